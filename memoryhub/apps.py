@@ -1,0 +1,32 @@
+"""The app: installs the search schema around migrations and registers the system checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import AppConfig
+from django.db.models.signals import post_migrate, pre_migrate
+
+
+class MemoryhubConfig(AppConfig):
+    name = "memoryhub"
+    verbose_name = "memoryhub"
+
+    def ready(self) -> None:
+        from memoryhub import checks  # noqa: F401  registers them
+
+        pre_migrate.connect(_drop_triggers, sender=self)
+        post_migrate.connect(_install_schema, sender=self)
+
+
+def _drop_triggers(**kwargs: Any) -> None:
+    from memoryhub.search import schema
+
+    schema.drop_triggers()
+
+
+def _install_schema(**kwargs: Any) -> None:
+    from memoryhub.search import schema
+
+    if not schema.tables_missing():
+        schema.install()

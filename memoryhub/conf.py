@@ -1,0 +1,270 @@
+"""Every tunable of the hub in one frozen dataclass, and where each value came from.
+
+A value is taken from the first of these that has it: the environment (``MEMORYHUB_<NAME>``), the TOML file
+named by ``MEMORYHUB_CONFIG``, ``memoryhub.toml`` in ``LETSGO_HOME``, the default below. A TOML file holds the
+keys either at its top level or in ``[tool.letsgo.memory]``, so a project's ``pyproject.toml`` serves as it is.
+
+Pure: no Django import, so that ``settings.py`` can read it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, cast
+
+ENV_PREFIX = "MEMORYHUB_"
+
+# Read by settings.py, not tunables of memory; listed so that a misspelt variable can be told from these.
+OPERATOR_VARIABLES = frozenset(
+    {
+        "MEMORYHUB_ALLOWED_HOSTS",
+        "MEMORYHUB_BEHIND_PROXY",
+        "MEMORYHUB_CONFIG",
+        "MEMORYHUB_DEBUG",
+        "MEMORYHUB_HTTPS",
+        "MEMORYHUB_SECRET_KEY",
+        "MEMORYHUB_TIME_ZONE",
+    }
+)
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; each line of the message names a key, its source and the mend."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+def _tunable(default: float | bool | str, doc: str, low: float = -math.inf, high: float = math.inf) -> Any:
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high})
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a curator may tune. Ranges are inclusive; days, minutes and tokens are what the names say."""
+
+    # Store
+    max_memories: int = _tunable(1000, "cap of live memories in one project; 0: none", 0, 10**9)
+    cap_warning_share: float = _tunable(0.9, "share of the cap at which the dashboard warns", 0, 1)
+    default_ttl_days: int = _tunable(90, "days until a memory expires that names no ttl; 0: never", 0, 36500)
+    expiry_grace_days: int = _tunable(30, "days the daily job keeps an expired memory revivable", 0, 36500)
+    max_content_chars: int = _tunable(100_000, "longest content of one memory, characters", 1, 10_000_000)
+    max_batch: int = _tunable(1000, "most memories in one batch call", 1, 100_000)
+    max_body_bytes: int = _tunable(1_048_576, "largest request body, bytes", 1024, 2**31)
+    preview_chars: int = _tunable(200, "length of the preview in lists, characters", 1, 10_000)
+    summary_words: int = _tunable(20, "words of an automatic abstract and of a recall index entry", 1, 200)
+
+    # Scored retrieval (LetsGo)
+    match_weight: float = _tunable(0.55, "share of text match in the score", 0, 1)
+    recency_weight: float = _tunable(0.20, "share of recency in the score", 0, 1)
+    importance_weight: float = _tunable(0.15, "share of importance in the score", 0, 1)
+    trust_weight: float = _tunable(0.10, "share of the source's trust in the score", 0, 1)
+    recency_half_life_days: float = _tunable(21.0, "days after which recency halves", 0.001, 36500)
+    min_score: float = _tunable(0.35, "results below this score are not returned", 0, 1)
+    search_limit: int = _tunable(10, "results of a search that names no limit", 1, 200)
+    search_pool: int = _tunable(200, "candidates by bm25 that the composite score then orders", 10, 10_000)
+
+    # Ranking of the Memory MCP toolset
+    mcp_match_weight: float = _tunable(0.40, "share of text match, Memory MCP ranking", 0, 1)
+    mcp_importance_weight: float = _tunable(0.30, "share of importance, Memory MCP ranking", 0, 1)
+    mcp_recency_weight: float = _tunable(0.20, "share of recency, Memory MCP ranking", 0, 1)
+    mcp_frequency_weight: float = _tunable(0.10, "share of access frequency, Memory MCP ranking", 0, 1)
+    mcp_ttl_days_per_importance: int = _tunable(30, "Memory MCP: ttl days for each of 10 steps", 1, 3650)
+    mcp_renew_importance: float = _tunable(0.4, "Memory MCP: access renews the ttl from here on", 0, 1)
+    recall_max_tokens: int = _tunable(1000, "budget of a recall that names none, tokens", 100, 100_000)
+
+    # Deduplication
+    near_duplicate_similarity: float = _tunable(0.7, "cosine from which two memories are near-duplicates", 0, 1)
+
+    # Encoding: memorability, boundaries, capture
+    memorability_threshold: float = _tunable(0.30, "observations below this are not kept", 0, 1)
+    substance_weight: float = _tunable(0.30, "share of substance in memorability", 0, 1)
+    salience_weight: float = _tunable(0.30, "share of salience in memorability", 0, 1)
+    distinctiveness_weight: float = _tunable(0.25, "share of distinctiveness in memorability", 0, 1)
+    type_weight: float = _tunable(0.15, "share of the type's weight in memorability", 0, 1)
+    boundary_similarity: float = _tunable(0.15, "keyword Jaccard below this is a boundary", 0, 1)
+    boundary_window: int = _tunable(5, "tool outputs in the sliding window of boundaries", 1, 1000)
+    event_preview_chars: int = _tunable(300, "characters of a tool's output that an event keeps", 0, 10_000)
+    event_retention_days: int = _tunable(180, "days until events are pruned; 0: never", 0, 36500)
+
+    # Temporal scales
+    immediate_minutes: float = _tunable(5, "the immediate scale ends at this age, minutes", 0)
+    task_minutes: float = _tunable(30, "the task scale ends at this age, minutes", 0)
+    session_minutes: float = _tunable(120, "the session scale ends at this age, minutes", 0)
+    immediate_count: int = _tunable(1, "memories of the immediate scale in an injection", 0, 100)
+    task_count: int = _tunable(2, "memories of the task scale in an injection", 0, 100)
+    session_count: int = _tunable(1, "memories of the session scale in an injection", 0, 100)
+    project_count: int = _tunable(1, "memories of the project scale in an injection", 0, 100)
+    promotion_accesses: int = _tunable(3, "accesses within its scale that promote a memory", 1, 1000)
+
+    # Consolidation and eviction
+    consolidation_decay_rate: float = _tunable(0.02, "importance lost a day since the last run", 0, 1)
+    consolidation_boost: float = _tunable(0.03, "times ln(1+n) for n accesses since the last run", 0, 1)
+    protected_decay_share: float = _tunable(0.5, "share of decay for decisions and discoveries", 0, 1)
+    evict_min_importance: float = _tunable(0.05, "unaccessed memories below this are evicted", 0, 1)
+    evict_after_days: int = _tunable(90, "days without access before eviction", 0, 36500)
+
+    # Compression
+    compression_similarity: float = _tunable(0.5, "term Jaccard that links two memories", 0, 1)
+    compression_min_members: int = _tunable(3, "members a cluster needs", 2, 1000)
+    compression_min_age_days: int = _tunable(7, "younger memories are not compressed", 0, 36500)
+    summarize_older_than_days: int = _tunable(30, "summarize_old leaves younger memories alone", 0, 36500)
+    summarize_min_entries: int = _tunable(5, "memories of one category that summarize_old needs", 2, 10_000)
+
+    # Injection
+    token_budget: int = _tunable(2000, "tokens of one injected memory-context block", 0, 100_000)
+    max_inject_count: int = _tunable(5, "memories in one injection", 0, 100)
+    injection_min_score: float = _tunable(0.35, "nothing below this score is injected", 0, 1)
+    injection_deadline_ms: int = _tunable(300, "after this an injection answers empty, milliseconds", 1, 60_000)
+
+
+# Weights of one ranking share a whole.
+WHOLES = (
+    ("match_weight", "recency_weight", "importance_weight", "trust_weight"),
+    ("mcp_match_weight", "mcp_importance_weight", "mcp_recency_weight", "mcp_frequency_weight"),
+    ("substance_weight", "salience_weight", "distinctiveness_weight", "type_weight"),
+)
+_ASCENDING = ("immediate_minutes", "task_minutes", "session_minutes")
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A configuration with, for each key, the place its value came from, and what deserves a warning."""
+
+    config: Config
+    sources: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def load(environ: Mapping[str, str] | None = None, home: Path | None = None) -> Loaded:
+    """Read the configuration; :class:`ConfigError` names every problem at once."""
+    environ = os.environ if environ is None else environ
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    sources = {f.name: "default" for f in fields(Config)}
+    for path in _toml_files(environ, home, problems):
+        for key, raw in _toml_table(path, problems).items():
+            _take(key, raw, str(path), values, sources, problems)
+    for name in sources:
+        variable = ENV_PREFIX + name.upper()
+        if variable in environ:
+            _take(name, environ[variable], variable, values, sources, problems)
+    config = Config(**values)
+    problems += _relations(config)
+    if problems:
+        raise ConfigError(problems)
+    return Loaded(config, sources, tuple(_misspelt(environ)))
+
+
+def _toml_files(environ: Mapping[str, str], home: Path | None, problems: list[str]) -> list[Path]:
+    """The files to read, the stronger one last."""
+    found = [home / "memoryhub.toml"] if home and (home / "memoryhub.toml").is_file() else []
+    if named := environ.get("MEMORYHUB_CONFIG"):
+        if Path(named).is_file():
+            found.append(Path(named))
+        else:
+            problems.append(f"MEMORYHUB_CONFIG: no file at {named}; name an existing TOML file or unset it")
+    return found
+
+
+def _toml_table(path: Path, problems: list[str]) -> Mapping[str, Any]:
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        problems.append(f"{path}: not readable as TOML: {error}")
+        return {}
+    nested = data.get("tool", {}).get("letsgo", {}).get("memory")
+    if nested is None:
+        nested = {} if path.name == "pyproject.toml" else {k: v for k, v in data.items() if k != "tool"}
+    return cast(Mapping[str, Any], nested)
+
+
+def _take(
+    key: str, raw: object, source: str, values: dict[str, Any], sources: dict[str, str], problems: list[str]
+) -> None:
+    spec = next((f for f in fields(Config) if f.name == key), None)
+    if spec is None:
+        problems.append(f"{source}: unknown key {key!r}{_did_you_mean(key, sources)}")
+        return
+    try:
+        value = _PARSERS[str(spec.type)](raw)
+    except (ValueError, TypeError):
+        problems.append(f"{source}: {key} must be {_KINDS[str(spec.type)]}, not {raw!r}")
+        return
+    low, high = spec.metadata["low"], spec.metadata["high"]
+    if not low <= value <= high:
+        problems.append(f"{source}: {key} must be {_range(low, high)}, not {raw!r}")
+        return
+    values[key], sources[key] = value, source
+
+
+def _whole_number(raw: object) -> int:
+    if isinstance(raw, bool) or not isinstance(raw, int | str):
+        raise TypeError
+    return int(raw)
+
+
+def _number(raw: object) -> float:
+    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+        raise TypeError
+    value = float(raw)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
+
+
+def _flag(raw: object) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    return parse_flag(str(raw))
+
+
+def parse_flag(raw: str) -> bool:
+    """``1/true/yes/on`` or ``0/false/no/off``, in any case; anything else is a ValueError."""
+    word = raw.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(raw)
+    return word in _TRUE
+
+
+_PARSERS: dict[str, Callable[[object], Any]] = {"int": _whole_number, "float": _number, "bool": _flag, "str": str}
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
+
+
+def _range(low: float, high: float) -> str:
+    return f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
+
+
+def _relations(config: Config) -> list[str]:
+    problems = []
+    for whole in WHOLES:
+        total = sum(getattr(config, name) for name in whole)
+        if abs(total - 1) > 1e-6:
+            problems.append(f"{', '.join(whole)} must add up to 1, not {total:g}")
+    ages = [getattr(config, name) for name in _ASCENDING]
+    if ages != sorted(ages):
+        problems.append(f"{', '.join(_ASCENDING)} must not descend, but are {', '.join(f'{a:g}' for a in ages)}")
+    return problems
+
+
+def _misspelt(environ: Mapping[str, str]) -> list[str]:
+    """Variables that look like ours and are not: a typing error would otherwise go unseen."""
+    known = {ENV_PREFIX + f.name.upper() for f in fields(Config)} | OPERATOR_VARIABLES
+    return [
+        f"environment: {name} is not a setting of memoryhub{_did_you_mean(name, known)}"
+        for name in sorted(environ)
+        if name.startswith(ENV_PREFIX) and name not in known and name.removesuffix("_FILE") not in known
+    ]
+
+
+def _did_you_mean(word: str, known: Mapping[str, str] | set[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""

@@ -1,0 +1,167 @@
+"""What a client may hand in: validated drafts of memories and facts, and changes to them.
+
+One pydantic model per shape gives validation, the OpenAPI description and the tools' JSON Schema at once. The API,
+forms, imports and toolsets all go through these. No Django.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from memoryhub.sensitivity import Sensitivity
+from memoryhub.vocabulary import MemoryType, Scope
+
+MAX_CONTENT = 100_000
+MAX_LIST = 1000
+_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+
+
+def _no_nul(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("must not hold a NUL character; remove it")
+    return text
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must hold more than white space")
+    return text
+
+
+def _in_history(moment: datetime) -> datetime:
+    """Zone-aware (UTC when the zone is missing), neither before 1900 nor in the future."""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is out of range; give a moment between 1900 and now") from None
+    if not _EARLIEST <= moment <= datetime.now(UTC) + timedelta(days=1):
+        raise ValueError("is out of range; give a moment between 1900 and now")
+    return moment
+
+
+def _unique(values: list[Any]) -> list[Any]:
+    """In order, each once."""
+    return list(dict.fromkeys(values))
+
+
+def _null_as_empty(value: object) -> object:
+    return "" if value is None else value
+
+
+def _null_as_no_items(value: object) -> object:
+    return [] if value is None else value
+
+
+Text = Annotated[str, AfterValidator(_no_nul), BeforeValidator(_null_as_empty)]
+Word = Annotated[str, AfterValidator(_no_nul), AfterValidator(_not_blank), AfterValidator(str.strip)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Labels = Annotated[
+    list[Annotated[Word, Field(max_length=100)]],
+    Field(max_length=MAX_LIST),
+    AfterValidator(_unique),
+    BeforeValidator(_null_as_no_items),
+]
+Paths = Annotated[
+    list[Annotated[Word, Field(max_length=1000)]],
+    Field(max_length=MAX_LIST),
+    AfterValidator(_unique),
+    BeforeValidator(_null_as_no_items),
+]
+Content = Annotated[
+    str, Field(min_length=1, max_length=MAX_CONTENT), AfterValidator(_no_nul), AfterValidator(_not_blank)
+]
+Name = Annotated[Text, Field(max_length=200), AfterValidator(str.strip)]
+Moment = Annotated[datetime, AfterValidator(_in_history)]
+TtlDays = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
+
+
+class EntityDraft(BaseModel):
+    """Something that a memory names."""
+
+    model_config = ConfigDict(frozen=True)
+
+    entity: Annotated[Word, Field(max_length=200)]
+    entity_type: Annotated[Word, Field(max_length=50)] = "concept"
+
+
+Entities = Annotated[
+    list[EntityDraft], Field(max_length=MAX_LIST), AfterValidator(_unique), BeforeValidator(_null_as_no_items)
+]
+
+
+class _Settable(BaseModel):
+    """Fields that both a new memory and a change may set. Unknown fields are not an error; ``ignored`` names them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    title: Annotated[Text, Field(max_length=500)] = ""
+    subtitle: Annotated[Text, Field(max_length=1000)] = ""
+    abstract: Annotated[Text, Field(max_length=2000)] = ""
+    overview: Annotated[Text, Field(max_length=20_000)] = ""
+    category: Annotated[Word, Field(max_length=100)] = "general"
+    type: MemoryType = MemoryType.CHANGE
+    concepts: Labels = Field(default_factory=list)
+    tags: Labels = Field(default_factory=list)
+    importance: Share = 0.5
+    trust: Share = 0.5
+    confidence: Share = 0.5
+    sensitivity: Sensitivity = Sensitivity.PUBLIC
+    scope: Scope = Scope.PROJECT
+    project: Name = ""
+    session_id: Name = ""
+    key: Name = ""
+    files_read: Paths = Field(default_factory=list)
+    files_modified: Paths = Field(default_factory=list)
+    discovery_tokens: Annotated[int | None, Field(ge=0, le=2_000_000_000)] = None
+    ttl_days: TtlDays | None = Field(default=None, description="Days until it expires; 0 or null: never.")
+    entities: Entities = Field(default_factory=list)
+
+    @property
+    def given(self) -> set[str]:
+        """The names of known fields that the client set."""
+        return self.model_fields_set & set(type(self).model_fields)
+
+    @property
+    def ignored(self) -> list[str]:
+        """Fields that came along and mean nothing here."""
+        return sorted(self.model_extra or {})
+
+
+class MemoryDraft(_Settable):
+    """A memory to be stored. Absent title and abstract are made from the content."""
+
+    content: Content
+    created_at: Moment | None = Field(default=None, description="For imports of history; now when absent.")
+
+
+class MemoryPatch(_Settable):
+    """A change: only the fields that are given are set."""
+
+    content: Content = ""
+
+    @model_validator(mode="after")
+    def _sets_something(self) -> Self:
+        if not self.given:
+            known = ", ".join(sorted(type(self).model_fields))
+            raise ValueError(f"sets no field; give at least one of: {known}")
+        return self
+
+
+class FactDraft(BaseModel):
+    """A subject/predicate/object triple to be stored."""
+
+    model_config = ConfigDict(extra="allow")
+
+    subject: Annotated[Word, Field(max_length=500)]
+    predicate: Annotated[Word, Field(max_length=200)]
+    object: Annotated[Word, Field(max_length=10_000)]
+    confidence: Share = 1.0
+    project: Name = ""
+    session_id: Name = ""
+    sensitivity: Sensitivity = Sensitivity.PUBLIC
+    memory_id: Annotated[str | None, Field(max_length=64)] = None

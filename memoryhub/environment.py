@@ -1,0 +1,65 @@
+"""Small readers of environment variables, with secrets from ``<NAME>_FILE`` too. Pure."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from memoryhub.conf import ConfigError, parse_flag
+
+
+def home(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of the real store: ``LETSGO_HOME``, else ``~/.letsgo``."""
+    return Path(environ.get("LETSGO_HOME") or "~/.letsgo").expanduser().absolute()
+
+
+def read_flag(name: str, default: bool = False, environ: Mapping[str, str] = os.environ) -> bool:
+    """A yes/no variable; ConfigError when it is neither."""
+    try:
+        return parse_flag(environ[name]) if environ.get(name) else default
+    except ValueError:
+        raise ConfigError([f"{name} must be true or false, not {environ[name]!r}"]) from None
+
+
+def read_list(name: str, default: str, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """A comma-separated variable."""
+    return [item.strip() for item in (environ.get(name) or default).split(",") if item.strip()]
+
+
+def read_secret(name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """``NAME``, else the content of the file named by ``NAME_FILE``, else an empty string."""
+    if value := environ.get(name):
+        return value
+    if path := environ.get(f"{name}_FILE"):
+        try:
+            return Path(path).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError([f"{name}_FILE: cannot read {path}: {error}"]) from None
+    return ""
+
+
+def stored_secret(path: Path) -> str:
+    """A random secret kept in ``path`` (mode 600), made at first use.
+
+    Two processes that start at once agree: the file is made whole beside its place and linked there by one of them.
+    """
+    try:
+        return path.read_text("utf-8").strip()
+    except FileNotFoundError:
+        pass
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(64), "utf-8")
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+        draft.unlink()
+        return path.read_text("utf-8").strip()
+    except OSError as error:
+        raise ConfigError(
+            [f"cannot keep a secret key in {path}: {error}; set MEMORYHUB_SECRET_KEY or make the folder writable"]
+        ) from None

@@ -1,0 +1,47 @@
+"""What several tables share: opaque ids and columns with their limits."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import Any
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+
+from memoryhub.sensitivity import Sensitivity
+
+
+def new_uid() -> str:
+    """An opaque id: 80 random bits in 16 characters of lower-case base32."""
+    return base64.b32encode(os.urandom(10)).decode().lower()
+
+
+def uid_field() -> models.CharField[str, str]:
+    return models.CharField("id", max_length=32, unique=True, default=new_uid, editable=False)
+
+
+def share_field(default: float, **options: Any) -> models.FloatField[float, float]:
+    """A number between 0 and 1; :func:`share_constraint` makes the database hold it."""
+    return models.FloatField(default=default, validators=[MinValueValidator(0), MaxValueValidator(1)], **options)
+
+
+def share_constraint(table: str, name: str) -> models.CheckConstraint:
+    return models.CheckConstraint(
+        condition=Q(**{f"{name}__gte": 0, f"{name}__lte": 1}), name=f"{table}_{name}_between_0_and_1"
+    )
+
+
+def sensitivity_field() -> models.CharField[str, str]:
+    """No check constraint: an unknown level, however it came in, is hidden by the gate and not refused by SQL."""
+    return models.CharField(
+        max_length=20,
+        default=Sensitivity.PUBLIC.value,
+        choices=[(level.value, level.value) for level in Sensitivity],
+    )
+
+
+def name_field(max_length: int = 200, **options: Any) -> models.CharField[str, str]:
+    """A short text that is empty when unknown."""
+    return models.CharField(max_length=max_length, blank=True, default="", **options)

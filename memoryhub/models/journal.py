@@ -1,0 +1,39 @@
+"""The journal: append-only by database triggers, each row bound to the one before by its hash."""
+
+from __future__ import annotations
+
+
+from django.db import models
+
+from memoryhub.models.fields import name_field, sensitivity_field
+from memoryhub.querysets import JournalQuerySet
+
+
+class JournalEntry(models.Model):
+    """One change. Written by ``memoryhub.journal`` alone; never holds a memory's text."""
+
+    seq = models.BigIntegerField(primary_key=True)
+    at = models.DateTimeField()
+    actor = models.CharField(max_length=200)
+    operation = models.CharField(max_length=40)
+    object_type = models.CharField(max_length=20)
+    object_id = name_field(300)
+    # Of the object when it happened: the gate of this row.
+    project = name_field()
+    sensitivity = sensitivity_field()
+    owner = name_field(150)
+    detail = models.JSONField(default=dict)
+    hash = models.CharField(max_length=64)
+
+    objects = JournalQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "journal"
+        ordering = ["-seq"]
+        indexes = [
+            models.Index(fields=["object_id", "seq"], name="journal_object"),
+            models.Index(fields=["operation", "seq"], name="journal_operation"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.seq} {self.operation} {self.object_id}"

@@ -1,0 +1,208 @@
+"""A memory and what hangs on it: labels, files, entities, earlier versions, its vector, its index rows."""
+
+from __future__ import annotations
+
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from memoryhub.models.fields import name_field, new_uid, sensitivity_field, share_constraint, share_field, uid_field
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.search import MatchField
+from memoryhub.vocabulary import SCOPES, TYPES, MemoryType, Scope, TrashReason
+
+__all__ = ["Embedding", "Entity", "FileLink", "Label", "Memory", "MemoryText", "MemoryTrigram", "Revision", "new_uid"]
+
+
+class Memory(models.Model):
+    """One thing an agent remembers. Written by ``memoryhub.store`` alone.
+
+    Columns that gates and filters read come first and the long texts last: SQLite then decides about a row
+    without walking through the overflow pages of its content.
+    """
+
+    uid = uid_field()
+    sensitivity = sensitivity_field()
+    scope = models.CharField(max_length=10, default=Scope.PROJECT.value, choices=[(s, s) for s in SCOPES])
+    owner = name_field(150, help_text="Whose it is, when the scope is personal")
+    project = name_field()
+    type = models.CharField(max_length=20, default=MemoryType.CHANGE.value, choices=[(t, t) for t in TYPES])
+    category = models.CharField(max_length=100, default="general")
+    deleted_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+    session_id = name_field()
+    key = name_field(help_text="Unique within project, scope and owner")
+    importance = share_field(0.5)
+    trust = share_field(0.5, help_text="Of the source")
+    confidence = share_field(0.5, help_text="Of the claim")
+    accessed_count = models.PositiveIntegerField(default=0)
+    last_accessed_at = models.DateTimeField(null=True, blank=True)
+    discovery_tokens = models.PositiveIntegerField(null=True, blank=True)
+    ttl_days = models.FloatField(null=True, blank=True, help_text="Empty: never expires")
+    author = name_field(help_text="Who stored it first")
+    scale = name_field(10, help_text="Temporal scale it was promoted to")
+    consolidated_at = models.DateTimeField(null=True, blank=True)
+    consolidated_accesses = models.PositiveIntegerField(
+        default=0, help_text="accessed_count at the last consolidation: an access boosts once"
+    )
+    trash_reason = name_field(12, choices=[(r.value, r.value) for r in TrashReason])
+    merged_into = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="merged_from")
+    flags = models.JSONField(default=list, blank=True, help_text="What a reviewer should look at, as short words")
+    reviewed_at = models.DateTimeField(null=True, blank=True)
+    content_hash = models.CharField(max_length=64, editable=False)
+    copy = models.PositiveIntegerField(
+        default=0, editable=False, help_text="Above 0: a twin exists that the writer of this row may not know of"
+    )
+    title = models.TextField(blank=True, default="")
+    subtitle = models.TextField(blank=True, default="")
+    abstract = models.TextField(blank=True, default="", help_text="One line")
+    overview = models.TextField(blank=True, default="", help_text="A paragraph")
+    content = models.TextField()
+
+    objects = MemoryQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "memories"
+        default_permissions = ("add", "change", "delete", "view")
+        permissions = [
+            ("view_private", "May read private memories"),
+            ("view_secret", "May read secret memories"),
+            ("repair_unknown", "May see memories of an unknown sensitivity, to repair them"),
+            ("erase_memory", "May erase memories for good"),
+        ]
+        constraints = [
+            # The key takes part: two keys may hold the same words.
+            models.UniqueConstraint(
+                fields=["content_hash", "project", "scope", "owner", "sensitivity", "key", "copy"],
+                name="memory_content_once",
+            ),
+            models.UniqueConstraint(
+                fields=["key", "project", "scope", "owner", "sensitivity", "copy"],
+                condition=~Q(key=""),
+                name="memory_key_once",
+            ),
+            *[share_constraint("memory", name) for name in ("importance", "trust", "confidence")],
+        ]
+        indexes = [
+            # Covers counts and facets behind the gate: they never touch the wide rows.
+            models.Index(
+                fields=[
+                    "deleted_at",
+                    "sensitivity",
+                    "scope",
+                    "project",
+                    "type",
+                    "category",
+                    "owner",
+                    "expires_at",
+                ],
+                name="memory_gate",
+            ),
+            models.Index(fields=["updated_at"], name="memory_updated"),
+            models.Index(fields=["created_at"], name="memory_created"),
+            models.Index(fields=["project", "updated_at"], name="memory_project_updated"),
+            models.Index(fields=["session_id", "created_at"], name="memory_session", condition=~Q(session_id="")),
+            models.Index(fields=["expires_at"], name="memory_expires", condition=Q(expires_at__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return self.title or self.uid
+
+
+class Label(models.Model):
+    """A tag or a concept of a memory, as an indexed row."""
+
+    class Kind(models.TextChoices):
+        TAG = "tag"
+        CONCEPT = "concept"
+
+    memory = models.ForeignKey(Memory, models.CASCADE, related_name="labels")
+    kind = models.CharField(max_length=7, choices=Kind.choices)
+    value = models.CharField(max_length=100)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["kind", "value", "memory"], name="label_once")]
+
+
+class FileLink(models.Model):
+    """A file that a memory read or modified. ``basename`` finds it by name, a range over ``path`` by directory."""
+
+    class Access(models.TextChoices):
+        READ = "read"
+        MODIFIED = "modified"
+
+    memory = models.ForeignKey(Memory, models.CASCADE, related_name="files")
+    access = models.CharField(max_length=8, choices=Access.choices)
+    path = models.CharField(max_length=1000)
+    basename = models.CharField(max_length=1000)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["path", "access", "memory"], name="file_once")]
+        indexes = [models.Index(fields=["basename"], name="file_basename")]
+
+
+class Entity(models.Model):
+    """A person, place, thing or concept that a memory names (Memory MCP)."""
+
+    memory = models.ForeignKey(Memory, models.CASCADE, related_name="entities")
+    entity = models.CharField(max_length=200)
+    entity_type = models.CharField(max_length=50, default="concept")
+
+    class Meta:
+        verbose_name_plural = "entities"
+        constraints = [models.UniqueConstraint(fields=["entity", "entity_type", "memory"], name="entity_once")]
+
+
+class Revision(models.Model):
+    """What a memory was before a change: the values that the change replaced, and the level they were under."""
+
+    memory = models.ForeignKey(Memory, models.CASCADE, related_name="revisions")
+    number = models.PositiveIntegerField()
+    at = models.DateTimeField(default=timezone.now)
+    actor = name_field()
+    reason = name_field(20, help_text="update, merge, key upsert, restore of an earlier version …")
+    sensitivity = sensitivity_field()
+    before = models.JSONField(default=dict, help_text="Field name to the value that was replaced")
+
+    class Meta:
+        ordering = ["-number"]
+        constraints = [models.UniqueConstraint(fields=["memory", "number"], name="revision_number_once")]
+
+
+class Embedding(models.Model):
+    """A memory's vector (little-endian float32) and the model that made it."""
+
+    memory = models.OneToOneField(Memory, models.CASCADE, primary_key=True, related_name="embedding")
+    model = models.CharField(max_length=200, db_index=True)
+    vector = models.BinaryField()
+
+
+class MemoryText(models.Model):
+    """The FTS5 index of words over a memory's texts (made by ``search.schema``, mapped here for the ORM)."""
+
+    memory = models.OneToOneField(
+        Memory, models.DO_NOTHING, primary_key=True, db_column="rowid", related_name="text_index"
+    )
+    terms = MatchField(db_column="memoryhub_text")
+    rank = models.FloatField()
+
+    class Meta:
+        managed = False
+        db_table = "memoryhub_text"
+
+
+class MemoryTrigram(models.Model):
+    """The FTS5 index of trigrams: substrings, and scripts without spaces."""
+
+    memory = models.OneToOneField(
+        Memory, models.DO_NOTHING, primary_key=True, db_column="rowid", related_name="trigram_index"
+    )
+    terms = MatchField(db_column="memoryhub_trigram")
+    rank = models.FloatField()
+
+    class Meta:
+        managed = False
+        db_table = "memoryhub_trigram"

@@ -1,0 +1,79 @@
+"""Sessions of agents, what happened in them, and what was injected."""
+
+from __future__ import annotations
+
+
+from django.db import models
+from django.utils import timezone
+
+from memoryhub.models.fields import name_field, sensitivity_field, uid_field
+from memoryhub.models.memory import Memory
+from memoryhub.querysets import EventQuerySet, SessionQuerySet
+
+
+class Session(models.Model):
+    """One sitting of an agent in a project; begins with its first event or memory."""
+
+    session_id = models.CharField(max_length=200)
+    project = name_field()
+    agent = name_field()
+    cwd = name_field(1000)
+    started_at = models.DateTimeField(default=timezone.now)
+    last_at = models.DateTimeField(default=timezone.now, db_index=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    end_reason = name_field(50)
+    segment = models.PositiveIntegerField(default=0)
+    state = models.JSONField(default=dict, blank=True, help_text="Working state of capture and boundaries")
+    summary = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="+")
+
+    objects = SessionQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["session_id", "project"], name="session_once")]
+
+    def __str__(self) -> str:
+        return self.session_id
+
+
+class Event(models.Model):
+    """A tool call, a prompt, a start or an end. Never the whole output: a preview and what was made of it."""
+
+    session = models.ForeignKey(Session, models.CASCADE, related_name="events")
+    at = models.DateTimeField(default=timezone.now)
+    event = models.CharField(max_length=30)
+    tool_name = name_field()
+    sensitivity = sensitivity_field()
+    files = models.JSONField(default=list, blank=True)
+    keywords = models.JSONField(default=list, blank=True)
+    segment = models.PositiveIntegerField(default=0)
+    boundary = models.BooleanField(default=False)
+    memorability = models.FloatField(null=True, blank=True)
+    memorability_parts = models.JSONField(default=dict, blank=True)
+    skip_reason = name_field(50)
+    handlers = models.JSONField(default=list, blank=True, help_text="What each handler said, in order")
+    memory = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="events")
+    preview = models.TextField(blank=True, default="")
+
+    objects = EventQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["session", "at"], name="event_session_at"),
+            models.Index(fields=["at"], name="event_at"),
+        ]
+
+
+class Injection(models.Model):
+    """What was put into a prompt, what was held back, and why."""
+
+    uid = uid_field()
+    session = models.ForeignKey(Session, models.CASCADE, null=True, blank=True, related_name="injections")
+    project = name_field()
+    at = models.DateTimeField(default=timezone.now, db_index=True)
+    sensitivity = sensitivity_field()
+    prompt_preview = models.TextField(blank=True, default="")
+    token_budget = models.PositiveIntegerField(default=0)
+    tokens_used = models.PositiveIntegerField(default=0)
+    took_ms = models.FloatField(default=0)
+    injected = models.JSONField(default=list, blank=True, help_text="id, score and scale of each memory shown")
+    withheld = models.JSONField(default=list, blank=True, help_text="id and reason of each memory held back")

@@ -1,0 +1,48 @@
+"""The key an agent comes with."""
+
+from __future__ import annotations
+
+
+from django.db import models
+from django.utils import timezone
+
+from memoryhub.models.fields import name_field, uid_field
+from memoryhub.querysets import TokenQuerySet
+from memoryhub.sensitivity import LEVELS, Clearance, Sensitivity
+from memoryhub.vocabulary import Right
+
+
+def default_rights() -> list[str]:
+    return [Right.READ.value, Right.WRITE.value]
+
+
+class AgentToken(models.Model):
+    """Stored hashed, shown once. ``projects``: empty for all."""
+
+    uid = uid_field()
+    name = models.CharField("agent", max_length=100)
+    owner = models.CharField(max_length=150, help_text="Whose personal memories it reads and writes")
+    prefix = models.CharField(max_length=12, editable=False, help_text="The readable start of the token")
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    clearance = models.CharField(
+        max_length=10, default=Sensitivity.PUBLIC.value, choices=[(level, level) for level in LEVELS]
+    )
+    rights = models.JSONField(default=default_rights)
+    projects = models.JSONField(default=list, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    last_used_from = name_field(45)
+
+    objects = TokenQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+    def reach(self) -> Clearance:
+        """What this token may see at most."""
+        return Clearance.up_to(self.clearance, self.owner, self.projects or None)

@@ -1,0 +1,162 @@
+"""Reads: who may see which rows, which are alive, which fit a filter. All of it is SQL, before any LIMIT."""
+
+from __future__ import annotations
+
+import posixpath
+from datetime import datetime
+from typing import Any, Self
+
+from django.apps import apps
+from django.db import models
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from memoryhub.search.query import parse, word_expression
+from memoryhub.sensitivity import Clearance
+from memoryhub.vocabulary import Scope
+
+
+def _gate(clearance: Clearance) -> Q:
+    allowed = Q(sensitivity__in=sorted(clearance.levels))
+    if clearance.projects is not None:
+        allowed &= Q(project__in=sorted(clearance.projects))
+    return allowed
+
+
+def memory_gate(clearance: Clearance) -> Q:
+    """The condition under which a memory may be seen; personal memories are their owner's alone."""
+    own = ~Q(scope=Scope.PERSONAL.value)
+    if clearance.owner:
+        own |= Q(owner=clearance.owner)
+    return _gate(clearance) & own
+
+
+class GatedQuerySet(models.QuerySet[Any]):
+    """Rows that carry ``sensitivity`` and ``project``."""
+
+    def visible_to(self, clearance: Clearance) -> Self:
+        """Only what this clearance may see: an allowlist of levels, and the projects it is confined to."""
+        return self.filter(_gate(clearance))
+
+    def between(self, column: str, since: datetime | None, until: datetime | None) -> Self:
+        """``since`` ≤ column < ``until``; either may be open."""
+        rows = self if since is None else self.filter(**{f"{column}__gte": since})
+        return rows if until is None else rows.filter(**{f"{column}__lt": until})
+
+
+class MemoryQuerySet(GatedQuerySet):
+    """Memories. A read for anyone begins with ``visible_to``."""
+
+    def visible_to(self, clearance: Clearance) -> Self:
+        return self.filter(memory_gate(clearance))
+
+    def hidden_from(self, clearance: Clearance) -> Self:
+        """The rest: for reads about memories that must leave these out."""
+        return self.exclude(memory_gate(clearance))
+
+    def live(self, now: datetime | None = None) -> Self:
+        """Neither in the trash nor expired."""
+        now = now or timezone.now()
+        return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), deleted_at__isnull=True)
+
+    def trashed(self) -> Self:
+        return self.filter(deleted_at__isnull=False)
+
+    def expired(self, now: datetime | None = None) -> Self:
+        """Past their time and not in the trash."""
+        return self.filter(expires_at__lte=now or timezone.now(), deleted_at__isnull=True)
+
+    def labelled(self, kind: str, value: str) -> Self:
+        """With this tag or concept."""
+        label = apps.get_model("memoryhub", "Label")
+        return self.filter(pk__in=label.objects.filter(kind=kind, value=value).values("memory"))
+
+    def about_file(self, path: str) -> Self:
+        """Linked to a file: its path, the end of its path, its basename, or a directory above it."""
+        link = apps.get_model("memoryhub", "FileLink")
+        path = path.strip()
+        folder = path.rstrip("/") + "/"
+        name = posixpath.basename(path.rstrip("/"))
+        # The range [folder, folder with the next character) is what an index can serve; '0' follows '/'.
+        fits = Q(path=path) | Q(path__gte=folder, path__lt=folder[:-1] + "0")
+        if name:
+            fits |= Q(basename=name) if name == path else Q(basename=name, path__endswith="/" + path.lstrip("/"))
+        return self.filter(pk__in=link.objects.filter(fits).values("memory"))
+
+    def about_entity(self, entity: str) -> Self:
+        return self.filter(pk__in=apps.get_model("memoryhub", "Entity").objects.filter(entity=entity).values("memory"))
+
+    def matching(self, expression: str) -> Self:
+        """Rows of the word index that match an FTS5 expression, best bm25 first. Lazy: filter, count, slice."""
+        if not expression:
+            return self.none()
+        return self.filter(text_index__terms__match=expression).order_by("text_index__rank")
+
+    def containing(self, expression: str) -> Self:
+        """Rows of the trigram index that match an FTS5 expression, best bm25 first."""
+        if not expression:
+            return self.none()
+        return self.filter(trigram_index__terms__match=expression).order_by("trigram_index__rank")
+
+    def holding(self, literal: str) -> Self:
+        """Rows whose title or content holds a text of any length, by a plain scan: for what no index finds."""
+        return self.filter(Q(title__icontains=literal) | Q(content__icontains=literal)).order_by("-updated_at")
+
+    def search(self, typed: str) -> Self:
+        """Rows that hold any useful word of what was typed, best bm25 first: an ordinary lazy queryset.
+
+        The composite score, substrings and scripts without spaces are ``retrieval.search``'s.
+        """
+        return self.matching(word_expression(parse(typed)))
+
+    def with_details(self) -> Self:
+        """Labels, files and entities in three queries for any number of rows."""
+        return self.prefetch_related("labels", "files", "entities")
+
+
+class FactQuerySet(GatedQuerySet):
+    """Facts; one that hangs on a memory shows no more widely than the memory does."""
+
+    def visible_to(self, clearance: Clearance) -> Self:
+        memory = apps.get_model("memoryhub", "Memory")
+        seen = memory.objects.visible_to(clearance).filter(pk=OuterRef("memory"))
+        return super().visible_to(clearance).filter(Q(memory__isnull=True) | Exists(seen))
+
+
+class SessionQuerySet(models.QuerySet[Any]):
+    def visible_to(self, clearance: Clearance) -> Self:
+        """In a project that is open to this clearance, with something in it that may be seen."""
+        memory = apps.get_model("memoryhub", "Memory")
+        event = apps.get_model("memoryhub", "Event")
+        same = {"session_id": OuterRef("session_id"), "project": OuterRef("project")}
+        rows = self if clearance.projects is None else self.filter(project__in=sorted(clearance.projects))
+        return rows.filter(
+            Exists(memory.objects.visible_to(clearance).live().filter(**same))
+            | Exists(event.objects.filter(session=OuterRef("pk"), sensitivity__in=sorted(clearance.levels)))
+        )
+
+
+class EventQuerySet(models.QuerySet[Any]):
+    def visible_to(self, clearance: Clearance) -> Self:
+        """By the event's own level and its session's project; one that became a memory shows no more than that."""
+        memory = apps.get_model("memoryhub", "Memory")
+        seen = memory.objects.visible_to(clearance).filter(pk=OuterRef("memory"))
+        rows = self.filter(sensitivity__in=sorted(clearance.levels))
+        if clearance.projects is not None:
+            rows = rows.filter(session__project__in=sorted(clearance.projects))
+        return rows.filter(Q(memory__isnull=True) | Exists(seen))
+
+
+class JournalQuerySet(GatedQuerySet):
+    def visible_to(self, clearance: Clearance) -> Self:
+        """By the level, project and owner the object had then, and none about a memory hidden now."""
+        memory = apps.get_model("memoryhub", "Memory")
+        hidden = memory.objects.hidden_from(clearance)
+        rows = super().visible_to(clearance).filter(Q(owner="") | Q(owner=clearance.owner))
+        return rows.exclude(object_type="memory", object_id__in=hidden.values("uid"))
+
+
+class TokenQuerySet(models.QuerySet[Any]):
+    def active(self, now: datetime | None = None) -> Self:
+        now = now or timezone.now()
+        return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), revoked_at__isnull=True)

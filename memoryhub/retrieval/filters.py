@@ -1,0 +1,80 @@
+"""The filters of every list and search: one model that the API, the pages and the exports share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from django.utils import timezone
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, Field
+
+from memoryhub.models import Label, Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.sensitivity import Clearance, Sensitivity
+from memoryhub.vocabulary import MemoryType, Scope
+
+ORDERS = ("-updated_at", "-created_at", "-importance", "-accessed_count")
+Order = Literal["-updated_at", "-created_at", "-importance", "-accessed_count"]
+
+
+def _blank_as_none(value: object) -> object:
+    return None if value == "" else value
+
+
+def _no_nul(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("must not hold a NUL character; remove it")
+    return text
+
+
+def _with_zone(value: object) -> object:
+    """A date, or a moment without a zone, is meant in UTC."""
+    if isinstance(value, str) and value:
+        text = value.strip().replace(" ", "+") if "T" in value else value.strip()
+        if len(text) == 10:
+            return f"{text}T00:00:00+00:00"
+        tail = text[10:]
+        return text if tail.endswith(("Z", "z")) or "+" in tail or "-" in tail else f"{text}+00:00"
+    return _blank_as_none(value)
+
+
+Filter = Annotated[
+    str | None, Field(max_length=1000), BeforeValidator(_blank_as_none), AfterValidator(lambda v: v and _no_nul(v))
+]
+When = Annotated[AwareDatetime | None, BeforeValidator(_with_zone)]
+
+
+class MemoryFilter(BaseModel):
+    """What a list may be narrowed to. ``since`` ≤ created_at < ``until``."""
+
+    project: Filter = None
+    session_id: Filter = None
+    type: Annotated[MemoryType | None, BeforeValidator(_blank_as_none)] = None
+    category: Filter = None
+    concept: Filter = None
+    tag: Filter = None
+    file: Filter = Field(None, description="A path, the end of one, a basename or a directory.")
+    entity: Filter = None
+    sensitivity: Annotated[Sensitivity | None, BeforeValidator(_blank_as_none)] = None
+    scope: Annotated[Scope | None, BeforeValidator(_blank_as_none)] = None
+    since: When = None
+    until: When = None
+    trashed: bool = False
+
+    def select(self, clearance: Clearance, now: datetime | None = None) -> MemoryQuerySet:
+        """The memories that this clearance may see and that fit: live ones, or those in the trash. Lazy."""
+        memories: MemoryQuerySet = Memory.objects.visible_to(clearance)
+        memories = memories.trashed() if self.trashed else memories.live(now or timezone.now())
+        plain = {name: getattr(self, name) for name in ("project", "session_id", "category")}
+        plain |= {name: str(value) for name in ("type", "sensitivity", "scope") if (value := getattr(self, name))}
+        memories = memories.filter(**{name: value for name, value in plain.items() if value})
+        memories = memories.between("created_at", self.since, self.until)
+        if self.concept:
+            memories = memories.labelled(Label.Kind.CONCEPT.value, self.concept)
+        if self.tag:
+            memories = memories.labelled(Label.Kind.TAG.value, self.tag)
+        if self.file:
+            memories = memories.about_file(self.file)
+        if self.entity:
+            memories = memories.about_entity(self.entity)
+        return memories

@@ -1,0 +1,143 @@
+"""Search: candidates from the indexes behind gate and filters, ordered by the composite score."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from memoryhub.models import Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import scoring
+from memoryhub.retrieval.snippets import snippet
+from memoryhub.search import query as queries
+from memoryhub.search.query import Query
+from memoryhub.search.schema import document_frequencies
+
+TEXTS = ("title", "subtitle", "abstract", "overview", "content")
+_SCORED = ("pk", "updated_at", "importance", "trust", *TEXTS)
+# Below this a common word was shared and nothing more; such a memory is a result only for min_score 0.
+RELEVANT_MATCH = 0.05
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One result; ``score`` is explained by ``components``; ``snippet`` is safe HTML."""
+
+    memory: Memory
+    score: float
+    components: scoring.Components
+    snippet: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """Best first. ``total`` counts what passed ``min_score`` among the candidates; ``ids`` are all of them."""
+
+    hits: list[Hit] = field(default_factory=list)
+    total: int = 0
+    ids: list[int] = field(default_factory=list)
+    mode: str = "lexical"
+    took_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Scored:
+    pk: int
+    score: float
+    parts: scoring.Components
+
+
+def search(
+    memories: MemoryQuerySet,
+    typed: str,
+    *,
+    limit: int | None = None,
+    offset: int = 0,
+    min_score: float | None = None,
+    weights: scoring.Weights | None = None,
+    now: datetime | None = None,
+) -> Results:
+    """Search within ``memories``, which the caller has gated, filtered and limited to live ones.
+
+    ``limit`` and ``min_score`` default to the configuration. The number of queries does not depend on the results.
+    """
+    began = time.perf_counter()
+    config = settings.MEMORYHUB
+    limit = config.search_limit if limit is None else limit
+    floor = config.min_score if min_score is None else min_score
+    query = queries.parse(typed)
+    scored = [
+        one
+        for one in _score(memories, query, weights or default_weights(), now or timezone.now())
+        if one.score >= floor and (floor == 0 or one.parts.match >= RELEVANT_MATCH)
+    ]
+    scored.sort(key=lambda one: (-one.score, -one.parts.match, -one.pk))
+    page = scored[offset : offset + limit]
+    took = (time.perf_counter() - began) * 1000
+    return Results(_hits(page, query), len(scored), [one.pk for one in scored], took_ms=round(took, 3))
+
+
+def default_weights() -> scoring.Weights:
+    """LetsGo's ranking, as configured."""
+    config = settings.MEMORYHUB
+    return scoring.Weights(
+        config.match_weight, config.recency_weight, config.importance_weight, config.trust_weight
+    )
+
+
+def _score(
+    memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now: datetime
+) -> list[_Scored]:
+    if not query.terms:
+        return []
+    stems = [one for term in query.terms for one in term.stems]
+    frequencies, total = document_frequencies(stems) if stems else ({}, 0)
+    rarities = scoring.term_weights(query, frequencies, total)
+    half_life = settings.MEMORYHUB.recency_half_life_days
+    scored = []
+    for row in _candidates(memories, query, frequencies):
+        pk, updated_at, importance, trust, *texts = row
+        parts = scoring.Components(
+            match=round(scoring.match(query, rarities, dict(zip(TEXTS, texts, strict=True))), 4),
+            recency=round(scoring.recency((now - updated_at).total_seconds() / 86_400, half_life), 4),
+            importance=importance,
+            trust=trust,
+        )
+        if parts.match > 0:
+            scored.append(_Scored(pk, round(scoring.composite(parts, weights), 4), parts))
+    return scored
+
+
+def _candidates(memories: MemoryQuerySet, query: Query, frequencies: dict[str, int]) -> list[tuple[Any, ...]]:
+    """The rows worth scoring: by words; by substring for what is no word of the index; by a scan as a last resort."""
+    pool = settings.MEMORYHUB.search_pool
+    found: dict[int, tuple[Any, ...]] = {}
+
+    def take(rows: MemoryQuerySet) -> None:
+        for row in rows.values_list(*_SCORED)[:pool]:
+            found.setdefault(row[0], row)
+
+    known = [word for word in query.words if frequencies.get(queries.stem(word))]
+    if known:
+        take(memories.matching(queries.any_of(known)))
+    substrings = [*query.literals, *queries.cjk_runs(query.text), *(w for w in query.words if w not in known)]
+    if expression := queries.trigram_expression(dict.fromkeys(substrings)):
+        take(memories.containing(expression))
+    if not found:
+        for literal in [text for text in dict.fromkeys(substrings) if len(text) < queries.TRIGRAM][:3]:
+            take(memories.holding(literal))
+    return list(found.values())
+
+
+def _hits(page: list[_Scored], query: Query) -> list[Hit]:
+    memories = Memory.objects.with_details().in_bulk([one.pk for one in page])
+    return [
+        Hit(memory, one.score, one.parts, snippet(query, memory.content or memory.title))
+        for one in page
+        if (memory := memories.get(one.pk))
+    ]

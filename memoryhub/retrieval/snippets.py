@@ -1,0 +1,86 @@
+"""A short extract of a memory around what matched: escaped, with ``<mark>`` around the hits. Pure."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from memoryhub.search.query import Query
+from memoryhub.text import collapse, stem, words
+
+_TOKEN = re.compile(r"[^\W_]+|[\W_]+")
+WIDTH = 240
+
+
+def snippet(query: Query, text: str, width: int = WIDTH) -> str:
+    """The densest ``width`` characters of a text, HTML-escaped, hits in ``<mark>``; safe to put into a page."""
+    line = collapse(text)
+    spans = _hits(query, line)
+    start = _best_start(spans, width, len(line))
+    end = min(len(line), start + width)
+    start, end = _at_words(line, start, end)
+    parts = ["…"] if start else []
+    at = start
+    for left, right in spans:
+        if left < at or right > end:
+            continue
+        parts += [escape(line[at:left]), "<mark>", escape(line[left:right]), "</mark>"]
+        at = right
+    parts.append(escape(line[at:end]))
+    if end < len(line):
+        parts.append("…")
+    return "".join(parts)
+
+
+def mark(query: Query, text: str) -> str:
+    """A whole text on one line, escaped, hits in ``<mark>``."""
+    return snippet(query, text, width=max(len(text), 1))
+
+
+def _hits(query: Query, line: str) -> list[tuple[int, int]]:
+    """Where words with a wanted stem, or literals, stand; in order, not overlapping."""
+    stems = {one for term in query.terms for one in term.stems}
+    spans = []
+    for token in _TOKEN.finditer(line):
+        folded = words(token.group())
+        if folded and stem(folded[0]) in stems:
+            spans.append(token.span())
+    lowered = line.lower()
+    literals = list(query.literals)
+    if not spans:  # words that stand only inside others
+        literals += query.words
+    if len(lowered) == len(line):
+        for literal in literals:
+            spans += [found.span() for found in re.finditer(re.escape(literal), lowered)]
+    return _merged(sorted(spans))
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for left, right in spans:
+        if merged and left <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(right, merged[-1][1]))
+        else:
+            merged.append((left, right))
+    return merged
+
+
+def _best_start(spans: list[tuple[int, int]], width: int, length: int) -> int:
+    """Where a window begins that holds most hits, with a little of what stands before them."""
+    if not spans or length <= width:
+        return 0
+    lead = width // 6
+    starts = [max(0, left - lead) for left, _ in spans]
+    best = max(starts, key=lambda s: (sum(s <= left and right <= s + width for left, right in spans), -s))
+    return min(best, max(0, length - width))
+
+
+def _at_words(line: str, start: int, end: int) -> tuple[int, int]:
+    """Move the cuts to blanks where one is near."""
+    if start and (blank := line.find(" ", start, start + 20)) != -1:
+        start = blank + 1
+    if end < len(line) and (blank := line.rfind(" ", end - 20, end)) > start:
+        end = blank
+    return start, end
+
+

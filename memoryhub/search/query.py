@@ -1,0 +1,117 @@
+"""From what a person or an agent typed to safe index expressions. Pure.
+
+Any input is safe: every word reaches FTS5 inside double quotes, so no operator of its query language is ever
+read from the input.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from memoryhub.text import CJK, STOP_WORDS, fold, stem, words
+
+TRIGRAM = 3  # shortest text the trigram index can find
+_QUOTED = re.compile(r'"([^"]+)"')
+_EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『』"
+_CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
+MAX_TERMS = 32  # words of one query that are looked up; the rest of a longer text adds little
+MAX_CHARS = 2000
+
+
+@dataclass(frozen=True)
+class Term:
+    """One thing to look for.
+
+    ``stems``: the stems of its words (empty for a literal without words). ``literal``: what must stand in the
+    text as it is, folded; empty for a plain word.
+    """
+
+    stems: tuple[str, ...]
+    words: tuple[str, ...]
+    literal: str = ""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A parsed query; ``text`` is what was typed, folded onto one line."""
+
+    text: str
+    terms: tuple[Term, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The distinct words of all terms, in order."""
+        return tuple(dict.fromkeys(word for term in self.terms for word in term.words))
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(term.literal for term in self.terms if term.literal))
+
+
+def parse(typed: str) -> Query:
+    """Read a query. Stop words are left out unless there is nothing else."""
+    typed = unicodedata.normalize("NFC", typed[:MAX_CHARS]).replace("\x00", " ")
+    terms = [_compound(phrase) for phrase in _QUOTED.findall(typed) if phrase.strip()]
+    for chunk in _QUOTED.sub(" ", typed).split():
+        terms += _chunk_terms(chunk)
+    useful = [term for term in terms if term.literal or term.words[0] not in STOP_WORDS]
+    return Query(" ".join(fold(typed).split()), tuple(dict.fromkeys(useful or terms))[:MAX_TERMS])
+
+
+def _chunk_terms(chunk: str) -> list[Term]:
+    """The terms of one run without white space."""
+    bare = chunk.strip(_EDGES).rstrip(".") or chunk
+    if CJK.search(bare):
+        return _cjk_terms(bare)
+    found = words(bare)
+    if found and re.fullmatch(r"[\w\-]+", bare):
+        return [_word(word) for word in found]
+    return [_compound(bare)]
+
+
+def _cjk_terms(chunk: str) -> list[Term]:
+    """Scripts without spaces: overlapping pairs of characters stand in for words."""
+    terms: list[Term] = []
+    for run in _CJK_RUN.findall(chunk):
+        pairs = [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+        terms += [Term((), (), fold(pair)) for pair in pairs]
+    for rest in _CJK_RUN.split(chunk):
+        if rest.strip(_EDGES):
+            terms += _chunk_terms(rest)
+    return terms
+
+
+def _word(word: str) -> Term:
+    return Term((stem(word),), (word,))
+
+
+def _compound(chunk: str) -> Term:
+    """A phrase or a name with punctuation in it (``foo.bar``, ``C++``): its words, and itself as it stands."""
+    found = words(chunk)
+    return Term(tuple(stem(word) for word in found), tuple(found), " ".join(fold(chunk).split()))
+
+
+def any_of(texts: Iterable[str]) -> str:
+    """An FTS5 expression that matches any of these texts, each quoted; empty when there are none."""
+    return " OR ".join('"' + text.replace('"', '""') + '"' for text in texts)
+
+
+def word_expression(query: Query) -> str:
+    """For the word index: any word of the query."""
+    return any_of(query.words)
+
+
+def trigram_expression(texts: Iterable[str]) -> str:
+    """For the trigram index: any of the texts that are long enough for it."""
+    return any_of(text for text in texts if len(text) >= TRIGRAM)
+
+
+def cjk_runs(query_text: str) -> list[str]:
+    """The trigrams of the query's runs of CJK, for the trigram index."""
+    found: list[str] = []
+    for run in _CJK_RUN.findall(query_text):
+        found += [run[i : i + TRIGRAM] for i in range(len(run) - TRIGRAM + 1)]
+    return found[: 2 * MAX_TERMS]

@@ -1,0 +1,178 @@
+"""Full-text tables and triggers: installed after every migration, dropped before one, verified by checks.
+
+Django rebuilds an SQLite table to alter it, and a rebuilt table has lost its triggers without a word. So none of
+this lives in a migration: ``pre_migrate`` drops the triggers, ``post_migrate`` puts them back and mends the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import DatabaseError, connection, transaction
+
+MEMORY = "memoryhub_memory"
+JOURNAL = "memoryhub_journalentry"
+COLUMNS = ("title", "subtitle", "abstract", "overview", "content")
+# A hit in a title says more than one in a long content; read by every ORDER BY rank.
+BM25_WEIGHTS = (10.0, 4.0, 3.0, 2.0, 1.0)
+INDEXES = {
+    "memoryhub_text": "porter unicode61 remove_diacritics 2",
+    "memoryhub_trigram": "trigram",
+}
+VOCABULARY = "memoryhub_text_vocabulary"
+
+
+def _create_tables() -> Iterator[str]:
+    for table, tokenizer in INDEXES.items():
+        yield (
+            f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5({', '.join(COLUMNS)}, "
+            f"content='{MEMORY}', content_rowid='id', tokenize='{tokenizer}')"
+        )
+    yield f"CREATE VIRTUAL TABLE IF NOT EXISTS {VOCABULARY} USING fts5vocab('memoryhub_text', 'row')"
+
+
+def _triggers() -> dict[str, str]:
+    """Unconditional and symmetric: what is indexed follows the table, what is visible is the queryset's matter."""
+    new = ", ".join(f"new.{column}" for column in COLUMNS)
+    old = ", ".join(f"old.{column}" for column in COLUMNS)
+    columns = ", ".join(COLUMNS)
+    made = {}
+    for table in INDEXES:
+        add = f"INSERT INTO {table}(rowid, {columns}) VALUES (new.id, {new});"
+        remove = f"INSERT INTO {table}({table}, rowid, {columns}) VALUES ('delete', old.id, {old});"
+        made[f"{table}_insert"] = f"AFTER INSERT ON {MEMORY} BEGIN {add} END"
+        made[f"{table}_delete"] = f"AFTER DELETE ON {MEMORY} BEGIN {remove} END"
+        made[f"{table}_update"] = f"AFTER UPDATE OF {columns} ON {MEMORY} BEGIN {remove} {add} END"
+    for event in ("UPDATE", "DELETE"):
+        refusal = "SELECT RAISE(ABORT, 'the journal is append-only');"
+        made[f"memoryhub_journal_no_{event.lower()}"] = f"BEFORE {event} ON {JOURNAL} BEGIN {refusal} END"
+    return {name: f"CREATE TRIGGER {name} {body}" for name, body in made.items()}
+
+
+def install() -> None:
+    """Make what is missing, replace what differs, and rebuild an index that does not fit its table."""
+    with connection.cursor() as cursor:
+        for statement in _create_tables():
+            cursor.execute(statement)
+        present = _present_triggers()
+        for name, statement in _triggers().items():
+            if present.get(name) != statement:
+                cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+                cursor.execute(statement)
+        weights = ", ".join(map(str, BM25_WEIGHTS))
+        for table in INDEXES:
+            cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', 'bm25({weights})')")
+    for table in INDEXES:
+        if not _is_sound(table):
+            rebuild(table)
+
+
+def drop_triggers() -> None:
+    """Before a migration: a table that is being rebuilt must not feed the index row by row."""
+    with connection.cursor() as cursor:
+        for name in _triggers():
+            cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+
+
+def tables_missing() -> list[str]:
+    """The tables of migrations that are not there (yet)."""
+    tables = set(connection.introspection.table_names())
+    return [table for table in (MEMORY, JOURNAL) if table not in tables]
+
+
+def problems(deep: bool = False) -> list[str]:
+    """What is wrong with the schema, in words; ``deep`` compares every index row with its table row."""
+    tables = set(connection.introspection.table_names())
+    found = [f"table {table} is missing" for table in (MEMORY, JOURNAL, *INDEXES) if table not in tables]
+    if found:
+        return found
+    present = _present_triggers()
+    for name, statement in _triggers().items():
+        if name not in present:
+            found.append(f"trigger {name} is missing")
+        elif present[name] != statement:
+            found.append(f"trigger {name} is not the one this version installs")
+    if deep:
+        found += [f"index {table} does not fit its table" for table in INDEXES if not _is_sound(table)]
+    return found
+
+
+def rebuild(table: str | None = None) -> None:
+    """Index everything anew."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        for name in [table] if table else INDEXES:
+            cursor.execute(f"INSERT INTO {name}({name}) VALUES ('rebuild')")
+
+
+def scrub() -> None:
+    """After an erase: rewrite indexes and file so that no byte of what was erased is left in them.
+
+    A deleted row's words stay in FTS5 segments until these are merged, its pages in the file until VACUUM, and
+    both in the write-ahead log until that is truncated.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        for table in INDEXES:
+            cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+    if connection.in_atomic_block:
+        return  # inside a caller's transaction (a test case): VACUUM is refused there
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM")
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def sizes() -> dict[str, int]:
+    """Bytes of the database file and of its free pages."""
+    with connection.cursor() as cursor:
+        page, count, free = (_pragma(cursor, name) for name in ("page_size", "page_count", "freelist_count"))
+    return {"database_bytes": page * count, "free_bytes": page * free}
+
+
+def index_bytes() -> int:
+    """Bytes that the full-text indexes take."""
+    with connection.cursor() as cursor:
+        total = 0
+        for table in INDEXES:
+            cursor.execute(f"SELECT coalesce(sum(length(block)), 0) FROM {table}_data")  # noqa: S608 own names
+            total += cursor.fetchone()[0]
+    return total
+
+
+def document_frequencies(stems: list[str]) -> tuple[dict[str, int], int]:
+    """For each stem the number of memories that hold it, and the number of memories."""
+    with connection.cursor() as cursor:
+        marks = ", ".join(["%s"] * len(stems))
+        cursor.execute(f"SELECT term, doc FROM {VOCABULARY} WHERE term IN ({marks})", stems)  # noqa: S608
+        found = dict(cursor.fetchall())
+        cursor.execute(f"SELECT max(id) FROM {MEMORY}")  # noqa: S608 own names
+        return found, cursor.fetchone()[0] or 0
+
+
+@contextmanager
+def without_journal_triggers() -> Iterator[None]:
+    """For emptying a test database; nothing in the hub itself lifts the journal's seal."""
+    drop_triggers()
+    try:
+        yield
+    finally:
+        install()
+
+
+def _present_triggers() -> dict[str, str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        return dict(cursor.fetchall())
+
+
+def _is_sound(table: str) -> bool:
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
+    except DatabaseError:
+        return False
+    return True
+
+
+def _pragma(cursor: object, name: str) -> int:
+    cursor.execute(f"PRAGMA {name}")  # type: ignore[attr-defined]
+    return int(cursor.fetchone()[0])  # type: ignore[attr-defined]

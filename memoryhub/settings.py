@@ -1,0 +1,172 @@
+"""Django settings; everything an operator may change comes from the environment (docs/configuration.md)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
+
+from memoryhub import conf, environment
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+HOME = environment.home()
+MEMORY_DB = Path(os.environ.get("LETSGO_MEMORY_DB") or HOME / "memory.db").expanduser().absolute()
+MEMORY_LOG = Path(os.environ.get("LETSGO_MEMORY_LOG") or HOME / "logs/memory-journal.jsonl").expanduser().absolute()
+
+try:
+    MEMORYHUB_LOADED = conf.load(os.environ, HOME)
+    DEBUG = environment.read_flag("MEMORYHUB_DEBUG")
+    HTTPS = environment.read_flag("MEMORYHUB_HTTPS")
+    BEHIND_PROXY = environment.read_flag("MEMORYHUB_BEHIND_PROXY")
+    SECRET_KEY = environment.read_secret("MEMORYHUB_SECRET_KEY") or environment.stored_secret(HOME / "secret-key")
+    DATABASE_URL = environment.read_secret("DATABASE_URL")
+except conf.ConfigError as error:
+    raise ImproperlyConfigured(str(error)) from None
+
+MEMORYHUB = MEMORYHUB_LOADED.config
+LOOPBACK_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
+ALLOWED_HOSTS = environment.read_list("MEMORYHUB_ALLOWED_HOSTS", ",".join(LOOPBACK_HOSTS))
+
+INSTALLED_APPS = [
+    "memoryhub",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django_extensions",
+    "django_htmx",
+    "csp",
+    "ninja",
+]
+
+MIDDLEWARE = [
+    "memoryhub.agents.problems.ApiProblemMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "memoryhub.urls"
+WSGI_APPLICATION = "memoryhub.wsgi.application"
+APPEND_SLASH = False
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "memoryhub.web.access.switches",
+            ],
+        },
+    },
+]
+
+
+def _database() -> dict[str, Any]:
+    """SQLite tuned for one writer and many readers; DESIGN §4 has the measurements behind each option."""
+    parsed: dict[str, Any] = dict(dj_database_url.parse(DATABASE_URL)) if DATABASE_URL else {}
+    if parsed and parsed["ENGINE"] != "django.db.backends.sqlite3":
+        raise ImproperlyConfigured("DATABASE_URL: only sqlite:///… is served so far; unset it to use LETSGO_MEMORY_DB")
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": parsed.get("NAME") or MEMORY_DB,
+        "CONN_MAX_AGE": None,
+        "OPTIONS": {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": (
+                "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA recursive_triggers=ON;"
+                "PRAGMA cache_size=-65536; PRAGMA mmap_size=268435456; PRAGMA temp_store=MEMORY;"
+            ),
+        },
+    }
+
+
+DATABASES = {"default": _database()}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+if not DATABASE_URL:
+    MEMORY_DB.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "login"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = os.environ.get("MEMORYHUB_TIME_ZONE") or "UTC"
+USE_I18N = True
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = BASE_DIR / "staticfiles"
+# No collectstatic step: whitenoise serves what the finders find, read once at start.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG
+WHITENOISE_MAX_AGE = 3600
+
+# The API answers a larger body with 413; uploads of the browser's import stream to disk.
+DATA_UPLOAD_MAX_MEMORY_SIZE = MEMORYHUB.max_body_bytes
+
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+if BEHIND_PROXY:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SESSION_COOKIE_SAMESITE = "Lax"
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+# Served on loopback alone there is no wire that TLS could protect; anywhere else the warnings stand.
+SILENCED_SYSTEM_CHECKS = (
+    ["security.W004", "security.W008", "security.W012", "security.W016"]
+    if not HTTPS and set(ALLOWED_HOSTS) <= set(LOOPBACK_HOSTS)
+    else []
+)
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "object-src": [NONE],
+        "base-uri": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+    "loggers": {"django.request": {"level": "ERROR"}},
+}

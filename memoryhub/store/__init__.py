@@ -1,0 +1,30 @@
+"""The only writer of memories. Every function is one transaction: the change, its revisions and its journal rows.
+
+``remember`` stores one draft, ``remember_many`` a batch; ``update`` changes; ``trash``, ``restore``, ``erase``,
+``purge`` and ``evict`` end or revive; ``touch`` counts an access. Each takes the :class:`~memoryhub.sensitivity.Actor`
+who does it and reaches only what that actor may see.
+"""
+
+from memoryhub.store.change import expire, touch, update
+from memoryhub.store.errors import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.store.remember import Outcome, remember, remember_many
+from memoryhub.store.removal import empty_trash, erase, evict, purge_expired, restore, trash
+
+__all__ = [
+    "Conflict",
+    "Forbidden",
+    "NotFound",
+    "Outcome",
+    "StoreError",
+    "empty_trash",
+    "erase",
+    "evict",
+    "expire",
+    "purge_expired",
+    "remember",
+    "remember_many",
+    "restore",
+    "touch",
+    "trash",
+    "update",
+]

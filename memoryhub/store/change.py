@@ -1,0 +1,139 @@
+"""Changing what is stored: updates with revisions, access counts, expiry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Max, Q
+from django.utils import timezone
+
+from memoryhub import journal
+from memoryhub.drafts import MemoryPatch
+from memoryhub.models import Memory, Revision
+from memoryhub.querysets import memory_gate
+from memoryhub.sensitivity import Actor
+from memoryhub.store import rows
+from memoryhub.store.errors import Conflict, NotFound
+from memoryhub.text import make_title
+
+# A change of one of these may make a memory the same as another.
+_IDENTITY = {"content", "project", "scope", "sensitivity", "key"}
+
+
+def find(uid: str, actor: Actor) -> Memory:
+    """The memory, if the actor may see it; expired and trashed ones too. Call it inside the transaction."""
+    memory: Memory | None = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
+    if memory is None:
+        raise NotFound(f"there is no memory {uid}")
+    return memory
+
+
+def update(
+    uid: str, patch: MemoryPatch, actor: Actor, now: datetime | None = None, *, unchanged_since: datetime | None = None
+) -> Memory:
+    """Set the given fields; what they were goes into a revision.
+
+    ``unchanged_since``: the ``updated_at`` that the editor started from; a later change by someone else is a
+    :class:`Conflict` instead of being overwritten unseen.
+    """
+    now = now or timezone.now()
+    with transaction.atomic():
+        memory = find(uid, actor)
+        if memory.deleted_at:
+            raise Conflict("this memory is in the trash; restore it first", "id")
+        if unchanged_since and memory.updated_at != unchanged_since:
+            raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
+        changes = apply(memory, patch, patch.given, actor, now, reason="update")
+        if changes:
+            memory.updated_at = now
+            memory.save()
+            journal.record(actor, changes, now)
+    return memory
+
+
+def apply(
+    memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime, *, reason: str
+) -> list[journal.Change]:
+    """Set fields on the memory, write list rows and the revision; the caller saves and journals what comes back."""
+    before = {name: getattr(memory, name) for name in rows.SCALARS}
+    before_lists = {name: rows.listed(memory, name) for name in rows.LISTS if name in given}
+    old_level = memory.sensitivity
+    _set_scalars(memory, patch, given, actor, now)
+    changed = {name: old for name, old in before.items() if getattr(memory, name) != old}
+    if changed.keys() & _IDENTITY:
+        memory.content_hash = rows.content_hash(memory.content)
+        _settle(memory, actor)
+    for name, old in before_lists.items():
+        if _as_json(getattr(patch, name)) != old:
+            changed[name] = old
+            rows.replace_list(memory, name, patch)
+    if not changed:
+        return []
+    number = (memory.revisions.aggregate(last=Max("number"))["last"] or 0) + 1
+    Revision.objects.create(
+        memory=memory, number=number, at=now, actor=actor.name, reason=reason, sensitivity=old_level, before=changed
+    )
+    return [journal.of_memory("update", memory, fields=sorted(changed), revision=number, reason=reason)]
+
+
+def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime) -> None:
+    old_content, old_scope = memory.content, memory.scope
+    for name in given & set(rows.SCALARS):
+        value = getattr(patch, name)
+        setattr(memory, name, str(value) if name in ("type", "sensitivity", "scope") else value)
+    if "project" in given:
+        memory.project = rows.project_for(memory.project, actor)
+    if memory.scope != old_scope:
+        memory.owner = rows.owner_for(memory.scope, actor)
+    if "ttl_days" in given:
+        memory.ttl_days = memory.ttl_days or None
+        memory.expires_at = rows.expiry(memory.ttl_days, now)
+    # What was made from the content follows it; what someone wrote stays.
+    if not memory.title or (memory.title == make_title(old_content) and "title" not in given):
+        memory.title = make_title(memory.content)
+    if not memory.abstract or (memory.abstract == rows.auto_abstract(old_content) and "abstract" not in given):
+        memory.abstract = rows.auto_abstract(memory.content)
+
+
+def _settle(memory: Memory, actor: Actor) -> None:
+    """Keep the memory distinct from those it has come to equal: a conflict if the actor may know of one."""
+    place = Q(
+        project=memory.project, scope=memory.scope, owner=memory.owner, sensitivity=memory.sensitivity, key=memory.key
+    )
+    same = Q(content_hash=memory.content_hash) | Q(key=memory.key) if memory.key else Q(content_hash=memory.content_hash)
+    twins = Memory.objects.filter(place & same).exclude(pk=memory.pk)
+    known = twins.filter(memory_gate(actor.clearance)).first()
+    if known is not None:
+        field = "content" if known.content_hash == memory.content_hash else "key"
+        raise Conflict(f"memory {known.uid} has this {field} already; change or delete that one", field)
+    last = twins.aggregate(last=Max("copy"))["last"]
+    memory.copy = 0 if last is None else last + 1
+
+
+def _as_json(values: Iterable[Any]) -> list[Any]:
+    """A draft's list in the order and shape that :func:`rows.listed` gives."""
+    plain = [v.model_dump() if hasattr(v, "model_dump") else v for v in values]
+    return plain if plain and isinstance(plain[0], dict) else sorted(plain)
+
+
+def touch(memory: Memory, now: datetime | None = None) -> None:
+    """Count one access. Not journaled, and ``updated_at`` stays: reading is not writing."""
+    now = now or timezone.now()
+    Memory.objects.filter(pk=memory.pk).update(accessed_count=F("accessed_count") + 1, last_accessed_at=now)
+    memory.accessed_count += 1
+    memory.last_accessed_at = now
+
+
+def expire(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:
+    """Let memories expire at once; they can be revived until they are purged."""
+    now = now or timezone.now()
+    with transaction.atomic():
+        memories = list(Memory.objects.visible_to(actor.clearance).live(now).filter(uid__in=list(uids)))
+        for memory in memories:
+            memory.expires_at = now
+            memory.save(update_fields=["expires_at"])
+        journal.record(actor, [journal.of_memory("expire", memory) for memory in memories], now)
+    return memories

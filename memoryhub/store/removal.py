@@ -1,0 +1,148 @@
+"""Ending a memory: into the trash and out of it, erased for good, purged, evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from memoryhub import journal
+from memoryhub.models import Event, Fact, Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.search import schema
+from memoryhub.sensitivity import Actor
+from memoryhub.store.errors import NotFound
+from memoryhub.store.rows import expiry
+from memoryhub.vocabulary import TrashReason
+
+_CHUNK = 500
+
+
+def trash(
+    uids: Iterable[str], actor: Actor, reason: TrashReason = TrashReason.FORGOTTEN, now: datetime | None = None
+) -> list[Memory]:
+    """Move memories to the trash. Those already there, or not visible to the actor, are left out of the result."""
+    now = now or timezone.now()
+    with transaction.atomic():
+        memories = list(_reachable(uids, actor).filter(deleted_at__isnull=True))
+        _to_trash(memories, actor, reason, now, "delete" if reason is TrashReason.FORGOTTEN else reason.value)
+    return memories
+
+
+def restore(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:
+    """Take memories out of the trash, and revive expired ones: their time begins anew."""
+    now = now or timezone.now()
+    with transaction.atomic():
+        ended = Q(deleted_at__isnull=False) | Q(expires_at__lte=now)
+        memories = list(_reachable(uids, actor).filter(ended))
+        for memory in memories:
+            if memory.expires_at and memory.expires_at <= now:
+                memory.expires_at = expiry(memory.ttl_days, now)
+            memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
+            memory.save(update_fields=["deleted_at", "trash_reason", "merged_into", "expires_at"])
+        journal.record(actor, [journal.of_memory("restore", memory) for memory in memories], now)
+    return memories
+
+
+def erase(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[str]:
+    """Erase memories so that nothing of them is left but a hash in the journal; returns their ids.
+
+    Gone are the row, revisions, labels, files, entities, the vector, facts drawn from it, previews of events, the
+    words in the indexes, and the bytes in the database file and its log. Takes seconds in a large store.
+    """
+    with transaction.atomic():
+        memories = list(_reachable(uids, actor))
+        _delete(memories, actor, "erase", now or timezone.now())
+    if memories:
+        schema.scrub()
+    return [memory.uid for memory in memories]
+
+
+def erase_one(uid: str, actor: Actor) -> None:
+    """:func:`erase` for one memory; NotFound when there is none."""
+    if not erase([uid], actor):
+        raise NotFound(f"there is no memory {uid}")
+
+
+def empty_trash(actor: Actor, before: datetime | None = None, now: datetime | None = None) -> int:
+    """Erase what lies in the trash (since before a moment, where one is given); returns how many."""
+    trashed = Memory.objects.visible_to(actor.clearance).trashed()
+    if before:
+        trashed = trashed.filter(deleted_at__lt=before)
+    count = _delete_all(trashed, actor, "erase", now or timezone.now())
+    if count:
+        schema.scrub()
+    return count
+
+
+def purge_expired(actor: Actor, grace_days: float = 0, now: datetime | None = None) -> int:
+    """Remove for good what expired more than ``grace_days`` ago; returns how many. Each leaves a journal row."""
+    now = now or timezone.now()
+    return _delete_all(purgeable(actor, grace_days, now), actor, "purge", now)
+
+
+def purgeable(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
+    """What :func:`purge_expired` would remove."""
+    return Memory.objects.visible_to(actor.clearance).expired(now - timedelta(days=grace_days))
+
+
+def evict(project: str, count: int, actor: Actor, now: datetime | None = None) -> list[Memory]:
+    """Move the ``count`` memories of a project that are least worth keeping to the trash."""
+    now = now or timezone.now()
+    with transaction.atomic():
+        live = Memory.objects.filter(project=project).live(now)
+        memories = list(live.order_by("accessed_count", "updated_at", "importance", "pk")[:count])
+        _to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
+    return memories
+
+
+def evict_over_cap(added: Mapping[str, int], actor: Actor, now: datetime) -> None:
+    """Hold ``max_memories`` in the projects just written to.
+
+    No more leave than came: lowering the cap, or an import beyond it, does not empty a project at the next write.
+    """
+    cap = settings.MEMORYHUB.max_memories
+    if not cap:
+        return
+    for project, count in added.items():
+        over = Memory.objects.filter(project=project).live(now).count() - cap
+        if over > 0:
+            evict(project, min(over, count), actor, now)
+
+
+def _reachable(uids: Iterable[str], actor: Actor) -> MemoryQuerySet:
+    return Memory.objects.visible_to(actor.clearance).filter(uid__in=list(uids))
+
+
+def _to_trash(memories: list[Memory], actor: Actor, reason: TrashReason, now: datetime, operation: str) -> None:
+    for memory in memories:
+        memory.deleted_at, memory.trash_reason = now, reason.value
+    Memory.objects.bulk_update(memories, ["deleted_at", "trash_reason"], batch_size=_CHUNK)
+    journal.record(actor, [journal.of_memory(operation, memory) for memory in memories], now)
+
+
+def _delete_all(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> int:
+    """In short transactions, so that agents' writes never wait for long."""
+    count = 0
+    while True:
+        with transaction.atomic():
+            chunk = list(memories.order_by("pk")[:_CHUNK])
+            _delete(chunk, actor, operation, now)
+        if not chunk:
+            return count
+        count += len(chunk)
+
+
+def _delete(memories: list[Memory], actor: Actor, operation: str, now: datetime) -> None:
+    ids = [memory.pk for memory in memories]
+    facts = list(Fact.objects.filter(memory__in=ids).select_related("memory"))
+    changes = [journal.of_fact(operation, fact) for fact in facts]
+    changes += [journal.of_memory(operation, memory) for memory in memories]
+    Event.objects.filter(memory__in=ids).update(preview="", keywords=[])
+    Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
+    Memory.objects.filter(pk__in=ids).delete()
+    journal.record(actor, changes, now)

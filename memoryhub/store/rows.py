@@ -1,0 +1,126 @@
+"""Memory rows and what hangs on them: built from drafts, compared, replaced."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+
+from memoryhub.drafts import MemoryDraft
+from memoryhub.models import Entity, FileLink, Label, Memory
+from memoryhub.sensitivity import Actor
+from memoryhub.store.errors import Forbidden
+from memoryhub.text import make_title, summary
+from memoryhub.vocabulary import Scope
+
+SCALARS = (
+    "title subtitle abstract overview category type importance trust confidence sensitivity scope project session_id"
+    " key discovery_tokens ttl_days content"
+).split()
+LISTS = ("tags", "concepts", "files_read", "files_modified", "entities")
+
+
+def content_hash(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def project_for(project: str, actor: Actor) -> str:
+    """The project to write to: what is named, or the only one that the actor is confined to."""
+    allowed = actor.clearance.projects
+    if not project and allowed and len(allowed) == 1:
+        return next(iter(allowed))
+    if not actor.clearance.reaches(project):
+        named = ", ".join(sorted(allowed or ()))
+        raise Forbidden(f"you may write only to: {named}; name one of them as project", "project")
+    return project
+
+
+def owner_for(scope: str, actor: Actor) -> str:
+    """Personal memories belong to someone, shared ones to nobody."""
+    if scope != Scope.PERSONAL.value:
+        return ""
+    if not actor.owner:
+        raise Forbidden("a personal memory needs an owner; store it as project or team", "scope")
+    return actor.owner
+
+
+def expiry(ttl_days: float | None, now: datetime) -> datetime | None:
+    """When it expires; ``None`` and 0 mean never."""
+    return now + timedelta(days=ttl_days) if ttl_days else None
+
+
+def build(draft: MemoryDraft, actor: Actor, now: datetime) -> Memory:
+    """A memory not yet saved. ``expires_at`` counts from now, also for history: it has just been learnt."""
+    values = {name: getattr(draft, name) for name in SCALARS}
+    values["ttl_days"] = draft.ttl_days if "ttl_days" in draft.given else settings.MEMORYHUB.default_ttl_days
+    values["ttl_days"] = values["ttl_days"] or None
+    values["title"] = draft.title or make_title(draft.content)
+    values["abstract"] = draft.abstract or auto_abstract(draft.content)
+    for name in ("type", "sensitivity", "scope"):
+        values[name] = str(values[name])
+    at = draft.created_at or now
+    memory = Memory(
+        **values | {"project": project_for(draft.project, actor)},
+        owner=owner_for(values["scope"], actor),
+        content_hash=content_hash(draft.content),
+        author=actor.name,
+        created_at=at,
+        updated_at=at,
+        expires_at=expiry(values["ttl_days"], now),
+    )
+    return memory
+
+
+def auto_abstract(content: str) -> str:
+    return summary(content, settings.MEMORYHUB.summary_words)
+
+
+def details(memory: Memory, draft: Any, names: Iterable[str] = LISTS) -> list[Label | FileLink | Entity]:
+    """The join rows for these list-valued fields of a draft."""
+    return [row for name in names for row in _rows(memory, name, getattr(draft, name))]
+
+
+def _rows(memory: Memory, name: str, values: list[Any]) -> list[Label | FileLink | Entity]:
+    if name == "entities":
+        return [Entity(memory=memory, entity=v.entity, entity_type=v.entity_type) for v in values]
+    if name in ("tags", "concepts"):
+        return [Label(memory=memory, kind=name[:-1], value=value) for value in values]
+    access = name.removeprefix("files_")
+    return [
+        FileLink(memory=memory, access=access, path=path, basename=posixpath.basename(path.rstrip("/")))
+        for path in values
+    ]
+
+
+def listed(memory: Memory, name: str) -> list[Any]:
+    """The value of a list-valued field in the shape of the API; prefetched rows are used where they are."""
+    if name == "entities":
+        return [{"entity": row.entity, "entity_type": row.entity_type} for row in memory.entities.all()]
+    if name in ("tags", "concepts"):
+        return sorted(row.value for row in memory.labels.all() if row.kind == name[:-1])
+    access = name.removeprefix("files_")
+    return sorted(row.path for row in memory.files.all() if row.access == access)
+
+
+def replace_list(memory: Memory, name: str, draft: Any) -> None:
+    """Delete and write anew the join rows of one list-valued field."""
+    if name == "entities":
+        memory.entities.all().delete()
+    elif name in ("tags", "concepts"):
+        memory.labels.filter(kind=name[:-1]).delete()
+    else:
+        memory.files.filter(access=name.removeprefix("files_")).delete()
+    save_details(details(memory, draft, [name]))
+    memory._prefetched_objects_cache = {}  # type: ignore[attr-defined]
+
+
+def save_details(rows: Iterable[Label | FileLink | Entity]) -> None:
+    rows = list(rows)
+    for model in (Label, FileLink, Entity):
+        mine = [row for row in rows if isinstance(row, model)]
+        if mine:
+            model.objects.bulk_create(mine, batch_size=2000)  # type: ignore[attr-defined]

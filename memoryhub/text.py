@@ -1,0 +1,106 @@
+"""Words, stems and short forms of a text. Pure.
+
+Stems and folding follow what SQLite's ``porter unicode61 remove_diacritics 2`` tokenizer does, so that what the
+index matched can be recognised again when the match is scored.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+import Stemmer
+
+WORD = re.compile(r"[^\W_]+")
+# Scripts written without spaces, where a "word" of the tokenizer is a whole sentence.
+CJK = re.compile(r"[぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿ｦ-ﾟ가-힯฀-๿]")
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")
+_porter = Stemmer.Stemmer("porter", 0)
+
+# English function and question words; a query made of nothing else keeps them.
+STOP_WORDS = frozenset(
+    """a about after again all also am an and any are aren as at be because been before being between both but by
+    can could couldn d did didn do does doesn doing don down during each few for from further had hadn has hasn have
+    haven having he her here hers him his how i if in into is isn it its itself just ll m me more most my no nor not
+    now o of off on once only or other our out over own re s same shall she should shouldn so some such t than that
+    the their them then there these they this those through to too under until up us ve very was wasn we were weren
+    what when where which while who whom why will with won would wouldn you your yours""".split()
+)
+
+
+def fold(text: str) -> str:
+    """Lower case without diacritics."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text.lower())
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
+
+
+def words(text: str) -> list[str]:
+    """The folded words of a text, in order."""
+    return WORD.findall(fold(text))
+
+
+@lru_cache(maxsize=50_000)
+def stem(word: str) -> str:
+    """The Porter stem of one folded word."""
+    return str(_porter.stemWord(word))
+
+
+def terms(text: str) -> set[str]:
+    """The distinct stems of a text without stop words: what two texts are compared by."""
+    return {stem(word) for word in words(text) if word not in STOP_WORDS}
+
+
+def jaccard(one: set[str], other: set[str]) -> float:
+    """Shared share of two term sets, 0..1; two empty sets share nothing."""
+    union = len(one | other)
+    return len(one & other) / union if union else 0.0
+
+
+def collapse(text: str) -> str:
+    """One line: runs of white space become a blank."""
+    return " ".join(text.split())
+
+
+def shorten(text: str, chars: int) -> str:
+    """One line of at most ``chars`` characters, cut at a word where one ends near, marked with an ellipsis."""
+    line = collapse(text[: chars * 8 + 1000])
+    if len(line) <= chars:
+        return line
+    cut = line[: max(chars - 1, 0)]
+    head, _, tail = cut.rpartition(" ")
+    if head and len(tail) < 20:
+        cut = head
+    return cut.rstrip(" ,;:-") + "…"
+
+
+def first_line(text: str) -> str:
+    """The first line that holds anything, without Markdown's heading and list marks."""
+    for line in text.splitlines():
+        bare = line.strip().lstrip("#>*- \t").strip()
+        if bare:
+            return bare
+    return collapse(text)
+
+
+def make_title(content: str, chars: int = 80) -> str:
+    """A short title from a content that brought none."""
+    return shorten(first_line(content), chars)
+
+
+def summary(content: str, limit: int = 20) -> str:
+    """The first ``limit`` words on one line; text without spaces is cut at three characters for each word."""
+    line = collapse(content[: limit * 200])
+    found = line.split(" ")
+    if len(found) > limit:
+        line = " ".join(found[:limit]).rstrip(" ,;:") + "…"
+    longest = limit * (3 if CJK.search(line) else 12)
+    return shorten(line, longest)
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a language model reads in this text: four characters of Latin script, or one of CJK."""
+    wide = len(CJK.findall(text))
+    return wide + (len(text) - wide + 3) // 4

@@ -1,0 +1,62 @@
+"""One small shared world: actors of each clearance, and a way to store a memory in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+
+from memoryhub import store
+from memoryhub.drafts import MemoryDraft
+from memoryhub.models import Memory
+from memoryhub.sensitivity import Actor, Clearance
+
+ALL_LEVELS = Clearance.up_to("secret", owner="ada")
+
+
+@pytest.fixture
+def actor() -> Actor:
+    """Someone who may see everything but other people's personal memories."""
+    return Actor("token:tests", ALL_LEVELS)
+
+
+@pytest.fixture
+def configure(settings: Any) -> Callable[..., None]:
+    """``configure(max_memories=5)`` changes tunables for one test."""
+
+    def change(**values: Any) -> None:
+        settings.MEMORYHUB = replace(django_settings.MEMORYHUB, **values)
+
+    return change
+
+
+@pytest.fixture
+def remember(db: None, actor: Actor) -> Callable[..., Memory]:
+    """``remember("text", project="p")`` stores a memory and returns it."""
+
+    def store_one(content: str = "a memory", by: Actor | None = None, **fields: Any) -> Memory:
+        return store.remember(MemoryDraft(content=content, **fields), by or actor).memory
+
+    return store_one
+
+
+@pytest.fixture
+def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
+    """The same subject under each level, and under one that nobody knows (written behind the store's back)."""
+    levels = ("public", "private", "secret")
+    made = {level: remember(f"zebra stripes {level}words", sensitivity=level, project="zoo") for level in levels}
+    odd = remember("zebra stripes unknownwords", project="zoo")
+    Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
+    odd.refresh_from_db()
+    return {**made, "cosmic": odd}
+
+
+@pytest.fixture(autouse=True)
+def journal_mirror(tmp_path: Path, settings: Any) -> Iterator[Path]:
+    """Each test has a mirror of its own."""
+    settings.MEMORY_LOG = tmp_path / "logs" / "memory-journal.jsonl"
+    yield settings.MEMORY_LOG

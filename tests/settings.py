@@ -1,0 +1,17 @@
+"""The hub's settings on a throw-away home, so that no test can touch a real store."""
+
+import os
+import tempfile
+
+HOME_OF_TESTS = tempfile.mkdtemp(prefix="memoryhub-tests-")
+for name in [n for n in os.environ if n.startswith(("MEMORYHUB_", "LETSGO_", "DATABASE_URL"))]:
+    del os.environ[name]
+os.environ["LETSGO_HOME"] = HOME_OF_TESTS
+
+from memoryhub.settings import *  # noqa: E402, F403
+from memoryhub.settings import DATABASES  # noqa: E402
+
+ALLOWED_HOSTS = ["testserver", "localhost", "127.0.0.1"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# A file, not memory: write-ahead log, VACUUM and several connections behave as in production.
+DATABASES["default"]["TEST"] = {"NAME": os.path.join(HOME_OF_TESTS, "test.db")}
