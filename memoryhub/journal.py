@@ -20,9 +20,11 @@ from django.utils import timezone
 
 from memoryhub import mirror
 from memoryhub.models import Fact, JournalEntry, Memory
+from memoryhub.search import bulk
 from memoryhub.sensitivity import Actor, Sensitivity
 
 GENESIS = "0" * 64
+LINE = ("seq", "at", "actor", "operation", "object_type", "object_id", "detail", "hash")
 _HASHED = ("seq", "at", "actor", "operation", "object_type", "object_id", "project", "sensitivity", "owner", "detail")
 
 
@@ -63,40 +65,29 @@ def record(actor: Actor, changes: Iterable[Change], now: datetime | None = None)
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("a change and its journal row are one transaction")
     at = now or timezone.now()
+    stored_at = str(connection.ops.adapt_datetimefield_value(at))
+    shown_at = shown(at)
     seq, previous = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first() or (0, GENESIS)
-    rows = []
+    rows, lines = [], []
     for seq, change in enumerate(changes, start=seq + 1):
-        row = JournalEntry(
-            seq=seq,
-            at=at,
-            actor=actor.name,
-            operation=change.operation,
-            object_type=change.object_type,
-            object_id=change.object_id,
-            project=change.project,
-            sensitivity=change.sensitivity,
-            owner=change.owner,
-            detail=dict(sorted(change.detail.items())),
-        )
-        row.hash = previous = _digest(_stored(row), previous)
-        rows.append(row)
+        place = (change.operation, change.object_type, change.object_id)
+        detail = json.dumps(dict(sorted(change.detail.items())))
+        stored = (seq, stored_at, actor.name, *place, change.project, change.sensitivity, change.owner, detail)
+        previous = _digest(map(str, stored), previous)
+        rows.append((*stored, previous))
+        lines.append(dict(zip(LINE, (seq, shown_at, actor.name, *place, change.detail, previous), strict=True)))
     if rows:
-        JournalEntry.objects.bulk_create(rows, batch_size=500)
-        transaction.on_commit(partial(mirror.append, [as_line(row) for row in rows]))
+        bulk.insert(JournalEntry, (*_HASHED, "hash"), rows)
+        transaction.on_commit(partial(mirror.append, lines))
 
 
 def as_line(row: JournalEntry) -> dict[str, Any]:
     """A row in the shape of the API and of the mirror."""
-    return {
-        "seq": row.seq,
-        "at": row.at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-        "actor": row.actor,
-        "operation": row.operation,
-        "object_type": row.object_type,
-        "object_id": row.object_id,
-        "detail": row.detail,
-        "hash": row.hash,
-    }
+    return {name: shown(row.at) if name == "at" else getattr(row, name) for name in LINE}
+
+
+def shown(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 @dataclass(frozen=True)
@@ -124,13 +115,6 @@ def _stored_rows() -> Iterator[tuple[str, ...]]:
     """Rows as the text the database holds: a parsed value could hide a changed byte."""
     texts = {f"{name}_text": Cast(name, models.TextField()) for name in (*_HASHED, "hash")}
     return JournalEntry.objects.order_by("seq").annotate(**texts).values_list(*texts).iterator(chunk_size=5000)
-
-
-def _stored(row: JournalEntry) -> list[str]:
-    """The texts that the database will hold for a new row."""
-    at = connection.ops.adapt_datetimefield_value(row.at)
-    plain = [str(getattr(row, name)) for name in _HASHED[2:-1]]
-    return [str(row.seq), str(at), *plain, json.dumps(row.detail)]
 
 
 def _digest(stored: Iterable[str | None], previous: str) -> str:

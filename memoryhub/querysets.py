@@ -93,10 +93,10 @@ class MemoryQuerySet(GatedQuerySet):
         return self.filter(text_index__terms__match=expression).order_by("text_index__rank")
 
     def containing(self, expression: str) -> Self:
-        """Rows of the trigram index that match an FTS5 expression, best bm25 first."""
+        """Rows of the trigram index that match an FTS5 expression, newest row first."""
         if not expression:
             return self.none()
-        return self.filter(trigram_index__terms__match=expression).order_by("trigram_index__rank")
+        return self.filter(trigram_index__terms__match=expression).order_by("-pk")
 
     def holding(self, literal: str) -> Self:
         """Rows whose title or content holds a text of any length, by a plain scan: for what no index finds."""

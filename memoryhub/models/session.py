@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+
+
 
 from django.db import models
 from django.utils import timezone
@@ -9,6 +13,7 @@ from django.utils import timezone
 from memoryhub.models.fields import name_field, sensitivity_field, uid_field
 from memoryhub.models.memory import Memory
 from memoryhub.querysets import EventQuerySet, SessionQuerySet
+from memoryhub.search import bulk
 
 
 class Session(models.Model):
@@ -33,6 +38,24 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return self.session_id
+
+    @classmethod
+    def widen(cls, spans: list[tuple[str, str, datetime, datetime]], agent: str) -> None:
+        """Make the sessions ``(session_id, project, first, last)`` that are missing; let the others span these times."""
+        bulk.insert(
+            cls,
+            (*_SPAN, *_FRESH),
+            [
+                (sid, project, bulk.adapt_moment(first), bulk.adapt_moment(last), agent, *_FRESH.values())
+                for sid, project, first, last in spans
+            ],
+            then="ON CONFLICT (session_id, project) DO UPDATE SET"
+            " started_at = min(started_at, excluded.started_at), last_at = max(last_at, excluded.last_at)",
+        )
+
+
+_SPAN = ("session_id", "project", "started_at", "last_at", "agent")
+_FRESH = {"cwd": "", "end_reason": "", "segment": 0, "state": "{}"}
 
 
 class Event(models.Model):

@@ -19,6 +19,7 @@ _EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『�
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
 MAX_TERMS = 32  # words of one query that are looked up; the rest of a longer text adds little
 MAX_CHARS = 2000
+MAX_TRIGRAMS = 40  # characters of one text that the trigram index is asked for
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,17 @@ def word_expression(query: Query) -> str:
 
 
 def trigram_expression(texts: Iterable[str]) -> str:
-    """For the trigram index: any of the texts that are long enough for it."""
-    return any_of(text for text in texts if len(text) >= TRIGRAM)
+    """For the trigram index: any of the texts that are long enough for it.
+
+    The index keeps no positions (it is six times smaller so), so a text is asked for as all of its trigrams; that it
+    really stands there is seen when the match is scored.
+    """
+    return " OR ".join(f"({_all_trigrams(text)})" for text in texts if len(text) >= TRIGRAM)
+
+
+def _all_trigrams(text: str) -> str:
+    parts = dict.fromkeys(text[i : i + TRIGRAM] for i in range(min(len(text), MAX_TRIGRAMS) - TRIGRAM + 1))
+    return " AND ".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
 def cjk_runs(query_text: str) -> list[str]:

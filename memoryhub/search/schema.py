@@ -17,19 +17,19 @@ COLUMNS = ("title", "subtitle", "abstract", "overview", "content")
 # A hit in a title says more than one in a long content; read by every ORDER BY rank.
 BM25_WEIGHTS = (10.0, 4.0, 3.0, 2.0, 1.0)
 INDEXES = {
-    "memoryhub_text": "porter unicode61 remove_diacritics 2",
-    "memoryhub_trigram": "trigram",
+    "memoryhub_text": "tokenize='porter unicode61 remove_diacritics 2'",
+    "memoryhub_trigram": "tokenize='trigram', detail=none",
 }
 VOCABULARY = "memoryhub_text_vocabulary"
 
 
-def _create_tables() -> Iterator[str]:
-    for table, tokenizer in INDEXES.items():
-        yield (
-            f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5({', '.join(COLUMNS)}, "
-            f"content='{MEMORY}', content_rowid='id', tokenize='{tokenizer}')"
-        )
-    yield f"CREATE VIRTUAL TABLE IF NOT EXISTS {VOCABULARY} USING fts5vocab('memoryhub_text', 'row')"
+def _tables() -> dict[str, str]:
+    made = {
+        table: f"fts5({', '.join(COLUMNS)}, content='{MEMORY}', content_rowid='id', {options})"
+        for table, options in INDEXES.items()
+    }
+    made[VOCABULARY] = "fts5vocab('memoryhub_text', 'row')"
+    return {table: f"CREATE VIRTUAL TABLE {table} USING {body}" for table, body in made.items()}
 
 
 def _triggers() -> dict[str, str]:
@@ -53,13 +53,12 @@ def _triggers() -> dict[str, str]:
 def install() -> None:
     """Make what is missing, replace what differs, and rebuild an index that does not fit its table."""
     with connection.cursor() as cursor:
-        for statement in _create_tables():
-            cursor.execute(statement)
-        present = _present_triggers()
-        for name, statement in _triggers().items():
-            if present.get(name) != statement:
-                cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
-                cursor.execute(statement)
+        for kind, wanted in (("TABLE", _tables()), ("TRIGGER", _triggers())):
+            present = _present(kind)
+            for name, statement in wanted.items():
+                if present.get(name) != statement:
+                    cursor.execute(f"DROP {kind} IF EXISTS {name}")
+                    cursor.execute(statement)
         weights = ", ".join(map(str, BM25_WEIGHTS))
         for table in INDEXES:
             cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', 'bm25({weights})')")
@@ -87,12 +86,13 @@ def problems(deep: bool = False) -> list[str]:
     found = [f"table {table} is missing" for table in (MEMORY, JOURNAL, *INDEXES) if table not in tables]
     if found:
         return found
-    present = _present_triggers()
-    for name, statement in _triggers().items():
-        if name not in present:
-            found.append(f"trigger {name} is missing")
-        elif present[name] != statement:
-            found.append(f"trigger {name} is not the one this version installs")
+    for kind, wanted in (("TABLE", _tables()), ("TRIGGER", _triggers())):
+        present = _present(kind)
+        for name, statement in wanted.items():
+            if name not in present:
+                found.append(f"{kind.lower()} {name} is missing")
+            elif present[name] != statement:
+                found.append(f"{kind.lower()} {name} is not the one this version installs")
     if deep:
         found += [f"index {table} does not fit its table" for table in INDEXES if not _is_sound(table)]
     return found
@@ -158,9 +158,9 @@ def without_journal_triggers() -> Iterator[None]:
         install()
 
 
-def _present_triggers() -> dict[str, str]:
+def _present(kind: str) -> dict[str, str]:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = %s", [kind.lower()])
         return dict(cursor.fetchall())
 
 

@@ -15,6 +15,7 @@ from memoryhub import journal
 from memoryhub.drafts import MemoryDraft
 from memoryhub.models import Memory, Session
 from memoryhub.querysets import memory_gate
+from memoryhub.search import bulk
 from memoryhub.sensitivity import LEVELS, Actor, higher, rank
 from memoryhub.store import rows
 from memoryhub.store.change import apply
@@ -69,8 +70,8 @@ class _Batch:
 
     actor: Actor
     now: datetime
-    fresh: dict[str, Memory] = field(default_factory=dict)
-    detail_rows: list[object] = field(default_factory=list)
+    fresh: list[tuple[Memory, MemoryDraft]] = field(default_factory=list)
+    saved: int = 0
     changes: list[journal.Change] = field(default_factory=list)
     by_hash: dict[_Group, list[Memory]] = field(default_factory=lambda: defaultdict(list))
     by_key: dict[_Group, list[Memory]] = field(default_factory=lambda: defaultdict(list))
@@ -109,8 +110,7 @@ class _Batch:
 
     def _create(self, memory: Memory, draft: MemoryDraft) -> Outcome:
         memory.known = True  # type: ignore[attr-defined]
-        self.fresh[memory.uid] = memory
-        self.detail_rows += rows.details(memory, draft)
+        self.fresh.append((memory, draft))
         self._shelve(memory)
         self.changes.append(journal.of_memory("insert", memory))
         return Outcome("created", memory)
@@ -156,38 +156,26 @@ class _Batch:
 
     def added(self) -> Counter[str]:
         """How many new memories each project got."""
-        return Counter(memory.project for memory in self.fresh.values())
+        return Counter(memory.project for memory, _ in self.fresh)
 
     def save(self) -> None:
         """Write what was collected so far."""
-        pending = [memory for memory in self.fresh.values() if memory.pk is None]
-        if pending:
-            Memory.objects.bulk_create(pending, batch_size=500)
-            rows.save_details(self.detail_rows)  # type: ignore[arg-type]
-            ensure_sessions(pending, self.actor)
+        pending = self.fresh[self.saved :]
+        bulk.insert_objects([memory for memory, _ in pending])
+        rows.save_details(pending)
+        widen_sessions((memory for memory, _ in pending), self.actor)
         journal.record(self.actor, self.changes, self.now)
-        self.detail_rows, self.changes = [], []
+        self.saved, self.changes = len(self.fresh), []
 
 
-def ensure_sessions(memories: Iterable[Memory], actor: Actor) -> None:
+def widen_sessions(memories: Iterable[Memory], actor: Actor) -> None:
     """A session row for each session that the memories name, spanning their times."""
     spans: dict[tuple[str, str], list[datetime]] = defaultdict(list)
     for memory in memories:
         if memory.session_id:
             spans[(memory.session_id, memory.project)].append(memory.created_at)
-    if not spans:
-        return
-    Session.objects.bulk_create(
-        [
-            Session(session_id=sid, project=project, agent=actor.name, started_at=min(times), last_at=max(times))
-            for (sid, project), times in spans.items()
-        ],
-        ignore_conflicts=True,
-    )
-    for (sid, project), times in spans.items():
-        session = Session.objects.filter(session_id=sid, project=project)
-        session.filter(started_at__gt=min(times)).update(started_at=min(times))
-        session.filter(last_at__lt=max(times)).update(last_at=max(times))
+    if spans:
+        Session.widen([(sid, project, min(times), max(times)) for (sid, project), times in spans.items()], actor.name)
 
 
 def _highest(twins: Iterable[Memory]) -> Memory | None:

@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Model
 
 from memoryhub.drafts import MemoryDraft
 from memoryhub.models import Entity, FileLink, Label, Memory
+from memoryhub.search import bulk
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import Forbidden
 from memoryhub.text import make_title, summary
@@ -79,21 +81,34 @@ def auto_abstract(content: str) -> str:
     return summary(content, settings.MEMORYHUB.summary_words)
 
 
-def details(memory: Memory, draft: Any, names: Iterable[str] = LISTS) -> list[Label | FileLink | Entity]:
-    """The join rows for these list-valued fields of a draft."""
-    return [row for name in names for row in _rows(memory, name, getattr(draft, name))]
+_COLUMNS: dict[type[Model], tuple[str, ...]] = {
+    Label: ("memory_id", "kind", "value"),
+    FileLink: ("memory_id", "access", "path", "basename"),
+    Entity: ("memory_id", "entity", "entity_type"),
+}
 
 
-def _rows(memory: Memory, name: str, values: list[Any]) -> list[Label | FileLink | Entity]:
+def save_details(memories: Iterable[tuple[Memory, Any]], names: Iterable[str] = LISTS) -> None:
+    """Write the join rows of list-valued fields, for pairs of a saved memory and its draft."""
+    names = list(names)
+    found: dict[type[Model], list[tuple[Any, ...]]] = {model: [] for model in _COLUMNS}
+    for memory, draft in memories:
+        for name in names:
+            for value in getattr(draft, name):
+                model, row = _row(name, value)
+                found[model].append((memory.pk, *row))
+    for model, rows in found.items():
+        if rows:
+            bulk.insert(model, _COLUMNS[model], rows)
+
+
+def _row(name: str, value: Any) -> tuple[type[Model], tuple[str, ...]]:
+    """The table and the values, without the memory's number, of one item of a list-valued field."""
     if name == "entities":
-        return [Entity(memory=memory, entity=v.entity, entity_type=v.entity_type) for v in values]
+        return Entity, (value.entity, value.entity_type)
     if name in ("tags", "concepts"):
-        return [Label(memory=memory, kind=name[:-1], value=value) for value in values]
-    access = name.removeprefix("files_")
-    return [
-        FileLink(memory=memory, access=access, path=path, basename=posixpath.basename(path.rstrip("/")))
-        for path in values
-    ]
+        return Label, (name[:-1], value)
+    return FileLink, (name.removeprefix("files_"), value, posixpath.basename(value.rstrip("/")))
 
 
 def listed(memory: Memory, name: str) -> list[Any]:
@@ -114,13 +129,5 @@ def replace_list(memory: Memory, name: str, draft: Any) -> None:
         memory.labels.filter(kind=name[:-1]).delete()
     else:
         memory.files.filter(access=name.removeprefix("files_")).delete()
-    save_details(details(memory, draft, [name]))
+    save_details([(memory, draft)], [name])
     memory._prefetched_objects_cache = {}  # type: ignore[attr-defined]
-
-
-def save_details(rows: Iterable[Label | FileLink | Entity]) -> None:
-    rows = list(rows)
-    for model in (Label, FileLink, Entity):
-        mine = [row for row in rows if isinstance(row, model)]
-        if mine:
-            model.objects.bulk_create(mine, batch_size=2000)  # type: ignore[attr-defined]

@@ -1,0 +1,1 @@
+"""Measurements of the hub; ``python -m bench --help``."""

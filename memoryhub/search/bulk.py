@@ -1,0 +1,86 @@
+"""Many rows in one statement: what ``bulk_create`` does, an order of magnitude faster.
+
+Django prepares every value of every row through several layers; here each column's adapter is looked up once.
+Used by the store and the journal alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Any
+
+from django.db import connection, models
+
+# One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and each
+# savepoint makes FTS5 write out what it holds. Measured: 63 against 160 µs a memory.
+ROWS = 250
+PARAMETERS = 32_766  # SQLite's limit on parameters of one statement
+
+Adapter = Callable[[Any], Any]
+
+
+def insert(model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]], then: str = "") -> None:
+    """Insert rows of plain values into these columns; ``then`` is an ``ON CONFLICT`` clause."""
+    names = ", ".join(f'"{column}"' for column in columns)
+    marks = f"({', '.join(['%s'] * len(columns))})"
+    head = f'INSERT INTO "{model._meta.db_table}" ({names}) VALUES '  # noqa: S608 own names
+    with connection.cursor() as cursor:
+        for chunk in batched(rows, min(ROWS, PARAMETERS // len(columns))):
+            cursor.execute(head + ", ".join([marks] * len(chunk)) + " " + then, list(chain.from_iterable(chunk)))
+
+
+def batched(rows: Iterable[Sequence[Any]], size: int) -> Iterator[list[Sequence[Any]]]:
+    """Lists of at most ``size`` rows (``itertools.batched`` comes with Python 3.12)."""
+    rows = iter(rows)
+    while chunk := list(islice(rows, size)):
+        yield chunk
+
+
+def insert_objects(objects: Sequence[models.Model]) -> None:
+    """Insert unsaved objects of one model and give them their primary keys. Only inside a write transaction."""
+    if not objects:
+        return
+    model = type(objects[0])
+    names, columns, adapters = _plan(model)
+    first = _next_key(model)
+    for key, one in enumerate(objects, start=first):
+        one.pk = key
+        one._state.adding = False
+        one._state.db = connection.alias
+    values = attrgetter(*names)
+    insert(
+        model,
+        columns,
+        ([adapt(value) if adapt else value for adapt, value in zip(adapters, values(one), strict=True)] for one in objects),
+    )
+
+
+def adapt_moment(at: Any) -> Any:
+    """A datetime as the database keeps it."""
+    return connection.ops.adapt_datetimefield_value(at)
+
+
+@cache
+def _plan(model: type[models.Model]) -> tuple[list[str], list[str], list[Adapter | None]]:
+    fields = model._meta.concrete_fields
+    return [f.attname for f in fields], [str(f.column) for f in fields], [_adapter(f) for f in fields]
+
+
+def _adapter(field: models.Field[Any, Any]) -> Adapter | None:
+    if isinstance(field, models.DateTimeField):
+        return lambda at: adapt_moment(at) if at is not None else None
+    if isinstance(field, models.JSONField):
+        return json.dumps
+    return None
+
+
+def _next_key(model: type[models.Model]) -> int:
+    """The next number of an AUTOINCREMENT table: one that was never given, even to a row that is gone."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [model._meta.db_table])
+        row = cursor.fetchone()
+    return int(row[0]) + 1 if row else 1
