@@ -1,0 +1,53 @@
+"""Who a browser's request is, and what it may see now: for the pages and the admin alike.
+
+A level above public needs the permission *and* a switch that the person has turned on; the switches live in
+the session, stay visible in the page's header, and end with the login.
+"""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import transaction
+from django.http import HttpRequest
+
+from memoryhub import journal
+from memoryhub.models import Memory
+from memoryhub.sensitivity import Actor, Clearance, Sensitivity
+
+SWITCHES = {
+    Sensitivity.PRIVATE.value: "memoryhub.view_private",
+    Sensitivity.SECRET.value: "memoryhub.view_secret",
+}
+
+
+def may_see(user: AbstractBaseUser | AnonymousUser, level: str) -> bool:
+    """Whether the person holds the permission for a level above public."""
+    return user.is_authenticated and user.has_perm(SWITCHES[level])  # type: ignore[union-attr]
+
+
+def is_on(request: HttpRequest, level: str) -> bool:
+    """Whether the person asks for a level and may see it."""
+    return bool(request.session.get(f"show_{level}")) and may_see(request.user, level)
+
+
+def turn(request: HttpRequest, level: str, on: bool) -> None:
+    """Turn a switch; turning one on without the permission does nothing."""
+    request.session[f"show_{level}"] = on and may_see(request.user, level)
+
+
+def clearance_of(request: HttpRequest) -> Clearance:
+    """What this request sees: public, and the levels whose switches are on."""
+    levels = {Sensitivity.PUBLIC.value} | {level for level in SWITCHES if is_on(request, level)}
+    return Clearance(frozenset(levels), owner=request.user.get_username())
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """The person, for the store and the journal; writes reach what the pages show."""
+    return Actor(f"user:{request.user.get_username()}", clearance_of(request))
+
+
+def reveal(request: HttpRequest, memory: Memory) -> None:
+    """Journal that the person opened a secret memory; the other levels leave no trace of being read."""
+    if memory.sensitivity == Sensitivity.SECRET.value:
+        with transaction.atomic():
+            journal.record(actor_of(request), [journal.of_memory("reveal", memory)])
