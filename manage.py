@@ -1,23 +1,19 @@
 #!/usr/bin/env python3
-"""Runs the hub's commands. Makes its own virtual environment first where Django is missing (see bootstrap)."""
+"""Runs the hub's commands; on a bare machine makes its own environment first (memoryhub/bootstrap.py)."""
 
-import os
+# Nothing down to the check of the version may be newer than what an old Python can read.
 import sys
 
-from memoryhub import bootstrap
-
-
-def main() -> None:
-    bootstrap.ensure_environment(sys.argv)
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
-    from django.core.exceptions import ImproperlyConfigured
-    from django.core.management import execute_from_command_line
-
-    try:
-        execute_from_command_line(sys.argv)
-    except ImproperlyConfigured as error:
-        sys.exit(f"memoryhub cannot start:\n{error}")
-
+if sys.version_info < (3, 11):  # noqa: UP036
+    found = "{0}.{1}".format(*sys.version_info)  # noqa: UP030
+    sys.exit(
+        "memoryhub needs Python 3.11 or newer, and this is Python " + found + ".\n"
+        "Install a newer one and name it: python3.11 " + " ".join(sys.argv)
+    )
+if sys.platform == "win32":
+    sys.exit("memoryhub runs on Linux and macOS; on Windows start it inside WSL.")
 
 if __name__ == "__main__":
-    main()
+    from memoryhub import bootstrap
+
+    bootstrap.main(sys.argv)
