@@ -2,8 +2,8 @@
 
 Where the running Python lacks what ``pyproject.toml`` asks for, the first command makes ``.venv`` beside
 ``manage.py``, installs the pinned requirements (for ``test`` also what the tests need) and runs itself again
-inside. Later commands find the stamp of the installed requirements and go straight on. What the demo must know
-before the settings are read, its own folder, is settled here too.
+inside. Later commands find the stamp of the installed requirements and go straight on. Which store a command
+is about, the real one or the demo's, is settled here too, before Django reads the settings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 DEMO_HOME = ROOT / ".demo"
 _BOUND = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
-# What says where a store is and how it is served. A demo has answers of its own; its memoryhub.toml may tune it.
+# What says where a store is and how it is served; a demo has its own answers (and its own memoryhub.toml).
 _OF_A_REAL_STORE = ("LETSGO_", "MEMORYHUB_", "DATABASE_URL")
 
 
