@@ -25,6 +25,8 @@ def _gate(clearance: Clearance) -> Q:
 
 def memory_gate(clearance: Clearance) -> Q:
     """The condition under which a memory may be seen; personal memories are their owner's alone."""
+    if clearance.every_owner:
+        return _gate(clearance)
     own = ~Q(scope=Scope.PERSONAL.value)
     if clearance.owner:
         own |= Q(owner=clearance.owner)
@@ -152,7 +154,9 @@ class JournalQuerySet(GatedQuerySet):
         """By the level, project and owner the object had then, and none about a memory hidden now."""
         memory = apps.get_model("memoryhub", "Memory")
         hidden = memory.objects.hidden_from(clearance)
-        rows = super().visible_to(clearance).filter(Q(owner="") | Q(owner=clearance.owner))
+        rows = super().visible_to(clearance)
+        if not clearance.every_owner:
+            rows = rows.filter(Q(owner="") | Q(owner=clearance.owner))
         return rows.exclude(object_type="memory", object_id__in=hidden.values("uid"))
 
 

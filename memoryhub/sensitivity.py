@@ -36,12 +36,14 @@ class Clearance:
     """What one request may see.
 
     ``levels``: the sensitivities it reads. ``owner``: whose personal memories it reads (empty: nobody's).
-    ``projects``: the projects it is confined to; ``None`` for all of them.
+    ``projects``: the projects it is confined to; ``None`` for all of them. ``every_owner``: everyone's personal
+    memories, for the hub's own upkeep.
     """
 
     levels: frozenset[str] = frozenset({Sensitivity.PUBLIC.value})
     owner: str = ""
     projects: frozenset[str] | None = None
+    every_owner: bool = False
 
     @classmethod
     def up_to(cls, level: str, owner: str = "", projects: Iterable[str] | None = None) -> Clearance:
@@ -76,5 +78,5 @@ class Actor:
 
 
 def system(name: str) -> Actor:
-    """The hub itself at work (a command, a scheduled run): sees every known level of every project."""
-    return Actor(f"system:{name}", Clearance(frozenset(LEVELS)))
+    """The hub itself at work (a command, a scheduled run): every known level of every project and owner."""
+    return Actor(f"system:{name}", Clearance(frozenset(LEVELS), every_owner=True))

@@ -63,7 +63,10 @@ class MemoryFilter(BaseModel):
 
     def select(self, clearance: Clearance, now: datetime | None = None) -> MemoryQuerySet:
         """The memories that this clearance may see and that fit: live ones, or those in the trash. Lazy."""
-        memories: MemoryQuerySet = Memory.objects.visible_to(clearance)
+        return self.narrow(Memory.objects.visible_to(clearance), now)
+
+    def narrow(self, memories: MemoryQuerySet, now: datetime | None = None) -> MemoryQuerySet:
+        """Of these memories, which are gated already (or only counted), those that fit. Lazy."""
         memories = memories.trashed() if self.trashed else memories.live(now or timezone.now())
         plain = {name: getattr(self, name) for name in ("project", "session_id", "category")}
         plain |= {name: str(value) for name in ("type", "sensitivity", "scope") if (value := getattr(self, name))}
