@@ -15,6 +15,7 @@ import Stemmer
 WORD = re.compile(r"[^\W_]+")
 # Scripts written without spaces, where a "word" of the tokenizer is a whole sentence.
 CJK = re.compile(r"[぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿ｦ-ﾟ가-힯฀-๿]")
+_DIACRITIC = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")
 _porter = Stemmer.Stemmer("porter", 0)
 
@@ -33,8 +34,7 @@ def fold(text: str) -> str:
     """Lower case without diacritics."""
     if text.isascii():
         return text.lower()
-    decomposed = unicodedata.normalize("NFKD", text.lower())
-    return "".join(char for char in decomposed if not unicodedata.combining(char))
+    return _DIACRITIC.sub("", unicodedata.normalize("NFKD", text.lower()))
 
 
 def words(text: str) -> list[str]:

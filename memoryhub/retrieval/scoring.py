@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from memoryhub.search.query import Query, Term
 from memoryhub.text import WORD, fold, stem
@@ -86,62 +84,85 @@ def term_weights(query: Query, frequencies: Mapping[str, int], total: int) -> li
 
 def match(query: Query, weights: Sequence[float], fields: Mapping[str, str]) -> float:
     """How well a memory's texts answer the query, 0..1."""
-    if not query.terms:
-        return 0.0
-    folded = {name: fold(text) for name, text in fields.items() if text}
-    if folded.get("title", "").strip(" .") == query.text.strip(" ."):
-        return 1.0  # kept for the exact title alone
-    look = _reader(tuple(query.words))
-    counts = {name: look(text) for name, text in folded.items()}
-    credits = [_credit(term, folded, counts) for term in query.terms]
-    whole = sum(weights)
-    covered = sum(weight for weight, credit in zip(weights, credits, strict=True) if credit) / whole
-    earned = sum(weight * credit for weight, credit in zip(weights, credits, strict=True)) / whole
-    quality = earned / covered if covered else 0.0
-    value = FULL_MATCH * covered**COVERAGE_POWER * quality
-    if len(query.terms) > 1 and any(query.text in text for text in folded.values()):
-        value += PHRASE_BONUS
-    if "title" in folded:
-        value += FOCUS_BONUS * covered * min(sum(counts["title"].values()) / max(len(WORD.findall(folded["title"])), 1), 1.0)
-    return min(value, 0.99)
+    return Matcher(query, weights)(fields)
 
 
-def _credit(term: Term, texts: Mapping[str, str], counts: Mapping[str, Counter[str]]) -> float:
-    """What the best place of one term is worth, 0..1; 0 where it is nowhere."""
-    best = 0.0
-    for name, text in texts.items():
-        hits, share = _hits(term, text, counts[name])
-        if hits:
-            place = FIELD_CREDIT[name] + REPEAT_CREDIT * min(hits - 1, REPEATS)
-            best = max(best, min(place, 1.0) * share)
-    return best
+class Matcher:
+    """One query, prepared to be held against many memories: each costs some microseconds."""
+
+    def __init__(self, query: Query, weights: Sequence[float]) -> None:
+        self._text = query.text.strip(" .")
+        self._needles = [(_Needle(term), weight) for term, weight in zip(query.terms, weights, strict=True)]
+        self._whole = sum(weights)
+
+    def __call__(self, fields: Mapping[str, str]) -> float:
+        """How well these texts answer the query, 0..1."""
+        if not self._needles:
+            return 0.0
+        texts = [(name, fold(text)) for name in FIELD_CREDIT if (text := fields.get(name))]
+        title = texts[0][1] if texts and texts[0][0] == "title" else ""
+        if title.strip(" .") == self._text:
+            return 1.0  # kept for the exact title alone
+        covered = earned = 0.0
+        in_title = 0
+        for needle, weight in self._needles:
+            credit, hits = needle.credit(texts)
+            covered += weight if credit else 0.0
+            earned += weight * credit
+            in_title += hits
+        if not covered:
+            return 0.0
+        covered /= self._whole
+        quality = earned / self._whole / covered
+        value = FULL_MATCH * covered**COVERAGE_POWER * quality
+        if len(self._needles) > 1 and any(self._text in text for _, text in texts):
+            value += PHRASE_BONUS
+        if in_title:
+            value += FOCUS_BONUS * covered * min(in_title / max(len(WORD.findall(title)), 1), 1.0)
+        return min(value, 0.99)
 
 
-def _hits(term: Term, text: str, counts: Counter[str]) -> tuple[int, float]:
-    """How often a term stands in a text, and the share of credit that this kind of hit earns."""
-    if term.literal and (exact := text.count(term.literal)):
-        return exact, 1.0
-    found = [counts[one] for one in term.stems]
-    if not term.literal:
-        if found[0]:
-            return found[0], 1.0
-        return text.count(term.words[0]), SUBSTRING_CREDIT
-    present = sum(1 for hits in found if hits)
-    return (min(h for h in found if h), LOOSE_CREDIT * present / len(found)) if present else (0, 0.0)
+class _Needle:
+    """One term, ready to be looked for. Porter changes a final y to i, so a stem's last letter is left open."""
 
+    def __init__(self, term: Term) -> None:
+        self._literal = term.literal
+        self._stems = term.stems
+        self._words = term.words
+        self._starts = [one[: max(len(one) - 1, 1)] for one in term.stems]
+        self._patterns = [re.compile(rf"(?<![^\W_]){re.escape(start)}[^\W_]*") for start in self._starts]
 
-@lru_cache(maxsize=64)
-def _reader(wanted: tuple[str, ...]) -> Callable[[str], Counter[str]]:
-    """A function that counts the stems of these words in a text, looking only at words that begin like them."""
-    stems = {stem(word) for word in wanted}
-    # Porter changes a final y to i, so the last letter of a stem may differ in the text.
-    starts = sorted({one[: max(len(one) - 1, 1)] for one in stems})
-    if not starts:
-        return lambda text: Counter()
-    pattern = re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, starts))})[^\W_]*")
-    assert WORD.pattern == r"[^\W_]+", "the pattern above repeats what a word is"  # noqa: S101
+    def credit(self, texts: Sequence[tuple[str, str]]) -> tuple[float, int]:
+        """What the best place of the term is worth, 0..1, and how often it stands in the title.
 
-    def count(text: str) -> Counter[str]:
-        return Counter(found for word in pattern.findall(text) if (found := stem(word)) in stems)
+        ``texts`` come with the most telling field first, so the search ends where no later field can be worth more.
+        """
+        best, in_title = 0.0, 0
+        for name, text in texts:
+            if FIELD_CREDIT[name] + REPEAT_CREDIT * REPEATS <= best:
+                break
+            hits, share = self._hits(text)
+            if hits:
+                place = FIELD_CREDIT[name] + REPEAT_CREDIT * min(hits - 1, REPEATS)
+                best = max(best, min(place, 1.0) * share)
+                in_title += hits if name == "title" else 0
+        return best, in_title
 
-    return count
+    def _hits(self, text: str) -> tuple[int, float]:
+        """How often the term stands in a text, and the share of credit that this kind of hit earns."""
+        if self._literal:
+            if exact := text.count(self._literal):
+                return exact, 1.0
+            found = [self._count(number, text) for number in range(len(self._stems))]
+            present = [hits for hits in found if hits]
+            return (min(present), LOOSE_CREDIT * len(present) / len(found)) if present else (0, 0.0)
+        if found_as_word := self._count(0, text):
+            return found_as_word, 1.0
+        return text.count(self._words[0]), SUBSTRING_CREDIT
+
+    def _count(self, number: int, text: str) -> int:
+        """How many words of the text have this stem."""
+        if self._starts[number] not in text:
+            return 0
+        wanted = self._stems[number]
+        return sum(1 for word in self._patterns[number].findall(text) if stem(word) == wanted)

@@ -17,11 +17,13 @@ from memoryhub.retrieval.snippets import snippet
 from memoryhub.search import query as queries
 from memoryhub.search.query import Query
 from memoryhub.search.schema import document_frequencies
+from memoryhub.text import stem
 
 TEXTS = ("title", "subtitle", "abstract", "overview", "content")
 _SCORED = ("pk", "updated_at", "importance", "trust", *TEXTS)
 # Below this a common word was shared and nothing more; such a memory is a result only for min_score 0.
 RELEVANT_MATCH = 0.05
+COMMON_SHARE = 0.2  # squared and times the best quality this is less than RELEVANT_MATCH
 
 
 @dataclass(frozen=True)
@@ -97,13 +99,13 @@ def _score(
         return []
     stems = [one for term in query.terms for one in term.stems]
     frequencies, total = document_frequencies(stems) if stems else ({}, 0)
-    rarities = scoring.term_weights(query, frequencies, total)
+    matcher = scoring.Matcher(query, scoring.term_weights(query, frequencies, total))
     half_life = settings.MEMORYHUB.recency_half_life_days
     scored = []
-    for row in _candidates(memories, query, frequencies):
+    for row in _candidates(memories, query, frequencies, total):
         pk, updated_at, importance, trust, *texts = row
         parts = scoring.Components(
-            match=round(scoring.match(query, rarities, dict(zip(TEXTS, texts, strict=True))), 4),
+            match=round(matcher(dict(zip(TEXTS, texts, strict=True))), 4),
             recency=round(scoring.recency((now - updated_at).total_seconds() / 86_400, half_life), 4),
             importance=importance,
             trust=trust,
@@ -113,7 +115,8 @@ def _score(
     return scored
 
 
-def _candidates(memories: MemoryQuerySet, query: Query, frequencies: dict[str, int]) -> list[tuple[Any, ...]]:
+def _candidates(memories: MemoryQuerySet, query: Query, frequencies: dict[str, int], total: int
+) -> list[tuple[Any, ...]]:
     """The rows worth scoring: by words; by substring for what is no word of the index; by a scan as a last resort."""
     pool = settings.MEMORYHUB.search_pool
     found: dict[int, tuple[Any, ...]] = {}
@@ -122,9 +125,9 @@ def _candidates(memories: MemoryQuerySet, query: Query, frequencies: dict[str, i
         for row in rows.values_list(*_SCORED)[:pool]:
             found.setdefault(row[0], row)
 
-    known = [word for word in query.words if frequencies.get(queries.stem(word))]
+    known = [word for word in query.words if frequencies.get(stem(word))]
     if known:
-        take(memories.matching(queries.any_of(known)))
+        take(memories.matching(queries.any_of(_telling(known, frequencies, total))))
     substrings = [*query.literals, *queries.cjk_runs(query.text), *(w for w in query.words if w not in known)]
     if expression := queries.trigram_expression(dict.fromkeys(substrings)):
         take(memories.containing(expression))
@@ -132,6 +135,20 @@ def _candidates(memories: MemoryQuerySet, query: Query, frequencies: dict[str, i
         for literal in [text for text in dict.fromkeys(substrings) if len(text) < queries.TRIGRAM][:3]:
             take(memories.holding(literal))
     return list(found.values())
+
+
+def _telling(words: list[str], frequencies: dict[str, int], total: int) -> list[str]:
+    """The words without the most common ones, as long as those weigh little together.
+
+    A memory that holds only these would score below :data:`RELEVANT_MATCH`, and reading their long posting lists is
+    most of what a search costs.
+    """
+    weights = {word: scoring.rarity(frequencies[stem(word)], total) for word in words}
+    spare = COMMON_SHARE * sum(weights.values())
+    kept = sorted(words, key=lambda word: weights[word])
+    while len(kept) > 1 and weights[kept[0]] <= spare:
+        spare -= weights[kept.pop(0)]
+    return kept
 
 
 def _hits(page: list[_Scored], query: Query) -> list[Hit]:
