@@ -1,0 +1,70 @@
+"""``manage.py create_token NAME``: makes a token for an agent and prints it, once."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from memoryhub.sensitivity import LEVELS, Sensitivity, system
+from memoryhub.store.errors import StoreError
+from memoryhub.tokens import issue_token
+from memoryhub.vocabulary import RIGHTS
+
+LONGEST_DAYS = 36_500
+
+
+class Command(BaseCommand):
+    help = (
+        "Make a token for an agent and print it, alone on a line of standard output. It is stored hashed "
+        "and cannot be shown again."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("name", help="the agent's name; the journal shows it as token:NAME")
+        parser.add_argument(
+            "--clearance",
+            default=Sensitivity.PUBLIC.value,
+            help=f"the highest level it may read: {', '.join(LEVELS)} (default: public)",
+        )
+        parser.add_argument(
+            "--rights", default="read,write", help=f"of {','.join(RIGHTS)}, with commas (default: read,write)"
+        )
+        parser.add_argument("--projects", default="", help="confine it to these projects, with commas")
+        parser.add_argument("--owner", default="", help="whose personal memories it holds (default: NAME)")
+        parser.add_argument("--expires-days", type=float, help="days until it stops working (default: never)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            token, raw = issue_token(
+                options["name"],
+                options["owner"] or options["name"],
+                options["clearance"],
+                _items(options["rights"]),
+                _items(options["projects"]),
+                actor=system("create_token"),
+                expires_at=_moment(options["expires_days"]),
+            )
+        except StoreError as refusal:
+            raise CommandError(f"{refusal.field}: {refusal.message}") from None
+        self.stdout.write(raw)
+        where = f"in {', '.join(token.projects)}" if token.projects else "in every project"
+        self.stderr.write(
+            f"{token.name} may {', '.join(token.rights)} up to {token.clearance} {where}. Keep the token now: "
+            "only its hash is stored."
+        )
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _moment(days: float | None) -> Any:
+    if days is None:
+        return None
+    if not 0 < days <= LONGEST_DAYS:
+        raise CommandError(f"--expires-days: must be more than 0 and at most {LONGEST_DAYS}")
+    return timezone.now() + timedelta(days=days)

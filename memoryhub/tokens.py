@@ -1,0 +1,133 @@
+"""Tokens of agents: issued, recognised, revoked. The only writer of them; issuing and revoking are journaled.
+
+A token is 256 random bits behind a prefix that a secret scanner can recognise. The store keeps its SHA-256:
+nothing slower is needed for a secret that nobody chose, and every request looks one up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.db import OperationalError, transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from memoryhub import journal
+from memoryhub.models import AgentToken
+from memoryhub.models.token import default_rights
+from memoryhub.sensitivity import LEVELS, Actor, Sensitivity
+from memoryhub.store.errors import NotFound, StoreError
+from memoryhub.vocabulary import RIGHTS
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "mh_"
+_READABLE = 10  # characters of a token that lists show
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+def issue_token(
+    name: str,
+    owner: str,
+    clearance: str = Sensitivity.PUBLIC.value,
+    rights: Iterable[str] | None = None,
+    projects: Iterable[str] = (),
+    *,
+    actor: Actor,
+    expires_at: datetime | None = None,
+    now: datetime | None = None,
+) -> tuple[AgentToken, str]:
+    """Make a token; returns its row and the token itself, which cannot be had again.
+
+    ``rights`` default to read and write; ``projects`` empty: all of them. A StoreError names a bad value.
+    """
+    now = now or timezone.now()
+    raw = PREFIX + secrets.token_urlsafe(32)
+    token = AgentToken(
+        name=_name("name", name, 100),
+        owner=_name("owner", owner, 150),
+        prefix=raw[:_READABLE],
+        digest=digest(raw),
+        clearance=_one_of("clearance", [clearance], LEVELS)[0],
+        rights=_one_of("rights", default_rights() if rights is None else rights, RIGHTS),
+        projects=sorted({_name("projects", project, 200) for project in projects}),
+        created_at=now,
+        expires_at=expires_at,
+    )
+    if not token.rights:
+        raise StoreError(f"a token needs at least one of: {', '.join(RIGHTS)}", "rights")
+    if expires_at and expires_at <= now:
+        raise StoreError("must lie in the future", "expires_at")
+    with transaction.atomic():
+        token.save()
+        detail = {"clearance": token.clearance, "rights": token.rights, "projects": token.projects}
+        journal.record(actor, [_change("issue", token, **detail)], now)
+    return token, raw
+
+
+def authenticate(raw: str, address: str = "", now: datetime | None = None) -> AgentToken | None:
+    """The token that this is, if it may still be used; notes its use."""
+    if not raw.startswith(PREFIX):
+        return None
+    now = now or timezone.now()
+    token: AgentToken | None = AgentToken.objects.active(now).filter(digest=digest(raw)).first()
+    if token:
+        _note_use(token, address, now)
+    return token
+
+
+def revoke(uid: str, actor: Actor, now: datetime | None = None) -> AgentToken:
+    """End a token at once; NotFound when there is none. Revoking twice changes nothing."""
+    now = now or timezone.now()
+    with transaction.atomic():
+        token: AgentToken | None = AgentToken.objects.filter(uid=uid).first()
+        if token is None:
+            raise NotFound("there is no such token")
+        if token.revoked_at is None:
+            token.revoked_at = now
+            token.save(update_fields=["revoked_at"])
+            journal.record(actor, [_change("revoke", token)], now)
+    return token
+
+
+def actor_of(token: AgentToken) -> Actor:
+    """Who acts with this token: the agent's name, and everything that the token may reach."""
+    return Actor(f"token:{token.name}", token.reach())
+
+
+def digest(raw: str) -> str:
+    return hashlib.sha256(raw.encode("utf-8", "replace")).hexdigest()
+
+
+def _note_use(token: AgentToken, address: str, now: datetime) -> None:
+    """At most once a minute, for a read must not become a write; a busy database does not make it fail."""
+    if token.last_used_at and now - token.last_used_at < USE_NOTED_EVERY:
+        return
+    stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now)
+    try:
+        AgentToken.objects.filter(stale, pk=token.pk).update(last_used_at=now, last_used_from=address[:45])
+    except OperationalError as error:
+        logger.warning("the use of token %s was not noted: %s", token.prefix, error)
+
+
+def _change(operation: str, token: AgentToken, **detail: object) -> journal.Change:
+    return journal.Change(operation, "token", token.uid, {"name": token.name, "owner": token.owner, **detail})
+
+
+def _name(field: str, value: str, longest: int) -> str:
+    value = value.strip()
+    if not value or len(value) > longest or not value.isprintable():
+        raise StoreError(f"must be 1 to {longest} printable characters", field)
+    return value
+
+
+def _one_of(field: str, values: Iterable[str], allowed: tuple[str, ...]) -> list[str]:
+    """The values in the order of the vocabulary, each once."""
+    given = {value.strip() for value in values}
+    if given - set(allowed):
+        raise StoreError(f"must be of: {', '.join(allowed)}", field)
+    return [value for value in allowed if value in given]
