@@ -2,7 +2,7 @@
 
 A value is taken from the first of these that has it: the environment (``MEMORYHUB_<NAME>``), the TOML file
 named by ``MEMORYHUB_CONFIG``, ``memoryhub.toml`` in ``LETSGO_HOME``, the default below. A TOML file holds the
-keys either at its top level or in ``[tool.letsgo.memory]``, so a project's ``pyproject.toml`` serves as it is.
+keys at its top level or in ``[tool.letsgo.memory]``; of a ``pyproject.toml`` only that table is read.
 
 Pure: no Django import, so that ``settings.py`` can read it.
 """
@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 ENV_PREFIX = "MEMORYHUB_"
 
@@ -29,6 +29,7 @@ OPERATOR_VARIABLES = frozenset(
         "MEMORYHUB_DEBUG",
         "MEMORYHUB_HTTPS",
         "MEMORYHUB_SECRET_KEY",
+        "MEMORYHUB_SECRET_KEY_FILE",
         "MEMORYHUB_TIME_ZONE",
     }
 )
@@ -81,7 +82,9 @@ class Config:
     recall_max_tokens: int = _tunable(1000, "budget of a recall that names none, tokens", 100, 100_000)
 
     # Deduplication
-    near_duplicate_similarity: float = _tunable(0.7, "cosine from which two memories are near-duplicates", 0, 1)
+    near_duplicate_similarity: float = _tunable(
+        0.7, "cosine from which two memories are near-duplicates", 0, 1
+    )
 
     # Encoding: memorability, boundaries, capture
     memorability_threshold: float = _tunable(0.30, "observations below this are not kept", 0, 1)
@@ -122,7 +125,9 @@ class Config:
     token_budget: int = _tunable(2000, "tokens of one injected memory-context block", 0, 100_000)
     max_inject_count: int = _tunable(5, "memories in one injection", 0, 100)
     injection_min_score: float = _tunable(0.35, "nothing below this score is injected", 0, 1)
-    injection_deadline_ms: int = _tunable(300, "after this an injection answers empty, milliseconds", 1, 60_000)
+    injection_deadline_ms: int = _tunable(
+        300, "after this an injection answers empty, milliseconds", 1, 60_000
+    )
 
 
 # Weights of one ranking share a whole.
@@ -166,9 +171,10 @@ def load(environ: Mapping[str, str] | None = None, home: Path | None = None) -> 
 
 def _toml_files(environ: Mapping[str, str], home: Path | None, problems: list[str]) -> list[Path]:
     """The files to read, the stronger one last."""
-    found = [home / "memoryhub.toml"] if home and (home / "memoryhub.toml").is_file() else []
+    usual = home / "memoryhub.toml" if home else None
+    found = [usual] if usual and os.path.isfile(usual) else []
     if named := environ.get("MEMORYHUB_CONFIG"):
-        if Path(named).is_file():
+        if os.path.isfile(named):
             found.append(Path(named))
         else:
             problems.append(f"MEMORYHUB_CONFIG: no file at {named}; name an existing TOML file or unset it")
@@ -181,10 +187,14 @@ def _toml_table(path: Path, problems: list[str]) -> Mapping[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         problems.append(f"{path}: not readable as TOML: {error}")
         return {}
-    nested = data.get("tool", {}).get("letsgo", {}).get("memory")
-    if nested is None:
-        nested = {} if path.name == "pyproject.toml" else {k: v for k, v in data.items() if k != "tool"}
-    return cast(Mapping[str, Any], nested)
+    nested: Any = data
+    for name in ("tool", "letsgo", "memory"):
+        nested = nested.get(name, {})
+        if not isinstance(nested, dict):
+            problems.append(f"{path}: {name!r} of [tool.letsgo.memory] must be a table")
+            return {}
+    top = {} if path.name == "pyproject.toml" else {k: v for k, v in data.items() if k != "tool"}
+    return {**top, **nested}
 
 
 def _take(
@@ -235,7 +245,12 @@ def parse_flag(raw: str) -> bool:
     return word in _TRUE
 
 
-_PARSERS: dict[str, Callable[[object], Any]] = {"int": _whole_number, "float": _number, "bool": _flag, "str": str}
+_PARSERS: dict[str, Callable[[object], Any]] = {
+    "int": _whole_number,
+    "float": _number,
+    "bool": _flag,
+    "str": str,
+}
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
 
 
@@ -251,7 +266,9 @@ def _relations(config: Config) -> list[str]:
             problems.append(f"{', '.join(whole)} must add up to 1, not {total:g}")
     ages = [getattr(config, name) for name in _ASCENDING]
     if ages != sorted(ages):
-        problems.append(f"{', '.join(_ASCENDING)} must not descend, but are {', '.join(f'{a:g}' for a in ages)}")
+        problems.append(
+            f"{', '.join(_ASCENDING)} must not descend, but are {', '.join(f'{a:g}' for a in ages)}"
+        )
     return problems
 
 
@@ -261,7 +278,7 @@ def _misspelt(environ: Mapping[str, str]) -> list[str]:
     return [
         f"environment: {name} is not a setting of memoryhub{_did_you_mean(name, known)}"
         for name in sorted(environ)
-        if name.startswith(ENV_PREFIX) and name not in known and name.removesuffix("_FILE") not in known
+        if name.startswith(ENV_PREFIX) and name not in known
     ]
 
 

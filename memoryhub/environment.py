@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,38 @@ from memoryhub.conf import ConfigError, parse_flag
 
 def home(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder of the real store: ``LETSGO_HOME``, else ``~/.letsgo``."""
-    return Path(environ.get("LETSGO_HOME") or "~/.letsgo").expanduser().absolute()
+    return read_path("LETSGO_HOME", "~/.letsgo", environ)
+
+
+def read_path(name: str, default: Path | str, environ: Mapping[str, str] = os.environ) -> Path:
+    """An absolute path; ``~`` is the user's home folder."""
+    written = environ.get(name) or default
+    try:
+        return Path(written).expanduser().absolute()
+    except RuntimeError as error:
+        raise ConfigError([f"{name}: cannot resolve {written}: {error}; set {name} to a full path"]) from None
+
+
+def make_folder(path: Path, name: str) -> None:
+    """Make the folder that the variable ``name`` asks for, for its owner alone, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigError(
+            [f"{name}: cannot make the folder {path}: {error}; name another or make room"]
+        ) from None
+
+
+def read_time_zone(name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The name of a time zone, UTC unless it is set."""
+    written = environ.get(name) or "UTC"
+    try:
+        zoneinfo.ZoneInfo(written)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        raise ConfigError(
+            [f"{name}: there is no time zone {written!r}; write one like Europe/Berlin"]
+        ) from None
+    return written
 
 
 def read_flag(name: str, default: bool = False, environ: Mapping[str, str] = os.environ) -> bool:
@@ -44,13 +76,12 @@ def read_secret(name: str, environ: Mapping[str, str] = os.environ) -> str:
 def stored_secret(path: Path) -> str:
     """A random secret kept in ``path`` (mode 600), made at first use.
 
-    Two processes that start at once agree: the file is made whole beside its place and linked there by one of them.
+    Two processes that start at once agree: the file is made whole beside its place, and one of them links it
+    there.
     """
     try:
-        return path.read_text("utf-8").strip()
-    except FileNotFoundError:
-        pass
-    try:
+        if path.exists():
+            return path.read_text("utf-8").strip()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         draft.touch(mode=0o600)
@@ -59,7 +90,7 @@ def stored_secret(path: Path) -> str:
             os.link(draft, path)
         draft.unlink()
         return path.read_text("utf-8").strip()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            [f"cannot keep a secret key in {path}: {error}; set MEMORYHUB_SECRET_KEY or make the folder writable"]
+            [f"cannot keep a secret key in {path}: {error}; set MEMORYHUB_SECRET_KEY or mend the folder"]
         ) from None

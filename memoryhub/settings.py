@@ -13,17 +13,22 @@ from django.core.exceptions import ImproperlyConfigured
 from memoryhub import conf, environment
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-HOME = environment.home()
-MEMORY_DB = Path(os.environ.get("LETSGO_MEMORY_DB") or HOME / "memory.db").expanduser().absolute()
-MEMORY_LOG = Path(os.environ.get("LETSGO_MEMORY_LOG") or HOME / "logs/memory-journal.jsonl").expanduser().absolute()
 
 try:
+    HOME = environment.home()
+    MEMORY_DB = environment.read_path("LETSGO_MEMORY_DB", HOME / "memory.db")
+    MEMORY_LOG = environment.read_path("LETSGO_MEMORY_LOG", HOME / "logs/memory-journal.jsonl")
     MEMORYHUB_LOADED = conf.load(os.environ, HOME)
     DEBUG = environment.read_flag("MEMORYHUB_DEBUG")
     HTTPS = environment.read_flag("MEMORYHUB_HTTPS")
     BEHIND_PROXY = environment.read_flag("MEMORYHUB_BEHIND_PROXY")
-    SECRET_KEY = environment.read_secret("MEMORYHUB_SECRET_KEY") or environment.stored_secret(HOME / "secret-key")
+    SECRET_KEY = environment.read_secret("MEMORYHUB_SECRET_KEY") or environment.stored_secret(
+        HOME / "secret-key"
+    )
     DATABASE_URL = environment.read_secret("DATABASE_URL")
+    TIME_ZONE = environment.read_time_zone("MEMORYHUB_TIME_ZONE")
+    if not DATABASE_URL:
+        environment.make_folder(MEMORY_DB.parent, "LETSGO_MEMORY_DB")
 except conf.ConfigError as error:
     raise ImproperlyConfigured(str(error)) from None
 
@@ -83,9 +88,14 @@ TEMPLATES = [
 
 def _database() -> dict[str, Any]:
     """SQLite tuned for one writer and many readers; DESIGN §4 has the measurements behind each option."""
-    parsed: dict[str, Any] = dict(dj_database_url.parse(DATABASE_URL)) if DATABASE_URL else {}
-    if parsed and parsed["ENGINE"] != "django.db.backends.sqlite3":
-        raise ImproperlyConfigured("DATABASE_URL: only sqlite:///… is served so far; unset it to use LETSGO_MEMORY_DB")
+    try:
+        parsed: dict[str, Any] = dict(dj_database_url.parse(DATABASE_URL)) if DATABASE_URL else {}
+    except ValueError:
+        parsed = {"ENGINE": "unknown"}
+    if parsed and (parsed["ENGINE"] != "django.db.backends.sqlite3" or parsed["NAME"] in ("", ":memory:")):
+        raise ImproperlyConfigured(
+            "DATABASE_URL: only sqlite:////path/of/a/file is served so far; unset it to use LETSGO_MEMORY_DB"
+        )
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": parsed.get("NAME") or MEMORY_DB,
@@ -103,8 +113,6 @@ def _database() -> dict[str, Any]:
 
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-if not DATABASE_URL:
-    MEMORY_DB.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -120,7 +128,6 @@ LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
 
 LANGUAGE_CODE = "en"
-TIME_ZONE = os.environ.get("MEMORYHUB_TIME_ZONE") or "UTC"
 USE_I18N = True
 USE_TZ = True
 
