@@ -6,7 +6,7 @@ the session, stay visible in the page's header, and end with the login.
 
 from __future__ import annotations
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
 from django.http import HttpRequest
 
@@ -20,9 +20,9 @@ SWITCHES = {
 }
 
 
-def may_see(user: AbstractBaseUser | AnonymousUser, level: str) -> bool:
+def may_see(user: User | AnonymousUser, level: str) -> bool:
     """Whether the person holds the permission for a level above public."""
-    return user.is_authenticated and user.has_perm(SWITCHES[level])  # type: ignore[union-attr]
+    return user.is_authenticated and user.has_perm(SWITCHES[level])
 
 
 def is_on(request: HttpRequest, level: str) -> bool:

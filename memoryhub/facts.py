@@ -1,7 +1,11 @@
-"""Facts: subject, predicate, object. The only writer of them; each change and its journal row are one transaction."""
+"""Facts: subject, predicate, object. The only writer of them.
+
+Each change and its journal row are one transaction.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from django.db import transaction
@@ -12,8 +16,10 @@ from memoryhub.drafts import FactDraft
 from memoryhub.models import Fact, Memory
 from memoryhub.querysets import FactQuerySet
 from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.store.errors import NotFound
+from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.rows import project_for
+
+_WORDS = ("subject", "predicate", "object")
 
 
 def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> tuple[Fact, bool]:
@@ -72,15 +78,66 @@ def query_facts(
     return facts.select_related("memory").order_by("-updated_at", "-pk")
 
 
+def change_fact(
+    uid: str,
+    draft: FactDraft,
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    unchanged_since: datetime | None = None,
+) -> Fact:
+    """Correct a fact: the draft's values replace all of its own.
+
+    :class:`NotFound` when the actor may see no such fact; :class:`Conflict` when another one says the same, or
+    someone changed this one after ``unchanged_since``, the ``updated_at`` that the editor started from.
+    """
+    now = now or timezone.now()
+    with transaction.atomic():
+        fact = _find(uid, actor)
+        if unchanged_since and fact.updated_at != unchanged_since:
+            raise Conflict("someone changed this fact since you opened it; look at it again", "updated_at")
+        values = {name: getattr(draft, name) for name in _WORDS} | {
+            "session_id": draft.session_id,
+            "confidence": draft.confidence,
+            "project": project_for(draft.project, actor),
+            "sensitivity": draft.sensitivity.value,
+            "memory": _memory(draft.memory_id, actor),
+        }
+        changed = sorted(name for name, value in values.items() if getattr(fact, name) != value)
+        if not changed:
+            return fact
+        if _same(values).exclude(pk=fact.pk).exists():
+            raise Conflict("another fact of this project and level says the same; change that one", "object")
+        for name, value in values.items():
+            setattr(fact, name, value)
+        fact.updated_at = now
+        fact.save()
+        journal.record(actor, [journal.of_fact("update", fact, fields=changed)], now)
+    return fact
+
+
 def delete_fact(uid: str, actor: Actor, now: datetime | None = None) -> Fact:
     """Remove a fact; NotFound when there is none that the actor may see."""
     with transaction.atomic():
-        fact = Fact.objects.visible_to(actor.clearance).filter(uid=uid).select_related("memory").first()
-        if fact is None:
-            raise NotFound(f"there is no fact {uid}")
+        fact = _find(uid, actor)
         journal.record(actor, [journal.of_fact("delete", fact)], now or timezone.now())
         fact.delete()
-    return fact  # type: ignore[no-any-return]
+    return fact
+
+
+def _find(uid: str, actor: Actor) -> Fact:
+    visible = Fact.objects.visible_to(actor.clearance).select_related("memory")
+    fact: Fact | None = visible.filter(uid=uid).first()
+    if fact is None:
+        raise NotFound(f"there is no fact {uid}")
+    return fact
+
+
+def _same(values: Mapping[str, object]) -> FactQuerySet:
+    """Facts with these words in the same project at the same level: there can be one."""
+    identity = {name: values[name] for name in (*_WORDS, "project", "sensitivity")}
+    found: FactQuerySet = Fact.objects.filter(**identity)
+    return found
 
 
 def _memory(uid: str | None, actor: Actor) -> Memory | None:

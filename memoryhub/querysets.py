@@ -12,25 +12,30 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from memoryhub.search.query import parse, word_expression
-from memoryhub.sensitivity import Clearance
+from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.vocabulary import Scope
 
 
 def _gate(clearance: Clearance) -> Q:
-    allowed = Q(sensitivity__in=sorted(clearance.levels))
-    if clearance.projects is not None:
-        allowed &= Q(project__in=sorted(clearance.projects))
-    return allowed
+    return Q(sensitivity__in=sorted(clearance.levels)) & _reach(clearance)
+
+
+def _reach(clearance: Clearance) -> Q:
+    """The projects that are open to a clearance, whatever the level."""
+    return Q() if clearance.projects is None else Q(project__in=sorted(clearance.projects))
+
+
+def _shared_or_own(clearance: Clearance) -> Q:
+    """Personal memories are their owner's alone, but for the hub's own upkeep."""
+    if clearance.every_owner:
+        return Q()
+    shared = ~Q(scope=Scope.PERSONAL.value)
+    return shared | Q(owner=clearance.owner) if clearance.owner else shared
 
 
 def memory_gate(clearance: Clearance) -> Q:
     """The condition under which a memory may be seen; personal memories are their owner's alone."""
-    if clearance.every_owner:
-        return _gate(clearance)
-    own = ~Q(scope=Scope.PERSONAL.value)
-    if clearance.owner:
-        own |= Q(owner=clearance.owner)
-    return _gate(clearance) & own
+    return _gate(clearance) & _shared_or_own(clearance)
 
 
 class GatedQuerySet(models.QuerySet[Any]):
@@ -55,6 +60,14 @@ class MemoryQuerySet(GatedQuerySet):
     def hidden_from(self, clearance: Clearance) -> Self:
         """The rest: for reads about memories that must leave these out."""
         return self.exclude(memory_gate(clearance))
+
+    def of_unknown_level(self, clearance: Clearance) -> Self:
+        """Under a level that nobody knows, which ``visible_to`` denies to everyone: for its repair alone.
+
+        Personal memories of others and projects out of reach stay hidden here too.
+        """
+        rows = self.exclude(sensitivity__in=LEVELS)
+        return rows.filter(_reach(clearance) & _shared_or_own(clearance))
 
     def live(self, now: datetime | None = None) -> Self:
         """Neither in the trash nor expired."""

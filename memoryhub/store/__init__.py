@@ -5,7 +5,7 @@
 who does it and reaches only what that actor may see.
 """
 
-from memoryhub.store.change import expire, touch, update
+from memoryhub.store.change import expire, repair_level, touch, update
 from memoryhub.store.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.store.remember import Outcome, remember, remember_many
 from memoryhub.store.removal import empty_trash, erase, evict, purge_expired, restore, trash
@@ -23,6 +23,7 @@ __all__ = [
     "purge_expired",
     "remember",
     "remember_many",
+    "repair_level",
     "restore",
     "touch",
     "trash",

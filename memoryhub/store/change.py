@@ -13,8 +13,8 @@ from django.utils import timezone
 from memoryhub import journal
 from memoryhub.drafts import MemoryPatch
 from memoryhub.models import Memory, Revision
-from memoryhub.querysets import memory_gate
-from memoryhub.sensitivity import Actor
+from memoryhub.querysets import MemoryQuerySet, memory_gate
+from memoryhub.sensitivity import Actor, Sensitivity
 from memoryhub.store import rows
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.text import make_title
@@ -100,17 +100,49 @@ def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now:
 
 def _settle(memory: Memory, actor: Actor) -> None:
     """Keep the memory distinct from those it has come to equal: a conflict if the actor may know of one."""
-    place = Q(
-        project=memory.project, scope=memory.scope, owner=memory.owner, sensitivity=memory.sensitivity, key=memory.key
-    )
-    same = Q(content_hash=memory.content_hash) | Q(key=memory.key) if memory.key else Q(content_hash=memory.content_hash)
-    twins = Memory.objects.filter(place & same).exclude(pk=memory.pk)
+    twins = _twins(memory)
     known = twins.filter(memory_gate(actor.clearance)).first()
     if known is not None:
         field = "content" if known.content_hash == memory.content_hash else "key"
         raise Conflict(f"memory {known.uid} has this {field} already; change or delete that one", field)
-    last = twins.aggregate(last=Max("copy"))["last"]
-    memory.copy = 0 if last is None else last + 1
+    memory.copy = _free_copy(twins)
+
+
+def _twins(memory: Memory) -> MemoryQuerySet:
+    """Other memories in the same place with the same words or the same key."""
+    place = Q(project=memory.project, scope=memory.scope, owner=memory.owner, sensitivity=memory.sensitivity)
+    same = Q(content_hash=memory.content_hash)
+    if memory.key:
+        same |= Q(key=memory.key)
+    twins: MemoryQuerySet = Memory.objects.filter(place & same, key=memory.key).exclude(pk=memory.pk)
+    return twins
+
+
+def _free_copy(twins: MemoryQuerySet) -> int:
+    last: int | None = twins.aggregate(last=Max("copy"))["last"]
+    return 0 if last is None else last + 1
+
+
+def repair_level(
+    uids: Iterable[str], level: Sensitivity, actor: Actor, now: datetime | None = None
+) -> list[Memory]:
+    """Give memories of an unknown level a known one; all that can be done with them.
+
+    Memories of a known level are left out of the result. One that comes to equal another becomes a copy
+    beside it, which its reader can then delete: a repair is never refused. ``updated_at`` stays.
+    """
+    now = now or timezone.now()
+    with transaction.atomic():
+        unknown = Memory.objects.of_unknown_level(actor.clearance)
+        memories = list(unknown.filter(uid__in=list(uids)).order_by("pk"))
+        changes = []
+        for memory in memories:
+            was, memory.sensitivity = memory.sensitivity, level.value
+            memory.copy = _free_copy(_twins(memory))
+            memory.save(update_fields=["sensitivity", "copy"])
+            changes.append(journal.of_memory("repair_level", memory, was=was))
+        journal.record(actor, changes, now)
+    return memories
 
 
 def _as_json(values: Iterable[Any]) -> list[Any]:
