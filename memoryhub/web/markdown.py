@@ -1,0 +1,131 @@
+"""A memory's content as HTML that is safe in a page.
+
+Two walls: the parser writes no HTML of the text's own and takes no link but http, https and mailto; then nh3
+lets through only the elements that the parser makes. Images are never fetched: each becomes a link to itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import nh3
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
+
+_SAFE_LINK = re.compile(r"(?:https?://|mailto:)[^\s]", re.IGNORECASE)
+# A heading of the text stands below the page's own: its "#" is the page's third level.
+_HEADING_SHIFT = 2
+# Shorter lines than this were broken on purpose, not by an editor that wraps at 72 or 80 columns.
+_WRAPPED_FROM = 60
+# One long reference definition used ten thousand times would make megabytes of a small text.
+_LINK_CHARS = 200_000
+
+_TAGS = {
+    *("p", "br", "hr", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong"),
+    *("s", "a", "div", "table", "thead", "tbody", "tr", "th", "td"),
+}
+_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "pre": {"tabindex"}, "div": {"tabindex"}}
+_CLASSES = {"div": {"md-table"}, "td": {"md-center", "md-right"}, "th": {"md-center", "md-right"}}
+
+
+def render(text: str) -> SafeString:
+    """CommonMark with tables, strikethrough and bare addresses, as sanitised HTML."""
+    html = _parser().render(text)
+    clean = nh3.clean(
+        html,
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        allowed_classes=_CLASSES,
+        url_schemes={"http", "https", "mailto"},
+        url_relative="deny",
+        link_rel="noopener noreferrer nofollow",
+    )
+    return mark_safe(clean)  # noqa: S308 nh3 has cleaned it
+
+
+class _Renderer(RendererHTML):
+    """Images become links, wide blocks can be scrolled with the keyboard."""
+
+    def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        token = tokens[idx]
+        label = escape(self.renderInlineAsText(token.children or [], options, env) or "image")
+        source = escape(str(token.attrs.get("src", "")))
+        return f'<a href="{source}">{label}</a>' if source else label
+
+    def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return f'<pre tabindex="0"><code>{escape(tokens[idx].content)}</code></pre>\n'
+
+    def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return self.code_block(tokens, idx, options, env)
+
+    def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return '<div class="md-table" tabindex="0"><table>\n'
+
+    def table_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return "</table></div>\n"
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": True}, renderer_cls=_Renderer)
+    parser.enable(["table", "strikethrough", "linkify"])
+    parser.validateLink = _is_safe_link  # type: ignore[method-assign]
+    assert parser.linkify is not None  # noqa: S101 the option above asks for it
+    parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
+    parser.core.ruler.push("pages", _suit_the_page)
+    return parser
+
+
+def _is_safe_link(url: str) -> bool:
+    return bool(_SAFE_LINK.match(url))
+
+
+def _suit_the_page(state: StateCore) -> None:
+    room = _LINK_CHARS
+    for token in state.tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1]) + _HEADING_SHIFT, 6)}"
+        elif token.type in ("th_open", "td_open"):
+            _align_by_class(token)
+        elif token.type == "inline":
+            _keep_deliberate_breaks(token)
+            room = _hold_links(token.children or [], room)
+
+
+def _hold_links(children: list[Token], room: int) -> int:
+    """What is left of the room for addresses and titles; links beyond it and images in links lose theirs."""
+    depth = 0
+    for child in children:
+        depth += {"link_open": 1, "link_close": -1}.get(child.type, 0)
+        room -= sum(len(str(value)) for value in child.attrs.values())
+        if room < 0 or (child.type == "image" and depth):
+            child.attrs.clear()
+    return room
+
+
+def _align_by_class(token: Token) -> None:
+    """The content security policy allows no ``style`` attribute."""
+    style: Any = token.attrs.pop("style", "")
+    for side in ("center", "right"):
+        if side in str(style):
+            token.attrSet("class", f"md-{side}")
+
+
+def _keep_deliberate_breaks(token: Token) -> None:
+    """A line that had room for the next word was ended on purpose, like "Fixes #1" and "key: value"."""
+    lines = token.content.split("\n")
+    at = 0
+    for child in token.children or []:
+        if child.type not in ("softbreak", "hardbreak"):
+            continue
+        at += 1
+        if child.type == "softbreak" and at < len(lines):
+            first_word = lines[at].split(" ", 1)[0]
+            if len(lines[at - 1]) + len(first_word) < _WRAPPED_FROM:
+                child.type, child.tag = "hardbreak", "br"
