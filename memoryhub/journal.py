@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from django.db import connection, models, transaction
-from django.db.models.functions import Cast
+from django.db import connection, transaction
 from django.utils import timezone
 
 from memoryhub import mirror
@@ -25,7 +24,8 @@ from memoryhub.sensitivity import Actor, Sensitivity
 
 GENESIS = "0" * 64
 LINE = ("seq", "at", "actor", "operation", "object_type", "object_id", "detail", "hash")
-_HASHED = ("seq", "at", "actor", "operation", "object_type", "object_id", "project", "sensitivity", "owner", "detail")
+_GATE = ("project", "sensitivity", "owner")
+_HASHED = (*LINE[:6], *_GATE, "detail")
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,18 @@ def record(actor: Actor, changes: Iterable[Change], now: datetime | None = None)
     at = now or timezone.now()
     stored_at = str(connection.ops.adapt_datetimefield_value(at))
     shown_at = shown(at)
-    seq, previous = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first() or (0, GENESIS)
+    last, previous = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first() or (0, GENESIS)
     rows, lines = [], []
-    for seq, change in enumerate(changes, start=seq + 1):
+    for seq, change in enumerate(changes, start=last + 1):
         place = (change.operation, change.object_type, change.object_id)
         detail = json.dumps(dict(sorted(change.detail.items())))
-        stored = (seq, stored_at, actor.name, *place, change.project, change.sensitivity, change.owner, detail)
+        gate = (change.project, change.sensitivity, change.owner)
+        stored = (seq, stored_at, actor.name, *place, *gate, detail)
         previous = _digest(map(str, stored), previous)
         rows.append((*stored, previous))
-        lines.append(dict(zip(LINE, (seq, shown_at, actor.name, *place, change.detail, previous), strict=True)))
+        lines.append(
+            dict(zip(LINE, (seq, shown_at, actor.name, *place, change.detail, previous), strict=True))
+        )
     if rows:
         bulk.insert(JournalEntry, (*_HASHED, "hash"), rows)
         transaction.on_commit(partial(mirror.append, lines))
@@ -101,23 +104,31 @@ class Verification:
 
 def verify() -> Verification:
     """Recompute the whole chain from the stored bytes."""
+    with connection.cursor() as cursor:
+        return check_chain(cursor.execute(STORED_BYTES))
+
+
+# Bytes: a parsed value could hide a changed byte, and a byte that is no UTF-8 could not be fetched at all.
+STORED_BYTES = (
+    f"SELECT {', '.join(f'CAST({name} AS BLOB)' for name in (*_HASHED, 'hash'))} "  # noqa: S608 own names
+    f"FROM {JournalEntry._meta.db_table} ORDER BY seq"
+)
+
+
+def check_chain(rows: Iterable[Sequence[bytes | None]]) -> Verification:
+    """Whether these rows, fetched with :data:`STORED_BYTES` from any store, are an unbroken chain."""
     previous, expected, bad = GENESIS, 1, None
-    rows = 0
-    for *stored, digest in _stored_rows():
-        rows += 1
+    count = 0
+    for row in rows:
+        *stored, digest = ((cell or b"").decode("utf-8", "surrogateescape") for cell in row)
+        count += 1
         if bad is None and (stored[0] != str(expected) or _digest(stored, previous) != digest):
             bad = expected
         previous, expected = digest, expected + 1
-    return Verification(bad is None, rows, bad)
+    return Verification(bad is None, count, bad)
 
 
-def _stored_rows() -> Iterator[tuple[str, ...]]:
-    """Rows as the text the database holds: a parsed value could hide a changed byte."""
-    texts = {f"{name}_text": Cast(name, models.TextField()) for name in (*_HASHED, "hash")}
-    return JournalEntry.objects.order_by("seq").annotate(**texts).values_list(*texts).iterator(chunk_size=5000)
-
-
-def _digest(stored: Iterable[str | None], previous: str) -> str:
+def _digest(stored: Iterable[str], previous: str) -> str:
     """SHA-256 over the row's texts, each with its length in front, and the hash before."""
-    whole = "".join(f"{len(text or '')}:{text}" for text in stored)
+    whole = "".join(f"{len(text)}:{text}" for text in stored)
     return hashlib.sha256((whole + previous).encode("utf-8", "surrogatepass")).hexdigest()
