@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from django.utils import timezone
@@ -38,10 +38,17 @@ def _with_zone(value: object) -> object:
     return _blank_as_none(value)
 
 
+def _in_utc(moment: datetime | None) -> datetime | None:
+    try:
+        return moment and moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is out of range") from None
+
+
 Filter = Annotated[
     str | None, Field(max_length=1000), BeforeValidator(_blank_as_none), AfterValidator(lambda v: v and _no_nul(v))
 ]
-When = Annotated[AwareDatetime | None, BeforeValidator(_with_zone)]
+When = Annotated[AwareDatetime | None, BeforeValidator(_with_zone), AfterValidator(_in_utc)]
 
 
 class MemoryFilter(BaseModel):
@@ -68,10 +75,12 @@ class MemoryFilter(BaseModel):
     def narrow(self, memories: MemoryQuerySet, now: datetime | None = None) -> MemoryQuerySet:
         """Of these memories, which are gated already (or only counted), those that fit. Lazy."""
         memories = memories.trashed() if self.trashed else memories.live(now or timezone.now())
-        plain = {name: getattr(self, name) for name in ("project", "session_id", "category")}
+        plain = {name: getattr(self, name) for name in ("project", "category")}
         plain |= {name: str(value) for name in ("type", "sensitivity", "scope") if (value := getattr(self, name))}
         memories = memories.filter(**{name: value for name, value in plain.items() if value})
         memories = memories.between("created_at", self.since, self.until)
+        if self.session_id:
+            memories = memories.in_session(self.session_id)
         if self.concept:
             memories = memories.labelled(Label.Kind.CONCEPT.value, self.concept)
         if self.tag:

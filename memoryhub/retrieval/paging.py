@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -50,6 +50,13 @@ def _decode(cursor: str, column: str, rows: QuerySet[Any]) -> tuple[Any, int]:
         named, value, pk = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
         if named != column or not isinstance(pk, int) or not 0 <= pk < 2**63:
             raise BadCursor
-        return rows.model._meta.get_field(column).to_python(value), pk
+        return _value(rows.model._meta.get_field(column).to_python(value)), pk
     except (ValueError, TypeError, OverflowError, RecursionError, ValidationError):
         raise BadCursor from None
+
+
+def _value(value: Any) -> Any:
+    """What a column can be compared with: no null, no date without a zone or outside the calendar."""
+    if value is None or (isinstance(value, datetime) and value.tzinfo is None):
+        raise BadCursor
+    return value.astimezone(UTC) if isinstance(value, datetime) else value

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -41,11 +42,20 @@ def timeline(
     memories = wanted.select(clearance).with_details()
     entries = _take(memories, "created_at", "memory", limit, before)
     if _everything(wanted):
-        entries += _happenings(clearance, wanted, limit, before)
+        for rows, column, kind in _happenings(clearance, wanted):
+            entries += _take(rows, column, kind, limit, before)
     entries.sort(key=lambda entry: entry.order, reverse=True)
     shown = entries[:limit]
     more = len(entries) > limit
     return shown, _encode(shown[-1]) if more and shown else None
+
+
+def count(clearance: Clearance, wanted: MemoryFilter) -> int:
+    """How many entries the whole timeline has."""
+    total = wanted.select(clearance).count()
+    if _everything(wanted):
+        total += sum(rows.count() for rows, _, _ in _happenings(clearance, wanted))
+    return total
 
 
 def _everything(wanted: MemoryFilter) -> bool:
@@ -54,9 +64,8 @@ def _everything(wanted: MemoryFilter) -> bool:
     return all(not value for name, value in wanted if name not in shared)
 
 
-def _happenings(
-    clearance: Clearance, wanted: MemoryFilter, limit: int, before: tuple[datetime, int, int] | None
-) -> list[Entry]:
+def _happenings(clearance: Clearance, wanted: MemoryFilter) -> Iterator[tuple[QuerySet[Any], str, str]]:
+    """What happened besides memories: rows, the column that dates them, and their kind."""
     events = Event.objects.visible_to(clearance).select_related("session", "memory")
     sessions = Session.objects.visible_to(clearance)
     if wanted.project:
@@ -64,7 +73,6 @@ def _happenings(
     if wanted.session_id:
         events = events.filter(session__session_id=wanted.session_id)
         sessions = sessions.filter(session_id=wanted.session_id)
-    found = []
     for rows, column, kind in (
         (events.filter(boundary=False), "at", "event"),
         (events.filter(boundary=True), "at", "boundary"),
@@ -75,8 +83,7 @@ def _happenings(
             rows = rows.filter(**{f"{column}__gte": wanted.since})
         if wanted.until:
             rows = rows.filter(**{f"{column}__lt": wanted.until})
-        found += _take(rows, column, kind, limit, before)
-    return found
+        yield rows, column, kind
 
 
 def _take(
@@ -102,6 +109,6 @@ def _decode(cursor: str) -> tuple[datetime, int, int]:
         moment = datetime.fromisoformat(at)
         if moment.tzinfo is None or not (0 <= int(place) < len(_KINDS)) or not 0 <= int(pk) < 2**63:
             raise BadCursor
-        return moment, int(place), int(pk)
+        return moment.astimezone(UTC), int(place), int(pk)
     except (ValueError, TypeError, OverflowError, RecursionError):
         raise BadCursor from None

@@ -1,0 +1,33 @@
+"""What became of one memory: its earlier versions and its journal rows, as far as a clearance reaches."""
+
+from __future__ import annotations
+
+from memoryhub.models import JournalEntry, Memory, Revision
+from memoryhub.querysets import JournalQuerySet
+from memoryhub.sensitivity import Clearance
+from memoryhub.vocabulary import Scope
+
+
+def revisions(memory: Memory, clearance: Clearance) -> list[Revision]:
+    """The earlier versions, newest first.
+
+    A version shows only to those who may read the level, the project and the scope it was under: a memory
+    that was personal, or of a closed project, does not take its past along when it is shared.
+    """
+    shown = []
+    scope, project, same_owner = memory.scope, memory.project, True
+    for row in memory.revisions.order_by("-number"):
+        # Going back in time, each row brings the values from before its change; with another scope the owner,
+        # whom revisions do not keep, may have been another too.
+        same_owner = same_owner and "scope" not in row.before
+        scope, project = row.before.get("scope", scope), row.before.get("project", project)
+        open_to_all = scope != Scope.PERSONAL.value or same_owner
+        if row.sensitivity in clearance.levels and clearance.reaches(project) and open_to_all:
+            shown.append(row)
+    return shown
+
+
+def journal_of(memory: Memory, clearance: Clearance) -> JournalQuerySet:
+    """The journal's rows about it, newest first."""
+    rows: JournalQuerySet = JournalEntry.objects.visible_to(clearance)
+    return rows.filter(object_type="memory", object_id=memory.uid).order_by("-seq")
