@@ -63,6 +63,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "memoryhub.web.middleware.PageMiddleware",
 ]
 
 ROOT_URLCONF = "memoryhub.urls"
@@ -126,6 +127,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
+CSRF_FAILURE_VIEW = "memoryhub.web.views.errors.csrf_failure"
 
 LANGUAGE_CODE = "en"
 USE_I18N = True

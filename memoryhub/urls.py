@@ -7,3 +7,9 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("", include("memoryhub.web.urls")),
 ]
+
+# Outside /api these answer with a page.
+handler400 = "memoryhub.web.views.errors.bad_request"
+handler403 = "memoryhub.web.views.errors.forbidden"
+handler404 = "memoryhub.web.views.errors.not_found"
+handler500 = "memoryhub.web.views.errors.server_error"

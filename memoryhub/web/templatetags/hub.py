@@ -1,0 +1,167 @@
+"""What every page shows in the same way: icons, badges, moments, shares, scores, links."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from django import template
+from django.conf import settings
+from django.contrib.staticfiles import finders
+from django.template.loader import render_to_string
+from django.templatetags.static import static
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+
+from memoryhub.models import Memory
+from memoryhub.retrieval.search import Hit, default_weights
+from memoryhub.text import collapse, shorten
+
+register = template.Library()
+
+_RELATIVE_DAYS = 30  # older moments are told by their date as well
+
+
+@register.filter
+def words(text: str) -> list[str]:
+    """The words of a text, for a loop over a few names."""
+    return text.split()
+
+
+@register.simple_tag
+def asset(path: str) -> str:
+    """The address of a static file with a digest of its bytes: a new version is never taken for the old."""
+    return f"{static(path)}?v={_digest(path)}" if not settings.DEBUG else static(path)
+
+
+@lru_cache
+def _digest(path: str) -> str:
+    found = finders.find(path)
+    return hashlib.sha256(Path(str(found)).read_bytes()).hexdigest()[:10] if found else ""
+
+
+@register.simple_tag
+def icon(name: str, label: str = "") -> SafeString:
+    """An inline SVG; decoration unless it has a label."""
+    return _icon(name) if not label else _drawn(name, label)
+
+
+@lru_cache
+def _icon(name: str) -> SafeString:
+    return _drawn(name, "")
+
+
+def _drawn(name: str, label: str) -> SafeString:
+    return render_to_string("includes/icon.html", {"path": f"includes/icons/{name}.svg", "label": label})
+
+
+@register.inclusion_tag("includes/nav_link.html", takes_context=True)
+def nav_link(context: dict[str, Any], name: str, text: str) -> dict[str, Any]:
+    """A link of the main navigation; ``aria-current`` says page on it and true on a page below it."""
+    href = _reverse(name)
+    path = getattr(context.get("request"), "path", "")
+    below = path.startswith(href) and name != "home"
+    return {"href": href, "text": text, "current": "page" if path == href else "true" if below else ""}
+
+
+@register.inclusion_tag("includes/levels_shown.html", takes_context=True)
+def levels_shown(context: dict[str, Any]) -> dict[str, Any]:
+    """The strip that names the levels above public which are on."""
+    return {"levels": [switch["level"] for switch in context.get("switches") or [] if switch["on"]]}
+
+
+@register.inclusion_tag("includes/level_badge.html")
+def level_badge(level: str, always: bool = False) -> dict[str, Any]:
+    """A badge for a level above public; for public too when ``always``."""
+    return {"level": level, "always": always}
+
+
+@register.inclusion_tag("includes/type_badge.html")
+def type_badge(kind: str) -> dict[str, str]:
+    """A memory's type with its colour."""
+    return {"kind": kind, "text": type_name(kind)}
+
+
+@register.filter
+def type_name(kind: str) -> str:
+    """``session_summary`` as people write it."""
+    return kind.replace("_", " ")
+
+
+@register.simple_tag
+def memory_url(memory: Memory) -> str:
+    """The address of a memory's page."""
+    return _reverse("memory", memory.uid)
+
+
+def _reverse(name: str, *args: str) -> str:
+    try:
+        return reverse(name, args=args)
+    except NoReverseMatch:  # until the last page is there
+        return "#"
+
+
+@register.filter
+def gist(memory: Memory) -> str:
+    """What stands under the title in a list: abstract, else content, without saying the title again."""
+    title = collapse(memory.title).rstrip("…")
+    for text in (memory.abstract, memory.content):
+        rest = collapse(text[:4000])
+        rest = rest[len(title) :] if rest.startswith(title) else rest
+        if rest.strip(" .…:-*#"):
+            return shorten(rest.lstrip(" .…:-"), settings.MEMORYHUB.preview_chars)
+    return ""
+
+
+@register.inclusion_tag("includes/moment.html")
+def moment(at: datetime) -> dict[str, str]:
+    """How long ago, or how soon, with the exact time in the title; the date too when it is long ago."""
+    here = timezone.localtime(at)
+    return {
+        "iso": at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "exact": f"{here:%Y-%m-%d %H:%M:%S} {here.tzname()}",
+        "shown": _shown(at, here, timezone.now()),
+    }
+
+
+def _shown(at: datetime, here: datetime, now: datetime) -> str:
+    seconds = (now - at).total_seconds()
+    if abs(seconds) < 60:
+        return "just now" if seconds >= 0 else "in a moment"
+    relative = f"{timesince(at, now, depth=1)} ago" if seconds > 0 else f"in {timesince(now, at, depth=1)}"
+    if abs(seconds) < _RELATIVE_DAYS * 86_400:
+        return relative
+    return f"{here.day} {here:%b %Y} · {relative}"
+
+
+@register.inclusion_tag("includes/share_bar.html")
+def share_bar(value: float, label: str = "") -> dict[str, Any]:
+    """A number from 0 to 1 as a bar and in figures."""
+    return {"percent": round(value * 100, 1), "value": f"{value:.2f}", "label": label}
+
+
+@register.inclusion_tag("includes/score.html")
+def score(hit: Hit) -> dict[str, Any]:
+    """The composite score as a bar of its four weighted parts, and each part in figures."""
+    weights = default_weights()
+    parts: list[dict[str, Any]] = []
+    at = 0.0
+    for name in ("match", "recency", "importance", "trust"):
+        value, weight = getattr(hit.components, name), getattr(weights, name)
+        width = round(value * weight * 100, 2)
+        shown = {"value": f"{value:.2f}", "weight": f"{weight:.2f}", "points": f"{value * weight:.2f}"}
+        parts.append({"name": name, "x": round(at, 2), "width": width, **shown})
+        at += width
+    return {"total": f"{hit.score:.2f}", "parts": parts}
+
+
+@register.simple_tag
+def listing(**filters: str) -> str:
+    """The address of the list of memories with these filters: ``{% listing tag=word project=name %}``."""
+    return f"{_reverse('memories')}?{urlencode(filters)}"

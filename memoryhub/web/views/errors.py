@@ -1,0 +1,36 @@
+"""What a page says when it cannot be shown. Never why in detail, never whether a thing exists."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+
+from memoryhub.web.middleware import mark_page
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return _page(request, "400.html", 400)
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return _page(request, "403.html", 403)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return _page(request, "404.html", 404)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    return _page(request, "403_csrf.html", 403)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Without the request's context: what failed may be what makes it."""
+    mark_page(request)
+    return HttpResponse(render_to_string("500.html"), status=500)
+
+
+def _page(request: HttpRequest, template: str, status: int) -> HttpResponse:
+    mark_page(request)
+    return render(request, template, status=status)

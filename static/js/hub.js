@@ -1,0 +1,64 @@
+// Conveniences. Every page works without this file.
+(function () {
+  "use strict";
+  const root = document.documentElement;
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+  function themeNow() {
+    return root.dataset.theme || (dark.matches ? "dark" : "light");
+  }
+
+  function nameTheme(button) {
+    const other = themeNow() === "dark" ? "light" : "dark";
+    button.setAttribute("aria-label", "Use the " + other + " theme");
+    button.title = "Use the " + other + " theme";
+  }
+
+  function turnTheme(button) {
+    const other = themeNow() === "dark" ? "light" : "dark";
+    root.dataset.theme = other;
+    try {
+      localStorage.setItem("theme", other);
+    } catch {
+      // It lasts for this page only.
+    }
+    nameTheme(button);
+  }
+
+  const themeButton = document.getElementById("theme-button");
+  if (themeButton) {
+    themeButton.hidden = false;
+    nameTheme(themeButton);
+    themeButton.addEventListener("click", () => turnTheme(themeButton));
+    dark.addEventListener("change", () => nameTheme(themeButton));
+  }
+
+  // "/" goes to the search box, as on many sites people read.
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input, select, textarea, [contenteditable]");
+    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const box = document.querySelector("input[type=search]");
+    if (!box || !box.checkVisibility()) return;
+    event.preventDefault();
+    box.focus();
+    box.select();
+  });
+
+  // A box in the head of a list ticks all of it.
+  document.addEventListener("change", (event) => {
+    const all = event.target.closest("[data-check-all]");
+    if (!all) return;
+    for (const box of document.querySelectorAll(all.dataset.checkAll)) box.checked = all.checked;
+  });
+
+  // What htmx could not fetch is said, not swallowed.
+  const failure = document.getElementById("failure");
+  function say(text) {
+    if (!failure) return;
+    failure.textContent = text;
+    failure.hidden = !text;
+  }
+  document.addEventListener("htmx:sendError", () => say("The hub does not answer. Check the connection and try again."));
+  document.addEventListener("htmx:responseError", () => say("That did not work. Reload the page and try again."));
+  document.addEventListener("htmx:afterOnLoad", (event) => event.detail.successful && say(""));
+})();
