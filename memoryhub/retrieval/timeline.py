@@ -1,10 +1,10 @@
-"""What happened when: memories, events, boundaries, starts and ends of sessions in one list, newest first."""
+"""What happened when: memories, events, boundaries, starts and ends of sessions in one list."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,7 @@ from memoryhub.retrieval.paging import BadCursor
 from memoryhub.sensitivity import Clearance
 
 # At the same moment: an end stands above what happened, a start below it.
-_KINDS = ("session_start", "event", "boundary", "memory", "session_end")
+KINDS = ("session_start", "event", "boundary", "memory", "session_end")
 
 
 @dataclass(frozen=True)
@@ -30,32 +30,40 @@ class Entry:
 
     @property
     def order(self) -> tuple[datetime, int, int]:
-        return (self.at, _KINDS.index(self.kind), self.row.pk)
+        return (self.at, KINDS.index(self.kind), self.row.pk)
 
 
 def timeline(
-    clearance: Clearance, wanted: MemoryFilter, *, limit: int = 50, cursor: str | None = None
+    clearance: Clearance,
+    wanted: MemoryFilter,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+    kinds: Container[str] = KINDS,
+    of: Session | None = None,
+    oldest_first: bool = False,
 ) -> tuple[list[Entry], str | None]:
-    """The next entries before the cursor, and the cursor after them. A filter by what only memories have shows
-    memories alone. The number of queries is fixed."""
-    before = _decode(cursor) if cursor else None
-    memories = wanted.select(clearance).with_details()
-    entries = _take(memories, "created_at", "memory", limit, before)
-    if _everything(wanted):
-        for rows, column, kind in _happenings(clearance, wanted):
-            entries += _take(rows, column, kind, limit, before)
-    entries.sort(key=lambda entry: entry.order, reverse=True)
+    """The next entries after the cursor, and the cursor after them; newest first, or oldest first.
+
+    A filter by what only memories have shows memories alone. ``of`` holds to one session, also one whose
+    project has no name. The number of queries is fixed.
+    """
+    after = _decode(cursor) if cursor else None
+    entries: list[Entry] = []
+    for rows, column, kind in _sources(clearance, wanted, of):
+        if kind in kinds:
+            entries += _take(rows, column, kind, limit, after, oldest_first)
+    entries.sort(key=lambda entry: entry.order, reverse=not oldest_first)
     shown = entries[:limit]
     more = len(entries) > limit
     return shown, _encode(shown[-1]) if more and shown else None
 
 
-def count(clearance: Clearance, wanted: MemoryFilter) -> int:
+def count(
+    clearance: Clearance, wanted: MemoryFilter, *, kinds: Container[str] = KINDS, of: Session | None = None
+) -> int:
     """How many entries the whole timeline has."""
-    total = wanted.select(clearance).count()
-    if _everything(wanted):
-        total += sum(rows.count() for rows, _, _ in _happenings(clearance, wanted))
-    return total
+    return sum(rows.count() for rows, _, kind in _sources(clearance, wanted, of) if kind in kinds)
 
 
 def _everything(wanted: MemoryFilter) -> bool:
@@ -64,10 +72,26 @@ def _everything(wanted: MemoryFilter) -> bool:
     return all(not value for name, value in wanted if name not in shared)
 
 
-def _happenings(clearance: Clearance, wanted: MemoryFilter) -> Iterator[tuple[QuerySet[Any], str, str]]:
-    """What happened besides memories: rows, the column that dates them, and their kind."""
+def _sources(
+    clearance: Clearance, wanted: MemoryFilter, of: Session | None
+) -> Iterator[tuple[QuerySet[Any], str, str]]:
+    """What a timeline is made of: rows, the column that dates them, and their kind."""
+    memories = wanted.select(clearance).with_details()
+    if of:
+        memories = memories.in_session(of.session_id, project=of.project)
+    yield memories, "created_at", "memory"
+    if _everything(wanted):
+        yield from _happenings(clearance, wanted, of)
+
+
+def _happenings(
+    clearance: Clearance, wanted: MemoryFilter, of: Session | None
+) -> Iterator[tuple[QuerySet[Any], str, str]]:
+    """What happened besides memories."""
     events = Event.objects.visible_to(clearance).select_related("session", "memory")
     sessions = Session.objects.visible_to(clearance)
+    if of:
+        events, sessions = events.filter(session=of), sessions.filter(pk=of.pk)
     if wanted.project:
         events, sessions = events.filter(session__project=wanted.project), sessions.filter(project=wanted.project)
     if wanted.session_id:
@@ -87,15 +111,26 @@ def _happenings(clearance: Clearance, wanted: MemoryFilter) -> Iterator[tuple[Qu
 
 
 def _take(
-    rows: QuerySet[Any], column: str, kind: str, limit: int, before: tuple[datetime, int, int] | None
+    rows: QuerySet[Any],
+    column: str,
+    kind: str,
+    limit: int,
+    after: tuple[datetime, int, int] | None,
+    oldest_first: bool,
 ) -> list[Entry]:
-    """The newest rows of one kind before the cursor; one more than the limit shows that there are more."""
-    if before:
-        at, place, pk = before
-        here = _KINDS.index(kind)
-        same = Q(**{column: at, "pk__lt": pk}) if here == place else Q(**{column: at}) if here < place else Q(pk__in=[])
-        rows = rows.filter(Q(**{f"{column}__lt": at}) | same)
-    return [Entry(getattr(row, column), kind, row) for row in rows.order_by(f"-{column}", "-pk")[: limit + 1]]
+    """The first rows of one kind after the cursor; one more than the limit shows that there are more."""
+    on, sign = ("gt", "") if oldest_first else ("lt", "-")
+    if after:
+        at, place, pk = after
+        here = KINDS.index(kind)
+        same = Q(pk__in=[])
+        if here == place:
+            same = Q(**{column: at, f"pk__{on}": pk})
+        elif (here > place) == oldest_first:
+            same = Q(**{column: at})
+        rows = rows.filter(Q(**{f"{column}__{on}": at}) | same)
+    rows = rows.order_by(f"{sign}{column}", f"{sign}pk")[: limit + 1]
+    return [Entry(getattr(row, column), kind, row) for row in rows]
 
 
 def _encode(entry: Entry) -> str:
@@ -107,7 +142,7 @@ def _decode(cursor: str) -> tuple[datetime, int, int]:
     try:
         at, place, pk = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)))
         moment = datetime.fromisoformat(at)
-        if moment.tzinfo is None or not (0 <= int(place) < len(_KINDS)) or not 0 <= int(pk) < 2**63:
+        if moment.tzinfo is None or not (0 <= int(place) < len(KINDS)) or not 0 <= int(pk) < 2**63:
             raise BadCursor
         return moment.astimezone(UTC), int(place), int(pk)
     except (ValueError, TypeError, OverflowError, RecursionError):
