@@ -48,7 +48,7 @@ class Side:
 class Row:
     """One row of a comparison.
 
-    ``kind``: same, changed, removed, added, folded (``count`` equal lines left out) or cut (``count`` rows left
+    ``kind``: same, changed, removed, added, folded (``count`` equal lines left out), cut (``count`` rows left
     out at the end).
     """
 

@@ -1,0 +1,81 @@
+"""Form fields that keep what they were given: an untouched field never alters what is stored."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+
+
+def unix(text: str) -> str:
+    """Browsers send other line ends than they got."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+class TextField(forms.CharField):
+    """A text of many lines, with its indentation."""
+
+    widget = forms.Textarea
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(strip=False, required=False, **options)
+
+    def to_python(self, value: Any) -> str:
+        return unix(super().to_python(value) or "")
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return unix(initial or "") != unix(data or "")
+
+
+class _ListField(forms.CharField):
+    """A list as text; it counts as changed only when the text is."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(strip=False, required=False, **options)
+
+    def prepare_value(self, value: Any) -> str:
+        return value if isinstance(value, str) else self.write(value or [])
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return unix(self.write(initial or [])) != unix(data or "")
+
+    def write(self, values: Iterable[str]) -> str:
+        raise NotImplementedError
+
+
+class LinesField(_ListField):
+    """One item on each line."""
+
+    widget = forms.Textarea
+
+    def to_python(self, value: Any) -> Any:
+        lines = unix(super().to_python(value) or "").split("\n")
+        return [line.strip() for line in lines if line.strip()]
+
+    def write(self, values: Iterable[str]) -> str:
+        return "\n".join(values)
+
+
+class LabelsField(_ListField):
+    """Items with commas between them; one that holds a comma itself stands in quotation marks."""
+
+    def to_python(self, value: Any) -> Any:
+        text = unix(super().to_python(value) or "")
+        try:
+            rows = list(csv.reader(text.split("\n"), skipinitialspace=True, strict=True))
+        except csv.Error:
+            raise forms.ValidationError("Close the quotation mark, or leave quotation marks out.") from None
+        return [item.strip() for row in rows for item in row if item.strip()]
+
+    def write(self, values: Iterable[str]) -> str:
+        # A field of one line holds no line breaks.
+        return ", ".join(" ".join(_quoted(value).split("\n")) for value in values)
+
+
+def _quoted(value: str) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([value])
+    return text.getvalue()

@@ -1,0 +1,111 @@
+"""Forms that narrow a list: everything is optional, nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+from django import forms
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.utils import timezone
+
+from memoryhub.retrieval.filters import MemoryFilter
+from memoryhub.vocabulary import TYPES
+
+_LONGEST = 1000
+_DATES = [MinValueValidator(date(1900, 1, 1)), MaxValueValidator(date(2999, 12, 31))]
+
+
+class WordField(forms.CharField):
+    """A word to look for."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, max_length=_LONGEST, **options)
+
+
+class DayField(forms.DateField):
+    """A day in the hub's time zone."""
+
+    def __init__(self, **options: Any) -> None:
+        widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+        super().__init__(required=False, widget=widget, validators=_DATES, **options)
+
+
+class ProjectField(WordField):
+    """A project, with those that exist as suggestions (``<datalist id="projects">``)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(widget=forms.TextInput(attrs={"list": "projects"}), **options)
+
+
+class ListFilter(forms.Form):
+    """A form of the address line; ``value`` gives what was asked for."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        super().__init__(data, label_suffix="", auto_id="by_%s")
+
+    def value(self, name: str) -> Any:
+        return self.cleaned_data[name]
+
+    def is_narrowed(self) -> bool:
+        """Whether anything at all was asked for."""
+        return any(self.data.get(name) for name in self.fields)
+
+    def since(self) -> datetime | None:
+        """The beginning of the first day."""
+        return _midnight(self.cleaned_data["since"])
+
+    def until(self) -> datetime | None:
+        """The end of the last day, which is shown too."""
+        day = self.cleaned_data["until"]
+        return _midnight(day + timedelta(days=1)) if day else None
+
+
+class SessionFilter(ListFilter):
+    q = WordField(label="Session or project", widget=forms.TextInput(attrs={"type": "search"}))
+    project = ProjectField()
+
+
+class TimelineFilter(ListFilter):
+    project = ProjectField()
+    type = forms.ChoiceField(
+        required=False, choices=[("", "Any"), *((kind, kind.replace("_", " ")) for kind in TYPES)]
+    )
+    session_id = WordField(label="Session")
+    since = DayField(label="From")
+    until = DayField(label="To")
+
+    def wanted(self) -> MemoryFilter:
+        plain = {name: self.value(name) for name in ("project", "type", "session_id")}
+        return MemoryFilter(**plain, since=self.since(), until=self.until())
+
+
+class FactFilter(ListFilter):
+    subject = WordField()
+    predicate = WordField()
+    object = WordField()
+    how = forms.ChoiceField(
+        required=False, label="Object is", choices=[("", "containing this"), ("exact", "exactly this")]
+    )
+    min_confidence = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=1,
+        label="Confidence from",
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+    project = ProjectField()
+    session_id = WordField(label="Session")
+
+
+class JournalFilter(ListFilter):
+    operation = WordField(widget=forms.TextInput(attrs={"list": "operations"}))
+    actor = WordField(label="Who")
+    object_id = WordField(label="Object id")
+    since = DayField(label="From")
+    until = DayField(label="To")
+
+
+def _midnight(day: date | None) -> datetime | None:
+    return timezone.make_aware(datetime.combine(day, time.min)) if day else None
