@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from datetime import datetime
+from itertools import product
 from typing import Any, Self
 
 from django.apps import apps
@@ -12,6 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from memoryhub.search.query import parse, word_expression
+from memoryhub.search.schema import COLUMNS
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.vocabulary import Scope
 
@@ -118,8 +120,12 @@ class MemoryQuerySet(GatedQuerySet):
         return self.filter(trigram_index__terms__match=expression).order_by("-pk")
 
     def holding(self, literal: str) -> Self:
-        """Rows whose title or content holds a text of any length, by a plain scan: for what no index finds."""
-        return self.filter(Q(title__icontains=literal) | Q(content__icontains=literal)).order_by("-updated_at")
+        """Rows that hold a text of any length, newest first, by a plain scan: for what no index finds."""
+        spellings = {literal, literal.upper()}  # LIKE knows upper and lower case of ASCII alone
+        found = Q()
+        for column, text in product(COLUMNS, spellings):
+            found |= Q(**{f"{column}__icontains": text})
+        return self.filter(found).order_by("-updated_at")
 
     def search(self, typed: str) -> Self:
         """Rows that hold any useful word of what was typed, best bm25 first: an ordinary lazy queryset.

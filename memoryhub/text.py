@@ -14,10 +14,13 @@ import Stemmer
 
 WORD = re.compile(r"[^\W_]+")
 # Scripts written without spaces, where a "word" of the tokenizer is a whole sentence.
-CJK = re.compile(r"[぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿ｦ-ﾟ가-힯฀-๿]")
+CJK = re.compile(r"[぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿ｦ-ﾟ가-힯฀-๿\U00020000-\U0003FFFF]")
+# Diacritics leave Latin letters alone: й and и, が and か are different letters, to readers and to the index.
+_LATIN_MARKS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 _DIACRITIC = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")
 _porter = Stemmer.Stemmer("porter", 0)
+_VOWEL_THEN_CONSONANT = re.compile(r"[aeiouy][^aeiou]")
 
 # English function and question words; a query made of nothing else keeps them.
 STOP_WORDS = frozenset(
@@ -31,10 +34,12 @@ STOP_WORDS = frozenset(
 
 
 def fold(text: str) -> str:
-    """Lower case without diacritics."""
+    """Lower case, Latin letters without diacritics, one form of the Greek sigma."""
+    lowered = text.lower()
     if text.isascii():
-        return text.lower()
-    return _DIACRITIC.sub("", unicodedata.normalize("NFKD", text.lower()))
+        return lowered
+    bare = _LATIN_MARKS.sub("", unicodedata.normalize("NFD", lowered))
+    return unicodedata.normalize("NFC", bare).replace("ς", "σ").replace("µ", "μ").replace("ſ", "s")
 
 
 def words(text: str) -> list[str]:
@@ -44,8 +49,21 @@ def words(text: str) -> list[str]:
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """The Porter stem of one folded word."""
-    return str(_porter.stemWord(word))
+    """The Porter stem of one folded word.
+
+    SQLite leaves very short and very long words alone, and knows two endings that Snowball's "porter" does not:
+    -logy becomes -log, -bly becomes what -ble becomes.
+    """
+    # Bytes as letters: so does SQLite count, and it matters beside an ß.
+    letters = word.encode("utf-8", "surrogatepass").decode("latin-1")
+    if not 3 <= len(letters) <= 64:
+        return word
+    found = str(_porter.stemWord(letters))
+    if found.endswith("logi") and _VOWEL_THEN_CONSONANT.search(found[:-4]):
+        found = found[:-1]
+    elif found.endswith("bli") and _VOWEL_THEN_CONSONANT.search(found[:-3]):
+        found = str(_porter.stemWord(f"{found[:-1]}e"))
+    return found.encode("latin-1").decode("utf-8", "surrogatepass")
 
 
 def terms(text: str) -> set[str]:
@@ -66,7 +84,7 @@ def collapse(text: str) -> str:
 
 def shorten(text: str, chars: int) -> str:
     """One line of at most ``chars`` characters, cut at a word where one ends near, marked with an ellipsis."""
-    line = collapse(text[: chars * 8 + 1000])
+    line = collapse(text.lstrip()[: chars * 8 + 1000])
     if len(line) <= chars:
         return line
     cut = line[: max(chars - 1, 0)]
@@ -92,7 +110,7 @@ def make_title(content: str, chars: int = 80) -> str:
 
 def summary(content: str, limit: int = 20) -> str:
     """The first ``limit`` words on one line; text without spaces is cut at three characters for each word."""
-    line = collapse(content[: limit * 200])
+    line = collapse(content.lstrip()[: limit * 200])
     found = line.split(" ")
     if len(found) > limit:
         line = " ".join(found[:limit]).rstrip(" ,;:") + "…"

@@ -23,7 +23,7 @@ FIELD_CREDIT = {"title": 1.0, "subtitle": 0.95, "abstract": 0.9, "overview": 0.8
 REPEAT_CREDIT = 0.05  # for each further occurrence, up to REPEATS
 REPEATS = 3
 LOOSE_CREDIT = 0.6  # share of a phrase's or dotted name's credit when only its words are there
-SUBSTRING_CREDIT = 0.6  # share for a word found only inside another word
+SUBSTRING_CREDIT = 0.65  # share for a word found only inside another word; an old memory still passes min_score
 # Half of the evidence is worth much less than half: the missing half is usually what the query was about.
 COVERAGE_POWER = 2.0
 FULL_MATCH = 0.88  # every term in the title of a memory that is about more than that

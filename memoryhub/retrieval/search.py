@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,7 @@ from memoryhub.retrieval.snippets import snippet
 from memoryhub.search import query as queries
 from memoryhub.search.query import Query
 from memoryhub.search.schema import document_frequencies
-from memoryhub.text import stem
+from memoryhub.text import fold, stem
 
 TEXTS = ("title", "subtitle", "abstract", "overview", "content")
 _SCORED = ("pk", "updated_at", "importance", "trust", *TEXTS)
@@ -128,13 +129,26 @@ def _candidates(memories: MemoryQuerySet, query: Query, frequencies: dict[str, i
     known = [word for word in query.words if frequencies.get(stem(word))]
     if known:
         take(memories.matching(queries.any_of(_telling(known, frequencies, total))))
-    substrings = [*query.literals, *queries.cjk_runs(query.text), *(w for w in query.words if w not in known)]
-    if expression := queries.trigram_expression(dict.fromkeys(substrings)):
-        take(memories.containing(expression))
-    if not found:
-        for literal in [text for text in dict.fromkeys(substrings) if len(text) < queries.TRIGRAM][:3]:
-            take(memories.holding(literal))
+    unknown = (word for word in query.words if word not in known)
+    substrings = query.spellings([*query.literals, *queries.cjk_runs(query.text), *unknown])
+    take(memories.containing(queries.trigram_expression(substrings)))
+    if not found:  # known words stand in no memory within reach; they may stand inside other words there
+        take(memories.containing(queries.trigram_expression(query.spellings(query.words))))
+    for literal in _unseen(substrings, found.values())[:3]:
+        take(memories.holding(literal))
     return list(found.values())
+
+
+def _unseen(substrings: list[str], found: Collection[tuple[Any, ...]]) -> list[str]:
+    """What is too short for the trigram index and in no candidate yet: a scan is worth its time only then.
+
+    A lone mark beside words that were found (``a -> b``) is not worth it.
+    """
+    short = [text for text in substrings if len(text) < queries.TRIGRAM]
+    if not found or not short:
+        return short
+    texts = [fold(" ".join(row[-len(TEXTS) :])) for row in found]
+    return [one for one in short if any(map(str.isalnum, one)) and not any(one in text for text in texts)]
 
 
 def _telling(words: list[str], frequencies: dict[str, int], total: int) -> list[str]:

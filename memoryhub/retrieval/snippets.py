@@ -6,7 +6,7 @@ import re
 from html import escape
 
 from memoryhub.search.query import Query
-from memoryhub.text import collapse, stem, words
+from memoryhub.text import collapse, fold, stem, words
 
 _TOKEN = re.compile(r"[^\W_]+|[\W_]+")
 WIDTH = 240
@@ -45,13 +45,13 @@ def _hits(query: Query, line: str) -> list[tuple[int, int]]:
         folded = words(token.group())
         if folded and stem(folded[0]) in stems:
             spans.append(token.span())
-    lowered = line.lower()
+    folded_line = fold(line)
     literals = list(query.literals)
     if not spans:  # words that stand only inside others
         literals += query.words
-    if len(lowered) == len(line):
+    if len(folded_line) == len(line):  # else a place in one is no place in the other
         for literal in literals:
-            spans += [found.span() for found in re.finditer(re.escape(literal), lowered)]
+            spans += [found.span() for found in re.finditer(re.escape(literal), folded_line)]
     return _merged(sorted(spans))
 
 
@@ -82,5 +82,3 @@ def _at_words(line: str, start: int, end: int) -> tuple[int, int]:
     if end < len(line) and (blank := line.rfind(" ", end - 20, end)) > start:
         end = blank
     return start, end
-
-

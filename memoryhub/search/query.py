@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memoryhub.text import CJK, STOP_WORDS, fold, stem, words
+from memoryhub.text import CJK, STOP_WORDS, WORD, fold, stem, words
 
 TRIGRAM = 3  # shortest text the trigram index can find
 _QUOTED = re.compile(r'"([^"]+)"')
@@ -27,12 +27,13 @@ class Term:
     """One thing to look for.
 
     ``stems``: the stems of its words (empty for a literal without words). ``literal``: what must stand in the
-    text as it is, folded; empty for a plain word.
+    text as it is, folded; empty for a plain word. ``spelling``: as typed, in lower case.
     """
 
     stems: tuple[str, ...]
     words: tuple[str, ...]
     literal: str = ""
+    spelling: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,17 @@ class Query:
     def literals(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(term.literal for term in self.terms if term.literal))
 
+    def spellings(self, texts: Iterable[str]) -> list[str]:
+        """Words or literals of this query, each folded and as typed: the trigram index keeps diacritics."""
+        typed = {term.literal or term.words[0]: term.spelling for term in self.terms}
+        both = (form for text in texts for form in (text, typed.get(text)) if form)
+        return list(dict.fromkeys(both))
+
 
 def parse(typed: str) -> Query:
     """Read a query. Stop words are left out unless there is nothing else."""
-    typed = unicodedata.normalize("NFC", typed[:MAX_CHARS]).replace("\x00", " ")
+    typed = typed[:MAX_CHARS].replace("\x00", " ").encode("utf-8", "replace").decode()
+    typed = unicodedata.normalize("NFC", typed)
     terms = [_compound(phrase) for phrase in _QUOTED.findall(typed) if phrase.strip()]
     for chunk in _QUOTED.sub(" ", typed).split():
         terms += _chunk_terms(chunk)
@@ -67,7 +75,7 @@ def _chunk_terms(chunk: str) -> list[Term]:
     bare = chunk.strip(_EDGES).rstrip(".") or chunk
     if CJK.search(bare):
         return _cjk_terms(bare)
-    found = words(bare)
+    found = WORD.findall(bare)
     if found and re.fullmatch(r"[\w\-]+", bare):
         return [_word(word) for word in found]
     return [_compound(bare)]
@@ -78,21 +86,23 @@ def _cjk_terms(chunk: str) -> list[Term]:
     terms: list[Term] = []
     for run in _CJK_RUN.findall(chunk):
         pairs = [run[i : i + 2] for i in range(len(run) - 1)] or [run]
-        terms += [Term((), (), fold(pair)) for pair in pairs]
+        terms += [Term((), (), fold(pair), pair.lower()) for pair in pairs]
     for rest in _CJK_RUN.split(chunk):
         if rest.strip(_EDGES):
             terms += _chunk_terms(rest)
     return terms
 
 
-def _word(word: str) -> Term:
-    return Term((stem(word),), (word,))
+def _word(typed: str) -> Term:
+    word = fold(typed)
+    return Term((stem(word),), (word,), spelling=typed.lower())
 
 
 def _compound(chunk: str) -> Term:
     """A phrase or a name with punctuation in it (``foo.bar``, ``C++``): its words, and itself as it stands."""
-    found = words(chunk)
-    return Term(tuple(stem(word) for word in found), tuple(found), " ".join(fold(chunk).split()))
+    found = words(chunk)[:MAX_TERMS]
+    line = " ".join(chunk.split())
+    return Term(tuple(stem(word) for word in found), tuple(found), fold(line), line.lower())
 
 
 def any_of(texts: Iterable[str]) -> str:

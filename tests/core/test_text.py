@@ -1,0 +1,163 @@
+"""Words, stems and short forms; above all that Python and SQLite's tokenizer agree on them."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from memoryhub import text
+from memoryhub.search.schema import INDEXES
+
+
+@pytest.fixture(scope="module")
+def tokens_of():
+    """What SQLite's tokenizer makes of a text."""
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    connection.execute(f"CREATE VIRTUAL TABLE t USING fts5(x, {INDEXES['memoryhub_text']})")
+    connection.execute("CREATE VIRTUAL TABLE v USING fts5vocab('t', 'instance')")
+
+    def tokens(written: str) -> list[str]:
+        connection.execute("DELETE FROM t")
+        connection.execute("INSERT INTO t(rowid, x) VALUES (1, ?)", [written])
+        return [term for (term,) in connection.execute("SELECT term FROM v ORDER BY offset")]
+
+    yield tokens
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "Caresses ponies ties cats feed agreed plastered motoring sing",
+        "conflated troubled sized hopping tanned falling hissing fizzed failing filing happy sky",
+        "relational conditional rational valency hesitancy digitizer conformably radically differently vilely",
+        "analogously vietnamization predication operator feudalism decisiveness hopefulness callousness",
+        "formality sensitivity sensibility triplicate formative formalize electricity electrical hopeful goodness",
+        "technology technologies methodologies psychology biology apology possibly incredibly sensibly probably",
+        "is as us os js ms vs 1s id db go s a",
+        "analyse analysed analysing configuration configured configures policies policy policed",
+        "Überraschung naïve café Ångström Łódź façade Đà Nẵng smørrebrød",
+        "файл Йод ёлка Київ їжак",  # й is no и with a mark
+        "ΣΊΣΥΦΟΣ Σίσυφος λόγος",  # a final sigma is a sigma
+        "がっこう カタカナ ガイド パン 全文検索",  # が is no か with a mark
+        "한국어 검색 데이터베이스",
+        "हिन्दी में खोज",
+        "שלום עולם كَتَبَ العربية",
+        "snake_case kebab-case dotted.name C++ C# 3.11 e-mail don't",
+        "µs ſtraße STRASSE Straße",
+        "日本語とEnglishの mixed テキスト",
+        "a" * 64 + " " + "b" * 65 + "ing",
+    ],
+)
+def test_python_and_the_index_see_the_same_words(tokens_of, written):
+    assert [text.stem(word) for word in text.words(written)] == tokens_of(written)
+
+
+LETTERS = st.text(
+    st.sampled_from("aäàåeéèiïoöôuüßñçłøABCÄÖÜйЙёЁїςσΣάКирилицα日本検索がガ한국어"), min_size=1, max_size=12
+)
+
+
+@given(LETTERS)
+@example("Й")
+@example("ガ")
+def test_folding_agrees_with_the_index_for_letters_of_living_scripts(tokens_of, word):
+    assert [text.stem(one) for one in text.words(word)] == tokens_of(word)
+
+
+@given(st.text())
+@example("\u0301")
+@example("´")
+@example("İ")
+@example("ﷺ" * 50)
+@example("\ud800")
+@example("က" + "ing")
+def test_folding_never_loses_a_text(written):
+    folded = text.fold(written)
+    assert bool(folded) == bool(written)
+    text.words(written)
+    text.terms(written)
+
+
+def test_stems_are_right_from_many_threads():
+    words = [
+        f"{head}{tail}"
+        for head in ("relat", "gener", "technolog")
+        for tail in ("ing", "ed", "ies", "y", "ation")
+    ]
+    right = {word: text.stem.__wrapped__(word) for word in words}
+    wrong = []
+
+    def work() -> None:
+        for _ in range(300):
+            wrong.extend(word for word in words if text.stem.__wrapped__(word) != right[word])
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_jaccard_counts_what_is_shared():
+    assert text.jaccard({"a", "b"}, {"b", "c"}) == pytest.approx(1 / 3)
+    assert text.jaccard(set(), set()) == 0.0
+    assert text.jaccard({"a"}, {"a"}) == 1.0
+
+
+def test_terms_leave_stop_words_out_and_unite_forms():
+    assert text.terms("The caches were cached, and the cache is warm") == {"cach", "warm"}
+
+
+@given(st.text(), st.integers(1, 300))
+def test_a_shortened_text_is_one_line_and_not_longer(written, chars):
+    short = text.shorten(written, chars)
+    assert len(short) <= chars
+    assert "\n" not in short
+
+
+@given(st.text(min_size=1).filter(str.strip))
+def test_a_title_can_always_be_made(written):
+    title = text.make_title(written)
+    assert title.strip()
+    assert len(title) <= 80
+
+
+@pytest.mark.parametrize(
+    ("content", "title"),
+    [
+        ("# Heading\n\nbody", "Heading"),
+        ("\n\n  - a list item\n- another", "a list item"),
+        ("> quoted\ntext", "quoted"),
+        ("###", "###"),
+        ("one " * 40, ("one " * 19).strip() + "…"),
+        ("\n" * 5000 + "far down", "far down"),
+    ],
+)
+def test_a_title_is_the_first_line_that_says_something(content, title):
+    assert text.make_title(content) == title
+
+
+def test_a_summary_is_twenty_words():
+    assert text.summary("word " * 30) == " ".join(["word"] * 20) + "…"
+    assert text.summary("just these") == "just these"
+
+
+def test_a_summary_finds_text_behind_any_amount_of_white_space():
+    assert text.summary("\n" * 9000 + "far down") == "far down"
+
+
+def test_a_summary_of_a_script_without_spaces_is_short_too():
+    assert len(text.summary("検索" * 500)) <= 60
+
+
+@pytest.mark.parametrize(
+    ("written", "tokens"), [("", 0), ("abcd", 1), ("abcde", 2), ("検索", 2), ("検索ab", 3)]
+)
+def test_tokens_are_estimated_by_script(written, tokens):
+    assert text.estimate_tokens(written) == tokens
