@@ -1,4 +1,4 @@
-"""Tokens of agents: issued, recognised, revoked. The only writer of them; issuing and revoking are journaled.
+"""Tokens of agents: issued, recognised, changed, revoked. The only writer of them; all but use is journaled.
 
 A token is 256 random bits behind a prefix that a secret scanner can recognise. The store keeps its SHA-256:
 nothing slower is needed for a secret that nobody chose, and every request looks one up.
@@ -20,7 +20,7 @@ from memoryhub import journal
 from memoryhub.models import AgentToken
 from memoryhub.models.token import default_rights
 from memoryhub.sensitivity import LEVELS, Actor, Sensitivity
-from memoryhub.store.errors import NotFound, StoreError
+from memoryhub.store.errors import Conflict, NotFound, StoreError
 from memoryhub.vocabulary import RIGHTS
 
 logger = logging.getLogger(__name__)
@@ -48,25 +48,44 @@ def issue_token(
     now = now or timezone.now()
     raw = PREFIX + secrets.token_urlsafe(32)
     token = AgentToken(
-        name=_name("name", name, 100),
-        owner=_name("owner", owner, 150),
-        prefix=raw[:_READABLE],
-        digest=digest(raw),
-        clearance=_one_of("clearance", [clearance], LEVELS)[0],
-        rights=_one_of("rights", default_rights() if rights is None else rights, RIGHTS),
-        projects=sorted({_name("projects", project, 200) for project in projects}),
-        created_at=now,
-        expires_at=expires_at,
+        owner=_name("owner", owner, 150), prefix=raw[:_READABLE], digest=digest(raw), created_at=now
     )
-    if not token.rights:
-        raise StoreError(f"a token needs at least one of: {', '.join(RIGHTS)}", "rights")
-    if expires_at and expires_at <= now:
-        raise StoreError("must lie in the future", "expires_at")
+    _set(token, name, clearance, default_rights() if rights is None else rights, projects, expires_at, now)
     with transaction.atomic():
         token.save()
-        detail = {"clearance": token.clearance, "rights": token.rights, "projects": token.projects}
-        journal.record(actor, [_change("issue", token, **detail)], now)
+        journal.record(actor, [_change("issue", token, **_reach(token))], now)
     return token, raw
+
+
+def change_token(
+    uid: str,
+    actor: Actor,
+    *,
+    name: str,
+    clearance: str,
+    rights: Iterable[str],
+    projects: Iterable[str],
+    expires_at: datetime | None,
+    now: datetime | None = None,
+) -> AgentToken:
+    """Set what a token is called and may do; its owner stays. A StoreError names a bad value.
+
+    NotFound when there is none, Conflict when it was revoked: nothing brings it back.
+    """
+    now = now or timezone.now()
+    with transaction.atomic():
+        token: AgentToken | None = AgentToken.objects.filter(uid=uid).first()
+        if token is None:
+            raise NotFound("there is no such token")
+        if token.revoked_at:
+            raise Conflict("this token was revoked; issue another one")
+        before = {field: getattr(token, field) for field in _CHANGEABLE}
+        _set(token, name, clearance, rights, projects, expires_at, now)
+        changed = [field for field in _CHANGEABLE if getattr(token, field) != before[field]]
+        if changed:
+            token.save(update_fields=changed)
+            journal.record(actor, [_change("update", token, fields=changed, **_reach(token))], now)
+    return token
 
 
 def authenticate(raw: str, address: str = "", now: datetime | None = None) -> AgentToken | None:
@@ -112,6 +131,33 @@ def _note_use(token: AgentToken, address: str, now: datetime) -> None:
         AgentToken.objects.filter(stale, pk=token.pk).update(last_used_at=now, last_used_from=address[:45])
     except OperationalError as error:
         logger.warning("the use of token %s was not noted: %s", token.prefix, error)
+
+
+_CHANGEABLE = ("name", "clearance", "rights", "projects", "expires_at")
+
+
+def _set(
+    token: AgentToken,
+    name: str,
+    clearance: str,
+    rights: Iterable[str],
+    projects: Iterable[str],
+    expires_at: datetime | None,
+    now: datetime,
+) -> None:
+    token.name = _name("name", name, 100)
+    token.clearance = _one_of("clearance", [clearance], LEVELS)[0]
+    token.rights = _one_of("rights", rights, RIGHTS)
+    token.projects = sorted({_name("projects", project, 200) for project in projects})
+    if not token.rights:
+        raise StoreError(f"a token needs at least one of: {', '.join(RIGHTS)}", "rights")
+    if expires_at and expires_at <= now and expires_at != token.expires_at:
+        raise StoreError("must lie in the future", "expires_at")
+    token.expires_at = expires_at
+
+
+def _reach(token: AgentToken) -> dict[str, object]:
+    return {"clearance": token.clearance, "rights": token.rights, "projects": token.projects}
 
 
 def _change(operation: str, token: AgentToken, **detail: object) -> journal.Change:
