@@ -15,6 +15,16 @@ def unix(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+class LineField(forms.CharField):
+    """A text on one line, without blanks around it; a browser's box for one line drops line breaks."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, **options)
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return _one_line(initial or "") != _one_line(data or "")
+
+
 class TextField(forms.CharField):
     """A text of many lines, with its indentation."""
 
@@ -30,6 +40,10 @@ class TextField(forms.CharField):
         return unix(initial or "") != unix(data or "")
 
 
+def _one_line(text: str) -> str:
+    return text.replace("\r", "").replace("\n", "").strip()
+
+
 class _ListField(forms.CharField):
     """A list as text; it counts as changed only when the text is."""
 
@@ -40,7 +54,7 @@ class _ListField(forms.CharField):
         return value if isinstance(value, str) else self.write(value or [])
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        return unix(self.write(initial or [])) != unix(data or "")
+        return unix(self.prepare_value(initial)) != unix(data or "")
 
     def write(self, values: Iterable[str]) -> str:
         raise NotImplementedError

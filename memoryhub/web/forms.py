@@ -16,7 +16,7 @@ from memoryhub.models import Memory
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.store import StoreError
 from memoryhub.vocabulary import CONCEPTS, SCOPES, TYPES
-from memoryhub.web.fields import LabelsField, LinesField, TextField
+from memoryhub.web.fields import LabelsField, LineField, LinesField, TextField
 from memoryhub.web.history import current
 
 _ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"}
@@ -86,11 +86,11 @@ class MemoryForm(DraftForm):
 
     model = MemoryDraft
 
-    title = forms.CharField(required=False, help_text="Made from the first line when empty.")
-    subtitle = forms.CharField(required=False)
+    title = LineField(help_text="Made from the first line when empty.")
+    subtitle = LineField()
     content = TextField(help_text="Markdown.")
     type = forms.ChoiceField(choices=[(kind, kind.replace("_", " ")) for kind in TYPES])
-    category = forms.CharField(required=False)
+    category = LineField()
     tags = LabelsField(help_text="With commas between them.")
     concepts = LabelsField(help_text=f"With commas between them, for example {', '.join(CONCEPTS)}.")
     importance = forms.FloatField(required=False, label="Importance")
@@ -98,9 +98,9 @@ class MemoryForm(DraftForm):
     confidence = forms.FloatField(required=False, help_text="In what it says.")
     sensitivity = forms.CharField(widget=forms.Select)
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES])
-    project = forms.CharField(required=False)
-    session_id = forms.CharField(required=False, label="Session")
-    key = forms.CharField(required=False, help_text="Storing under the same key again replaces this memory.")
+    project = LineField()
+    session_id = LineField(label="Session")
+    key = LineField(help_text="Storing under the same key again replaces this memory.")
     ttl_days = forms.FloatField(
         required=False,
         min_value=0,
@@ -109,7 +109,7 @@ class MemoryForm(DraftForm):
     )
     files_read = LinesField(label="Files read", help_text="One path on each line.")
     files_modified = LinesField(label="Files modified", help_text="One path on each line.")
-    abstract = forms.CharField(required=False, help_text="One line; made from the content when empty.")
+    abstract = LineField(help_text="One line; made from the content when empty.")
     overview = TextField(help_text="A paragraph.")
     unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -137,8 +137,10 @@ class MemoryForm(DraftForm):
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise forms.ValidationError("This form is not whole; open the memory again.") from None
-        return moment if timezone.is_aware(moment) else None
+            moment = None
+        if moment is None or timezone.is_naive(moment):
+            raise forms.ValidationError("This form is not whole; open the memory again.")
+        return moment
 
     def clean(self) -> dict[str, Any]:
         values = {
@@ -156,12 +158,12 @@ class FactForm(DraftForm):
 
     model = FactDraft
 
-    subject = forms.CharField(required=False)
-    predicate = forms.CharField(required=False)
-    object = forms.CharField(required=False)
+    subject = LineField()
+    predicate = LineField()
+    object = LineField()
     confidence = forms.FloatField(required=False, initial=1.0)
-    project = forms.CharField(required=False)
-    session_id = forms.CharField(required=False, label="Session")
+    project = LineField()
+    session_id = LineField(label="Session")
     sensitivity = forms.CharField(widget=forms.Select)
     memory_id = forms.CharField(
         required=False, label="Memory", help_text="The id of the memory it comes from."

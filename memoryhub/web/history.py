@@ -83,13 +83,12 @@ def versions(
 
 
 def state_at(memory: Memory, moment: datetime, clearance: Clearance) -> dict[str, Any]:
-    """The values of the fields that have changed since a moment, as they were then."""
+    """The values of the fields that have changed since a moment, as they were then; ``None`` where hidden."""
     state: dict[str, Any] = {}
     for revision, seen in walk(memory, clearance):
         if revision.at <= moment:
             break
-        if seen:
-            state |= revision.before
+        state |= revision.before if seen else dict.fromkeys(revision.before)
     return state
 
 

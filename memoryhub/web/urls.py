@@ -1,13 +1,44 @@
 """The pages."""
 
 from django.contrib.auth.decorators import login_not_required
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, register_converter
 
-from memoryhub.web.views import auth, home, switch
+from memoryhub.web.converters import SessionIdConverter
+from memoryhub.web.views import (
+    auth,
+    browse,
+    edit,
+    facts,
+    home,
+    journal,
+    memory,
+    search,
+    sessions,
+    switch,
+    timeline,
+)
+
+register_converter(SessionIdConverter, "session_id")
 
 urlpatterns: list[URLPattern] = [
     path("", home.home, name="home"),
     path("login/", login_not_required(auth.Login.as_view()), name="login"),
     path("logout/", auth.Logout.as_view(), name="logout"),
+    path("search/", search.search_page, name="search"),
+    path("memories/", browse.memories, name="memories"),
+    path("memories/new/", edit.memory_new, name="memory-new"),
+    path("memories/<slug:uid>/", memory.memory, name="memory"),
+    path("memories/<slug:uid>/history/", memory.memory_history, name="memory-history"),
+    path("memories/<slug:uid>/edit/", edit.memory_edit, name="memory-edit"),
+    path("memories/<slug:uid>/trash/", edit.memory_trash, name="memory-trash"),
+    path("memories/<slug:uid>/restore/", edit.memory_restore, name="memory-restore"),
+    path("memories/<slug:uid>/erase/", edit.memory_erase, name="memory-erase"),
+    path("sessions/", sessions.sessions, name="sessions"),
+    path("sessions/<session_id:session_id>/", sessions.session, name="session"),
+    path("timeline/", timeline.project_timeline, name="timeline"),
+    path("facts/", facts.facts, name="facts"),
+    path("facts/<slug:uid>/delete/", facts.fact_delete, name="fact-delete"),
+    path("journal/", journal.journal, name="journal"),
+    path("journal/verify/", journal.journal_verify, name="journal-verify"),
     path("switch/", switch.turn_switch, name="switch"),
 ]

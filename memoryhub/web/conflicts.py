@@ -1,0 +1,33 @@
+"""Two people at one memory: what was typed is laid upon what is stored now, field by field."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from memoryhub.models import Memory
+from memoryhub.sensitivity import Clearance
+from memoryhub.web.forms import MemoryForm
+from memoryhub.web.history import FieldChange, current, field_change, state_at
+
+
+def merge(form: MemoryForm, memory: Memory, clearance: Clearance) -> tuple[MemoryForm, list[FieldChange]]:
+    """A form to go on with, and the fields that both sides changed (stored now, against typed).
+
+    Fields that the person left alone take what is stored now; what the person typed stays typed. The form
+    then counts as opened now, so that saving it again is a decision.
+    """
+    opened: datetime = form.cleaned_data["unchanged_since"]
+    then = state_at(memory, opened, clearance)
+    data = form.data.copy()  # type: ignore[attr-defined]
+    fresh = MemoryForm(None, clearance, memory)
+    collisions = []
+    for name, field in fresh.fields.items():
+        stored = fresh.initial.get(name)
+        if name == "unchanged_since" or not field.has_changed(stored, form.data.get(name)):
+            continue
+        if not field.has_changed(then.get(name, stored), form.data.get(name)):
+            data[name] = field.prepare_value(stored)
+        elif name in then:
+            collisions.append(field_change(name, current(memory, name), form.cleaned_data[name]))
+    data["unchanged_since"] = fresh.initial["unchanged_since"]
+    return MemoryForm(data, clearance, memory), collisions

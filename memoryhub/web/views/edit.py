@@ -1,0 +1,141 @@
+"""Writing from the browser: create, edit, trash, restore, erase; through the store, under the person's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import permission_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.views.decorators.http import require_http_methods, require_POST
+
+from memoryhub import store
+from memoryhub.models import Memory
+from memoryhub.web import conflicts, reading
+from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.forms import MemoryForm
+
+_PREFILLED = ("project", "session_id", "type", "category")
+ERASE_WORD = "erase"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@permission_required("memoryhub.add_memory", raise_exception=True)
+def memory_new(request: HttpRequest) -> HttpResponse:
+    """A form for a new memory; the address may fill in project, session, type and category."""
+    if request.method == "POST":
+        form = MemoryForm(request.POST, clearance_of(request))
+        if form.is_valid() and (stored := _store(request, form)):
+            return stored
+        return _form_page(request, form, status=422)
+    initial = {name: request.GET[name] for name in _PREFILLED if request.GET.get(name)}
+    return _form_page(request, MemoryForm(None, clearance_of(request), initial=initial))
+
+
+def _store(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
+    """Store the draft and go to its page; ``None`` when the store refuses, which the form then says."""
+    try:
+        result = store.remember(form.draft, actor_of(request))
+    except store.StoreError as refusal:
+        form.refuse(refusal)
+        return None
+    text = {
+        "created": "Stored.",
+        "updated": "A memory had this key already: it says this now.",
+    }.get(result.outcome, "These words were stored already: that memory is refreshed.")
+    if result.memory.sensitivity not in clearance_of(request).levels:
+        # The person wrote it, under a level whose switch is off now.
+        messages.warning(request, f"{text} It is {result.memory.sensitivity}; turn on the switch to see it.")
+        return redirect("memories")
+    messages.success(request, text)
+    return redirect("memory", uid=result.memory.uid)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@permission_required("memoryhub.change_memory", raise_exception=True)
+def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
+    """A form over a memory; what someone else changed meanwhile is shown, never overwritten unseen."""
+    memory = reading.find(request, uid)
+    if memory.deleted_at:
+        messages.warning(request, "This memory lies in the trash; restore it to edit it.")
+        return redirect("memory", uid=uid)
+    if request.method != "POST":
+        if reading.is_secret(memory.sensitivity):
+            reading.reveal(request, memory, "edit")
+        return _form_page(request, MemoryForm(None, clearance_of(request), memory), memory)
+    form = MemoryForm(request.POST, clearance_of(request), memory)
+    if form.is_valid():
+        if form.draft is None:
+            messages.info(request, "Nothing was changed.")
+            return redirect("memory", uid=uid)
+        opened = form.cleaned_data["unchanged_since"]
+        try:
+            store.update(uid, form.draft, actor_of(request), unchanged_since=opened)
+        except store.NotFound:
+            raise Http404 from None
+        except store.StoreError as refusal:
+            if refusal.field == "updated_at":
+                return _conflict_page(request, uid, form)
+            form.refuse(refusal)
+        else:
+            messages.success(request, "Saved.")
+            return redirect("memory", uid=uid)
+    return _form_page(request, form, memory, status=422)
+
+
+def _conflict_page(request: HttpRequest, uid: str, form: MemoryForm) -> HttpResponse:
+    """What was typed, upon what is stored now, with every field named that both have changed."""
+    memory = reading.find(request, uid)
+    if reading.is_secret(memory.sensitivity):
+        reading.reveal(request, memory, "edit")
+    merged, collisions = conflicts.merge(form, memory, clearance_of(request))
+    return _form_page(request, merged, memory, status=409, conflict=True, collisions=collisions)
+
+
+def _form_page(
+    request: HttpRequest, form: MemoryForm, memory: Memory | None = None, status: int = 200, **more: Any
+) -> HttpResponse:
+    context = {"form": form, "memory": memory, "projects": reading.projects(request), **more}
+    return render(request, "memory/form.html", context, status=status)
+
+
+@require_POST
+@permission_required("memoryhub.delete_memory", raise_exception=True)
+def memory_trash(request: HttpRequest, uid: str) -> HttpResponse:
+    """Into the trash; the message on the next page has a button that undoes it."""
+    memory = reading.find(request, uid)
+    if store.trash([uid], actor_of(request)):
+        undo = render_to_string("memory/undo.html", {"memory": memory}, request=request)
+        messages.success(request, undo)
+    else:
+        messages.info(request, "This memory lay in the trash already.")
+    return redirect("memories")
+
+
+@require_POST
+@permission_required("memoryhub.delete_memory", raise_exception=True)
+def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
+    """Out of the trash, or back to life after it expired."""
+    reading.find(request, uid)
+    if store.restore([uid], actor_of(request)):
+        messages.success(request, "Restored.")
+    else:
+        messages.info(request, "This memory was neither in the trash nor expired.")
+    return redirect("memory", uid=uid)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@permission_required("memoryhub.erase_memory", raise_exception=True)
+def memory_erase(request: HttpRequest, uid: str) -> HttpResponse:
+    """A page that asks for the word ``erase``; with it the memory is gone for good."""
+    memory = reading.find(request, uid)
+    typed = request.POST.get("word", "")
+    if request.method == "POST" and typed.strip().lower() == ERASE_WORD:
+        store.erase([uid], actor_of(request))
+        messages.success(request, "Erased for good.")
+        return redirect("memories")
+    wrong = request.method == "POST"
+    context = {"memory": memory, "word": ERASE_WORD, "typed": typed, "wrong": wrong}
+    return render(request, "memory/erase.html", context, status=422 if wrong else 200)

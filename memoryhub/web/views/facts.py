@@ -1,0 +1,100 @@
+"""Facts: looked through, added, deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import permission_required
+from django.core.exceptions import BadRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from memoryhub import facts as fact_store
+from memoryhub import store
+from memoryhub.models import Fact
+from memoryhub.querysets import FactQuerySet
+from memoryhub.retrieval import paging
+from memoryhub.sensitivity import Clearance
+from memoryhub.web import reading
+from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.filters import FactFilter
+from memoryhub.web.forms import FactForm
+
+PAGE = 50
+_PREFILLED = ("subject", "predicate", "object", "project", "session_id", "memory_id")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def facts(request: HttpRequest) -> HttpResponse:
+    """The table; POST stores a fact."""
+    if request.method == "POST":
+        return _add(request)
+    return _table(request, FactForm(None, clearance_of(request), initial=_start(request)))
+
+
+@permission_required("memoryhub.add_fact", raise_exception=True)
+def _add(request: HttpRequest) -> HttpResponse:
+    form = FactForm(request.POST, clearance_of(request))
+    if form.is_valid():
+        try:
+            fact, is_new = fact_store.store_fact(form.draft, actor_of(request))
+        except store.StoreError as refusal:
+            form.refuse(refusal)
+        else:
+            told = "Stored." if is_new else "This fact was there already: its confidence is updated."
+            messages.success(request, told)
+            return redirect("memory", uid=fact.memory.uid) if fact.memory else redirect("facts")
+    return _table(request, form, status=422)
+
+
+def _start(request: HttpRequest) -> dict[str, Any]:
+    """What the address fills into the form, when it says ``add``."""
+    if "add" not in request.GET:
+        return {}
+    return {name: request.GET[name] for name in _PREFILLED if request.GET.get(name)}
+
+
+def _table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpResponse:
+    form = FactFilter({} if "add" in request.GET or request.method == "POST" else request.GET)
+    valid = form.is_valid()
+    rows = _select(clearance_of(request), form) if valid else Fact.objects.none()
+    cursor = request.GET.get("cursor")
+    try:
+        page = paging.page(rows, "updated_at", PAGE, cursor)
+    except paging.BadCursor as error:
+        raise BadRequest(str(error)) from None
+    context = {
+        "form": form,
+        "add": add,
+        "add_open": add.is_bound or "add" in request.GET,
+        "page": page,
+        "first": not cursor,
+        "projects": reading.projects(request),
+    }
+    return render(request, "facts/page.html", context, status=status if valid else 422)
+
+
+def _select(clearance: Clearance, form: FactFilter) -> FactQuerySet:
+    exact = form.value("how") == "exact"
+    rows = fact_store.query_facts(
+        clearance,
+        **{name: form.value(name) for name in ("subject", "predicate", "project", "session_id")},
+        object=form.value("object") if exact else "",
+        min_confidence=form.value("min_confidence") or 0.0,
+    )
+    return rows if exact or not form.value("object") else rows.filter(object__icontains=form.value("object"))
+
+
+@require_POST
+@permission_required("memoryhub.delete_fact", raise_exception=True)
+def fact_delete(request: HttpRequest, uid: str) -> HttpResponse:
+    """Remove one fact for good; the journal keeps that it was."""
+    try:
+        gone = fact_store.delete_fact(uid, actor_of(request))
+    except store.NotFound:
+        raise Http404 from None
+    messages.success(request, "The fact is deleted.")
+    from_memory = request.POST.get("from") == "memory" and gone.memory
+    return redirect("memory", uid=gone.memory.uid) if from_memory else redirect("facts")

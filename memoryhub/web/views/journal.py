@@ -1,0 +1,75 @@
+"""The journal: who did what to which object, and whether the chain of its rows is whole."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.core.exceptions import BadRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_POST, require_safe
+
+from memoryhub import journal as chain
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.querysets import JournalQuerySet
+from memoryhub.retrieval import paging
+from memoryhub.web.access import clearance_of
+from memoryhub.web.filters import JournalFilter
+
+PAGE = 50
+# Suggestions for the filter; looking up the names in use would read a long journal whole.
+OPERATIONS = (
+    *("insert", "update", "dedup_refresh", "delete", "restore", "expire", "evict", "purge", "erase"),
+    *("reveal", "compressed", "merged"),
+)
+
+
+@require_safe
+def journal(request: HttpRequest) -> HttpResponse:
+    """Rows about what may be seen, newest first."""
+    form = JournalFilter(request.GET)
+    context = _list(request, form)
+    return render(request, "journal/page.html", context, status=200 if form.is_valid() else 422)
+
+
+@require_POST
+def journal_verify(request: HttpRequest) -> HttpResponse:
+    """Recompute the chain, which reads every row: only when someone asks."""
+    began = time.perf_counter()
+    result = chain.verify()
+    context = {"result": result, "seconds": time.perf_counter() - began}
+    if getattr(request, "htmx", None):
+        return render(request, "journal/verified.html", context)
+    return render(request, "journal/page.html", {**_list(request, JournalFilter({})), **context})
+
+
+def _list(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
+    rows = JournalEntry.objects.visible_to(clearance_of(request))
+    rows = _narrow(rows, form) if form.is_valid() else rows.none()
+    cursor = request.GET.get("cursor")
+    try:
+        page = paging.page(rows, "seq", PAGE, cursor)
+    except paging.BadCursor as error:
+        raise BadRequest(str(error)) from None
+    return {
+        "form": form,
+        "page": page,
+        "linked": _linked(request, page.items),
+        "first": not cursor,
+        "operations": OPERATIONS,
+    }
+
+
+def _narrow(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:
+    exact = {name: form.value(name) for name in ("operation", "object_id") if form.value(name)}
+    if who := form.value("actor"):
+        rows = rows.filter(actor__icontains=who)
+    return rows.filter(**exact).between("at", form.since(), form.until())
+
+
+def _linked(request: HttpRequest, rows: list[JournalEntry]) -> set[str]:
+    """Ids of the memories among the rows that are still there and may be seen."""
+    uids = [row.object_id for row in rows if row.object_type == "memory"]
+    visible = Memory.objects.visible_to(clearance_of(request)).filter(uid__in=uids)
+    return set(visible.values_list("uid", flat=True))

@@ -1,0 +1,98 @@
+"""A memory's page, with everything about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import BadRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from memoryhub import store
+from memoryhub.models import Memory
+from memoryhub.store.rows import LISTS, listed
+from memoryhub.web import history, markdown, reading
+from memoryhub.web.access import clearance_of
+
+VERSIONS = 5
+VERSIONS_A_PAGE = 20
+
+
+@require_safe
+def memory(request: HttpRequest, uid: str) -> HttpResponse:
+    """Counts an access; opening a secret is journaled."""
+    found = reading.find(request, uid)
+    context = {**_state(found), **_history(request, found, VERSIONS), "html": markdown.render(_body(found))}
+    if found.overview:
+        context["overview_html"] = markdown.render(found.overview)
+    _journal_reveal(request, found, context, "page")
+    store.touch(found)
+    return render(request, "memory/page.html", {**context, **_around(request, found)})
+
+
+@require_safe
+def memory_history(request: HttpRequest, uid: str) -> HttpResponse:
+    """All changes of a memory, newest first."""
+    found = reading.find(request, uid)
+    before = _before(request)
+    context = _history(request, found, VERSIONS_A_PAGE, before)
+    _journal_reveal(request, found, context, "history")
+    return render(request, "memory/history.html", {"memory": found, "first": before is None, **context})
+
+
+def _body(found: Memory) -> str:
+    """The content, without a first line that the title above it says already."""
+    first, _, rest = found.content.partition("\n")
+    return rest if first.strip() == found.title and not rest.partition("\n")[0].strip() and rest.strip() else found.content
+
+
+def _before(request: HttpRequest) -> int | None:
+    """The number of the last change on the page before."""
+    text = request.GET.get("before")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise BadRequest("before is not the number of a change")
+    return int(text)
+
+
+def _journal_reveal(request: HttpRequest, found: Memory, context: dict[str, Any], page: str) -> None:
+    """A text that was secret when it was replaced is a secret still."""
+    levels = {found.sensitivity, *(version.sensitivity for version in context["versions"])}
+    if any(map(reading.is_secret, levels)):
+        reading.reveal(request, found, page)
+
+
+def _history(request: HttpRequest, found: Memory, limit: int, before: int | None = None) -> dict[str, Any]:
+    versions, older = history.versions(found, clearance_of(request), limit=limit, before=before)
+    return {"versions": versions, "older": older}
+
+
+def _state(found: Memory) -> dict[str, Any]:
+    """The memory, its lists, and whether it has ended."""
+    ended = found.expires_at is not None and found.expires_at <= timezone.now()
+    return {
+        "memory": found,
+        **{name: listed(found, name) for name in LISTS},
+        "is_trashed": found.deleted_at is not None,
+        "is_expired": found.deleted_at is None and ended,
+    }
+
+
+def _around(request: HttpRequest, found: Memory) -> dict[str, Any]:
+    """What hangs together with the memory."""
+    clearance = clearance_of(request)
+    facts, rows = reading.facts_of(found, clearance), reading.journal_rows(found, clearance)
+    return {
+        "facts": facts[: reading.FACTS],
+        "more_facts": len(facts) > reading.FACTS,
+        "journal": rows[: reading.JOURNAL_ROWS],
+        "more_journal": len(rows) > reading.JOURNAL_ROWS,
+        "by_file": reading.by_file(found, clearance),
+        "by_session": reading.by_session(found, clearance),
+        "events": reading.events_of(found, clearance),
+        "merged_into": reading.merged_into(found, clearance),
+        "merged_from": reading.merged_from(found, clearance),
+    }

@@ -1,0 +1,125 @@
+"""The list of sessions, and what happened in one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import BadRequest
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from memoryhub.models import Event, Memory, Session
+from memoryhub.querysets import SessionQuerySet
+from memoryhub.retrieval import paging, timeline
+from memoryhub.retrieval.filters import MemoryFilter
+from memoryhub.retrieval.sessions import with_counts
+from memoryhub.web import reading
+from memoryhub.web.access import clearance_of
+from memoryhub.web.days import by_day
+from memoryhub.web.filters import SessionFilter
+from memoryhub.web.htmx import HtmxHttpRequest, page_or_fragment
+
+PAGE = 50
+ENTRIES = 100
+# The tabs of a session's page, and what each shows.
+KINDS = {
+    "": ("All", timeline.KINDS),
+    "memory": ("Memories", ("memory",)),
+    "event": ("Events", ("event", "boundary")),
+    "boundary": ("Boundaries", ("boundary",)),
+}
+_SAME_ID = 50
+
+
+@require_safe
+def sessions(request: HtmxHttpRequest) -> HttpResponse:
+    """Sessions with something in them that may be seen, those active last first."""
+    form = SessionFilter(request.GET)
+    valid = form.is_valid()
+    rows = _narrow(with_counts(clearance_of(request)), form) if valid else Session.objects.none()
+    page = _page(rows, request.GET.get("cursor"))
+    context = {
+        "form": form,
+        "page": page,
+        "first": not request.GET.get("cursor"),
+        "projects": reading.projects(request),
+    }
+    return page_or_fragment(
+        request,
+        "sessions/list.html",
+        context,
+        fragment="sessions/results.html",
+        target="results",
+        status=200 if valid else 422,
+    )
+
+
+def _narrow(rows: SessionQuerySet, form: SessionFilter) -> SessionQuerySet:
+    if typed := form.value("q"):
+        rows = rows.filter(Q(session_id__icontains=typed) | Q(project__icontains=typed))
+    if project := form.value("project"):
+        rows = rows.filter(project=project)
+    return rows
+
+
+def _page(rows: SessionQuerySet, cursor: str | None) -> paging.Page:
+    try:
+        return paging.page(rows, "last_at", PAGE, cursor)
+    except paging.BadCursor as error:
+        raise BadRequest(str(error)) from None
+
+
+@require_safe
+def session(request: HttpRequest, session_id: str) -> HttpResponse:
+    """One session's timeline; a choice where several projects have a session of this name."""
+    rows = with_counts(clearance_of(request)).filter(session_id=session_id)
+    if (project := request.GET.get("project")) is not None:
+        rows = rows.filter(project=project)
+    found = list(rows.order_by("-last_at")[:_SAME_ID])
+    if not found:
+        raise Http404
+    if len(found) > 1:
+        return render(request, "sessions/choose.html", {"session_id": session_id, "sessions": found})
+    return render(request, "sessions/page.html", _timeline(request, found[0]))
+
+
+def _timeline(request: HttpRequest, found: Session) -> dict[str, Any]:
+    clearance = clearance_of(request)
+    kind, order = request.GET.get("kind", ""), request.GET.get("order", "")
+    if kind not in KINDS or order not in ("", "newest"):
+        raise BadRequest("kind or order is not one of this page's")
+    cursor = request.GET.get("cursor")
+    try:
+        entries, next_cursor = timeline.timeline(
+            clearance,
+            MemoryFilter(),
+            limit=ENTRIES,
+            cursor=cursor,
+            kinds=KINDS[kind][1],
+            of=found,
+            oldest_first=not order,
+        )
+    except paging.BadCursor as error:
+        raise BadRequest(str(error)) from None
+    return {
+        "session": found,
+        "summary": _summary(request, found),
+        "boundaries": Event.objects.visible_to(clearance).filter(session=found, boundary=True).count(),
+        "days": by_day(entries),
+        "next_cursor": next_cursor,
+        "first": not cursor,
+        "kind": kind,
+        "kinds": [(name, label) for name, (label, _) in KINDS.items()],
+        "order": order,
+    }
+
+
+def _summary(request: HttpRequest, found: Session) -> Memory | None:
+    """The memory that sums the session up, if that may be seen."""
+    if found.summary_id is None:
+        return None
+    visible = Memory.objects.visible_to(clearance_of(request)).live()
+    summary: Memory | None = visible.filter(pk=found.summary_id).first()
+    return summary
