@@ -70,7 +70,9 @@ def test_a_fact_is_corrected_and_the_journal_names_the_fields(fact, actor):
     facts.change_fact(fact.uid, draft, actor)
     fact.refresh_from_db()
     assert (fact.object, fact.confidence) == ("SQLite 3.40", 0.8)
-    assert JournalEntry.objects.filter(operation="update").get().detail == {"fields": ["confidence", "object"]}
+    assert JournalEntry.objects.filter(operation="update").get().detail == {
+        "fields": ["confidence", "object"]
+    }
 
 
 def test_a_fact_that_stays_as_it_is_leaves_no_journal_row(fact, actor):

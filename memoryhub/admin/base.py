@@ -1,0 +1,197 @@
+"""What every list and form of the admin shares: the gate, and answers that leak nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Model, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.text import capfirst
+
+from memoryhub.accounts import clearance_of
+from memoryhub.admin.history import history_page
+from memoryhub.sensitivity import Clearance
+
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+else:
+    _ModelAdmin = admin.ModelAdmin
+
+# The greatest integer key that SQLite can compare.
+_MAX_KEY = 2**63 - 1
+
+
+_Cell = TypeVar("_Cell", bound=Callable[..., Any])
+
+
+def is_key(text: str) -> bool:
+    """Whether a text from a request can be a primary key."""
+    return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _MAX_KEY
+
+
+class GatedAdmin(_ModelAdmin):
+    """A model whose rows are shown as far as the person's clearance goes, and changed by the core alone."""
+
+    journal_type = ""  # object_type of this model's journal rows; empty: it has none
+    link_lookups: tuple[str, ...] = ()  # plain lookups that links from other pages may carry
+    show_full_result_count = False
+    list_per_page = 50
+    list_max_show_all = 200
+    view_on_site = False
+
+    def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
+        """The rows of this model that a clearance opens."""
+        rows: QuerySet[Any] = self.model._default_manager.visible_to(clearance)
+        return rows
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows = self.visible_to(request, clearance_of(request))
+        return rows.order_by(*(self.get_ordering(request) or ("-pk",)))
+
+    def uid_of(self, obj: Any) -> str:
+        """What the journal, the log and messages call an object: never its text."""
+        return str(getattr(obj, "uid", obj.pk))
+
+    # What may be asked
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        """Filters of the list and named links alone: others could search any column, or crash by regex."""
+        filters: Iterable[Any] = self.get_list_filter(request) if request else ()
+        known = {getattr(one, "parameter_name", "") for one in filters}
+        if lookup not in known | set(self.link_lookups):
+            raise IncorrectLookupParameters(f"there is no filter {lookup}")
+        return True
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        return super().get_object(request, object_id) if is_key(object_id) else None
+
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> Any:
+        """Hidden and missing look the same, here as everywhere."""
+        raise Http404(f"there is no such {opts.verbose_name}")
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Django's own deletion of a selection knows nothing of the store."""
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)
+        return actions
+
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse | None:
+        if not all(map(is_key, request.POST.getlist(ACTION_CHECKBOX_NAME))):
+            self.message_user(request, "Select rows of the list; nothing was changed.", "ERROR")
+            return None
+        return super().response_action(request, queryset, *args, **kwargs)
+
+    def get_deleted_objects(
+        self, objs: Any, request: HttpRequest
+    ) -> tuple[list[Any], dict[Any, Any], set[Any], list[Any]]:
+        """The objects alone: a list of everything that hangs on them could name what is hidden."""
+        return [str(one) for one in objs], {}, set(), []
+
+    # What is kept of a change besides the journal
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> LogEntry:
+        return self._log(request, obj, ADDITION, message)
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> LogEntry:
+        return self._log(request, obj, CHANGE, message)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        return [self._log(request, obj, DELETION, "") for obj in queryset]
+
+    def _log(self, request: HttpRequest, obj: Model, flag: int, message: Any) -> LogEntry:
+        """For "Recent actions": by id, for a title may be secret while the log is not gated."""
+        return LogEntry.objects.create(
+            user=cast(User, request.user),
+            content_type=ContentType.objects.get_for_model(obj),
+            object_id=str(obj.pk),
+            object_repr=f"{self.opts.verbose_name} {self.uid_of(obj)}",
+            action_flag=flag,
+            change_message=json.dumps(message) if isinstance(message, list) else message,
+        )
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """What the journal tells about an object, as far as the person may see."""
+        obj = self.get_object(request, object_id)
+        if obj is None or not self.journal_type or not self.has_view_permission(request, obj):
+            raise Http404("there is no such history")
+        return history_page(self, request, obj, self.journal_type, self.uid_of(obj))
+
+    # Answers
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Any = None,
+    ) -> Any:
+        context["has_journal"] = bool(self.journal_type)
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> Any:
+        return self._response_saved(request, obj, "stored")
+
+    def response_change(self, request: HttpRequest, obj: Any) -> Any:
+        return self._response_saved(request, obj, "changed")
+
+    def _response_saved(self, request: HttpRequest, obj: Any, done: str) -> Any:
+        named = f"{capfirst(self.opts.verbose_name)} {self.uid_of(obj)}"
+        self.message_user(request, f"{named} {done}.", "SUCCESS")
+        if not self.get_queryset(request).filter(pk=obj.pk).exists():
+            self.message_user(
+                request, "Your switches do not show its level: it is out of your sight now.", "INFO"
+            )
+        elif "_continue" in request.POST:
+            return self._redirect("change", obj.pk)
+        if "_addanother" in request.POST and self.has_add_permission(request):
+            return self._redirect("add")
+        return self.response_post_save_change(request, obj)
+
+    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> Any:
+        self.message_user(request, f"{capfirst(self.opts.verbose_name)} removed.", "SUCCESS")
+        return self.response_post_save_change(request, None)
+
+    def _redirect(self, view: str, *args: Any) -> HttpResponse:
+        return redirect(admin_url(self.model, view, *args))
+
+
+class ReadOnlyAdmin(GatedAdmin):
+    """A model that the admin shows and never changes, whatever the person's permissions."""
+
+    actions = None
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+def admin_url(model: type[Model], view: str, *args: Any, query: str = "") -> str:
+    """The address of a page of the admin, with an optional query string."""
+    path = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}", args=args)
+    return f"{path}?{query}" if query else path
+
+
+def column(title: str, order: str | None = None) -> Callable[[_Cell], _Cell]:
+    """``admin.display`` in fewer words."""
+    return admin.display(description=title, ordering=order)

@@ -1,0 +1,109 @@
+"""Changing many rows at once: which rows were meant, a page that asks and shows, a message that tells.
+
+The page carries the keys it named: what is confirmed is what was shown, whatever came into the list since.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib.admin import ModelAdmin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from memoryhub.admin.base import is_key
+
+Answer = HttpResponse | None
+MOST = 2000  # rows of one bulk change
+_SHOWN = 100  # rows that a page names, unless it must name all
+
+
+@dataclass(frozen=True)
+class Row:
+    """One selected row: its key, its opaque id, how it is called, and the value that will change."""
+
+    pk: int
+    uid: str
+    label: str
+    value: Any = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the page asks. ``names_all`` for what cannot be undone."""
+
+    title: str
+    lead: str
+    button: str
+    names_all: bool = False
+    danger: bool = False
+
+
+def is_confirmed(request: HttpRequest) -> bool:
+    """Whether the form of the intermediate page was sent."""
+    return "confirmed" in request.POST
+
+
+def select(
+    model_admin: ModelAdmin[Any],
+    request: HttpRequest,
+    queryset: QuerySet[Any],
+    label: str,
+    value: str = "pk",
+    most: int = MOST,
+) -> list[Row]:
+    """The rows that are meant; none, with a message, when they are too many or none is left."""
+    if is_confirmed(request):
+        keys = [int(key) for key in request.POST.get("keys", "").split(",") if is_key(key)]
+        queryset = queryset.filter(pk__in=keys[: most + 1])
+    found = queryset.values_list("pk", "uid", label, value)[: most + 1]
+    rows = [Row(pk, uid, called or uid, now) for pk, uid, called, now in found]
+    if len(rows) > most:
+        text = f"Nothing was changed: at most {most} at once; narrow the filters."
+        say(model_admin, request, text, "ERROR")
+        return []
+    if not rows:
+        say(model_admin, request, "None of these can be changed any more. Nothing was changed.", "WARNING")
+    return rows
+
+
+def ask(
+    model_admin: ModelAdmin[Any],
+    request: HttpRequest,
+    action: str,
+    question: Question,
+    rows: list[Row],
+    form: forms.Form | None = None,
+) -> TemplateResponse:
+    """The page between choosing an action and doing it."""
+    shown = rows if question.names_all else rows[:_SHOWN]
+    context = {
+        **model_admin.admin_site.each_context(request),
+        "title": question.title,
+        "opts": model_admin.opts,
+        "question": question,
+        "action": action,
+        "form": form,
+        "rows": shown,
+        "more": len(rows) - len(shown),
+        "total": len(rows),
+        "current": Counter(row.value for row in rows).most_common(12) if form else [],
+        "keys": ",".join(str(row.pk) for row in rows),
+        "checkbox": ACTION_CHECKBOX_NAME,
+        "media": model_admin.media,
+    }
+    return TemplateResponse(request, "admin/memoryhub/bulk.html", context)
+
+
+def say(model_admin: ModelAdmin[Any], request: HttpRequest, text: str, level: str = "SUCCESS") -> None:
+    model_admin.message_user(request, text, level)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """``1 memory``, ``2 memories``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -1,0 +1,152 @@
+"""Facts: subject, predicate, object; corrected through ``memoryhub.facts``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin import ModelAdmin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+
+from memoryhub import facts
+from memoryhub.accounts import actor_of
+from memoryhub.admin.base import admin_url, column
+from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
+from memoryhub.admin.columns import level_badge, link, moment
+from memoryhub.admin.draft_form import DraftForm, PlainText
+from memoryhub.admin.drafting import DraftAdmin
+from memoryhub.admin.filters import LevelFilter, values, when
+from memoryhub.drafts import FactDraft
+from memoryhub.models import Fact, Memory
+from memoryhub.store.errors import NotFound
+from memoryhub.text import shorten
+
+_CELL = 80
+
+
+class FactForm(DraftForm):
+    """A triple. Its memory is named by id: a list to choose from would show hidden ones."""
+
+    object = PlainText(rows=2, required=True)
+    memory_id = forms.CharField(
+        required=False,
+        max_length=64,
+        label="Memory",
+        help_text="Id of the memory it was drawn from; may be empty",
+    )
+    accepted: FactDraft | None = None
+
+    class Meta:
+        model = Fact
+        fields = ("subject", "predicate", "object", "confidence", "sensitivity", "project", "session_id")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.memory:
+            self.initial["memory_id"] = self.instance.memory.uid
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if not self.errors:
+            values = {name: cleaned[name] for name in self.fields if name != "unchanged_since"}
+            self.accepted = self.draft(FactDraft, values)
+            self.show_refusal()
+        return cleaned
+
+
+@admin.action(description="Delete facts…", permissions=["delete"])
+def delete(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Fact]) -> Answer:
+    """This asks first: facts have no trash."""
+    rows = select(model_admin, request, queryset, "subject", "object")
+    if not rows:
+        return None
+    if not is_confirmed(request):
+        lead = f"{counted(len(rows), 'fact')} will be deleted. Facts have no trash."
+        question = Question("Delete facts", lead, "Delete", danger=True)
+        return ask(model_admin, request, "delete", question, rows)
+    gone = _delete_each([row.uid for row in rows], request)
+    say(model_admin, request, f"{counted(gone, 'fact')} deleted.")
+    return None
+
+
+def _delete_each(uids: list[str], request: HttpRequest) -> int:
+    gone = 0
+    for uid in uids:
+        try:
+            facts.delete_fact(uid, actor_of(request))
+            gone += 1
+        except NotFound:
+            continue  # someone else was quicker
+    return gone
+
+
+@admin.register(Fact)
+class FactAdmin(DraftAdmin):
+    form = FactForm
+    journal_type = "fact"
+    link_lookups = ("memory__uid",)
+    list_display = ("subject", "predicate", "object_short", "confidence", "level", "project", "updated")
+    list_filter = (LevelFilter, values("predicate"), values("project"), when("updated_at", "changed"))
+    list_select_related = ("memory",)
+    search_fields = ("subject", "predicate", "object")
+    ordering = ("-updated_at",)
+    actions = (delete,)
+    readonly_fields = (
+        *("id_shown", "memory_shown", "author", "created_at", "updated_at", "valid_from", "valid_until"),
+    )
+    fieldsets = (
+        (None, {"fields": ("subject", "predicate", "object", "confidence")}),
+        ("Place", {"fields": ("sensitivity", "project", "session_id", "memory_id")}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).select_related("memory")
+
+    def get_fieldsets(self, request: HttpRequest, obj: Fact | None = None) -> Any:
+        record = ("Record", {"fields": self.readonly_fields})
+        return self.fieldsets if obj is None else (*self.fieldsets, record)
+
+    def save_model(self, request: HttpRequest, obj: Fact, form: FactForm, change: bool) -> None:
+        draft: Any = form.accepted
+        if change:
+            stored = facts.change_fact(obj.uid, draft, actor_of(request), unchanged_since=form.opened_at)
+        else:
+            stored, is_new = facts.store_fact(draft, actor_of(request))
+            if not is_new:
+                self.message_user(request, "This was known already: its confidence was updated.", "INFO")
+        self.adopt(obj, stored)
+
+    def delete_model(self, request: HttpRequest, obj: Fact) -> None:
+        facts.delete_fact(obj.uid, actor_of(request))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Fact]) -> None:
+        _delete_each(list(queryset.values_list("uid", flat=True)), request)
+
+    @column("object", order="object")
+    def object_short(self, fact: Fact) -> str:
+        return shorten(fact.object, _CELL)
+
+    @column("level", order="sensitivity")
+    def level(self, fact: Fact) -> SafeString:
+        return level_badge(fact.sensitivity)
+
+    @column("changed", order="updated_at")
+    def updated(self, fact: Fact) -> SafeString | str:
+        return moment(fact.updated_at)
+
+    @column("id")
+    def id_shown(self, fact: Fact) -> str:
+        return fact.uid
+
+    @column("drawn from")
+    def memory_shown(self, fact: Fact) -> SafeString | str:
+        """A fact is seen only where its memory is, so this leaks nothing."""
+        if fact.memory is None:
+            return ""
+        return link(admin_url(Memory, "change", fact.memory.pk), shorten(str(fact.memory), _CELL))
+
+    def memory_id(self, fact: Fact) -> str:
+        return fact.memory.uid if fact.memory else ""

@@ -1,0 +1,164 @@
+"""The filters of the lists. The query string names a choice; anything else finds nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.admin import ModelAdmin, SimpleListFilter
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from memoryhub.accounts import clearance_of
+from memoryhub.models import Memory
+from memoryhub.retrieval.overview import EXPIRING_DAYS, counts
+from memoryhub.sensitivity import LEVELS
+
+UNKNOWN = "unknown"
+_MOST_VALUES = 60
+
+Choices = list[tuple[str, str]]
+
+
+def wants_repair(request: HttpRequest) -> bool:
+    """Whether this is the list of memories under an unknown level, asked for by one who may repair them."""
+    match = request.resolver_match
+    if match is None or match.url_name != "memoryhub_memory_changelist":
+        return False
+    return request.GET.get("level") == UNKNOWN and request.user.has_perm("memoryhub.repair_unknown")
+
+
+class LevelFilter(SimpleListFilter):
+    """The levels that the switches show, and the repair of unknown ones."""
+
+    title = "sensitivity"
+    parameter_name = "level"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
+        shown = clearance_of(request).levels
+        choices = [(level, level) for level in LEVELS if level in shown]
+        if model_admin.model is Memory and request.user.has_perm("memoryhub.repair_unknown"):
+            choices.append((UNKNOWN, "unknown level (repair)"))
+        return choices
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() is None or wants_repair(request):
+            return queryset
+        return queryset.filter(sensitivity=self.value())
+
+
+class StateFilter(SimpleListFilter):
+    """Live memories unless something else is asked for."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
+        return [
+            ("expiring", f"expires within {EXPIRING_DAYS} days"),
+            ("expired", "expired"),
+            ("trash", "in the trash"),
+            ("all", "all"),
+        ]
+
+    def choices(self, changelist: Any) -> Any:
+        first, *others = super().choices(changelist)
+        yield {**first, "display": "live"}
+        yield from others
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        memories, now = queryset, timezone.now()
+        if wants_repair(request) or self.value() == "all":
+            return memories
+        if self.value() == "trash":
+            return memories.trashed()  # type: ignore[attr-defined,no-any-return]
+        if self.value() == "expired":
+            return memories.expired(now)  # type: ignore[attr-defined,no-any-return]
+        live: QuerySet[Any] = memories.live(now)  # type: ignore[attr-defined]
+        if self.value() == "expiring":
+            return live.filter(expires_at__lte=now + timedelta(days=EXPIRING_DAYS))
+        return live if self.value() is None else live.none()
+
+
+class _YesNo(SimpleListFilter):
+    """Two choices; ``conditions`` maps each to what it filters by."""
+
+    labels: Choices = []
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
+        return self.labels
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() is None:
+            return queryset
+        return self.chosen(queryset) if self.value() in dict(self.labels) else queryset.none()
+
+    def chosen(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        raise NotImplementedError
+
+
+class UseFilter(_YesNo):
+    """Memories that nobody ever asked for."""
+
+    title = "use"
+    parameter_name = "use"
+    labels = [("never", "never used"), ("used", "used")]
+
+    def chosen(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        never = {"accessed_count": 0}
+        return queryset.filter(**never) if self.value() == "never" else queryset.exclude(**never)
+
+
+class FlagFilter(_YesNo):
+    """Memories that something asks a reviewer to look at."""
+
+    title = "flags"
+    parameter_name = "flags"
+    labels = [("flagged", "flagged"), ("none", "not flagged")]
+
+    def chosen(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.exclude(flags=[]) if self.value() == "flagged" else queryset.filter(flags=[])
+
+
+class _WhenFilter(SimpleListFilter):
+    """By age; the column is the subclass's ``parameter_name``."""
+
+    days = {"day": 1, "week": 7, "month": 30, "year": 365}
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
+        return [(name, f"past {name}") for name in self.days] + [("older", "older than a year")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        wanted = self.value()
+        if wanted is None:
+            return queryset
+        if wanted not in (*self.days, "older"):
+            return queryset.none()
+        since = timezone.now() - timedelta(days=self.days.get(wanted, 365))
+        lookup = "lt" if wanted == "older" else "gte"
+        return queryset.filter(**{f"{self.parameter_name}__{lookup}": since})
+
+
+def when(column: str, title: str) -> type[SimpleListFilter]:
+    """A filter by the age of a moment."""
+    return type(f"{column.title()}Filter", (_WhenFilter,), {"title": title, "parameter_name": column})
+
+
+class _ValueFilter(SimpleListFilter):
+    """The most frequent values of a column among the rows that the person may see."""
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
+        rows: Any = model_admin.get_queryset(request)
+        found = counts(rows, str(self.parameter_name), most=_MOST_VALUES)
+        return [(value, value) for value in sorted(found) if value]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        wanted = {str(self.parameter_name): self.value()}
+        return queryset if self.value() is None else queryset.filter(**wanted)
+
+
+def values(column: str, title: str = "") -> type[SimpleListFilter]:
+    """A filter by a column's value."""
+    named = {"title": title or column, "parameter_name": column}
+    return type(f"{column.title()}Filter", (_ValueFilter,), named)

@@ -1,0 +1,105 @@
+"""The journal: to look at, never to change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memoryhub.accounts import clearance_of
+from memoryhub.admin.base import ReadOnlyAdmin, admin_url, column
+from memoryhub.admin.columns import level_badge, link, moment, pretty
+from memoryhub.admin.filters import LevelFilter, values, when
+from memoryhub.models import AgentToken, Fact, JournalEntry, MaintenanceRun, Memory
+from memoryhub.sensitivity import Clearance
+
+_OBJECTS: dict[str, type[Model]] = {
+    "memory": Memory,
+    "fact": Fact,
+    "token": AgentToken,
+    "run": MaintenanceRun,
+}
+_GATED = (Memory, Fact)
+
+
+def _addresses(rows: list[JournalEntry], clearance: Clearance) -> dict[tuple[str, str], str]:
+    """Where these rows' objects are shown, of those that can be seen still: a query for each kind."""
+    found = {}
+    for kind, model in _OBJECTS.items():
+        uids = {row.object_id for row in rows if row.object_type == kind}
+        if not uids:
+            continue
+        objects: Any = model._default_manager.filter(uid__in=uids)
+        if model in _GATED:
+            objects = objects.visible_to(clearance)
+        for pk, uid in objects.values_list("pk", "uid"):
+            found[(kind, uid)] = admin_url(model, "change", pk)
+    return found
+
+
+def _attach(rows: list[Any], clearance: Clearance) -> None:
+    addresses = _addresses(rows, clearance)
+    for row in rows:
+        row.address = addresses.get((row.object_type, row.object_id), "")
+
+
+class JournalList(ChangeList):
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        rows = list(self.result_list)
+        _attach(rows, clearance_of(request))
+        self.result_list = rows
+
+
+@admin.register(JournalEntry)
+class JournalAdmin(ReadOnlyAdmin):
+    list_display = (
+        *("seq", "moment_shown", "actor", "operation", "object_type", "object_shown", "project", "level"),
+    )
+    list_filter = (
+        values("operation"),
+        values("object_type", "object"),
+        values("actor"),
+        values("project"),
+        LevelFilter,
+        when("at", "when"),
+    )
+    search_fields = ("=object_id", "actor", "operation")
+    search_help_text = "The id of an object, or part of who or what"
+    ordering = ("-seq",)
+    fields = (
+        *("seq", "at", "actor", "operation", "object_type", "object_shown", "project", "level", "owner"),
+        *("detail_shown", "hash"),
+    )
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return JournalList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            _attach([row], clearance_of(request))
+        return row
+
+    @column("when", order="at")
+    def moment_shown(self, row: JournalEntry) -> SafeString | str:
+        return moment(row.at)
+
+    @column("id", order="object_id")
+    def object_shown(self, row: Any) -> SafeString:
+        if not row.address:
+            return format_html("<code>{}</code>", row.object_id)
+        return link(row.address, row.object_id)
+
+    @column("level", order="sensitivity")
+    def level(self, row: JournalEntry) -> SafeString:
+        return level_badge(row.sensitivity)
+
+    @column("detail")
+    def detail_shown(self, row: JournalEntry) -> SafeString:
+        return pretty(row.detail)

@@ -1,0 +1,262 @@
+"""Memories: found through the hub's search, curated one by one or many at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.contrib.admin.views.main import ORDER_VAR, ChangeList
+from django.db.models import Case, IntegerField, QuerySet, Value, When
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memoryhub import store
+from memoryhub.accounts import actor_of, clearance_of, reveal
+from memoryhub.admin import memory_actions
+from memoryhub.admin.base import admin_url, column
+from memoryhub.admin.bulk import counted
+from memoryhub.admin.columns import level_badge, link, moment
+from memoryhub.admin.drafting import DraftAdmin
+from memoryhub.admin.filters import (
+    FlagFilter,
+    LevelFilter,
+    StateFilter,
+    UseFilter,
+    values,
+    wants_repair,
+    when,
+)
+from memoryhub.admin.memory_form import MemoryForm, entity_line
+from memoryhub.models import Fact, Memory
+from memoryhub.retrieval.search import search
+from memoryhub.store.rows import listed
+from memoryhub.text import shorten
+
+_TITLE = 90
+_ORDERED = 500  # search results that are put in the order of their score
+
+
+class MemoryList(ChangeList):
+    """The list reads no long text."""
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request, exclude_parameters)
+        return rows.defer("content", "overview", "abstract", "subtitle")
+
+
+@admin.register(Memory)
+class MemoryAdmin(DraftAdmin):
+    form = MemoryForm
+    journal_type = "memory"
+    link_lookups = ("session_id",)
+    list_display = (
+        *("heading", "level", "state", "type", "category", "project", "importance", "accessed_count"),
+        *("flagged", "updated"),
+    )
+    list_filter = (
+        StateFilter,
+        LevelFilter,
+        values("type"),
+        values("category"),
+        values("project"),
+        values("scope"),
+        UseFilter,
+        FlagFilter,
+        when("updated_at", "changed"),
+        when("created_at", "created"),
+    )
+    ordering = ("-updated_at",)
+    search_fields = ("title",)  # only so that there is a box: get_search_results asks the indexes
+    search_help_text = "Finds like the hub's own search, best first, or one memory by its id."
+    actions = memory_actions.ALL
+    readonly_fields = (
+        *("id_shown", "state", "owner", "author", "created_at", "updated_at", "expires_at", "deleted_at"),
+        *("trash_reason", "merged_into_shown", "accessed_count", "last_accessed_at", "flags", "reviewed_at"),
+        *("facts_shown", "content_hash"),
+    )
+    fieldsets = (
+        (None, {"fields": ("title", "content")}),
+        ("Kind", {"fields": ("sensitivity", "type", "category", "project", "scope", "tags", "concepts")}),
+        ("Weight", {"fields": ("importance", "trust", "confidence", "ttl_days")}),
+        ("Short forms", {"classes": ("collapse",), "fields": ("subtitle", "abstract", "overview")}),
+        (
+            "Origin",
+            {
+                "classes": ("collapse",),
+                "fields": (
+                    *("session_id", "key", "files_read", "files_modified", "entities", "discovery_tokens"),
+                ),
+            },
+        ),
+    )
+
+    # Which rows
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Behind the gate; the unknown levels only in the list that repairs them."""
+        if wants_repair(request):
+            return Memory.objects.of_unknown_level(clearance_of(request)).order_by(*self.ordering)
+        return super().get_queryset(request)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return MemoryList
+
+    def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
+        """What is under an unknown level cannot be opened."""
+        return None if wants_repair(request) else super().get_list_display_links(request, list_display)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: Any, search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """What the hub's search finds among the rows that gate and filters leave, best first."""
+        if not search_term.strip():
+            return queryset, False
+        ids = search(queryset, search_term, limit=0).ids
+        if exact := queryset.filter(uid=search_term.strip()).values_list("pk", flat=True).first():
+            ids = [exact, *ids]
+        found = queryset.filter(pk__in=ids)
+        if not request.GET.get(ORDER_VAR):
+            places = [When(pk=pk, then=Value(place)) for place, pk in enumerate(ids[:_ORDERED])]
+            place = Case(*places, default=Value(len(ids)), output_field=IntegerField()) if places else "pk"
+            found = found.order_by(place, "-pk")
+        return found, False
+
+    # What may be done
+
+    def has_change_permission(self, request: HttpRequest, obj: Memory | None = None) -> bool:
+        """What lies in the trash is read-only until it is restored."""
+        return super().has_change_permission(request, obj) and (obj is None or obj.deleted_at is None)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Memory | None = None) -> bool:
+        return super().has_delete_permission(request, obj) and (obj is None or obj.deleted_at is None)
+
+    def has_erase_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("memoryhub.erase_memory")
+
+    def has_repair_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("memoryhub.repair_unknown")
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        if not wants_repair(request):
+            return super().get_actions(request)
+        repair = memory_actions.repair_level
+        return {"repair_level": (repair, "repair_level", "Set a known level…")}
+
+    # What happens
+
+    def save_model(self, request: HttpRequest, obj: Memory, form: MemoryForm, change: bool) -> None:
+        if not change:
+            outcome = store.remember(form.accepted, actor_of(request))  # type: ignore[arg-type]
+            if outcome.outcome != "created":
+                self.message_user(request, "This was known already: the memory there was refreshed.", "INFO")
+            self.adopt(obj, outcome.memory)
+        elif form.accepted:
+            patch: Any = form.accepted
+            self.adopt(obj, store.update(obj.uid, patch, actor_of(request), unchanged_since=form.opened_at))
+
+    def delete_model(self, request: HttpRequest, obj: Memory) -> None:
+        store.trash([obj.uid], actor_of(request))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
+        store.trash(queryset.values_list("uid", flat=True), actor_of(request))
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        initial = super().get_changeform_initial_data(request)
+        return {"ttl_days": settings.MEMORYHUB.default_ttl_days or None, **initial}
+
+    def get_fieldsets(self, request: HttpRequest, obj: Memory | None = None) -> Any:
+        if obj is None:
+            return self.fieldsets
+        return (*self.fieldsets, ("Record", {"fields": self.readonly_fields}))
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        memory = super().get_object(request, object_id, from_field)
+        if memory is not None:
+            memory.clearance = clearance_of(request)  # for the columns below that read other rows
+        return memory
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Memory | None = None,
+    ) -> Any:
+        """Opening a secret memory is journaled."""
+        if obj is not None:
+            reveal(request, obj)
+            context["single_actions"] = self._single_actions(request, obj)
+            context["all_states"] = admin_url(Memory, "changelist", query="state=all")
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def _single_actions(self, request: HttpRequest, memory: Memory) -> list[tuple[str, str]]:
+        """Actions of the list that fit this memory, as buttons of its page."""
+        ended = memory.deleted_at is not None or _is_expired(memory)
+        fitting = ("restore", "erase") if ended else ("expire", "erase")
+        allowed = self.get_actions(request)
+        return [(name, allowed[name][2]) for name in fitting if name in allowed]
+
+    # Columns
+
+    @column("title", order="title")
+    def heading(self, memory: Memory) -> str:
+        return shorten(memory.title or memory.uid, _TITLE)
+
+    @column("level", order="sensitivity")
+    def level(self, memory: Memory) -> SafeString:
+        return level_badge(memory.sensitivity)
+
+    @column("state")
+    def state(self, memory: Memory) -> str:
+        if memory.deleted_at:
+            return f"in the trash ({memory.trash_reason})" if memory.trash_reason else "in the trash"
+        return "expired" if _is_expired(memory) else "live"
+
+    @column("flags")
+    def flagged(self, memory: Memory) -> str:
+        return ", ".join(map(str, memory.flags)) if isinstance(memory.flags, list) else ""
+
+    @column("changed", order="updated_at")
+    def updated(self, memory: Memory) -> SafeString | str:
+        return moment(memory.updated_at)
+
+    @column("id")
+    def id_shown(self, memory: Memory) -> SafeString:
+        return format_html("<code>{}</code>", memory.uid)
+
+    @column("merged into")
+    def merged_into_shown(self, memory: Any) -> SafeString | str:
+        target = Memory.objects.visible_to(memory.clearance).filter(pk=memory.merged_into_id).first()
+        return link(admin_url(Memory, "change", target.pk), shorten(str(target), _TITLE)) if target else ""
+
+    @column("facts")
+    def facts_shown(self, memory: Any) -> SafeString | str:
+        count = Fact.objects.visible_to(memory.clearance).filter(memory=memory).count()
+        address = admin_url(Fact, "changelist", query=f"memory__uid={memory.uid}")
+        return link(address, counted(count, "fact")) if count else ""
+
+    # The lists of the form, for those who may only look
+
+    def tags(self, memory: Memory) -> str:
+        return "\n".join(listed(memory, "tags"))
+
+    def concepts(self, memory: Memory) -> str:
+        return "\n".join(listed(memory, "concepts"))
+
+    def files_read(self, memory: Memory) -> str:
+        return "\n".join(listed(memory, "files_read"))
+
+    def files_modified(self, memory: Memory) -> str:
+        return "\n".join(listed(memory, "files_modified"))
+
+    def entities(self, memory: Memory) -> str:
+        return "\n".join(map(entity_line, listed(memory, "entities")))
+
+
+def _is_expired(memory: Memory) -> bool:
+    return memory.expires_at is not None and memory.expires_at <= timezone.now()

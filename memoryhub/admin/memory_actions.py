@@ -1,0 +1,177 @@
+"""What a curator does to many memories at once. Each goes through the store, under the person's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin import ModelAdmin
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from memoryhub import store
+from memoryhub.accounts import actor_of
+from memoryhub.admin.bulk import Answer, Question, Row, ask, counted, is_confirmed, say, select
+from memoryhub.drafts import MemoryPatch
+from memoryhub.models import Memory
+from memoryhub.sensitivity import LEVELS, Actor, Sensitivity
+
+MOST_ERASED = 500  # all of them are named on the confirmation page
+_CHUNK = 100  # changes in one transaction: agents wait no longer than for these
+_REFUSALS_SHOWN = 5
+
+_Levels = [(level, level) for level in LEVELS]
+
+
+class SensitivityForm(forms.Form):
+    sensitivity = forms.ChoiceField(
+        choices=_Levels, help_text="Memories above the levels that your switches show leave this list."
+    )
+
+
+class ImportanceForm(forms.Form):
+    importance = forms.FloatField(
+        min_value=0, max_value=1, widget=forms.NumberInput({"step": "any"}), help_text="0 to 1"
+    )
+
+
+class CategoryForm(forms.Form):
+    category = forms.CharField(max_length=100)
+
+
+def _memories(count: int) -> str:
+    return counted(count, "memory", "memories")
+
+
+def _set(
+    model_admin: ModelAdmin[Any],
+    request: HttpRequest,
+    queryset: QuerySet[Memory],
+    form_class: type[forms.Form],
+) -> Answer:
+    """Ask for a value and show what it replaces; then set it."""
+    [name] = form_class.base_fields
+    rows = select(model_admin, request, queryset, "title", name)
+    if not rows:
+        return None
+    form = form_class(request.POST if is_confirmed(request) else None)
+    if not form.is_valid():
+        lead = f"The {name} of {_memories(len(rows))} will be set to:"
+        question = Question(f"Set {name}", lead, f"Set {name}")
+        return ask(model_admin, request, f"set_{name}", question, rows, form)
+    patch = MemoryPatch.model_validate(form.cleaned_data)
+    done, refused = change_each((row.uid for row in rows), patch, actor_of(request))
+    if done:
+        say(model_admin, request, f"The {name} of {_memories(done)} is now {form.cleaned_data[name]}.")
+    for text in refused[:_REFUSALS_SHOWN]:
+        say(model_admin, request, f"Not changed: {text}", "WARNING")
+    if len(refused) > _REFUSALS_SHOWN:
+        say(model_admin, request, f"Not changed: {len(refused) - _REFUSALS_SHOWN} more.", "WARNING")
+    return None
+
+
+def change_each(uids: Iterable[str], patch: MemoryPatch, actor: Actor) -> tuple[int, list[str]]:
+    """Update each memory; how many were, and why others were refused. One refusal does not stop the rest."""
+    done, refused, waiting = 0, [], iter(uids)
+    while chunk := list(islice(waiting, _CHUNK)):
+        with transaction.atomic():
+            for uid in chunk:
+                try:
+                    store.update(uid, patch, actor)
+                    done += 1
+                except store.StoreError as refusal:
+                    refused.append(f"{uid}: {refusal.message}")
+    return done, refused
+
+
+@admin.action(description="Set sensitivity…", permissions=["change"])
+def set_sensitivity(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> Answer:
+    return _set(model_admin, request, queryset, SensitivityForm)
+
+
+@admin.action(description="Set importance…", permissions=["change"])
+def set_importance(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> Answer:
+    return _set(model_admin, request, queryset, ImportanceForm)
+
+
+@admin.action(description="Set category…", permissions=["change"])
+def set_category(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> Answer:
+    return _set(model_admin, request, queryset, CategoryForm)
+
+
+def _do(
+    model_admin: ModelAdmin[Any],
+    request: HttpRequest,
+    queryset: QuerySet[Memory],
+    change: Callable[[list[str], Actor], list[Memory]],
+    done: str,
+) -> None:
+    """A change that can be undone: done at once."""
+    rows = select(model_admin, request, queryset, "title")
+    if not rows:
+        return
+    changed = change([row.uid for row in rows], actor_of(request))
+    say(model_admin, request, f"{_memories(len(changed))} {done}.", "SUCCESS" if changed else "WARNING")
+    if left := len(rows) - len(changed):
+        say(model_admin, request, f"{_memories(left)} left as before.", "INFO")
+
+
+@admin.action(description="Let expire now", permissions=["change"])
+def expire(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> None:
+    _do(model_admin, request, queryset, store.expire, "expired")
+
+
+@admin.action(description="Move to the trash", permissions=["delete"])
+def trash(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> None:
+    _do(model_admin, request, queryset, store.trash, "moved to the trash")
+
+
+@admin.action(description="Restore from trash or expiry", permissions=["change", "delete"])
+def restore(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> None:
+    _do(model_admin, request, queryset, store.restore, "restored")
+
+
+@admin.action(description="Erase for good…", permissions=["erase"])
+def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> Answer:
+    """Not to be undone: the page names every memory, and what is confirmed is exactly that."""
+    rows = select(model_admin, request, queryset, "title", most=MOST_ERASED)
+    if not rows:
+        return None
+    if not is_confirmed(request):
+        return ask(model_admin, request, "erase", _erase_question(rows), rows)
+    gone = store.erase([row.uid for row in rows], actor_of(request))
+    say(model_admin, request, f"{_memories(len(gone))} erased for good.")
+    return None
+
+
+def _erase_question(rows: list[Row]) -> Question:
+    what = _memories(len(rows))
+    lead = (
+        f"{what} will be erased with earlier versions, labels, files, and the facts drawn from them, down to "
+        "the last byte in the database file. This cannot be undone; the journal keeps a hash of each."
+    )
+    return Question("Erase for good", lead, f"Erase {what} for good", names_all=True, danger=True)
+
+
+@admin.action(description="Set a known level…", permissions=["repair"])
+def repair_level(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> Answer:
+    """For memories under an unknown level: all that can be done with them."""
+    rows = select(model_admin, request, queryset, "title", "sensitivity")
+    if not rows:
+        return None
+    form = SensitivityForm(request.POST if is_confirmed(request) else None)
+    if not form.is_valid():
+        lead = f"{_memories(len(rows))} under a level that nobody knows will be set to:"
+        question = Question("Set a known level", lead, "Set level")
+        return ask(model_admin, request, "repair_level", question, rows, form)
+    level = Sensitivity(form.cleaned_data["sensitivity"])
+    repaired = store.repair_level([row.uid for row in rows], level, actor_of(request))
+    say(model_admin, request, f"{_memories(len(repaired))} set to {level}.")
+    return None
+
+
+ALL = (set_sensitivity, set_importance, set_category, expire, trash, restore, erase)

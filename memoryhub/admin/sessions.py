@@ -1,0 +1,196 @@
+"""Sessions, their events and what was injected into them: to look at, written by agents alone."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+
+from memoryhub.accounts import clearance_of
+from memoryhub.admin.base import ReadOnlyAdmin, admin_url, column
+from memoryhub.admin.bulk import counted
+from memoryhub.admin.columns import level_badge, link, moment, pretty
+from memoryhub.admin.filters import LevelFilter, values, when
+from memoryhub.models import Event, Injection, Memory, Session
+from memoryhub.querysets import GatedQuerySet
+from memoryhub.sensitivity import Clearance
+from memoryhub.text import shorten
+
+_CELL = 80
+_NEWEST = 20
+
+
+class SessionList(ChangeList):
+    """Counts of what may be seen, for all sessions of the page in two queries."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        clearance = clearance_of(request)
+        rows = list(self.result_list)
+        names = {row.session_id for row in rows}
+        memories = Memory.objects.visible_to(clearance).live().filter(session_id__in=names)
+        of_memories = memories.order_by().values_list("session_id", "project").annotate(n=Count("pk"))
+        found = {(session_id, project): n for session_id, project, n in of_memories}
+        events = Event.objects.visible_to(clearance).filter(session__in=[row.pk for row in rows])
+        happened = dict(events.order_by().values_list("session").annotate(n=Count("pk")))
+        for row in rows:
+            row.memory_count = found.get((row.session_id, row.project), 0)
+            row.event_count = happened.get(row.pk, 0)
+        self.result_list = rows
+
+
+@admin.register(Session)
+class SessionAdmin(ReadOnlyAdmin):
+    list_display = ("session_id", "project", "agent", "started", "last", "memory_count", "event_count")
+    list_filter = (values("project"), values("agent"), when("last_at", "last active"))
+    search_fields = ("session_id", "project", "agent")
+    ordering = ("-last_at",)
+    fields = (
+        *("session_id", "project", "agent", "cwd", "started_at", "last_at", "ended_at", "end_reason"),
+        *("segment", "summary_shown", "memories_shown", "events_shown"),
+    )
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return SessionList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        session = super().get_object(request, object_id, from_field)
+        if session is not None:
+            session.clearance = clearance_of(request)
+        return session
+
+    @column("started", order="started_at")
+    def started(self, session: Session) -> SafeString | str:
+        return moment(session.started_at)
+
+    @column("last active", order="last_at")
+    def last(self, session: Session) -> SafeString | str:
+        return moment(session.last_at)
+
+    @column("memories")
+    def memory_count(self, session: Any) -> int:
+        return int(session.memory_count)
+
+    @column("events")
+    def event_count(self, session: Any) -> int:
+        return int(session.event_count)
+
+    @column("summary")
+    def summary_shown(self, session: Any) -> SafeString | str:
+        memory = Memory.objects.visible_to(session.clearance).filter(pk=session.summary_id).first()
+        return link(admin_url(Memory, "change", memory.pk), shorten(str(memory), _CELL)) if memory else ""
+
+    @column("memories")
+    def memories_shown(self, session: Any) -> SafeString | str:
+        same = {"session_id": session.session_id, "project": session.project}
+        memories = Memory.objects.visible_to(session.clearance).live().filter(**same)
+        newest = memories.order_by("-created_at", "-pk").only("title", "uid")[:_NEWEST]
+        lines = [(admin_url(Memory, "change", one.pk), shorten(str(one), _CELL)) for one in newest]
+        if not lines:
+            return ""
+        everything = admin_url(Memory, "changelist", query=urlencode(same))
+        lines.append((everything, f"all {counted(memories.count(), 'memory', 'memories')}"))
+        return format_html_join("", '<div><a href="{}">{}</a></div>', lines)
+
+    @column("events")
+    def events_shown(self, session: Any) -> SafeString | str:
+        count = Event.objects.visible_to(session.clearance).filter(session=session).count()
+        address = admin_url(Event, "changelist", query=f"session__id={session.pk}")
+        return link(address, counted(count, "event")) if count else ""
+
+
+@admin.register(Event)
+class EventAdmin(ReadOnlyAdmin):
+    link_lookups = ("session__id",)
+    list_display = (
+        *("when", "event", "tool_name", "session_shown", "memorability", "skip_reason", "memory_shown"),
+    )
+    list_filter = (values("event"), values("tool_name", "tool"), LevelFilter, when("at", "when"))
+    search_fields = ("tool_name", "preview", "skip_reason", "=session__session_id")
+    ordering = ("-at",)
+    fields = (
+        *("at", "session_shown", "event", "tool_name", "level", "segment", "boundary", "memorability"),
+        *("parts", "skip_reason", "memory_shown", "files", "keywords", "said", "preview"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).select_related("session", "memory")
+
+    @column("when", order="at")
+    def when(self, event: Event) -> SafeString | str:
+        return moment(event.at)
+
+    @column("session", order="session__session_id")
+    def session_shown(self, event: Event) -> SafeString:
+        return link(admin_url(Session, "change", event.session.pk), event.session.session_id)
+
+    @column("level")
+    def level(self, event: Event) -> SafeString:
+        return level_badge(event.sensitivity)
+
+    @column("became")
+    def memory_shown(self, event: Event) -> SafeString | str:
+        """An event is seen only where its memory is, so this leaks nothing."""
+        if event.memory is None:
+            return ""
+        return link(admin_url(Memory, "change", event.memory.pk), shorten(str(event.memory), _CELL))
+
+    @column("memorability by part")
+    def parts(self, event: Event) -> SafeString:
+        return pretty(event.memorability_parts)
+
+    @column("handlers")
+    def said(self, event: Event) -> SafeString:
+        return pretty(event.handlers)
+
+
+@admin.register(Injection)
+class InjectionAdmin(ReadOnlyAdmin):
+    list_display = (
+        *("when", "session_shown", "project", "level", "tokens_used", "shown_count", "withheld_count"),
+        "took_ms",
+    )
+    list_filter = (values("project"), LevelFilter, when("at", "when"))
+    search_fields = ("=uid", "prompt_preview", "=session__session_id")
+    ordering = ("-at",)
+    fields = (
+        *("uid", "at", "session_shown", "project", "level", "prompt_preview", "token_budget", "tokens_used"),
+        *("took_ms", "injected_shown", "withheld_shown"),
+    )
+
+    def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
+        return GatedQuerySet(Injection).visible_to(clearance).select_related("session")
+
+    @column("when", order="at")
+    def when(self, injection: Injection) -> SafeString | str:
+        return moment(injection.at)
+
+    @column("session")
+    def session_shown(self, injection: Injection) -> str:
+        return injection.session.session_id if injection.session else ""
+
+    @column("level", order="sensitivity")
+    def level(self, injection: Injection) -> SafeString:
+        return level_badge(injection.sensitivity)
+
+    @column("shown")
+    def shown_count(self, injection: Injection) -> int:
+        return len(injection.injected)
+
+    @column("withheld")
+    def withheld_count(self, injection: Injection) -> int:
+        return len(injection.withheld)
+
+    @column("shown")
+    def injected_shown(self, injection: Injection) -> SafeString:
+        return pretty(injection.injected)
+
+    @column("withheld")
+    def withheld_shown(self, injection: Injection) -> SafeString:
+        return pretty(injection.withheld)

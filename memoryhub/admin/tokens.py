@@ -1,0 +1,219 @@
+"""Tokens of agents: issued and shown once, changed within one's own reach, revoked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin import ModelAdmin
+from django.contrib.auth import get_user_model
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from memoryhub import tokens
+from memoryhub.accounts import actor_of, may_see
+from memoryhub.admin.base import admin_url, column
+from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
+from memoryhub.admin.columns import level_badge, moment
+from memoryhub.admin.draft_form import Lines
+from memoryhub.admin.drafting import DraftAdmin
+from memoryhub.models import AgentToken
+from memoryhub.models.token import default_rights
+from memoryhub.sensitivity import LEVELS, Clearance, Sensitivity
+from memoryhub.store.errors import StoreError
+from memoryhub.vocabulary import RIGHTS
+
+if TYPE_CHECKING:
+    _ModelForm = forms.ModelForm[Any]
+else:
+    _ModelForm = forms.ModelForm
+
+
+def grantable(request: HttpRequest) -> list[str]:
+    """The clearances that this person may hand to an agent: a token must not reach further than they do."""
+    return [level for level in LEVELS if level == Sensitivity.PUBLIC.value or may_see(request.user, level)]
+
+
+def within_reach(request: HttpRequest, token: AgentToken) -> bool:
+    """Whether the person may decide what this token can do; anyone who manages tokens may revoke it."""
+    if request.user.is_superuser:
+        return True
+    return token.owner == request.user.get_username() and token.clearance in grantable(request)
+
+
+class TokenForm(_ModelForm):
+    """What a token is called and may do. The choices are those that the person may grant."""
+
+    refusal: StoreError | None = None
+    owners: list[str] = []
+    clearances: list[str] = []
+
+    owner = forms.ChoiceField(help_text="Whose personal memories the agent reads and writes")
+    clearance = forms.ChoiceField(help_text="The strictest level that it may ask for")
+    rights = forms.MultipleChoiceField(
+        choices=[(right, right) for right in RIGHTS], widget=forms.CheckboxSelectMultiple
+    )
+    projects = Lines(help_text="One a line; empty: all projects")
+
+    class Meta:
+        model = AgentToken
+        fields = ("name", "owner", "clearance", "rights", "projects", "expires_at")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["clearance"].choices = [(level, level) for level in self.clearances]  # type: ignore[attr-defined]
+        self.fields["owner"].choices = [(name, name) for name in self.owners]  # type: ignore[attr-defined]
+        if self.instance.pk:
+            del self.fields["owner"]
+        else:
+            self.initial = {"owner": self.owners[0], "rights": default_rights(), **self.initial}
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if self.refusal and not self.errors:
+            known = self.refusal.field in self.fields
+            self.add_error(self.refusal.field if known else None, self.refusal.message)
+        return cleaned
+
+    def _post_clean(self) -> None:
+        """The stored row is for ``memoryhub.tokens`` to change."""
+
+
+@admin.action(description="Revoke…", permissions=["change"])
+def revoke(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[AgentToken]) -> Answer:
+    """A revoked token stays revoked, so this asks first."""
+    rows = select(model_admin, request, queryset.filter(revoked_at=None), "name")
+    if not rows:
+        return None
+    if not is_confirmed(request):
+        lead = f"{counted(len(rows), 'token')} will be refused from now on, for good."
+        question = Question("Revoke tokens", lead, "Revoke", names_all=True, danger=True)
+        return ask(model_admin, request, "revoke", question, rows)
+    for row in rows:
+        tokens.revoke(row.uid, actor_of(request))
+    say(model_admin, request, f"{counted(len(rows), 'token')} revoked.")
+    return None
+
+
+@admin.register(AgentToken)
+class TokenAdmin(DraftAdmin):
+    form = TokenForm
+    journal_type = "token"
+    list_display = (
+        *("name", "start", "owner", "clearance_shown", "rights_shown", "projects_shown", "state"),
+        *("last_used", "expires"),
+    )
+    search_fields = ("name", "owner", "=prefix", "=uid")
+    ordering = ("-created_at",)
+    actions = (revoke,)
+    readonly_fields = (
+        *("id_shown", "start", "state", "created_at", "revoked_at", "last_used_at", "last_used_from"),
+    )
+
+    def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
+        """Tokens have no level: who manages tokens sees what there are."""
+        return AgentToken.objects.all()
+
+    def get_fieldsets(self, request: HttpRequest, obj: AgentToken | None = None) -> Any:
+        names = ("name", "owner", "clearance", "rights", "projects", "expires_at")
+        if obj is None:
+            return ((None, {"fields": names}),)
+        return ((None, {"fields": names}), ("Record", {"fields": self.readonly_fields}))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: AgentToken | None = None) -> Any:
+        return () if obj is None else (*self.readonly_fields, "owner")
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, change, **kwargs)
+        return type(form.__name__, (form,), {"owners": _owners(request), "clearances": grantable(request)})
+
+    def has_change_permission(self, request: HttpRequest, obj: AgentToken | None = None) -> bool:
+        allowed = super().has_change_permission(request, obj)
+        return allowed and (obj is None or (obj.revoked_at is None and within_reach(request, obj)))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The journal names tokens for ever: they are revoked, not deleted."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: AgentToken, form: TokenForm, change: bool) -> None:
+        values = form.cleaned_data
+        if change:
+            stored = tokens.change_token(obj.uid, actor_of(request), **values)
+        else:
+            # Kept on the request alone, for the one answer that shows it.
+            stored, request.new_token = tokens.issue_token(**values, actor=actor_of(request))  # type: ignore[attr-defined]
+        self.adopt(obj, stored)
+
+    def response_add(
+        self, request: HttpRequest, obj: AgentToken, post_url_continue: str | None = None
+    ) -> HttpResponse:
+        """The token itself, this once: it is in no message, no log and no other page."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Token issued",
+            "opts": self.opts,
+            "token": obj,
+            "secret": request.new_token,  # type: ignore[attr-defined]
+        }
+        return TemplateResponse(request, "admin/memoryhub/agenttoken/issued.html", context)
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: AgentToken | None = None,
+    ) -> Any:
+        if obj is not None and obj.revoked_at is None and "revoke" in self.get_actions(request):
+            context["single_actions"] = [("revoke", "Revoke…")]
+            context["all_states"] = admin_url(AgentToken, "changelist")
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    @column("starts with")
+    def start(self, token: AgentToken) -> str:
+        return f"{token.prefix}…"
+
+    @column("clearance", order="clearance")
+    def clearance_shown(self, token: AgentToken) -> SafeString:
+        return level_badge(token.clearance)
+
+    @column("rights")
+    def rights_shown(self, token: AgentToken) -> str:
+        return ", ".join(token.rights)
+
+    @column("projects")
+    def projects_shown(self, token: AgentToken) -> str:
+        return ", ".join(token.projects) or "all"
+
+    @column("state")
+    def state(self, token: AgentToken) -> str:
+        if token.revoked_at:
+            return "revoked"
+        return "run out" if token.expires_at and token.expires_at <= timezone.now() else "active"
+
+    @column("last used", order="last_used_at")
+    def last_used(self, token: AgentToken) -> SafeString | str:
+        return moment(token.last_used_at) or "never"
+
+    @column("expires", order="expires_at")
+    def expires(self, token: AgentToken) -> SafeString | str:
+        return moment(token.expires_at) or "never"
+
+    @column("id")
+    def id_shown(self, token: AgentToken) -> str:
+        return token.uid
+
+
+def _owners(request: HttpRequest) -> list[str]:
+    """Oneself; a superuser may issue tokens for others."""
+    mine = request.user.get_username()
+    if not request.user.is_superuser:
+        return [mine]
+    others = get_user_model()._default_manager.filter(is_active=True).order_by("username")
+    return [mine, *others.exclude(username=mine).values_list("username", flat=True)]

@@ -1,0 +1,81 @@
+"""Changing a token: what the admin adds to ``memoryhub.tokens``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from memoryhub import tokens
+from memoryhub.models import JournalEntry
+from memoryhub.store import Conflict, NotFound, StoreError
+
+pytestmark = pytest.mark.django_db
+SAME = {
+    "name": "scribe",
+    "clearance": "public",
+    "rights": ["read", "write"],
+    "projects": [],
+    "expires_at": None,
+}
+
+
+@pytest.fixture
+def token(actor):
+    return tokens.issue_token("scribe", "ada", actor=actor)[0]
+
+
+def test_a_changed_token_reaches_what_it_now_may(token, actor):
+    tokens.change_token(token.uid, actor, **SAME | {"clearance": "private", "projects": ["hub"]})
+    token.refresh_from_db()
+    assert (token.clearance, token.projects, token.owner) == ("private", ["hub"], "ada")
+
+
+def test_a_change_is_journaled_with_its_fields(token, actor):
+    tokens.change_token(token.uid, actor, **SAME | {"rights": ["read"]})
+    row = JournalEntry.objects.get(operation="update")
+    assert (row.actor, row.object_type, row.object_id) == (actor.name, "token", token.uid)
+    assert row.detail["fields"] == ["rights"]
+    assert row.detail["rights"] == ["read"]
+
+
+def test_a_token_left_as_it_is_leaves_no_journal_row(token, actor):
+    tokens.change_token(token.uid, actor, **SAME)
+    assert not JournalEntry.objects.filter(operation="update").exists()
+
+
+def test_a_revoked_token_cannot_be_changed(token, actor):
+    tokens.revoke(token.uid, actor)
+    with pytest.raises(Conflict, match="revoked"):
+        tokens.change_token(token.uid, actor, **SAME)
+
+
+def test_a_token_that_is_not_there_cannot_be_changed(actor):
+    with pytest.raises(NotFound):
+        tokens.change_token("nothing", actor, **SAME)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", " "),
+        ("clearance", "cosmic"),
+        ("rights", []),
+        ("rights", ["rule"]),
+        ("projects", ["a\nb"]),
+        ("expires_at", timezone.now() - timedelta(days=1)),
+    ],
+)
+def test_a_bad_value_is_named(token, actor, field, value):
+    with pytest.raises(StoreError) as refusal:
+        tokens.change_token(token.uid, actor, **SAME | {field: value})
+    assert refusal.value.field == field
+
+
+def test_a_token_that_has_run_out_can_still_be_renamed(token, actor):
+    past = timezone.now() - timedelta(days=1)
+    type(token).objects.update(expires_at=past)
+    tokens.change_token(token.uid, actor, **SAME | {"name": "old scribe", "expires_at": past})
+    token.refresh_from_db()
+    assert token.name == "old scribe"
