@@ -1,10 +1,11 @@
-"""Doors of the hub: the pages, the admin; the API and health have theirs in agents."""
+"""Doors of the hub: the pages, the admin, and the agents' API with its health."""
 
 from django.contrib import admin
 from django.urls import include, path
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("", include("memoryhub.agents.urls")),
     path("", include("memoryhub.web.urls")),
 ]
 

@@ -1,3 +1,150 @@
+"""Errors of the agents' doors as ``application/problem+json`` (RFC 9457), whatever layer they come from.
+
+Views raise :class:`Problem`. :class:`ApiProblemMiddleware` stands before every other middleware, so that what
+those answer under ``/api`` (a bad host, an unknown path, a body too large) is a problem too and not a page.
+It leaves the pages alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER = "1"  # seconds until a busy database is worth another try
+_PREFIXES = ("/api/", "/mcp/")
+_PATHS = frozenset({"/api", "/mcp", "/healthz", "/readyz"})
+_KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+# What an answer that is not a problem yet is turned into, by its status.
+_STANDARD = {
+    400: ("bad_request", "the request cannot be read; look at its headers and its host"),
+    403: ("forbidden", "this is not allowed"),
+    404: ("not_found", "there is nothing at this path; /api/v1/openapi.json lists what there is"),
+    405: ("method_not_allowed", "this method is not served here; Allow names those that are"),
+    413: ("body_too_large", "the body is too large"),
+    500: ("internal_error", "something went wrong here; the log has the details under this request_id"),
+    503: ("unavailable", "the service cannot answer now; try again"),
+}
+
+
+@dataclass
+class Problem(Exception):
+    """An error to be answered. ``code`` is what clients branch on; no text repeats a value of the request."""
+
+    status: int
+    code: str
+    detail: str
+    errors: list[dict[str, str]] = field(default_factory=list)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self, request_id: str) -> dict[str, Any]:
+        return {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "errors": self.errors,
+            "request_id": request_id,
+        }
+
+    def response(self, request: HttpRequest) -> HttpResponse:
+        body = json.dumps(self.as_dict(id_of(request)), ensure_ascii=False).encode("utf-8", "replace")
+        return HttpResponse(body, status=self.status, content_type=MEDIA_TYPE, headers=dict(self.headers))
+
+
+def id_of(request: HttpRequest) -> str:
+    """The request's id: the caller's ``X-Request-ID`` if that is one, else one made here."""
+    known = getattr(request, "request_id", "")
+    if not known:
+        brought = request.headers.get("X-Request-ID", "")
+        known = brought if _REQUEST_ID.fullmatch(brought) else uuid.uuid4().hex
+        request.request_id = known  # type: ignore[attr-defined]
+    return str(known)
+
+
+def field_error(name: str, message: str) -> dict[str, str]:
+    return {"field": name, "message": message}
+
+
+def invalid(errors: list[dict[str, str]], code: str = "invalid") -> Problem:
+    """422, naming every bad field."""
+    names = ", ".join(dict.fromkeys(error["field"] for error in errors))
+    return Problem(422, code, f"these fields cannot be used as they are: {names}", errors)
+
+
+def from_pydantic(errors: Iterable[Mapping[str, Any]], skip: int = 0) -> list[dict[str, str]]:
+    """Pydantic's errors by field, without the values it saw; ``skip`` parts of each location are left out."""
+    return [
+        field_error(
+            ".".join(map(str, error["loc"][skip:])) or "body", str(error["msg"]).removeprefix("Value error, ")
+        )
+        for error in errors
+    ]
+
+
+def too_large() -> Problem:
+    limit = settings.MEMORYHUB.max_body_bytes
+    return Problem(413, "body_too_large", f"the body is larger than {limit} bytes; send it in parts")
+
+
+def is_api(path: str) -> bool:
+    """Whether agents and machines, not people, come to this path."""
+    return path.startswith(_PREFIXES) or path in _PATHS
+
+
 class ApiProblemMiddleware:
-    def __init__(self, get_response): self.get_response = get_response
-    def __call__(self, request): return self.get_response(request)
+    """Gives answers under ``/api`` their request id, forbids caching, and makes every error a problem."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if not is_api(request.path_info):
+            return self.get_response(request)
+        try:
+            _limit_body(request)
+            response = self.get_response(request)
+        except Problem as problem:
+            response = problem.response(request)
+        if response.status_code >= 400 and response.headers.get("Content-Type") != MEDIA_TYPE:
+            response = _as_problem(request, response)
+        response.headers["X-Request-ID"] = id_of(request)
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+
+def _limit_body(request: HttpRequest) -> None:
+    """413 before a large body is read. One sent in chunks has no length: it is read here, up to the limit."""
+    limit = settings.MEMORYHUB.max_body_bytes
+    length = request.META.get("CONTENT_LENGTH")
+    if length:
+        if length.isdecimal() and int(length) > limit:
+            raise too_large()
+    elif request.META.get("wsgi.input_terminated") and request.META.get("HTTP_TRANSFER_ENCODING"):
+        try:
+            body = request.META["wsgi.input"].read(limit + 1)
+        except OSError as error:
+            raise Problem(400, "unreadable_body", "the body broke off; send it again") from error
+        if len(body) > limit:
+            raise too_large()
+        request._body = body  # where Django keeps a body it has read
+
+
+def _as_problem(request: HttpRequest, response: HttpResponseBase) -> HttpResponse:
+    """The same status as a problem; of the original only the headers that belong to the status are kept."""
+    status = response.status_code
+    code, detail = _STANDARD.get(status, ("error", HTTPStatus(status).phrase))
+    kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+    response.close()
+    return Problem(status, code, detail, headers=kept).response(request)

@@ -1,14 +1,14 @@
 """The only writer of memories. Every function is one transaction: the change, its revisions and its journal rows.
 
 ``remember`` stores one draft, ``remember_many`` a batch; ``update`` changes; ``trash``, ``restore``, ``erase``,
-``purge`` and ``evict`` end or revive; ``touch`` counts an access. Each takes the :class:`~memoryhub.sensitivity.Actor`
+``merge_into``, ``purge_expired`` and ``evict`` end or revive; ``touch`` counts an access. Each takes the :class:`~memoryhub.sensitivity.Actor`
 who does it and reaches only what that actor may see.
 """
 
 from memoryhub.store.change import expire, repair_level, touch, update
 from memoryhub.store.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.store.remember import Outcome, remember, remember_many
-from memoryhub.store.removal import empty_trash, erase, evict, purge_expired, restore, trash
+from memoryhub.store.removal import empty_trash, erase, evict, merge_into, purge_expired, restore, trash
 
 __all__ = [
     "Conflict",
@@ -20,6 +20,7 @@ __all__ = [
     "erase",
     "evict",
     "expire",
+    "merge_into",
     "purge_expired",
     "remember",
     "remember_many",

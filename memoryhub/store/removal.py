@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Case, Q, When
 from django.utils import timezone
 
 from memoryhub import journal
@@ -30,6 +30,21 @@ def trash(
     with transaction.atomic():
         memories = list(_reachable(uids, actor).filter(deleted_at__isnull=True))
         _to_trash(memories, actor, reason, now, "delete" if reason is TrashReason.FORGOTTEN else reason.value)
+    return memories
+
+
+def merge_into(
+    target: Memory,
+    uids: Iterable[str],
+    actor: Actor,
+    reason: TrashReason = TrashReason.MERGED,
+    now: datetime | None = None,
+) -> list[Memory]:
+    """Move memories to the trash that ``target`` now stands for. Each notes it; :func:`restore` undoes it."""
+    now = now or timezone.now()
+    with transaction.atomic():
+        memories = list(_reachable(uids, actor).filter(deleted_at__isnull=True).exclude(pk=target.pk))
+        _to_trash(memories, actor, reason, now, reason.value, target)
     return memories
 
 
@@ -90,39 +105,54 @@ def purgeable(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
     return Memory.objects.visible_to(actor.clearance).expired(now - timedelta(days=grace_days))
 
 
-def evict(project: str, count: int, actor: Actor, now: datetime | None = None) -> list[Memory]:
-    """Move the ``count`` memories of a project that are least worth keeping to the trash."""
+def evict(
+    project: str, count: int, actor: Actor, now: datetime | None = None, *, spare: Iterable[Memory] = ()
+) -> list[Memory]:
+    """Move the ``count`` memories of a project that are least worth keeping to the trash; ``spare`` some if possible.
+
+    Least worth is what was accessed least, then changed longest ago, then least important.
+    """
     now = now or timezone.now()
+    spared = Case(When(pk__in=[memory.pk for memory in spare], then=1), default=0)
     with transaction.atomic():
         live = Memory.objects.filter(project=project).live(now)
-        memories = list(live.order_by("accessed_count", "updated_at", "importance", "pk")[:count])
+        memories = list(live.order_by(spared, "accessed_count", "updated_at", "importance", "pk")[:count])
         _to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
     return memories
 
 
-def evict_over_cap(added: Mapping[str, int], actor: Actor, now: datetime) -> None:
+def evict_over_cap(added: Mapping[str, Sequence[Memory]], actor: Actor, now: datetime) -> None:
     """Hold ``max_memories`` in the projects just written to.
 
     No more leave than came: lowering the cap, or an import beyond it, does not empty a project at the next write.
+    What came is the last to leave: it was never accessed, so the order alone would choose it before anything else.
     """
     cap = settings.MEMORYHUB.max_memories
     if not cap:
         return
-    for project, count in added.items():
+    for project, newcomers in added.items():
         over = Memory.objects.filter(project=project).live(now).count() - cap
         if over > 0:
-            evict(project, min(over, count), actor, now)
+            evict(project, min(over, len(newcomers)), actor, now, spare=newcomers)
 
 
 def _reachable(uids: Iterable[str], actor: Actor) -> MemoryQuerySet:
     return Memory.objects.visible_to(actor.clearance).filter(uid__in=list(uids))
 
 
-def _to_trash(memories: list[Memory], actor: Actor, reason: TrashReason, now: datetime, operation: str) -> None:
+def _to_trash(
+    memories: list[Memory],
+    actor: Actor,
+    reason: TrashReason,
+    now: datetime,
+    operation: str,
+    into: Memory | None = None,
+) -> None:
     for memory in memories:
-        memory.deleted_at, memory.trash_reason = now, reason.value
-    Memory.objects.bulk_update(memories, ["deleted_at", "trash_reason"], batch_size=_CHUNK)
-    journal.record(actor, [journal.of_memory(operation, memory) for memory in memories], now)
+        memory.deleted_at, memory.trash_reason, memory.merged_into = now, reason.value, into
+    Memory.objects.bulk_update(memories, ["deleted_at", "trash_reason", "merged_into"], batch_size=_CHUNK)
+    detail = {"merged_into": into.uid} if into else {}
+    journal.record(actor, [journal.of_memory(operation, memory, **detail) for memory in memories], now)
 
 
 def _delete_all(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> int:

@@ -1,0 +1,271 @@
+"""The shapes of answers, for the OpenAPI description (``memoryhub.shapes`` makes them)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel
+
+Item = TypeVar("Item")
+
+
+class FieldError(BaseModel):
+    field: str
+    message: str
+
+
+class ProblemShape(BaseModel):
+    """RFC 9457. ``code`` is what to branch on."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldError]
+    request_id: str
+
+
+class ListOf(BaseModel, Generic[Item]):
+    items: list[Item]
+    next_cursor: str | None
+    total: int
+
+
+class EntityShape(BaseModel):
+    entity: str
+    entity_type: str
+
+
+class _Described(BaseModel):
+    """What the list and the whole memory share."""
+
+    id: str
+    title: str
+    subtitle: str
+    abstract: str
+    category: str
+    type: str
+    concepts: list[str]
+    tags: list[str]
+    importance: float
+    trust: float
+    confidence: float
+    sensitivity: str
+    scope: str
+    project: str
+    session_id: str
+    key: str
+    files_read: list[str]
+    files_modified: list[str]
+    discovery_tokens: int | None
+    accessed_count: int
+    created_at: datetime
+    updated_at: datetime
+    last_accessed_at: datetime | None
+    expires_at: datetime | None
+    deleted_at: datetime | None
+    content_hash: str
+    entities: list[EntityShape]
+
+
+class MemoryShape(_Described):
+    content: str
+    overview: str
+
+
+class PreviewShape(_Described):
+    preview: str
+
+
+class HiddenShape(BaseModel):
+    """A memory above the token's clearance that it wrote to: nothing that it did not bring."""
+
+    id: str
+    project: str
+    scope: str
+    content_hash: str
+
+
+class Stored(BaseModel):
+    outcome: Literal["created", "refreshed", "updated", "merged", "skipped"]
+    memory: MemoryShape | HiddenShape
+    ignored: list[str]
+
+
+class Changed(BaseModel):
+    outcome: Literal["updated", "unchanged", "restored"]
+    memory: MemoryShape
+    ignored: list[str] = []
+
+
+class Ended(BaseModel):
+    outcome: Literal["trashed", "erased", "deleted"]
+    id: str
+
+
+class BatchError(BaseModel):
+    code: str
+    detail: str
+    errors: list[FieldError]
+
+
+class BatchResult(BaseModel):
+    """``outcome`` and ``id``, or ``error``."""
+
+    outcome: str | None = None
+    id: str | None = None
+    error: BatchError | None = None
+
+
+class BatchResults(BaseModel):
+    results: list[BatchResult]
+
+
+class RevisionShape(BaseModel):
+    number: int
+    at: datetime
+    actor: str
+    reason: str
+    sensitivity: str
+    before: dict[str, Any]
+
+
+class JournalShape(BaseModel):
+    seq: int
+    at: datetime
+    actor: str
+    operation: str
+    object_type: str
+    object_id: str
+    detail: dict[str, Any]
+    hash: str
+
+
+class History(BaseModel):
+    revisions: list[RevisionShape]
+    journal: list[JournalShape]
+
+
+class ComponentsShape(BaseModel):
+    match: float
+    recency: float
+    importance: float
+    trust: float
+
+
+class HitShape(BaseModel):
+    memory: MemoryShape
+    score: float
+    components: ComponentsShape
+    snippet: str
+
+
+class DenseSide(BaseModel):
+    configured: bool
+    detail: str
+
+
+class SearchResults(BaseModel):
+    results: list[HitShape]
+    total: int
+    mode: Literal["hybrid", "lexical", "semantic"]
+    took_ms: float
+    dense: DenseSide
+
+
+class EntryShape(BaseModel):
+    """A line of a timeline; what else it holds depends on ``kind``."""
+
+    at: datetime
+    kind: Literal["memory", "event", "boundary", "session_start", "session_end"]
+    session_id: str
+    project: str
+
+
+class SessionShape(BaseModel):
+    session_id: str
+    project: str
+    agent: str
+    started_at: datetime
+    last_at: datetime
+    ended_at: datetime | None
+    memory_count: int
+    event_count: int
+
+
+class SessionWithTimeline(BaseModel):
+    session: SessionShape
+    timeline: ListOf[EntryShape]
+    other_projects: list[str]
+
+
+class FactShape(BaseModel):
+    id: str
+    subject: str
+    predicate: str
+    object: str
+    confidence: float
+    project: str
+    session_id: str
+    sensitivity: str
+    memory_id: str | None
+
+
+class StoredFact(BaseModel):
+    outcome: Literal["created", "updated"]
+    id: str
+    fact: FactShape
+    ignored: list[str]
+
+
+class VerificationShape(BaseModel):
+    ok: bool
+    rows: int
+    first_bad_seq: int | None
+
+
+class Statistics(BaseModel):
+    total: int
+    by_type: dict[str, int]
+    by_category: dict[str, int]
+    by_sensitivity: dict[str, int]
+    by_project: dict[str, int]
+    expiring: int
+    expired: int
+    trashed: int
+    facts: int
+    sessions: int
+    max_memories: int
+    near_cap: dict[str, int]
+    database_bytes: int
+    index_bytes: int
+
+
+class ToolsetShape(BaseModel):
+    name: str
+    description: str
+    tools: list[str]
+
+
+class ToolShape(BaseModel):
+    name: str
+    description: str
+    inputSchema: dict[str, Any]
+    annotations: dict[str, bool]
+
+
+class ToolResult(BaseModel):
+    result: dict[str, Any]
+    ignored: list[str]
+
+
+class Alive(BaseModel):
+    status: Literal["ok"]
+
+
+def documented(shape: Any, *, status: int = 200, errors: tuple[int, ...] = ()) -> dict[Any, Any]:
+    """The ``response`` of an operation behind a token: its shape, and the problems that any may answer."""
+    problems = (400, 401, 403, 413, 415, 422, 503, *errors)
+    return {status: shape, **dict.fromkeys(sorted(problems), ProblemShape)}

@@ -1,0 +1,90 @@
+"""Who calls: the token of a request, what it may do, and what it asked to see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from ninja.security import APIKeyHeader, HttpBearer
+
+from memoryhub import tokens
+from memoryhub.agents.problems import Problem
+from memoryhub.models import AgentToken
+from memoryhub.sensitivity import Actor
+from memoryhub.vocabulary import Right
+
+
+@dataclass(frozen=True)
+class Caller:
+    """An agent at one of the doors. ``actor`` reaches all that its token clears: writes use that as it is."""
+
+    actor: Actor
+    rights: frozenset[str]
+
+    @classmethod
+    def of(cls, token: AgentToken) -> Caller:
+        return cls(tokens.actor_of(token), frozenset(token.rights))
+
+    def require(self, right: Right) -> None:
+        """403 without the right."""
+        if right.value not in self.rights:
+            raise Problem(
+                403, "missing_right", f"this token lacks the right {right.value!r}; use one that was given it"
+            )
+
+
+class ApiRequest(HttpRequest):
+    """A request that passed :class:`BearerToken` or :class:`ApiKey`."""
+
+    auth: Caller
+    request_id: str
+
+
+class BearerToken(HttpBearer):
+    """``Authorization: Bearer mh_…``"""
+
+    def __init__(self, right: Right | None = None) -> None:
+        super().__init__()
+        self.right = right
+
+    def authenticate(self, request: HttpRequest, token: str) -> Caller | None:
+        return _admit(request, token, self.right)
+
+
+class ApiKey(APIKeyHeader):
+    """``X-API-Key: mh_…``"""
+
+    param_name = "X-API-Key"
+
+    def __init__(self, right: Right | None = None) -> None:
+        super().__init__()
+        self.right = right
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> Caller | None:
+        return _admit(request, key or "", self.right)
+
+
+def needs(right: Right | None) -> list[Any]:
+    """The ``auth`` of an operation: a token by either header, with this right."""
+    return [BearerToken(right), ApiKey(right)]
+
+
+READ, WRITE, ANY_RIGHT = needs(Right.READ), needs(Right.WRITE), needs(None)
+
+
+def _admit(request: HttpRequest, raw: str, right: Right | None) -> Caller | None:
+    token = tokens.authenticate(raw.strip(), address_of(request))
+    if token is None:
+        return None
+    caller = Caller.of(token)
+    if right:
+        caller.require(right)
+    return caller
+
+
+def address_of(request: HttpRequest) -> str:
+    """Where the request comes from; behind a proxy, what the nearest proxy says."""
+    forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.BEHIND_PROXY else ""
+    return forwarded.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", "")

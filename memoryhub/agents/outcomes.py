@@ -1,0 +1,46 @@
+"""What a writer is told of what it wrote.
+
+Anyone may store above their clearance and nobody may read there: of a row that was there before, such a
+writer learns nothing that it did not bring.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from memoryhub import facts, shapes, store
+from memoryhub.drafts import FactDraft, MemoryPatch
+from memoryhub.models import Fact, Memory
+from memoryhub.sensitivity import Actor
+
+_BROUGHT = ("project", "scope", "content_hash")
+
+
+def written_memory(done: store.Outcome, actor: Actor) -> dict[str, Any]:
+    """The memory; of one that the writer may not read no more than it brought: a curator may have added."""
+    memory = done.memory
+    if done.outcome == "created" or Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists():
+        return shapes.memory(memory)
+    return {"id": memory.uid, **{name: getattr(memory, name) for name in _BROUGHT}}
+
+
+def update_memory(
+    uid: str, patch: MemoryPatch, actor: Actor, unchanged_since: datetime | None = None
+) -> tuple[Memory, str]:
+    """The memory as it is now, and ``updated`` or ``unchanged``."""
+    now = timezone.now()
+    memory = store.update(uid, patch, actor, now, unchanged_since=unchanged_since)
+    return memory, "updated" if memory.updated_at == now else "unchanged"
+
+
+def store_fact(draft: FactDraft, actor: Actor) -> dict[str, Any]:
+    """``outcome``, ``id`` and ``fact``; one that the writer may not read is never told from a new one."""
+    fact, created = facts.store_fact(draft, actor)
+    if created or Fact.objects.visible_to(actor.clearance).filter(pk=fact.pk).exists():
+        return {"outcome": "created" if created else "updated", "id": fact.uid, "fact": shapes.fact(fact)}
+    brought = draft.model_dump(mode="json", exclude=set(draft.model_extra or {}))
+    shown = {"id": fact.uid, **brought, "project": fact.project}
+    return {"outcome": "created", "id": fact.uid, "fact": shown}

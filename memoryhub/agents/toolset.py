@@ -1,0 +1,82 @@
+"""Tools as agents see them: a name, what it does, what it takes, what it needs.
+
+The JSON API and MCP serve what is registered in :mod:`memoryhub.agents.toolsets`, and neither knows any tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from memoryhub.agents.auth import Caller
+from memoryhub.vocabulary import Right
+
+Arguments = TypeVar("Arguments", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A tool's result, and the arguments that it does not know."""
+
+    result: dict[str, Any]
+    ignored: list[str]
+
+
+@dataclass(frozen=True)
+class Tool(Generic[Arguments]):
+    """One operation. ``handler`` gets the caller and the validated arguments and returns the result.
+
+    ``destructive``: it may end something that was there. ``idempotent``: the same call again adds nothing.
+    """
+
+    name: str
+    description: str
+    input: type[Arguments]
+    handler: Callable[[Caller, Arguments], dict[str, Any]]
+    right: Right
+    destructive: bool = False
+    idempotent: bool = False
+
+    @property
+    def read_only(self) -> bool:
+        return self.right is Right.READ
+
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments."""
+        schema = self.input.model_json_schema()
+        schema.pop("title", None)
+        schema.pop("description", None)
+        return {"properties": {}, **schema}
+
+    @property
+    def annotations(self) -> dict[str, bool]:
+        """MCP's hints."""
+        return {
+            "readOnlyHint": self.read_only,
+            "destructiveHint": self.destructive,
+            "idempotentHint": self.idempotent or self.read_only,
+            "openWorldHint": False,
+        }
+
+    def run(self, caller: Caller, arguments: dict[str, Any]) -> Outcome:
+        """Check right and arguments, and run it; refusals come as the exceptions of the layers below."""
+        caller.require(self.right)
+        given = self.input.model_validate(arguments)
+        return Outcome(self.handler(caller, given), sorted(given.model_extra or {}))
+
+
+@dataclass(frozen=True)
+class Toolset:
+    """The tools of one documented system, under its name."""
+
+    name: str
+    description: str
+    tools: tuple[Tool[Any], ...]
+
+    def find(self, name: str) -> Tool[Any] | None:
+        return next((tool for tool in self.tools if tool.name == name), None)

@@ -1,0 +1,286 @@
+"""LetsGo's tools: every operation of its memory store and its memory guide, and ``delete_fact``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.http import Http404
+from pydantic import BaseModel, ConfigDict, Field
+
+from memoryhub import facts, shapes, store
+from memoryhub.agents import outcomes
+from memoryhub.agents.asking import Asking, FactQuery, Limit, Share
+from memoryhub.agents.auth import Caller
+from memoryhub.agents.toolset import Tool, Toolset
+from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.lifecycle import summarise
+from memoryhub.models import Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import timeline
+from memoryhub.retrieval.filters import Filter, MemoryFilter
+from memoryhub.retrieval.search import search
+from memoryhub.vocabulary import MemoryType, Right
+
+Id = Annotated[str, Field(min_length=1, max_length=64, description="The memory's or fact's id.")]
+
+
+class Arguments(BaseModel):
+    """Arguments that a tool does not know are not an error; the answer names them."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Reading(Arguments, Asking):
+    """What every read takes."""
+
+
+class One(Arguments):
+    id: Id
+
+
+class OneToRead(Reading):
+    id: Id
+
+
+class Narrowed(Reading):
+    category: Filter = None
+    type: MemoryType | None = None
+    project: Filter = None
+    session_id: Filter = None
+
+    def memories(self, caller: Caller) -> MemoryQuerySet:
+        wanted = MemoryFilter(
+            category=self.category, type=self.type, project=self.project, session_id=self.session_id
+        )
+        return wanted.select(self.clearance(caller))
+
+
+class Search(Narrowed):
+    query: str = Field(description="Words, a phrase in quotation marks, a name, a part of one.")
+    limit: Limit = Field(default_factory=lambda: settings.MEMORYHUB.search_limit)
+    min_score: Share = Field(default_factory=lambda: settings.MEMORYHUB.min_score)
+
+
+class Listing(Narrowed):
+    limit: Limit = 50
+
+
+class ByFile(Reading):
+    path: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
+        description="A path, the end of one, a basename or a directory."
+    )
+    limit: Limit = 50
+
+
+class ByConcept(Reading):
+    concept: Annotated[str, Field(min_length=1, max_length=100)]
+    limit: Limit = 50
+
+
+class Timeline(Reading):
+    limit: Limit = 50
+    type: MemoryType | None = Field(None, description="Show memories of this type alone.")
+    project: Filter = None
+    session_id: Filter = None
+
+
+class Facts(Arguments, FactQuery):
+    limit: Limit = 50
+
+
+class Change(MemoryPatch):
+    """``id`` names the memory; it is not among the fields that are set."""
+
+    id: Id
+
+    @property
+    def given(self) -> set[str]:
+        return super().given - {"id"}
+
+
+class Summarise(Arguments):
+    older_than_days: Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)] = Field(
+        default_factory=lambda: settings.MEMORYHUB.summarize_older_than_days
+    )
+    min_entries: Annotated[int, Field(ge=2, le=10_000)] = Field(
+        default_factory=lambda: settings.MEMORYHUB.summarize_min_entries
+    )
+
+
+def store_memory(caller: Caller, draft: MemoryDraft) -> dict[str, Any]:
+    done = store.remember(draft, caller.actor)
+    return {"id": done.memory.uid, "outcome": done.outcome}
+
+
+def search_memories(caller: Caller, wanted: Search) -> dict[str, Any]:
+    found = search(wanted.memories(caller), wanted.query, limit=wanted.limit, min_score=wanted.min_score)
+    return {
+        "results": [
+            {**shapes.memory(hit.memory), "score": hit.score, "match": hit.components.match}
+            for hit in found.hits
+        ]
+    }
+
+
+def list_memories(caller: Caller, wanted: Listing) -> dict[str, Any]:
+    return {"memories": [shapes.preview(memory) for memory in _newest(wanted.memories(caller), wanted.limit)]}
+
+
+def get_memory(caller: Caller, wanted: OneToRead) -> dict[str, Any]:
+    live: MemoryQuerySet = Memory.objects.visible_to(wanted.clearance(caller)).live()
+    memory = live.filter(uid=wanted.id).with_details().first()
+    if memory is None:
+        raise Http404
+    store.touch(memory)
+    return {"memory": shapes.memory(memory)}
+
+
+def update_memory(caller: Caller, change: Change) -> dict[str, Any]:
+    memory, outcome = outcomes.update_memory(change.id, change, caller.actor)
+    return {"id": memory.uid, "outcome": outcome}
+
+
+def delete_memory(caller: Caller, wanted: One) -> dict[str, Any]:
+    if not store.trash([wanted.id], caller.actor):
+        raise Http404
+    return {"id": wanted.id, "outcome": "trashed"}
+
+
+def search_by_file(caller: Caller, wanted: ByFile) -> dict[str, Any]:
+    memories = MemoryFilter(file=wanted.path).select(wanted.clearance(caller))
+    return {"results": [shapes.memory(memory) for memory in _newest(memories, wanted.limit)]}
+
+
+def search_by_concept(caller: Caller, wanted: ByConcept) -> dict[str, Any]:
+    memories = MemoryFilter(concept=wanted.concept).select(wanted.clearance(caller))
+    return {"results": [shapes.memory(memory) for memory in _newest(memories, wanted.limit)]}
+
+
+def get_timeline(caller: Caller, wanted: Timeline) -> dict[str, Any]:
+    within = MemoryFilter(type=wanted.type, project=wanted.project, session_id=wanted.session_id)
+    entries, _ = timeline.timeline(wanted.clearance(caller), within, limit=wanted.limit)
+    return {"timeline": [shapes.entry(entry) for entry in entries]}
+
+
+def store_fact(caller: Caller, draft: FactDraft) -> dict[str, Any]:
+    done = outcomes.store_fact(draft, caller.actor)
+    return {"id": done["id"], "outcome": done["outcome"]}
+
+
+def query_facts(caller: Caller, wanted: Facts) -> dict[str, Any]:
+    return {"facts": [shapes.fact(row) for row in wanted.facts(caller)[: wanted.limit]]}
+
+
+def delete_fact(caller: Caller, wanted: One) -> dict[str, Any]:
+    facts.delete_fact(wanted.id, caller.actor)
+    return {"id": wanted.id, "outcome": "deleted"}
+
+
+def purge_expired(caller: Caller, nothing: Arguments) -> dict[str, Any]:
+    return {"purged": store.purge_expired(caller.actor)}
+
+
+def summarize_old(caller: Caller, wanted: Summarise) -> dict[str, Any]:
+    done = summarise.summarise_old(
+        caller.actor, older_than_days=wanted.older_than_days, min_entries=wanted.min_entries
+    )
+    return {"summarized": done.summarised, "created": done.created}
+
+
+def _newest(memories: MemoryQuerySet, limit: int) -> MemoryQuerySet:
+    return memories.with_details().order_by("-updated_at", "-pk")[:limit]
+
+
+_TOOLS: tuple[Tool[Any], ...] = (
+    Tool(
+        "store_memory",
+        "Remember something: a decision, a discovery, what was changed and why. The same content again "
+        "refreshes the memory that is there.",
+        MemoryDraft,
+        store_memory,
+        Right.WRITE,
+        idempotent=True,
+    ),
+    Tool(
+        "search_memories",
+        "Full-text search, best first: each result with its score and how well it matches.",
+        Search,
+        search_memories,
+        Right.READ,
+    ),
+    Tool(
+        "list_memories",
+        "The newest memories with a preview of each, narrowed by category, type, project or session.",
+        Listing,
+        list_memories,
+        Right.READ,
+    ),
+    Tool("get_memory", "One whole memory by its id; counts an access.", OneToRead, get_memory, Right.READ),
+    Tool(
+        "update_memory",
+        "Change fields of a memory in place; what they were is kept as a revision.",
+        Change,
+        update_memory,
+        Right.WRITE,
+        idempotent=True,
+    ),
+    Tool(
+        "delete_memory",
+        "Move a memory to the trash, from where a person can restore it.",
+        One,
+        delete_memory,
+        Right.WRITE,
+        destructive=True,
+    ),
+    Tool(
+        "search_by_file",
+        "Memories about a file or a directory, newest first.",
+        ByFile,
+        search_by_file,
+        Right.READ,
+    ),
+    Tool(
+        "search_by_concept",
+        "Memories of a knowledge category (how-it-works, gotcha, trade-off, …), newest first.",
+        ByConcept,
+        search_by_concept,
+        Right.READ,
+    ),
+    Tool(
+        "get_timeline",
+        "What happened when, newest first: memories, events, sessions.",
+        Timeline,
+        get_timeline,
+        Right.READ,
+    ),
+    Tool(
+        "store_fact",
+        "Store a subject/predicate/object triple; the same one again updates its confidence.",
+        FactDraft,
+        store_fact,
+        Right.WRITE,
+        idempotent=True,
+    ),
+    Tool("query_facts", "Facts that fit every part that is given.", Facts, query_facts, Right.READ),
+    Tool("delete_fact", "Remove a fact.", One, delete_fact, Right.WRITE, destructive=True),
+    Tool(
+        "purge_expired",
+        "Remove for good the memories that are past their time.",
+        Arguments,
+        purge_expired,
+        Right.MAINTAIN,
+        destructive=True,
+        idempotent=True,
+    ),
+    Tool(
+        "summarize_old",
+        "Condense old memories of one category into a summary; the originals go to the trash.",
+        Summarise,
+        summarize_old,
+        Right.MAINTAIN,
+        destructive=True,
+        idempotent=True,
+    ),
+)
+LETSGO = Toolset("letsgo", "LetsGo's memory store: memories, facts, timeline and upkeep.", _TOOLS)
