@@ -1,0 +1,133 @@
+"""``manage.py quickstart``: from nothing to a hub that runs, with a demo in it or for real."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.utils.crypto import get_random_string
+
+import memoryhub
+from memoryhub import bootstrap, demo, serving
+from memoryhub.management.operator import plural
+from memoryhub.models import AgentToken, Fact, Memory, Session
+from memoryhub.sensitivity import system
+from memoryhub.tokens import issue_token
+from memoryhub.vocabulary import RIGHTS
+
+ADMIN = demo.OWNER
+TOKEN = "quickstart"  # noqa: S105  a name
+HOST = "127.0.0.1"
+
+
+class Command(BaseCommand):
+    help = (
+        "Prepare a store, make an administrator and an agent's token where there is none, and serve. The "
+        "demo lives in .demo beside manage.py; --no-demo serves your own memories in LETSGO_HOME (~/.letsgo)."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        # Abbreviations are off: manage.py looks for --no-demo itself, before the settings are read.
+        parser.allow_abbrev = False
+        parser.add_argument("--port", type=int, default=8000, help="port to listen at (8000)")
+        parser.add_argument("--no-demo", action="store_true", help="your own store, without any demo data")
+        parser.add_argument("--prepare-only", action="store_true", help="do everything but serve")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not options["no_demo"] and settings.HOME != bootstrap.DEMO_HOME:
+            raise CommandError("the demo has a folder of its own; start it as: python3 manage.py quickstart")
+        try:
+            if not options["prepare_only"]:
+                serving.require_free(HOST, options["port"])
+            with _alone():
+                self.prepare(options["no_demo"])
+        except (serving.CannotServe, demo.NotADemo) as problem:
+            raise CommandError(str(problem)) from None
+        if not options["prepare_only"]:
+            self.tell("Open", f"http://{HOST}:{options['port']}")
+            self.tell("API", f"http://{HOST}:{options['port']}/api/v1/docs")
+            self.tell("Stop", "Ctrl-C; the same command starts it again with what is stored")
+            self.stdout.write("")
+            serving.serve(HOST, options["port"], quiet=True)
+
+    def prepare(self, real: bool) -> None:
+        self.stdout.write(f"memoryhub {memoryhub.__version__}\n\n")
+        call_command("migrate", verbosity=0)
+        loaded = False
+        if not real:
+            demo.mark()
+            loaded = demo.load()
+        self.tell("Store" if real else "Demo store", str(settings.HOME))
+        self.tell("Loaded" if loaded else "Kept", _contents())
+        self.administrator(real)
+        self.token(real)
+
+    def administrator(self, real: bool) -> None:
+        """Say who may log in; make an administrator where there is none."""
+        users = get_user_model().objects
+        known = users.filter(is_superuser=True, is_active=True).order_by("pk").first()
+        if known is None and users.filter(username=ADMIN).exists():
+            self.tell("Administrator", f"none; {ADMIN} is somebody else: {_command(real, 'createsuperuser')}")
+        elif known is None:
+            password = get_random_string(16)
+            users.create_superuser(ADMIN, password=password)
+            self.tell("Administrator", f"{ADMIN}, new")
+            self.tell("Password", f"{password}   (shown only now)")
+        else:
+            name = known.get_username()
+            self.tell(
+                "Administrator", f"{name}, kept; new password: {_command(real, 'changepassword', name)}"
+            )
+
+    def token(self, real: bool) -> None:
+        """Name the token that agents may use; make one where there is none."""
+        known = AgentToken.objects.active().order_by("-created_at").first()
+        if known:
+            self.tell(
+                "Agent token",
+                f"{known.name} {known.prefix}…, kept; another: {_command(real, 'create_token NAME')}",
+            )
+            return
+        # The demo's may do everything, so that everything can be tried; a real one starts small.
+        clearance, rights = ("public", None) if real else ("secret", RIGHTS)
+        _, raw = issue_token(TOKEN, ADMIN, clearance, rights, actor=system("quickstart"))
+        self.tell("Agent token", f"{raw}   (shown only now)")
+
+    def tell(self, what: str, value: str) -> None:
+        self.stdout.write(f"  {what:<14} {value}")
+
+
+def _contents() -> str:
+    """What can be found; the trash and what has expired are not counted."""
+    counts = {
+        "memory": Memory.objects.live().count(),
+        "fact": Fact.objects.count(),
+        "session": Session.objects.count(),
+    }
+    return ", ".join(plural(count, name) for name, count in counts.items())
+
+
+def _command(real: bool, *words: str) -> str:
+    """A command line for this store."""
+    home = os.environ.get("LETSGO_HOME") if real else ".demo"
+    where = f"LETSGO_HOME={home} " if home else ""
+    return f"{where}python3 manage.py {' '.join(words)}"
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Two first starts at once prepare the store one after the other."""
+    folder = os.open(settings.HOME, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)

@@ -1,0 +1,50 @@
+"""``manage.py serve``: the production server."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from memoryhub import serving
+
+
+class Command(BaseCommand):
+    help = "Serve the hub with granian (WSGI). Migrate first: manage.py migrate"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
+        parser.add_argument("--port", type=int, default=8000, help="port to listen at (8000)")
+        parser.add_argument("--workers", type=int, default=1, help="processes (1)")
+        parser.add_argument(
+            "--threads",
+            type=int,
+            default=serving.THREADS,
+            help=f"threads of each process ({serving.THREADS})",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for name in ("workers", "threads"):
+            if options[name] < 1:
+                raise CommandError(f"--{name} must be at least 1, not {options[name]}")
+        try:
+            serving.require_free(options["host"], options["port"])
+        except serving.CannotServe as problem:
+            raise CommandError(str(problem)) from None
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
+        if not serving.is_loopback(options["host"]) and set(settings.ALLOWED_HOSTS) <= set(
+            settings.LOOPBACK_HOSTS
+        ):
+            self.stderr.write(
+                "Requests to other names than localhost will be refused: set MEMORYHUB_ALLOWED_HOSTS to the"
+                " names under which the hub is reached."
+            )
+        serving.serve(
+            options["host"], options["port"], workers=options["workers"], threads=options["threads"]
+        )

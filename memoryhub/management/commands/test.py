@@ -1,0 +1,25 @@
+"""``manage.py test``: runs pytest with whatever arguments follow (``manage.py`` installs what it needs)."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+
+class Command(BaseCommand):
+    help = "Run the tests with pytest; every argument goes to it: manage.py test tests/web -k trash"
+    requires_system_checks = []
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Pytest reads the arguments, not Django: ``-k``, ``-n`` and the like are pytest's own."""
+        import pytest
+
+        os.chdir(settings.BASE_DIR)
+        sys.exit(pytest.main(argv[2:]))
+
+    def handle(self, *args: object, **options: object) -> None:
+        """For ``call_command``: run all the tests."""
+        self.run_from_argv(["manage.py", "test"])

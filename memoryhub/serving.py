@@ -1,0 +1,71 @@
+"""Serving the hub with granian: the checks before it, and its start in the place of this process."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from django.conf import settings
+from django.db import connections
+
+APPLICATION = "memoryhub.wsgi:application"
+# Threads of one worker: more of them wait for each other's Python, fewer let a slow reader hold up the rest.
+THREADS = 4
+
+
+class CannotServe(Exception):
+    """The server cannot listen there; the message says why and what to do."""
+
+
+def require_free(host: str, port: int) -> None:
+    """Raise :class:`CannotServe` unless this address is of this machine and nobody listens there.
+
+    Asked before the start, because granian shares a port that another granian holds already.
+    """
+    try:
+        [family, kind, protocol, _, address], *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except socket.gaierror as error:
+        raise CannotServe(f"--host {host}: {error.strerror or error}") from None
+    except OverflowError:
+        raise CannotServe(f"--port must be between 1 and 65535, not {port}") from None
+    except OSError as error:
+        raise CannotServe(_reason(error, host, port)) from None
+
+
+def _reason(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is taken, perhaps by a hub that runs already; choose another: --port {port + 1}"
+    if error.errno == errno.EACCES:
+        return f"port {port} is reserved for the system's administrator; choose one above 1023: --port 8000"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"--host {host} is no address of this machine; 0.0.0.0 stands for all of them"
+    return f"cannot listen at {host} port {port}: {error.strerror}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    return host == "localhost" or host.startswith("127.") or host == "::1"
+
+
+def serve(host: str, port: int, *, workers: int = 1, threads: int = THREADS, quiet: bool = False) -> NoReturn:
+    """Become the server. The environment goes along; what is relative in it was resolved by the settings."""
+    environ = os.environ
+    environ["LETSGO_HOME"] = str(settings.HOME)
+    environ["LETSGO_MEMORY_DB"] = str(settings.MEMORY_DB)
+    environ["LETSGO_MEMORY_LOG"] = str(settings.MEMORY_LOG)
+    root = str(Path(settings.BASE_DIR))
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environ.get("PYTHONPATH")]))
+    connections.close_all()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    options = ["--interface", "wsgi", "--host", host, "--port", str(port), "--no-ws"]
+    options += ["--workers", str(workers), "--blocking-threads", str(threads)]
+    options += ["--log-level", "warning" if quiet else "info"]
+    os.execve(sys.executable, [sys.executable, "-m", "granian", *options, APPLICATION], environ)  # noqa: S606
