@@ -20,7 +20,8 @@ from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.text import make_title
 
 # A change of one of these may make a memory the same as another.
-_IDENTITY = {"content", "project", "scope", "sensitivity", "key"}
+_PLACE = {"project", "scope", "sensitivity", "key"}
+_IDENTITY = {"content", *_PLACE}
 
 
 def find(uid: str, actor: Actor) -> Memory:
@@ -32,7 +33,12 @@ def find(uid: str, actor: Actor) -> Memory:
 
 
 def update(
-    uid: str, patch: MemoryPatch, actor: Actor, now: datetime | None = None, *, unchanged_since: datetime | None = None
+    uid: str,
+    patch: MemoryPatch,
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    unchanged_since: datetime | None = None,
 ) -> Memory:
     """Set the given fields; what they were goes into a revision.
 
@@ -55,17 +61,19 @@ def update(
 
 
 def apply(
-    memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime, *, reason: str
+    memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime, *, reason: str, **detail: Any
 ) -> list[journal.Change]:
     """Set fields on the memory, write list rows and the revision; the caller saves and journals what comes back."""
     before = {name: getattr(memory, name) for name in rows.SCALARS}
     before_lists = {name: rows.listed(memory, name) for name in rows.LISTS if name in given}
-    old_level = memory.sensitivity
+    old_level, old_expiry = memory.sensitivity, memory.expires_at
     _set_scalars(memory, patch, given, actor, now)
     changed = {name: old for name, old in before.items() if getattr(memory, name) != old}
+    if memory.expires_at != old_expiry:  # the same number of days again is a new lease
+        changed.setdefault("ttl_days", before["ttl_days"])
     if changed.keys() & _IDENTITY:
         memory.content_hash = rows.content_hash(memory.content)
-        _settle(memory, actor)
+        _settle(memory, actor, moved=bool(changed.keys() & _PLACE))
     for name, old in before_lists.items():
         if _as_json(getattr(patch, name)) != old:
             changed[name] = old
@@ -74,9 +82,19 @@ def apply(
         return []
     number = (memory.revisions.aggregate(last=Max("number"))["last"] or 0) + 1
     Revision.objects.create(
-        memory=memory, number=number, at=now, actor=actor.name, reason=reason, sensitivity=old_level, before=changed
+        memory=memory,
+        number=number,
+        at=now,
+        actor=actor.name,
+        reason=reason,
+        sensitivity=old_level,
+        before=changed,
     )
-    return [journal.of_memory("update", memory, fields=sorted(changed), revision=number, reason=reason)]
+    if changed.keys() & {"session_id", "project"}:
+        rows.widen_sessions([memory], actor)
+    return [
+        journal.of_memory("update", memory, fields=sorted(changed), revision=number, reason=reason, **detail)
+    ]
 
 
 def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime) -> None:
@@ -94,32 +112,40 @@ def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now:
     # What was made from the content follows it; what someone wrote stays.
     if not memory.title or (memory.title == make_title(old_content) and "title" not in given):
         memory.title = make_title(memory.content)
-    if not memory.abstract or (memory.abstract == rows.auto_abstract(old_content) and "abstract" not in given):
+    if not memory.abstract or (
+        memory.abstract == rows.auto_abstract(old_content) and "abstract" not in given
+    ):
         memory.abstract = rows.auto_abstract(memory.content)
 
 
-def _settle(memory: Memory, actor: Actor) -> None:
-    """Keep the memory distinct from those it has come to equal: a conflict if the actor may know of one."""
-    twins = _twins(memory)
-    known = twins.filter(memory_gate(actor.clearance)).first()
+def _settle(memory: Memory, actor: Actor, *, moved: bool) -> None:
+    """Keep the memory distinct from those it has come to equal: a conflict if the actor may know of one.
+
+    Two memories of one key can stand side by side when the writer of one might not know of the other; who sees
+    both may go on changing either, as long as they do not come to say the same.
+    """
+    beside = twins(memory)
+    clashing = beside if moved else beside.filter(content_hash=memory.content_hash)
+    known = clashing.filter(memory_gate(actor.clearance)).first()
     if known is not None:
         field = "content" if known.content_hash == memory.content_hash else "key"
-        raise Conflict(f"memory {known.uid} has this {field} already; change or delete that one", field)
-    memory.copy = _free_copy(twins)
+        mend = "restore or erase the one in the trash" if known.deleted_at else "change or delete that one"
+        raise Conflict(f"memory {known.uid} has this {field} already; {mend}", field)
+    memory.copy = _free_copy(beside)
 
 
-def _twins(memory: Memory) -> MemoryQuerySet:
+def twins(memory: Memory) -> MemoryQuerySet:
     """Other memories in the same place with the same words or the same key."""
     place = Q(project=memory.project, scope=memory.scope, owner=memory.owner, sensitivity=memory.sensitivity)
     same = Q(content_hash=memory.content_hash)
     if memory.key:
         same |= Q(key=memory.key)
-    twins: MemoryQuerySet = Memory.objects.filter(place & same, key=memory.key).exclude(pk=memory.pk)
-    return twins
+    found: MemoryQuerySet = Memory.objects.filter(place & same, key=memory.key).exclude(pk=memory.pk)
+    return found
 
 
-def _free_copy(twins: MemoryQuerySet) -> int:
-    last: int | None = twins.aggregate(last=Max("copy"))["last"]
+def _free_copy(beside: MemoryQuerySet) -> int:
+    last: int | None = beside.aggregate(last=Max("copy"))["last"]
     return 0 if last is None else last + 1
 
 
@@ -138,7 +164,7 @@ def repair_level(
         changes = []
         for memory in memories:
             was, memory.sensitivity = memory.sensitivity, level.value
-            memory.copy = _free_copy(_twins(memory))
+            memory.copy = _free_copy(twins(memory))
             memory.save(update_fields=["sensitivity", "copy"])
             changes.append(journal.of_memory("repair_level", memory, was=was))
         journal.record(actor, changes, now)

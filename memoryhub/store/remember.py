@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q
 from django.utils import timezone
 
 from memoryhub import journal
 from memoryhub.drafts import MemoryDraft
-from memoryhub.models import Memory, Session
+from memoryhub.models import Memory, Revision
 from memoryhub.querysets import memory_gate
 from memoryhub.search import bulk
 from memoryhub.sensitivity import LEVELS, Actor, higher, rank
 from memoryhub.store import rows
-from memoryhub.store.change import apply
+from memoryhub.store.change import apply, twins
 from memoryhub.store.errors import StoreError
 from memoryhub.store.removal import evict_over_cap
 
@@ -72,6 +72,7 @@ class _Batch:
     now: datetime
     fresh: list[tuple[Memory, MemoryDraft]] = field(default_factory=list)
     saved: int = 0
+    revived: list[Memory] = field(default_factory=list)
     changes: list[journal.Change] = field(default_factory=list)
     by_hash: dict[_Group, list[Memory]] = field(default_factory=lambda: defaultdict(list))
     by_key: dict[_Group, list[Memory]] = field(default_factory=lambda: defaultdict(list))
@@ -82,36 +83,44 @@ class _Batch:
         keys = [draft.key for draft in drafts if draft.key]
         if not keys and not Memory.objects.filter(content_hash__in=hashes).exists():
             return  # the usual case, told by a query that costs a quarter of the one below
-        twins = Q(content_hash__in=hashes)
+        same = Q(content_hash__in=hashes)
         if keys:
-            twins |= Q(key__in=keys)
-        known = memory_gate(self.actor.clearance) | Q(author=self.actor.name)
-        found = Memory.objects.filter(twins).annotate(known=ExpressionWrapper(known, BooleanField()))
+            same |= Q(key__in=keys) & ~Q(key="")  # the second condition lets SQLite use the index of keys
+        known = memory_gate(self.actor.clearance) | _own_words(self.actor)
+        found = Memory.objects.filter(same).annotate(known=ExpressionWrapper(known, BooleanField()))
         for memory in found:
             self._shelve(memory)
 
     def _shelve(self, memory: Memory) -> None:
+        for shelf in self._shelves(memory):
+            shelf.append(memory)
+
+    def _unshelve(self, memory: Memory) -> None:
+        """Before its words or its key change."""
+        for shelf in self._shelves(memory):
+            shelf.remove(memory)
+
+    def _shelves(self, memory: Memory) -> list[list[Memory]]:
         place = (memory.project, memory.scope, memory.owner)
-        self.by_hash[(memory.content_hash, *place)].append(memory)
-        if memory.key:
-            self.by_key[(memory.key, *place)].append(memory)
+        of_words = self.by_hash[(memory.content_hash, *place)]
+        return [of_words, self.by_key[(memory.key, *place)]] if memory.key else [of_words]
 
     def take(self, draft: MemoryDraft) -> Outcome:
         memory = rows.build(draft, self.actor, self.now)
         place = (memory.project, memory.scope, memory.owner)
         same_key = self.by_key.get((memory.key, *place), []) if memory.key else []
-        if keyed := _highest(same_key):
+        if keyed := _highest(same_key, memory.content_hash):
             return self._upsert(keyed, draft)
         copies = self.by_hash.get((memory.content_hash, *place), [])
         # A memory without a key is the same as any with these words; a key of its own makes it another.
-        twins = [twin for twin in copies if not memory.key or not twin.key]
-        if twin := _highest(twins):
+        equals = [twin for twin in copies if not memory.key or not twin.key]
+        if twin := _highest(equals, memory.content_hash):
             return self._refresh(twin, draft)
-        memory.copy = _free_copy([*copies, *same_key], memory.sensitivity)
         return self._create(memory, draft)
 
     def _create(self, memory: Memory, draft: MemoryDraft) -> Outcome:
         memory.known = True  # type: ignore[attr-defined]
+        self._stand_apart(memory)
         self.fresh.append((memory, draft))
         self._shelve(memory)
         self.changes.append(journal.of_memory("insert", memory))
@@ -119,14 +128,17 @@ class _Batch:
 
     def _refresh(self, memory: Memory, draft: MemoryDraft) -> Outcome:
         """The same words again: a newer date, the higher level, a new lease of life."""
-        detail = {"revived": True} if memory.deleted_at or _is_expired(memory, self.now) else {}
+        detail = self._revive(memory)
         memory.updated_at = max(memory.updated_at, draft.created_at or self.now)
         if "ttl_days" in draft.given:
             memory.ttl_days = draft.ttl_days or None
         memory.expires_at = rows.expiry(memory.ttl_days, self.now)
-        memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
-        memory.key = memory.key or draft.key
-        self._raise_level(memory, draft.sensitivity.value)
+        self._unshelve(memory)
+        key, level = memory.key or draft.key, higher(memory.sensitivity, draft.sensitivity.value)
+        if (key, level) != (memory.key, memory.sensitivity):
+            memory.key, memory.sensitivity = key, level
+            self._stand_apart(memory)
+        self._shelve(memory)
         self._save_unless_fresh(memory)
         self.changes.append(journal.of_memory("dedup_refresh", memory, **detail))
         return Outcome("refreshed", memory)
@@ -137,58 +149,67 @@ class _Batch:
             self.save()
         level = draft.sensitivity.value if "sensitivity" in draft.given else memory.sensitivity
         patch = draft.model_copy(update={"sensitivity": higher(level, memory.sensitivity)})
-        memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
+        detail = self._revive(memory)
         memory.expires_at = rows.expiry(memory.ttl_days, self.now)
-        changes = apply(memory, patch, draft.given, self.actor, self.now, reason="upsert")
+        self._unshelve(memory)
+        changes = apply(memory, patch, draft.given, self.actor, self.now, reason="upsert", **detail)
+        self._shelve(memory)
         memory.updated_at = max(memory.updated_at, self.now)
         memory.save()
-        self.changes += changes or [journal.of_memory("dedup_refresh", memory)]
+        self.changes += changes or [journal.of_memory("dedup_refresh", memory, **detail)]
         return Outcome("updated", memory)
 
-    def _raise_level(self, memory: Memory, level: str) -> None:
-        if rank(level) > rank(memory.sensitivity):
-            place = (memory.project, memory.scope, memory.owner)
-            others = [m for m in self.by_hash[(memory.content_hash, *place)] if m is not memory]
-            memory.copy = _free_copy(others, level)
-            memory.sensitivity = level
+    def _revive(self, memory: Memory) -> dict[str, bool]:
+        """Out of the trash; says so for the journal if it was there or had expired."""
+        ended = memory.deleted_at or _is_expired(memory, self.now)
+        memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
+        if not ended:
+            return {}
+        self.revived.append(memory)
+        return {"revived": True}
+
+    def _stand_apart(self, memory: Memory) -> None:
+        """A free number beside twins of the same level that the writer may not know of."""
+        beside = [twin for shelf in self._shelves(memory) for twin in shelf]
+        if memory.pk:  # it takes a place that was not looked at before
+            beside += twins(memory)
+        memory.copy = max(
+            (twin.copy + 1 for twin in beside if twin.sensitivity == memory.sensitivity), default=0
+        )
 
     def _save_unless_fresh(self, memory: Memory) -> None:
         if memory.pk is not None:
             memory.save()
 
-    def added(self) -> Counter[str]:
-        """How many new memories each project got."""
-        return Counter(memory.project for memory, _ in self.fresh)
+    def added(self) -> dict[str, list[Memory]]:
+        """What came alive in each project."""
+        projects: dict[str, list[Memory]] = defaultdict(list)
+        for memory in [*(memory for memory, _ in self.fresh), *self.revived]:
+            projects[memory.project].append(memory)
+        return projects
 
     def save(self) -> None:
         """Write what was collected so far."""
         pending = self.fresh[self.saved :]
         bulk.insert_objects([memory for memory, _ in pending])
         rows.save_details(pending)
-        widen_sessions((memory for memory, _ in pending), self.actor)
+        rows.widen_sessions((memory for memory, _ in pending), self.actor)
         journal.record(self.actor, self.changes, self.now)
         self.saved, self.changes = len(self.fresh), []
 
 
-def widen_sessions(memories: Iterable[Memory], actor: Actor) -> None:
-    """A session row for each session that the memories name, spanning their times."""
-    spans: dict[tuple[str, str], list[datetime]] = defaultdict(list)
-    for memory in memories:
-        if memory.session_id:
-            spans[(memory.session_id, memory.project)].append(memory.created_at)
-    if spans:
-        Session.widen([(sid, project, min(times), max(times)) for (sid, project), times in spans.items()], actor.name)
+def _own_words(actor: Actor) -> Q:
+    """What the actor wrote and nobody else has worked on since: there is nothing in it to reveal."""
+    changed_by_others = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=actor.name)
+    return Q(~Exists(changed_by_others), author=actor.name)
 
 
-def _highest(twins: Iterable[Memory]) -> Memory | None:
+def _highest(twins: Iterable[Memory], content_hash: str) -> Memory | None:
     """Of the twins the actor may know of, the one under the strictest level; an unknown level is nobody's."""
     known = [twin for twin in twins if twin.known and twin.sensitivity in LEVELS]  # type: ignore[attr-defined]
-    return max(known, key=lambda twin: rank(twin.sensitivity), default=None)
-
-
-def _free_copy(twins: Iterable[Memory], level: str) -> int:
-    """0, or the next number beside twins of this level that the writer may not know of."""
-    return max((twin.copy + 1 for twin in twins if twin.sensitivity == level), default=0)
+    return max(
+        known, key=lambda twin: (rank(twin.sensitivity), twin.content_hash == content_hash), default=None
+    )
 
 
 def _is_expired(memory: Memory, now: datetime) -> bool:

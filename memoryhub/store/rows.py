@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from django.conf import settings
 from django.db.models import Model
 
 from memoryhub.drafts import MemoryDraft
-from memoryhub.models import Entity, FileLink, Label, Memory
+from memoryhub.models import Entity, FileLink, Label, Memory, Session
 from memoryhub.search import bulk
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import Forbidden
@@ -131,3 +132,14 @@ def replace_list(memory: Memory, name: str, draft: Any) -> None:
         memory.files.filter(access=name.removeprefix("files_")).delete()
     save_details([(memory, draft)], [name])
     memory._prefetched_objects_cache = {}  # type: ignore[attr-defined]
+
+
+def widen_sessions(memories: Iterable[Memory], actor: Actor) -> None:
+    """A session row for each session that the memories name, spanning their times."""
+    spans: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+    for memory in memories:
+        if memory.session_id:
+            spans[(memory.session_id, memory.project)].append(memory.created_at)
+    if spans:
+        found = [(sid, project, min(times), max(times)) for (sid, project), times in spans.items()]
+        Session.widen(found, actor.name)
