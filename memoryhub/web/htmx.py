@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
+from django_htmx.http import push_url, replace_url
 from django_htmx.middleware import HtmxDetails
 
 VARY = ("HX-Request", "HX-Target", "HX-Boosted")
@@ -44,3 +45,12 @@ def page_or_fragment(
     response = render(request, name, context, status=status)
     patch_vary(response)
     return response
+
+
+def show_address(
+    request: HtmxHttpRequest, response: HttpResponse, address: str, *, replace: bool
+) -> HttpResponse:
+    """Let the address line follow a fragment: as a new step in the history, or in place of this one."""
+    if not request.htmx or request.htmx.boosted:
+        return response
+    return replace_url(response, address) if replace else push_url(response, address)

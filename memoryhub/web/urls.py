@@ -16,12 +16,14 @@ from memoryhub.web.views import (
     sessions,
     switch,
     timeline,
+    trash,
 )
 
 register_converter(SessionIdConverter, "session_id")
 
 urlpatterns: list[URLPattern] = [
     path("", home.home, name="home"),
+    path("home/journal/", home.journal_health, name="journal-health"),
     path("login/", login_not_required(auth.Login.as_view()), name="login"),
     path("logout/", auth.Logout.as_view(), name="logout"),
     path("search/", search.search_page, name="search"),
@@ -40,5 +42,6 @@ urlpatterns: list[URLPattern] = [
     path("facts/<slug:uid>/delete/", facts.fact_delete, name="fact-delete"),
     path("journal/", journal.journal, name="journal"),
     path("journal/verify/", journal.journal_verify, name="journal-verify"),
+    path("trash/", trash.trash, name="trash"),
     path("switch/", switch.turn_switch, name="switch"),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,26 @@ from django.conf import settings
 from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 from django.templatetags.static import static
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
 from memoryhub.models import Memory
+from memoryhub.retrieval.overview import EXPIRING_DAYS
 from memoryhub.retrieval.search import Hit, default_weights
 from memoryhub.text import collapse, shorten
+from memoryhub.vocabulary import TrashReason
 
 register = template.Library()
 
+_REASONS = {
+    TrashReason.FORGOTTEN.value: "thrown away",
+    TrashReason.EVICTED.value: "evicted: the project was full",
+    TrashReason.COMPRESSED.value: "compressed into a summary",
+    TrashReason.MERGED.value: "merged into another",
+}
 _RELATIVE_DAYS = 30  # older moments are told by their date as well
 
 
@@ -64,7 +72,7 @@ def _drawn(name: str, label: str) -> SafeString:
 @register.inclusion_tag("includes/nav_link.html", takes_context=True)
 def nav_link(context: dict[str, Any], name: str, text: str) -> dict[str, Any]:
     """A link of the main navigation; ``aria-current`` says page on it and true on a page below it."""
-    href = _reverse(name)
+    href = reverse(name)
     path = getattr(context.get("request"), "path", "")
     below = path.startswith(href) and name != "home"
     return {"href": href, "text": text, "current": "page" if path == href else "true" if below else ""}
@@ -94,17 +102,16 @@ def type_name(kind: str) -> str:
     return kind.replace("_", " ")
 
 
+@register.filter
+def trash_reason(reason: str) -> str:
+    """Why a memory lies in the trash, in words."""
+    return _REASONS.get(reason, reason or "thrown away")
+
+
 @register.simple_tag
 def memory_url(memory: Memory) -> str:
     """The address of a memory's page."""
-    return _reverse("memory", memory.uid)
-
-
-def _reverse(name: str, *args: str) -> str:
-    try:
-        return reverse(name, args=args)
-    except NoReverseMatch:  # until the last page is there
-        return "#"
+    return reverse("memory", args=[memory.uid])
 
 
 @register.filter
@@ -117,6 +124,12 @@ def gist(memory: Memory) -> str:
         if rest.strip(" .…:-*#"):
             return shorten(rest.lstrip(" .…:-"), settings.MEMORYHUB.preview_chars)
     return ""
+
+
+@register.filter
+def expires_soon(memory: Memory) -> bool:
+    """Whether a memory ends within the days that the statistics count as soon."""
+    return bool(memory.expires_at) and memory.expires_at <= timezone.now() + timedelta(days=EXPIRING_DAYS)
 
 
 @register.inclusion_tag("includes/moment.html")
@@ -162,6 +175,6 @@ def score(hit: Hit) -> dict[str, Any]:
 
 
 @register.simple_tag
-def listing(**filters: str) -> str:
+def listing(**filters: object) -> str:
     """The address of the list of memories with these filters: ``{% listing tag=word project=name %}``."""
-    return f"{_reverse('memories')}?{urlencode(filters)}"
+    return f"{reverse('memories')}?{urlencode(filters)}"

@@ -1,12 +1,75 @@
-"""The first page."""
+"""The first page: what is new, how much there is, and what wants attention."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.conf import settings
+from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_safe
+
+from memoryhub import journal
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import overview
+from memoryhub.web import charts
+from memoryhub.web.access import clearance_of
+
+RECENT = 8
+_FACETS = (
+    ("by_type", "type", "By type"),
+    ("by_project", "project", "By project"),
+    ("by_category", "category", "By category"),
+)
+_MOST = 8
+VERIFIED_FOR = 300  # seconds that a verification of an unchanged journal is told again
 
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    return render(request, "home.html")
+    """Everything but the number of journal rows is behind the gate."""
+    clearance = clearance_of(request)
+    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    numbers = overview.statistics(clearance)
+    context: dict[str, Any] = {"numbers": numbers, "address": request.build_absolute_uri("/")}
+    if numbers["total"]:
+        context |= {
+            "recent": live.order_by("-created_at", "-pk")[:RECENT],
+            "chart": charts.over_time(overview.per_day(live)),
+            "breakdowns": [_breakdown(numbers, *one) for one in _FACETS],
+            "full": _full(numbers["near_cap"]),
+            "expiring_days": overview.EXPIRING_DAYS,
+        }
+    return render(request, "home.html", context)
+
+
+@require_safe
+def journal_health(request: HttpRequest) -> HttpResponse:
+    """Whether the journal's chain holds: a fragment of its own, because a long one takes a while."""
+    last = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first()
+    key = f"journal-health-{last}".replace(" ", "")
+    known = cache.get(key)
+    if known is None:
+        known = (journal.verify(), timezone.now())
+        cache.set(key, known, VERIFIED_FOR)
+    return render(request, "includes/journal_health.html", {"verification": known[0], "at": known[1]})
+
+
+def _breakdown(numbers: dict[str, Any], key: str, name: str, title: str) -> dict[str, Any]:
+    """The commonest values of a column, each with its share of the commonest for a bar."""
+    counts = numbers[key]
+    most = max(counts.values())
+    rows = [{"value": v, "count": n, "percent": round(100 * n / most, 1)} for v, n in counts.items()]
+    return {"name": name, "title": title, "rows": rows[:_MOST], "hidden": max(len(rows) - _MOST, 0)}
+
+
+def _full(near: dict[str, int]) -> list[dict[str, Any]]:
+    """Projects near their cap, with how full they are in percent."""
+    cap = settings.MEMORYHUB.max_memories
+    return [
+        {"project": project, "count": count, "cap": cap, "percent": round(100 * count / cap)}
+        for project, count in near.items()
+    ]

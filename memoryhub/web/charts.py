@@ -1,0 +1,184 @@
+"""Memories over time as a stacked bar chart: positions and words for an SVG template. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+WIDTH, HEIGHT = 1000, 200  # of the plot, in the units of the SVG
+GAP = 0.18  # share of a step that stays empty
+LEAST_BARS = 20  # so that a young store does not show one bar as wide as the page
+_DAY, _WEEK, _MONTH, _YEAR = "day", "week", "month", "year"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One type's piece of a bar."""
+
+    type: str
+    count: int
+    y: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One day, week, month or year; ``first`` and ``last`` are its days."""
+
+    first: date
+    last: date
+    label: str
+    total: int
+    x: float
+    width: float
+    parts: list[Part]
+    counts: list[int]  # of each type of the chart, in its order
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A line or a word beside an axis."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    step: str
+    total: int
+    bars: list[Bar]
+    types: list[tuple[str, int]]
+    across: list[Mark]
+    up: list[Mark]
+
+    @property
+    def highest(self) -> Bar:
+        return max(self.bars, key=lambda bar: bar.total)
+
+
+def over_time(rows: Sequence[tuple[date, str, int]]) -> Chart | None:
+    """A chart of the rows of ``overview.per_day`` (day, type, count; oldest first); None without any."""
+    if not rows:
+        return None
+    step = _step((rows[-1][0] - rows[0][0]).days)
+    counted: dict[date, Counter[str]] = {}
+    for day, kind, count in rows:
+        counted.setdefault(_start(day, step), Counter())[kind] += count
+    starts = _steps(min(counted), max(counted), step)
+    types = _types(counted.values())
+    ceiling = _ceiling(max(counts.total() for counts in counted.values()))
+    slot = WIDTH / max(len(starts), LEAST_BARS)
+    bars = [
+        _bar(start, counted.get(start, Counter()), step, index * slot, slot, types, ceiling)
+        for index, start in enumerate(starts)
+    ]
+    total = sum(count for _, count in types)
+    return Chart(step, total, bars, types, _across(starts, step, slot), _up(ceiling))
+
+
+def _step(days: int) -> str:
+    """Days up to two months, weeks up to a year and a half, months up to ten years, then years."""
+    return _DAY if days <= 62 else _WEEK if days <= 540 else _MONTH if days <= 3660 else _YEAR
+
+
+def _start(day: date, step: str) -> date:
+    if step == _YEAR:
+        return day.replace(month=1, day=1)
+    if step == _MONTH:
+        return day.replace(day=1)
+    return day - timedelta(days=day.weekday()) if step == _WEEK else day
+
+
+def _next(day: date, step: str) -> date:
+    if step == _YEAR:
+        return day.replace(year=day.year + 1)
+    if step == _MONTH:
+        return (day + timedelta(days=31)).replace(day=1)
+    return day + timedelta(days=7 if step == _WEEK else 1)
+
+
+def _steps(first: date, last: date, step: str) -> list[date]:
+    """Every step between, the empty ones too."""
+    starts = [first]
+    while starts[-1] < last:
+        starts.append(_next(starts[-1], step))
+    return starts
+
+
+def _types(counted: Iterable[Counter[str]]) -> list[tuple[str, int]]:
+    """The types that occur, most first; they are stacked in this order."""
+    whole: Counter[str] = Counter()
+    for counts in counted:
+        whole.update(counts)
+    return sorted(whole.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _bar(
+    start: date,
+    counts: Counter[str],
+    step: str,
+    x: float,
+    slot: float,
+    types: list[tuple[str, int]],
+    ceiling: int,
+) -> Bar:
+    parts, y = [], float(HEIGHT)
+    for kind, _ in types:
+        if count := counts[kind]:
+            height = HEIGHT * count / ceiling
+            y -= height
+            parts.append(Part(kind, count, round(y, 2), round(height, 2)))
+    last = _next(start, step) - timedelta(days=1)
+    return Bar(
+        start,
+        last,
+        label=_label(start, step),
+        total=counts.total(),
+        x=round(x + slot * GAP / 2, 2),
+        width=round(slot * (1 - GAP), 2),
+        parts=parts,
+        counts=[counts[kind] for kind, _ in types],
+    )
+
+
+def _label(start: date, step: str) -> str:
+    if step == _YEAR:
+        return str(start.year)
+    if step == _MONTH:
+        return f"{start:%B} {start.year}"
+    day = f"{start.day} {start:%b} {start.year}"
+    return f"week of {day}" if step == _WEEK else day
+
+
+def _ceiling(most: int) -> int:
+    """The top of the scale: 1, 2, 4, 5 or 10 times a power of ten, at least ``most``."""
+    power = 1
+    while power * 10 < most:
+        power *= 10
+    return next(power * n for n in (1, 2, 4, 5, 10) if power * n >= most)
+
+
+def _up(ceiling: int) -> list[Mark]:
+    """The lines across, with their counts; whole numbers only."""
+    values = [ceiling, ceiling // 2] if ceiling % 2 == 0 else [ceiling]
+    return [Mark(round(HEIGHT * (1 - value / ceiling), 2), str(value)) for value in values]
+
+
+def _across(starts: list[date], step: str, slot: float) -> list[Mark]:
+    """Words under the axis: where a year begins, or a month; few enough to stand side by side."""
+    coarse = step in (_MONTH, _YEAR)
+    marks, before = [], starts[0]
+    for index, start in enumerate(starts):
+        begins = start.year != before.year if coarse else start.month != before.month
+        if index == 0 or begins:
+            text = str(start.year) if coarse else f"{start:%b} {start.year}"
+            marks.append(Mark(round(index * slot, 2), text))
+        before = start
+    kept: list[Mark] = []
+    for mark in marks:
+        if not kept or mark.at - kept[-1].at >= 85:
+            kept.append(mark)
+    return [mark for mark in kept if mark.at <= WIDTH - 40] or kept[:1]
