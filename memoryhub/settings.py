@@ -136,8 +136,7 @@ USE_TZ = True
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = BASE_DIR / "staticfiles"
-# No collectstatic step: whitenoise serves what the finders find, read once at start.
+# No collectstatic step and so no STATIC_ROOT: whitenoise serves what the finders find, read once at start.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_MAX_AGE = 3600
