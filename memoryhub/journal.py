@@ -18,12 +18,13 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from memoryhub import mirror
+from memoryhub.mirror import LINE, shown
+from memoryhub.mirror import as_line as as_line
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.search import bulk
-from memoryhub.sensitivity import Actor, Sensitivity
+from memoryhub.sensitivity import Actor, Sensitivity, higher
 
 GENESIS = "0" * 64
-LINE = ("seq", "at", "actor", "operation", "object_type", "object_id", "detail", "hash")
 _GATE = ("project", "sensitivity", "owner")
 _HASHED = (*LINE[:6], *_GATE, "detail")
 
@@ -55,9 +56,10 @@ def of_memory(operation: str, memory: Memory, **detail: Any) -> Change:
 
 
 def of_fact(operation: str, fact: Fact, **detail: Any) -> Change:
-    """A change of a fact; one that hangs on a personal memory is its owner's too."""
+    """A change of a fact; one that hangs on a memory is under the memory's level too, and its owner's."""
+    level = higher(fact.sensitivity, fact.memory.sensitivity) if fact.memory else fact.sensitivity
     owner = fact.memory.owner if fact.memory else ""
-    return Change(operation, "fact", fact.uid, detail, fact.project, fact.sensitivity, owner)
+    return Change(operation, "fact", fact.uid, detail, fact.project, level, owner)
 
 
 def record(actor: Actor, changes: Iterable[Change], now: datetime | None = None) -> None:
@@ -67,8 +69,8 @@ def record(actor: Actor, changes: Iterable[Change], now: datetime | None = None)
     at = now or timezone.now()
     stored_at = str(connection.ops.adapt_datetimefield_value(at))
     shown_at = shown(at)
-    last, previous = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first() or (0, GENESIS)
-    rows, lines = [], []
+    last, before = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first() or (0, GENESIS)
+    rows, lines, previous = [], [], before
     for seq, change in enumerate(changes, start=last + 1):
         place = (change.operation, change.object_type, change.object_id)
         detail = json.dumps(dict(sorted(change.detail.items())))
@@ -81,16 +83,7 @@ def record(actor: Actor, changes: Iterable[Change], now: datetime | None = None)
         )
     if rows:
         bulk.insert(JournalEntry, (*_HASHED, "hash"), rows)
-        transaction.on_commit(partial(mirror.append, lines))
-
-
-def as_line(row: JournalEntry) -> dict[str, Any]:
-    """A row in the shape of the API and of the mirror."""
-    return {name: shown(row.at) if name == "at" else getattr(row, name) for name in LINE}
-
-
-def shown(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        transaction.on_commit(partial(mirror.append, lines, before))
 
 
 @dataclass(frozen=True)
@@ -109,8 +102,9 @@ def verify() -> Verification:
 
 
 # Bytes: a parsed value could hide a changed byte, and a byte that is no UTF-8 could not be fetched at all.
+STORED_COLUMNS = (*_HASHED, "hash")
 STORED_BYTES = (
-    f"SELECT {', '.join(f'CAST({name} AS BLOB)' for name in (*_HASHED, 'hash'))} "  # noqa: S608 own names
+    f"SELECT {', '.join(f'CAST({name} AS BLOB)' for name in STORED_COLUMNS)} "  # noqa: S608 own names
     f"FROM {JournalEntry._meta.db_table} ORDER BY seq"
 )
 

@@ -1,7 +1,8 @@
 """The journal's mirror: the same rows as JSON lines in ``LETSGO_MEMORY_LOG``, in order, without gaps.
 
 Every append first looks where the file ends. Rows that another process has committed and not yet written, or that
-a crash kept from being written, are fetched and written too.
+a crash kept from being written, are fetched and written too. A file that does not end with a row of this journal
+is of another store (a backup was put back, two stores were given one path): it is kept under another name.
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ import fcntl
 import json
 import logging
 import os
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from django.conf import settings
+from django.db import DatabaseError
 from django.utils import timezone
 
+from memoryhub.models import JournalEntry
+
 logger = logging.getLogger(__name__)
+LINE = ("seq", "at", "actor", "operation", "object_type", "object_id", "detail", "hash")
 _TAIL = 65_536
 
 
@@ -25,65 +32,82 @@ def path() -> Path:
     return Path(settings.MEMORY_LOG)
 
 
-def append(lines: list[dict[str, Any]]) -> None:
-    """Bring the file up to date with these rows, which are committed. A full disk is logged, never raised."""
+def as_line(row: JournalEntry) -> dict[str, Any]:
+    """A row in the shape of the API and of the mirror."""
+    return {name: shown(row.at) if name == "at" else getattr(row, name) for name in LINE}
+
+
+def shown(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def append(lines: list[dict[str, Any]], after: str) -> None:
+    """Bring the file up to date with these committed rows; ``after`` is the hash of the row before them.
+
+    A full disk is logged, never raised: the journal itself is written, and the next append makes up for it.
+    """
     try:
         path().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with path().open("a+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            last = last_seq(file)
-            if last >= lines[-1]["seq"] and last > _newest():
-                file = _start_anew(file)
-                last = 0
-            missing = lines if lines[0]["seq"] == last + 1 else _rows_after(last)
-            file.write(b"".join(_encode(line) for line in missing))
-    except OSError as error:
+        with ExitStack() as stack:
+            file = stack.enter_context(_locked())
+            seq, digest = last_row(file)
+            if (seq, digest) != (lines[0]["seq"] - 1, after) and not _is_ours(file, seq, digest):
+                _keep_aside()
+                file, seq = stack.enter_context(_locked()), 0
+            missing = lines if lines[0]["seq"] == seq + 1 else _rows_after(seq)
+            file.writelines(_encode(line) for line in missing)
+    except (OSError, DatabaseError) as error:
         logger.warning("journal mirror %s not written: %s (the journal itself is; see doctor)", path(), error)
 
 
-def last_seq(file: IO[bytes]) -> int:
-    """The number of the last whole line, 0 for an empty file; a torn last line is cut off."""
+def last_row(file: IO[bytes]) -> tuple[int, str]:
+    """Number and hash of the last whole line, ``(0, "")`` without a readable one; a torn last line is cut off."""
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _TAIL))
-    tail = file.read()
+    tail = _read_from(file, max(0, size - _TAIL))
+    if size > len(tail) and tail.count(b"\n") < 2:
+        tail = _read_from(file, 0)
     whole = tail[: tail.rfind(b"\n") + 1]
     if len(whole) < len(tail):
         file.truncate(size - len(tail) + len(whole))
-    for line in reversed(whole.splitlines()):
-        try:
-            return int(json.loads(line)["seq"])
-        except (ValueError, KeyError, TypeError):
-            continue
-    return 0
+    try:
+        last = json.loads(whole.splitlines()[-1])
+        return int(last["seq"]), str(last["hash"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        return 0, ""
+
+
+@contextmanager
+def _locked() -> Iterator[IO[bytes]]:
+    """The file, open and locked; opened again if it was renamed while the lock was waited for."""
+    while True:
+        with path().open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if path().exists() and os.path.samestat(os.fstat(file.fileno()), path().stat()):
+                yield file
+                return
+
+
+def _is_ours(file: IO[bytes], seq: int, digest: str) -> bool:
+    """Whether the file holds nothing, or ends with a row of this journal."""
+    if file.seek(0, os.SEEK_END) == 0:
+        return True
+    return JournalEntry.objects.filter(seq=seq, hash=digest).exists()
+
+
+def _keep_aside() -> None:
+    kept = path().with_name(f"{path().name}.{timezone.now():%Y%m%dT%H%M%S%f}")
+    path().rename(kept)
+    logger.warning("journal mirror %s was of another store; kept as %s", path(), kept)
+
+
+def _rows_after(seq: int) -> Iterator[dict[str, Any]]:
+    return map(as_line, JournalEntry.objects.filter(seq__gt=seq).order_by("seq").iterator(chunk_size=1000))
+
+
+def _read_from(file: IO[bytes], start: int) -> bytes:
+    file.seek(start)
+    return file.read()
 
 
 def _encode(line: dict[str, Any]) -> bytes:
     return (json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n").encode("utf-8", "replace")
-
-
-def _rows_after(seq: int) -> list[dict[str, Any]]:
-    from memoryhub.journal import as_line
-    from memoryhub.models import JournalEntry
-
-    return [as_line(row) for row in JournalEntry.objects.filter(seq__gt=seq).order_by("seq")]
-
-
-def _newest() -> int:
-    from memoryhub.models import JournalEntry
-
-    return JournalEntry.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
-
-
-def _start_anew(file: IO[bytes]) -> IO[bytes]:
-    """The file is ahead of the database, so it belongs to another store: keep it under another name."""
-    kept = _kept_name(timezone.now())
-    path().rename(kept)
-    logger.warning("journal mirror %s was of another store; kept as %s", path(), kept)
-    file.close()
-    fresh = path().open("a+b")
-    fcntl.flock(fresh, fcntl.LOCK_EX)
-    return fresh
-
-
-def _kept_name(now: datetime) -> Path:
-    return path().with_name(f"{path().name}.{now:%Y%m%dT%H%M%S%f}")

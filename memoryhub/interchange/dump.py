@@ -1,0 +1,59 @@
+"""Writing memories out, under a clearance that is named, and counting what it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.utils import timezone
+
+from memoryhub import journal
+from memoryhub.interchange.jsonl import dump
+from memoryhub.models import Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval.filters import MemoryFilter
+from memoryhub.retrieval.overview import counts
+from memoryhub.sensitivity import LEVELS, Actor, Sensitivity
+from memoryhub.vocabulary import Scope
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which memories go out, and to whom: what the actor's clearance shows and the filter lets through."""
+
+    actor: Actor
+    filter: MemoryFilter
+
+    def memories(self) -> MemoryQuerySet:
+        """In the order in which they were stored. Lazy."""
+        return self.filter.select(self.actor.clearance).order_by("pk")
+
+    def lines(self) -> Iterator[bytes]:
+        """The memories as JSON lines, a thousand of them in memory at a time."""
+        for row in self.memories().with_details().iterator(chunk_size=1000):
+            yield dump(row)
+
+    def left_out(self) -> dict[str, int]:
+        """How many fit the filter and stay behind, by level, ``unknown`` or others' ``personal``."""
+        fitting = self.filter.narrow(Memory.objects.hidden_from(self.actor.clearance))
+        found: dict[str, int] = {}
+        for level, n in counts(fitting.exclude(scope=Scope.PERSONAL.value), "sensitivity").items():
+            name = level if level in LEVELS else UNKNOWN
+            found[name] = found.get(name, 0) + n
+        if personal := fitting.filter(scope=Scope.PERSONAL.value).count():
+            found[Scope.PERSONAL.value] = personal
+        return found
+
+    def journal_secrets(self) -> int:
+        """Reading a secret leaves a trace: a row that says how many secret memories go out, if any does."""
+        secrets = self.memories().filter(sensitivity=Sensitivity.SECRET.value).count()
+        if secrets:
+            change = journal.Change(
+                "export", "store", "", {"secret": secrets}, self.filter.project or "", "secret"
+            )
+            with transaction.atomic():
+                journal.record(self.actor, [change], timezone.now())
+        return secrets

@@ -1,0 +1,105 @@
+"""``export_memories [FILE]``: the store's memories as JSON lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from pydantic import ValidationError
+
+from memoryhub.interchange.dump import UNKNOWN, Selection
+from memoryhub.interchange.files import STDOUT, write_whole
+from memoryhub.management.operator import operator, plural, short_name
+from memoryhub.retrieval.filters import MemoryFilter
+from memoryhub.sensitivity import Clearance, Sensitivity
+from memoryhub.vocabulary import TYPES, Scope
+
+_HOW_TO_INCLUDE = {
+    Sensitivity.PRIVATE.value: "--include-private",
+    Sensitivity.SECRET.value: "--include-secret",
+    Scope.PERSONAL.value: "--owner NAME",
+    UNKNOWN: "never exported; doctor tells more",
+}
+
+
+class Command(BaseCommand):
+    help = (
+        "Write live memories as JSON lines that import_memories takes back: content, every settable field, "
+        "created_at, and what the store knows besides. Public ones alone unless more is asked for."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "file",
+            metavar="FILE",
+            nargs="?",
+            default=STDOUT,
+            help=".jsonl or .jsonl.gz; - or none: standard output",
+        )
+        parser.add_argument("--project", help="only this project")
+        parser.add_argument("--type", choices=TYPES, help="only this type")
+        parser.add_argument("--since", metavar="WHEN", help="created at or after this day or moment (UTC)")
+        parser.add_argument("--until", metavar="WHEN", help="created before this day or moment (UTC)")
+        parser.add_argument(
+            "--trashed", action="store_true", help="what lies in the trash, instead of what is live"
+        )
+        parser.add_argument("--include-private", action="store_true", help="private memories too")
+        parser.add_argument(
+            "--include-secret", action="store_true", help="secret memories too (this is journaled)"
+        )
+        parser.add_argument("--owner", default="", help="the personal memories of this person too")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        clearance = Clearance.up_to(Sensitivity.SECRET.value, short_name(options["owner"], "--owner"))
+        asked = clearance.asking(private=options["include_private"], secret=options["include_secret"])
+        selection = Selection(operator(asked), self._filter(options))
+        selection.journal_secrets()
+        self.written = 0
+        try:
+            self._write(options["file"], self._counted(selection.lines()))
+        except BrokenPipeError:
+            # The reader (head, less) has had enough; nothing else may be written there at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return
+        except OSError as error:
+            raise CommandError(f"{options['file']}: not written: {error.strerror or error}") from None
+        self._report(options, selection.left_out())
+
+    def _filter(self, options: dict[str, Any]) -> MemoryFilter:
+        given = {name: options[name] for name in ("project", "type", "since", "until", "trashed")}
+        try:
+            return MemoryFilter.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise CommandError(f"--{first['loc'][0]}: {first['msg']}") from None
+
+    def _counted(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+        for self.written, line in enumerate(lines, start=1):
+            yield line
+
+    def _write(self, name: str, lines: Iterator[bytes]) -> None:
+        if name != STDOUT:
+            write_whole(Path(name), lines)
+            return
+        raw = getattr(self.stdout, "buffer", None)
+        for line in lines:
+            if raw:
+                raw.write(line)
+            else:
+                self.stdout.write(line.decode(), ending="")
+        if raw:
+            raw.flush()
+
+    def _report(self, options: dict[str, Any], left_out: dict[str, int]) -> None:
+        """On standard error when the memories themselves went to standard output."""
+        to = self.stderr if options["file"] == STDOUT else self.stdout
+        place = "" if options["file"] == STDOUT else f" to {options['file']}"
+        style = self.style.SUCCESS if options["file"] != STDOUT else str
+        to.write(f"Exported {plural(self.written, 'memory')}{place}", style)
+        for what, n in left_out.items():
+            to.write(f"Left out: {n:,} {what} ({_HOW_TO_INCLUDE.get(what, 'not asked for')})", str)

@@ -1,0 +1,55 @@
+"""``purge_expired``: remove for good what is past its time."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from memoryhub import store
+from memoryhub.management.operator import operator, plural, shown
+from memoryhub.retrieval.overview import counts
+from memoryhub.sensitivity import system
+from memoryhub.store.removal import purgeable
+
+
+class Command(BaseCommand):
+    help = (
+        "Remove expired memories for good, each with a journal row. At once as the tool of this name does, "
+        "or, as a scheduled job should, only those that could be revived for a while and were not."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        wait = parser.add_mutually_exclusive_group()
+        wait.add_argument(
+            "--grace-days",
+            type=float,
+            default=0,
+            metavar="N",
+            help="spare what expired in the last N days (0)",
+        )
+        wait.add_argument(
+            "--scheduled",
+            action="store_true",
+            help="spare as many days as expiry_grace_days says (configuration)",
+        )
+        parser.add_argument("--dry-run", action="store_true", help="count what would go, remove nothing")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        grace = settings.MEMORYHUB.expiry_grace_days if options["scheduled"] else options["grace_days"]
+        if not 0 <= grace <= 36_500:
+            raise CommandError("--grace-days must be between 0 and 36500")
+        now = timezone.now()
+        actor = operator(system("purge_expired").clearance)
+        found = counts(purgeable(actor, grace, now), "project")
+        spared = purgeable(actor, 0, now).count() - sum(found.values())
+        purged = sum(found.values()) if options["dry_run"] else store.purge_expired(actor, grace, now)
+        verb = "Would purge" if options["dry_run"] else "Purged"
+        self.stdout.write(f"{verb} {plural(purged, 'expired memory')}")
+        for project, n in found.items():
+            self.stdout.write(f"  {n:>8,}  {shown(project) if project else '(no project)'}")
+        if spared:
+            self.stdout.write(f"Spared {plural(spared, 'memory')} that expired in the last {grace:g} days")

@@ -1,0 +1,50 @@
+"""The person at the command line: who the journal says it was, and what every command of theirs shares."""
+
+from __future__ import annotations
+
+import getpass
+
+from django.core.management.base import CommandError
+from pydantic import TypeAdapter, ValidationError
+
+from memoryhub.drafts import Name
+from memoryhub.sensitivity import Actor, Clearance
+
+MAX_NAME = 200
+
+
+def operator(clearance: Clearance, name: str | None = None) -> Actor:
+    """Who runs this command: ``command:<login>``, or the name they give."""
+    if name is None:
+        return Actor(f"command:{login()}", clearance)
+    if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
+        raise CommandError(f"--actor must be 1 to {MAX_NAME} printable characters")
+    return Actor(name.strip(), clearance)
+
+
+def login() -> str:
+    """The operating system's name for the user; in a container that knows none, ``unknown``."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"
+
+
+def plural(count: int, word: str) -> str:
+    """``1 memory``, ``1,234 memories``."""
+    many = word[:-1] + "ies" if word.endswith("y") else word + "s"
+    return f"{count:,} {word if count == 1 else many}"
+
+
+def shown(text: str, chars: int = 60) -> str:
+    """A foreign text for the terminal: short, on one line, without control characters."""
+    short = text if len(text) <= chars else text[: chars - 1] + "…"
+    return short if short.isprintable() else ascii(short)
+
+
+def short_name(text: str, option: str) -> str:
+    """A name given as an option, trimmed like one in a draft; CommandError names the option."""
+    try:
+        return TypeAdapter(Name).validate_python(text)
+    except ValidationError as error:
+        raise CommandError(f"{option}: {error.errors()[0]['msg']}") from None
