@@ -76,7 +76,10 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
-            "libraries": {"hub": "memoryhub.web.templatetags.hub"},
+            "libraries": {
+                "hub": "memoryhub.web.templatetags.hub",
+                "pages": "memoryhub.web.templatetags.pages",
+            },
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
