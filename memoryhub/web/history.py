@@ -67,6 +67,11 @@ class Version:
     sensitivity: str
     changes: list[FieldChange]
 
+    @property
+    def names(self) -> str:
+        """The fields, as the beginning of a sentence."""
+        return ", ".join(change.label.lower() for change in self.changes).capitalize()
+
 
 def versions(
     memory: Memory, clearance: Clearance, *, limit: int = 10, before: int | None = None

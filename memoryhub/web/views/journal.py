@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from django.contrib import messages
 from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub import journal as chain
@@ -16,6 +18,7 @@ from memoryhub.querysets import JournalQuerySet
 from memoryhub.retrieval import paging
 from memoryhub.web.access import clearance_of
 from memoryhub.web.filters import JournalFilter
+from memoryhub.web.htmx import HtmxHttpRequest
 
 PAGE = 50
 # Suggestions for the filter; looking up the names in use would read a long journal whole.
@@ -34,14 +37,19 @@ def journal(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def journal_verify(request: HttpRequest) -> HttpResponse:
+def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
     """Recompute the chain, which reads every row: only when someone asks."""
     began = time.perf_counter()
     result = chain.verify()
     context = {"result": result, "seconds": time.perf_counter() - began}
-    if getattr(request, "htmx", None):
+    if request.htmx:
         return render(request, "journal/verified.html", context)
-    return render(request, "journal/page.html", {**_list(request, JournalFilter({})), **context})
+    messages.add_message(
+        request,
+        messages.SUCCESS if result.ok else messages.ERROR,
+        render_to_string("journal/verdict.html", context),
+    )
+    return redirect("journal")
 
 
 def _list(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
