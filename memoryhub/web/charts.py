@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-WIDTH, HEIGHT = 1000, 200  # of the plot, in the units of the SVG
+WIDTH, HEIGHT = 100.0, 190  # of the plot: percent of what there is, and pixels
+APART, APART_SMALL = 8.5, 24.0  # percent of the width between two words under the axis
 GAP = 0.18  # share of a step that stays empty
 LEAST_BARS = 20  # so that a young store does not show one bar as wide as the page
 _DAY, _WEEK, _MONTH, _YEAR = "day", "week", "month", "year"
@@ -43,6 +44,7 @@ class Mark:
 
     at: float
     text: str
+    minor: bool = False  # left out where there is little room
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,8 @@ def _bar(
         last,
         label=_label(start, step),
         total=counts.total(),
-        x=round(x + slot * GAP / 2, 2),
-        width=round(slot * (1 - GAP), 2),
+        x=round(x + slot * GAP / 2, 3),
+        width=round(slot * (1 - GAP), 3),
         parts=parts,
         counts=[counts[kind] for kind, _ in types],
     )
@@ -154,11 +156,11 @@ def _label(start: date, step: str) -> str:
 
 
 def _ceiling(most: int) -> int:
-    """The top of the scale: 1, 2, 4, 5 or 10 times a power of ten, at least ``most``."""
+    """The top of the scale: a round number, at least ``most``."""
     power = 1
     while power * 10 < most:
         power *= 10
-    return next(power * n for n in (1, 2, 4, 5, 10) if power * n >= most)
+    return next(power * n for n in (1, 2, 3, 4, 6, 8, 10) if power * n >= most)
 
 
 def _up(ceiling: int) -> list[Mark]:
@@ -177,8 +179,19 @@ def _across(starts: list[date], step: str, slot: float) -> list[Mark]:
             text = str(start.year) if coarse else f"{start:%b} {start.year}"
             marks.append(Mark(round(index * slot, 2), text))
         before = start
+    if len(marks) > 1 and marks[1].at - marks[0].at < APART:
+        marks = marks[1:]  # a piece of a year or month at the beginning says less than the whole one after it
+    return _spaced([mark for mark in marks if mark.at <= WIDTH - APART / 2])
+
+
+def _spaced(marks: list[Mark]) -> list[Mark]:
+    """Those that can stand side by side; the ones that cannot on a small screen are minor."""
     kept: list[Mark] = []
+    major = -WIDTH
     for mark in marks:
-        if not kept or mark.at - kept[-1].at >= 85:
-            kept.append(mark)
-    return [mark for mark in kept if mark.at <= WIDTH - 40] or kept[:1]
+        if kept and mark.at - kept[-1].at < APART:
+            continue
+        minor = mark.at - major < APART_SMALL
+        major = major if minor else mark.at
+        kept.append(replace(mark, minor=minor))
+    return kept

@@ -19,9 +19,9 @@ from memoryhub.vocabulary import SCOPES, TYPES
 from memoryhub.web.filters import DayField, ListFilter, ProjectField, WordField
 
 ORDERS = {
-    "-updated_at": "Changed last",
-    "-created_at": "Newest",
-    "-importance": "Most important",
+    "-updated_at": "Changed",
+    "-created_at": "New",
+    "-importance": "Important",
     "-accessed_count": "Most read",
 }
 _KNOWN_ORDER = "There is no such order; use one of: " + ", ".join(ORDERS) + "."

@@ -15,6 +15,7 @@ from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
@@ -90,10 +91,11 @@ def level_badge(level: str, always: bool = False) -> dict[str, Any]:
     return {"level": level, "always": always}
 
 
-@register.inclusion_tag("includes/type_badge.html")
-def type_badge(kind: str) -> dict[str, str]:
+@register.simple_tag
+def type_badge(kind: str) -> SafeString:
     """A memory's type with its colour."""
-    return {"kind": kind, "text": type_name(kind)}
+    dot = '<span class="type"><span class="dot t-{}" aria-hidden="true"></span>{}</span>'
+    return format_html(dot, kind, type_name(kind))
 
 
 @register.filter
@@ -132,15 +134,14 @@ def expires_soon(memory: Memory) -> bool:
     return bool(memory.expires_at) and memory.expires_at <= timezone.now() + timedelta(days=EXPIRING_DAYS)
 
 
-@register.inclusion_tag("includes/moment.html")
-def moment(at: datetime) -> dict[str, str]:
+@register.simple_tag
+def moment(at: datetime) -> SafeString:
     """How long ago, or how soon, with the exact time in the title; the date too when it is long ago."""
     here = timezone.localtime(at)
-    return {
-        "iso": at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "exact": f"{here:%Y-%m-%d %H:%M:%S} {here.tzname()}",
-        "shown": _shown(at, here, timezone.now()),
-    }
+    iso = at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    exact = f"{here:%Y-%m-%d %H:%M:%S} {here.tzname()}"
+    shown = _shown(at, here, timezone.now())
+    return format_html('<time datetime="{}" title="{}">{}</time>', iso, exact, shown)
 
 
 def _shown(at: datetime, here: datetime, now: datetime) -> str:
