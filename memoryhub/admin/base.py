@@ -45,6 +45,7 @@ class GatedAdmin(_ModelAdmin):
     journal_type = ""  # object_type of this model's journal rows; empty: it has none
     link_lookups: tuple[str, ...] = ()  # plain lookups that links from other pages may carry
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
     list_max_show_all = 200
     view_on_site = False

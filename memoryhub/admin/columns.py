@@ -12,6 +12,8 @@ from django.utils.safestring import SafeString
 
 from memoryhub.sensitivity import LEVELS
 
+EMPTY = "–"
+
 
 def level_badge(level: str) -> SafeString:
     """A level, coloured; one that nobody knows is marked as such."""
@@ -23,10 +25,10 @@ def link(address: str, text: str) -> SafeString:
     return format_html('<a href="{}">{}</a>', address, text)
 
 
-def moment(at: datetime | None) -> SafeString | str:
+def moment(at: datetime | None) -> str:
     """A moment that stays on one line."""
     if at is None:
-        return ""
+        return EMPTY
     local = timezone.localtime(at)
     return format_html(
         '<time class="hub-moment" datetime="{}">{}</time>',

@@ -15,7 +15,7 @@ from memoryhub import facts
 from memoryhub.accounts import actor_of
 from memoryhub.admin.base import admin_url, column
 from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
-from memoryhub.admin.columns import level_badge, link, moment
+from memoryhub.admin.columns import EMPTY, level_badge, link, moment
 from memoryhub.admin.draft_form import DraftForm, PlainText
 from memoryhub.admin.drafting import DraftAdmin
 from memoryhub.admin.filters import LevelFilter, values, when
@@ -134,7 +134,7 @@ class FactAdmin(DraftAdmin):
         return level_badge(fact.sensitivity)
 
     @column("changed", order="updated_at")
-    def updated(self, fact: Fact) -> SafeString | str:
+    def updated(self, fact: Fact) -> str:
         return moment(fact.updated_at)
 
     @column("id")
@@ -142,11 +142,11 @@ class FactAdmin(DraftAdmin):
         return fact.uid
 
     @column("drawn from")
-    def memory_shown(self, fact: Fact) -> SafeString | str:
+    def memory_shown(self, fact: Fact) -> str:
         """A fact is seen only where its memory is, so this leaks nothing."""
         if fact.memory is None:
-            return ""
+            return EMPTY
         return link(admin_url(Memory, "change", fact.memory.pk), shorten(str(fact.memory), _CELL))
 
     def memory_id(self, fact: Fact) -> str:
-        return fact.memory.uid if fact.memory else ""
+        return fact.memory.uid if fact.memory else EMPTY

@@ -87,7 +87,7 @@ class JournalAdmin(ReadOnlyAdmin):
         return row
 
     @column("when", order="at")
-    def moment_shown(self, row: JournalEntry) -> SafeString | str:
+    def moment_shown(self, row: JournalEntry) -> str:
         return moment(row.at)
 
     @column("id", order="object_id")

@@ -18,7 +18,7 @@ from memoryhub.accounts import actor_of, clearance_of, reveal
 from memoryhub.admin import memory_actions
 from memoryhub.admin.base import admin_url, column
 from memoryhub.admin.bulk import counted
-from memoryhub.admin.columns import level_badge, link, moment
+from memoryhub.admin.columns import EMPTY, level_badge, link, moment
 from memoryhub.admin.drafting import DraftAdmin
 from memoryhub.admin.filters import (
     FlagFilter,
@@ -35,6 +35,7 @@ from memoryhub.retrieval.search import search
 from memoryhub.store.rows import listed
 from memoryhub.text import shorten
 
+ByProject = values("project")
 _TITLE = 90
 _ORDERED = 500  # search results that are put in the order of their score
 
@@ -53,15 +54,15 @@ class MemoryAdmin(DraftAdmin):
     journal_type = "memory"
     link_lookups = ("session_id",)
     list_display = (
-        *("heading", "level", "state", "type", "category", "project", "importance", "accessed_count"),
-        *("flagged", "updated"),
+        *("heading", "level", "type", "category", "project", "importance", "used", "updated", "state"),
+        "flagged",
     )
     list_filter = (
         StateFilter,
         LevelFilter,
         values("type"),
         values("category"),
-        values("project"),
+        ByProject,
         values("scope"),
         UseFilter,
         FlagFilter,
@@ -123,6 +124,10 @@ class MemoryAdmin(DraftAdmin):
             place = Case(*places, default=Value(len(ids)), output_field=IntegerField()) if places else "pk"
             found = found.order_by(place, "-pk")
         return found, False
+
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        """Nothing to choose by in the list that repairs unknown levels but where they are."""
+        return (LevelFilter, ByProject) if wants_repair(request) else self.list_filter
 
     # What may be done
 
@@ -190,6 +195,7 @@ class MemoryAdmin(DraftAdmin):
         """Opening a secret memory is journaled."""
         if obj is not None:
             reveal(request, obj)
+            context["show_delete"], context["can_trash"] = False, self.has_delete_permission(request, obj)
             context["single_actions"] = self._single_actions(request, obj)
             context["all_states"] = admin_url(Memory, "changelist", query="state=all")
         return super().render_change_form(request, context, add, change, form_url, obj)
@@ -217,12 +223,16 @@ class MemoryAdmin(DraftAdmin):
             return f"in the trash ({memory.trash_reason})" if memory.trash_reason else "in the trash"
         return "expired" if _is_expired(memory) else "live"
 
+    @column("used", order="accessed_count")
+    def used(self, memory: Memory) -> int:
+        return memory.accessed_count
+
     @column("flags")
     def flagged(self, memory: Memory) -> str:
-        return ", ".join(map(str, memory.flags)) if isinstance(memory.flags, list) else ""
+        return (isinstance(memory.flags, list) and ", ".join(map(str, memory.flags))) or EMPTY
 
     @column("changed", order="updated_at")
-    def updated(self, memory: Memory) -> SafeString | str:
+    def updated(self, memory: Memory) -> str:
         return moment(memory.updated_at)
 
     @column("id")
@@ -230,15 +240,15 @@ class MemoryAdmin(DraftAdmin):
         return format_html("<code>{}</code>", memory.uid)
 
     @column("merged into")
-    def merged_into_shown(self, memory: Any) -> SafeString | str:
+    def merged_into_shown(self, memory: Any) -> str:
         target = Memory.objects.visible_to(memory.clearance).filter(pk=memory.merged_into_id).first()
-        return link(admin_url(Memory, "change", target.pk), shorten(str(target), _TITLE)) if target else ""
+        return link(admin_url(Memory, "change", target.pk), shorten(str(target), _TITLE)) if target else EMPTY
 
     @column("facts")
-    def facts_shown(self, memory: Any) -> SafeString | str:
+    def facts_shown(self, memory: Any) -> str:
         count = Fact.objects.visible_to(memory.clearance).filter(memory=memory).count()
         address = admin_url(Fact, "changelist", query=f"memory__uid={memory.uid}")
-        return link(address, counted(count, "fact")) if count else ""
+        return link(address, counted(count, "fact")) if count else EMPTY
 
     # The lists of the form, for those who may only look
 

@@ -43,11 +43,11 @@ class RunAdmin(ReadOnlyAdmin):
         return f"{run.done} of {run.total}"
 
     @column("asked for", order="created_at")
-    def created(self, run: MaintenanceRun) -> SafeString | str:
+    def created(self, run: MaintenanceRun) -> str:
         return moment(run.created_at)
 
     @column("finished", order="finished_at")
-    def finished(self, run: MaintenanceRun) -> SafeString | str:
+    def finished(self, run: MaintenanceRun) -> str:
         return moment(run.finished_at)
 
     @column("parameters")

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from memoryhub.accounts import clearance_of
 from memoryhub.admin.base import ReadOnlyAdmin, admin_url, column
 from memoryhub.admin.bulk import counted
-from memoryhub.admin.columns import level_badge, link, moment, pretty
+from memoryhub.admin.columns import EMPTY, level_badge, link, moment, pretty
 from memoryhub.admin.filters import LevelFilter, values, when
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.querysets import GatedQuerySet
@@ -66,11 +66,11 @@ class SessionAdmin(ReadOnlyAdmin):
         return session
 
     @column("started", order="started_at")
-    def started(self, session: Session) -> SafeString | str:
+    def started(self, session: Session) -> str:
         return moment(session.started_at)
 
     @column("last active", order="last_at")
-    def last(self, session: Session) -> SafeString | str:
+    def last(self, session: Session) -> str:
         return moment(session.last_at)
 
     @column("memories")
@@ -82,27 +82,27 @@ class SessionAdmin(ReadOnlyAdmin):
         return int(session.event_count)
 
     @column("summary")
-    def summary_shown(self, session: Any) -> SafeString | str:
+    def summary_shown(self, session: Any) -> str:
         memory = Memory.objects.visible_to(session.clearance).filter(pk=session.summary_id).first()
-        return link(admin_url(Memory, "change", memory.pk), shorten(str(memory), _CELL)) if memory else ""
+        return link(admin_url(Memory, "change", memory.pk), shorten(str(memory), _CELL)) if memory else EMPTY
 
     @column("memories")
-    def memories_shown(self, session: Any) -> SafeString | str:
+    def memories_shown(self, session: Any) -> str:
         same = {"session_id": session.session_id, "project": session.project}
         memories = Memory.objects.visible_to(session.clearance).live().filter(**same)
         newest = memories.order_by("-created_at", "-pk").only("title", "uid")[:_NEWEST]
         lines = [(admin_url(Memory, "change", one.pk), shorten(str(one), _CELL)) for one in newest]
         if not lines:
-            return ""
+            return EMPTY
         everything = admin_url(Memory, "changelist", query=urlencode(same))
         lines.append((everything, f"all {counted(memories.count(), 'memory', 'memories')}"))
         return format_html_join("", '<div><a href="{}">{}</a></div>', lines)
 
     @column("events")
-    def events_shown(self, session: Any) -> SafeString | str:
+    def events_shown(self, session: Any) -> str:
         count = Event.objects.visible_to(session.clearance).filter(session=session).count()
         address = admin_url(Event, "changelist", query=f"session__id={session.pk}")
-        return link(address, counted(count, "event")) if count else ""
+        return link(address, counted(count, "event")) if count else EMPTY
 
 
 @admin.register(Event)
@@ -123,7 +123,7 @@ class EventAdmin(ReadOnlyAdmin):
         return super().get_queryset(request).select_related("session", "memory")
 
     @column("when", order="at")
-    def when(self, event: Event) -> SafeString | str:
+    def when(self, event: Event) -> str:
         return moment(event.at)
 
     @column("session", order="session__session_id")
@@ -135,10 +135,10 @@ class EventAdmin(ReadOnlyAdmin):
         return level_badge(event.sensitivity)
 
     @column("became")
-    def memory_shown(self, event: Event) -> SafeString | str:
+    def memory_shown(self, event: Event) -> str:
         """An event is seen only where its memory is, so this leaks nothing."""
         if event.memory is None:
-            return ""
+            return EMPTY
         return link(admin_url(Memory, "change", event.memory.pk), shorten(str(event.memory), _CELL))
 
     @column("memorability by part")
@@ -168,12 +168,12 @@ class InjectionAdmin(ReadOnlyAdmin):
         return GatedQuerySet(Injection).visible_to(clearance).select_related("session")
 
     @column("when", order="at")
-    def when(self, injection: Injection) -> SafeString | str:
+    def when(self, injection: Injection) -> str:
         return moment(injection.at)
 
     @column("session")
     def session_shown(self, injection: Injection) -> str:
-        return injection.session.session_id if injection.session else ""
+        return injection.session.session_id if injection.session else EMPTY
 
     @column("level", order="sensitivity")
     def level(self, injection: Injection) -> SafeString:

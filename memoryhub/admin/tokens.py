@@ -65,12 +65,15 @@ class TokenForm(_ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["clearance"].choices = [(level, level) for level in self.clearances]  # type: ignore[attr-defined]
-        self.fields["owner"].choices = [(name, name) for name in self.owners]  # type: ignore[attr-defined]
-        if self.instance.pk:
-            del self.fields["owner"]
-        else:
+        self._offer("clearance", self.clearances)
+        self._offer("owner", self.owners)
+        if not self.instance.pk:
             self.initial = {"owner": self.owners[0], "rights": default_rights(), **self.initial}
+
+    def _offer(self, name: str, choices: list[str]) -> None:
+        """Set the choices of a field, where the person may choose: Django drops what is read-only."""
+        if field := self.fields.get(name):
+            field.choices = [(choice, choice) for choice in choices]  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -198,12 +201,12 @@ class TokenAdmin(DraftAdmin):
         return "run out" if token.expires_at and token.expires_at <= timezone.now() else "active"
 
     @column("last used", order="last_used_at")
-    def last_used(self, token: AgentToken) -> SafeString | str:
-        return moment(token.last_used_at) or "never"
+    def last_used(self, token: AgentToken) -> str:
+        return moment(token.last_used_at) if token.last_used_at else "never"
 
     @column("expires", order="expires_at")
-    def expires(self, token: AgentToken) -> SafeString | str:
-        return moment(token.expires_at) or "never"
+    def expires(self, token: AgentToken) -> str:
+        return moment(token.expires_at) if token.expires_at else "never"
 
     @column("id")
     def id_shown(self, token: AgentToken) -> str:
