@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
 
 from memoryhub.models import Event, Fact, Memory, Revision, Session
+from memoryhub.retrieval.details import Lists, lists_of
 from memoryhub.retrieval.search import Hit
 from memoryhub.retrieval.timeline import Entry
 from memoryhub.store.rows import LISTS, listed
@@ -25,19 +27,26 @@ def moment(at: datetime | None) -> str | None:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z") if at else None
 
 
-def memory(row: Memory) -> dict[str, Any]:
-    """A whole memory. ``with_details()`` on its queryset saves queries."""
+def memory(row: Memory, lists: Lists | None = None) -> dict[str, Any]:
+    """A whole memory. Its lists are those handed in, else they are read; :func:`memories` reads those of many."""
     return {
         "id": row.uid,
         **{name: getattr(row, name) for name in _PLAIN},
         **{name: moment(getattr(row, name)) for name in _MOMENTS},
-        **{name: listed(row, name) for name in LISTS},
+        **(lists or {name: listed(row, name) for name in LISTS}),
     }
 
 
-def preview(row: Memory) -> dict[str, Any]:
+def memories(rows: Iterable[Memory], shape: Callable[[Memory, Lists], dict[str, Any]] = memory) -> list[dict[str, Any]]:
+    """Many memories in one of the shapes, with one query for all their lists."""
+    rows = list(rows)
+    lists = lists_of(rows)
+    return [shape(row, lists[row.pk]) for row in rows]
+
+
+def preview(row: Memory, lists: Lists | None = None) -> dict[str, Any]:
     """A memory in a list: a preview in the place of the long texts."""
-    shown = memory(row)
+    shown = memory(row, lists)
     del shown["content"], shown["overview"]
     return {**shown, "preview": shorten(row.content, settings.MEMORYHUB.preview_chars)}
 

@@ -12,19 +12,28 @@ from typing import Any
 from django.utils import timezone
 
 from memoryhub import facts, shapes, store
-from memoryhub.drafts import FactDraft, MemoryPatch
+from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, Memory
 from memoryhub.sensitivity import Actor
+from memoryhub.store.rows import LISTS
 
 _BROUGHT = ("project", "scope", "content_hash")
 
 
-def written_memory(done: store.Outcome, actor: Actor) -> dict[str, Any]:
+def written_memory(done: store.Outcome, draft: MemoryDraft, actor: Actor) -> dict[str, Any]:
     """The memory; of one that the writer may not read no more than it brought: a curator may have added."""
     memory = done.memory
-    if done.outcome == "created" or Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists():
-        return shapes.memory(memory)
+    if done.outcome == "created":
+        brought = draft.model_dump(include=set(LISTS))
+        return shapes.memory(memory, {name: _in_order(values) for name, values in brought.items()})
+    if Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists():
+        return shapes.memories([memory])[0]
     return {"id": memory.uid, **{name: getattr(memory, name) for name in _BROUGHT}}
+
+
+def _in_order(values: list[Any]) -> list[Any]:
+    """As the lists of a stored memory come."""
+    return sorted(values, key=lambda value: tuple(value.values()) if isinstance(value, dict) else (value,))
 
 
 def update_memory(

@@ -60,7 +60,8 @@ class Problem(Exception):
 
     def response(self, request: HttpRequest) -> HttpResponse:
         body = json.dumps(self.as_dict(id_of(request)), ensure_ascii=False).encode("utf-8", "replace")
-        return HttpResponse(body, status=self.status, content_type=MEDIA_TYPE, headers=dict(self.headers))
+        headers = {**self.headers, "Content-Length": str(len(body))}
+        return HttpResponse(body, status=self.status, content_type=MEDIA_TYPE, headers=headers)
 
 
 def id_of(request: HttpRequest) -> str:

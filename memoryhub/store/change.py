@@ -28,7 +28,7 @@ def find(uid: str, actor: Actor) -> Memory:
     """The memory, if the actor may see it; expired and trashed ones too. Call it inside the transaction."""
     memory: Memory | None = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
     if memory is None:
-        raise NotFound(f"there is no memory {uid}")
+        raise NotFound("there is no such memory")
     return memory
 
 

@@ -80,7 +80,7 @@ def erase(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> lis
 def erase_one(uid: str, actor: Actor) -> None:
     """:func:`erase` for one memory; NotFound when there is none."""
     if not erase([uid], actor):
-        raise NotFound(f"there is no memory {uid}")
+        raise NotFound("there is no such memory")
 
 
 def empty_trash(actor: Actor, before: datetime | None = None, now: datetime | None = None) -> int:

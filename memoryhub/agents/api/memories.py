@@ -53,7 +53,7 @@ class Batch(BaseModel):
 def store_memory(request: ApiRequest, draft: MemoryDraft) -> HttpResponse:
     """201 ``created``; 200 ``refreshed`` for the same content, ``updated`` for the same key."""
     done = store.remember(draft, request.auth.actor)
-    shown = outcomes.written_memory(done, request.auth.actor)
+    shown = outcomes.written_memory(done, draft, request.auth.actor)
     body = {"outcome": done.outcome, "memory": shown, "ignored": draft.ignored}
     return answer(body, 201 if done.outcome == "created" else 200, {"ETag": etag(done.memory)})
 
@@ -75,10 +75,10 @@ def store_memories(request: ApiRequest, batch: Batch) -> HttpResponse:
 def list_memories(request: ApiRequest, wanted: Query[MemoryList]) -> HttpResponse:
     """By any of the filters together; ``file`` is search_by_file, ``concept`` is search_by_concept."""
     memories = wanted.select(wanted.clearance(request.auth))
-    found = page(memories.with_details(), wanted.order.removeprefix("-"), wanted.limit, wanted.cursor)
+    found = page(memories, wanted.order.removeprefix("-"), wanted.limit, wanted.cursor)
     return answer(
         {
-            "items": [shapes.preview(memory) for memory in found.items],
+            "items": shapes.memories(found.items, shapes.preview),
             "next_cursor": found.next_cursor,
             "total": memories.count(),
         }
@@ -93,7 +93,8 @@ def get_memory(request: ApiRequest, id: str, wanted: Query[OneMemory]) -> HttpRe
     memory = _find(id, wanted, request.auth)
     if not wanted.trashed:
         store.touch(memory)
-    return answer(shapes.memory(memory), headers={"ETag": etag(memory)})
+    [shown] = shapes.memories([memory])
+    return answer(shown, headers={"ETag": etag(memory)})
 
 
 @router.patch(
@@ -194,7 +195,7 @@ def _outdated() -> Problem:
 def _find(uid: str, wanted: OneMemory, caller: Caller) -> Memory:
     memories: MemoryQuerySet = Memory.objects.visible_to(wanted.clearance(caller)).filter(uid=uid)
     memories = memories.trashed() if wanted.trashed else memories.live()
-    memory: Memory | None = memories.with_details().first()
+    memory: Memory | None = next(iter(memories), None)
     if memory is None:
         raise Http404
     return memory

@@ -31,6 +31,10 @@ RFC 9457 problems."""
 class Api(NinjaAPI):
     """Ninja, with short operation ids, problems under their media type, and one description for all."""
 
+    def set_default_exception_handlers(self) -> None:
+        """One for all, in the place of ninja's own."""
+        self.add_exception_handler(Exception, answer_exception)
+
     def get_openapi_operation_id(self, operation: Operation) -> str:
         return operation.view_func.__name__
 
@@ -56,7 +60,6 @@ api = Api(
     parser=StrictParser(),
     docs_url=None,  # served below, behind a login
 )
-api.add_exception_handler(Exception, answer_exception)
 for router in (
     memories.router,
     searching.router,

@@ -124,16 +124,16 @@ def search_memories(caller: Caller, wanted: Search) -> dict[str, Any]:
 
 
 def list_memories(caller: Caller, wanted: Listing) -> dict[str, Any]:
-    return {"memories": [shapes.preview(memory) for memory in _newest(wanted.memories(caller), wanted.limit)]}
+    return {"memories": shapes.memories(_newest(wanted.memories(caller), wanted.limit), shapes.preview)}
 
 
 def get_memory(caller: Caller, wanted: OneToRead) -> dict[str, Any]:
     live: MemoryQuerySet = Memory.objects.visible_to(wanted.clearance(caller)).live()
-    memory = live.filter(uid=wanted.id).with_details().first()
+    memory = next(iter(live.filter(uid=wanted.id)), None)
     if memory is None:
         raise Http404
     store.touch(memory)
-    return {"memory": shapes.memory(memory)}
+    return {"memory": shapes.memories([memory])[0]}
 
 
 def update_memory(caller: Caller, change: Change) -> dict[str, Any]:
@@ -149,12 +149,12 @@ def delete_memory(caller: Caller, wanted: One) -> dict[str, Any]:
 
 def search_by_file(caller: Caller, wanted: ByFile) -> dict[str, Any]:
     memories = MemoryFilter(file=wanted.path).select(wanted.clearance(caller))
-    return {"results": [shapes.memory(memory) for memory in _newest(memories, wanted.limit)]}
+    return {"results": shapes.memories(_newest(memories, wanted.limit))}
 
 
 def search_by_concept(caller: Caller, wanted: ByConcept) -> dict[str, Any]:
     memories = MemoryFilter(concept=wanted.concept).select(wanted.clearance(caller))
-    return {"results": [shapes.memory(memory) for memory in _newest(memories, wanted.limit)]}
+    return {"results": shapes.memories(_newest(memories, wanted.limit))}
 
 
 def get_timeline(caller: Caller, wanted: Timeline) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def summarize_old(caller: Caller, wanted: Summarise) -> dict[str, Any]:
 
 
 def _newest(memories: MemoryQuerySet, limit: int) -> MemoryQuerySet:
-    return memories.with_details().order_by("-updated_at", "-pk")[:limit]
+    return memories.order_by("-updated_at", "-pk")[:limit]
 
 
 _TOOLS: tuple[Tool[Any], ...] = (
