@@ -26,6 +26,8 @@ def require_free(host: str, port: int) -> None:
 
     Asked before the start, because granian shares a port that another granian holds already.
     """
+    if not 0 < port < 65_536:
+        raise CannotServe(f"--port must be between 1 and 65535, not {port}")
     try:
         [family, kind, protocol, _, address], *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         with socket.socket(family, kind, protocol) as probe:
@@ -33,8 +35,6 @@ def require_free(host: str, port: int) -> None:
             probe.bind(address)
     except socket.gaierror as error:
         raise CannotServe(f"--host {host}: {error.strerror or error}") from None
-    except OverflowError:
-        raise CannotServe(f"--port must be between 1 and 65535, not {port}") from None
     except OSError as error:
         raise CannotServe(_reason(error, host, port)) from None
 

@@ -11,7 +11,8 @@ __all__ = ["SWITCHES", "actor_of", "clearance_of", "is_on", "may_see", "reveal",
 
 def switches(request: HttpRequest) -> dict[str, list[dict[str, object]]]:
     """Context processor: the switches this person may turn, and how they stand."""
-    if not request.user.is_authenticated:
+    # A request that was refused before anybody could be recognised (a bad host) has no user.
+    if not hasattr(request, "user") or not request.user.is_authenticated:
         return {"switches": []}
     mine = [level for level in SWITCHES if may_see(request.user, level)]
     return {"switches": [{"level": level, "on": is_on(request, level)} for level in mine]}

@@ -1,0 +1,102 @@
+"""A hub in a folder of its own, run as a person would run it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("memoryhub", "templates", "static", "fixtures")
+
+
+@dataclass(frozen=True)
+class Hub:
+    """``folder`` holds a copy of the sources, ``home`` is an empty home of its user."""
+
+    folder: Path
+    home: Path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Nothing but what a login shell has."""
+        return {"HOME": str(self.home), "PATH": os.defpath, "LANG": "C.UTF-8", **more}
+
+    def run(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """A management command, to its end."""
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=self.folder,
+            env=self.environment(**more),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    @contextmanager
+    def serving(self, port: int, *arguments: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that serves at ``port``, in a process group of its own; ended at the end."""
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", *arguments],
+            cwd=self.folder,
+            env=self.environment(**more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            wait_until_it_answers(process, port)
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def copy(folder: Path) -> Hub:
+    """A fresh copy of the sources."""
+    source, home = folder / "memoryhub", folder / "home"
+    source.mkdir(parents=True)
+    home.mkdir()
+    for name in SOURCES:
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("manage.py", "pyproject.toml", "requirements.txt"):
+        shutil.copy(ROOT / name, source / name)
+    return Hub(source, home)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def wait_until_it_answers(process: subprocess.Popen[str], port: int) -> None:
+    """Until ``/healthz`` is 200; an assertion tells what the process said when it ended or never answered."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+    raise AssertionError(f"nothing answers at port {port}")
+
+
+def press_ctrl_c(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """As a terminal does it: the whole group gets the signal. Returns what was printed."""
+    os.killpg(process.pid, signal.SIGINT)
+    return process.communicate(timeout=20)

@@ -1,0 +1,142 @@
+"""The production server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from memoryhub import serving
+from tests.commands import hub as hubs
+from tests.commands.hub import Hub
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Hub:
+    """A real store, migrated and empty."""
+    hub = hubs.copy(tmp_path_factory.mktemp("serve"))
+    done = hub.run("migrate", "--verbosity", "0")
+    assert done.returncode == 0, done.stderr
+    return hub
+
+
+def status(port: int, host: str = "localhost", path: str = "/api/v1/stats") -> int:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Host": host})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_it_serves_with_secrets_from_files(hub, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("a-secret-key-that-is-long-enough-for-anyone-to-be-happy-with-it\n")
+    names = {"MEMORYHUB_ALLOWED_HOSTS": "hub.example.org,localhost,127.0.0.1"}
+    port = hubs.free_port()
+    with hub.serving(port, "serve", "--port", str(port), MEMORYHUB_SECRET_KEY_FILE=str(key), **names):
+        assert status(port, "hub.example.org") == 401
+
+
+def test_a_host_that_is_not_allowed_is_refused(hub):
+    port = hubs.free_port()
+    with hub.serving(port, "serve", "--port", str(port)):
+        assert status(port, "evil.example") == 400
+        assert status(port, "evil.example", "/login") == 400, "a page, and no error of its own"
+        assert status(port, "localhost") == 401
+
+
+def test_several_workers_serve_one_store_and_end_with_their_parent(hub):
+    port = hubs.free_port()
+    with hub.serving(port, "serve", "--port", str(port), "--workers", "2", "--threads", "2") as process:
+        assert status(port) == 401
+        os.kill(process.pid, signal.SIGTERM)  # as systemd does it
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5)
+
+
+def test_a_relative_home_means_the_folder_it_was_started_in(hub):
+    """The workers must read the store that the command looked at."""
+    home = hub.home / "mine"
+    hub.run("migrate", "--verbosity", "0", LETSGO_HOME="../home/mine")
+    port = hubs.free_port()
+    with hub.serving(port, "serve", "--port", str(port), LETSGO_HOME="../home/mine"):
+        assert status(port) == 401
+        assert (home / "memory.db").exists()
+
+
+def test_a_store_that_is_not_migrated_is_not_served(hub, tmp_path):
+    done = hub.run("serve", "--port", str(hubs.free_port()), LETSGO_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "is not up to date; run: manage.py migrate" in done.stderr
+
+
+def test_an_open_address_without_allowed_hosts_is_warned_about(hub):
+    port = hubs.free_port()
+    with hub.serving(port, "serve", "--port", str(port), "--host", "0.0.0.0") as process:
+        _, errors = hubs.press_ctrl_c(process)
+    assert "MEMORYHUB_ALLOWED_HOSTS" in errors
+
+
+@pytest.mark.parametrize("option", ["workers", "threads"])
+def test_there_is_at_least_one_of_each(option):
+    with pytest.raises(CommandError, match=f"--{option} must be at least 1, not 0"):
+        call_command("serve", **{option: 0})
+
+
+def test_a_taken_port_is_not_shared():
+    """Not even one that was opened to be shared, as granian's is."""
+    with socket.socket() as busy:
+        busy.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        with pytest.raises(serving.CannotServe, match="is taken"):
+            serving.require_free("127.0.0.1", busy.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "words"),
+    [
+        ("203.0.113.7", 8000, "no address of this machine"),
+        ("not a host", 8000, "--host not a host"),
+        ("127.0.0.1", 70_000, "between 1 and 65535"),
+        ("127.0.0.1", -1, "between 1 and 65535"),
+    ],
+)
+def test_an_address_that_cannot_be_is_explained(host, port, words):
+    with pytest.raises(serving.CannotServe, match=words):
+        serving.require_free(host, port)
+
+
+def test_only_loopback_addresses_are_loopback():
+    assert [
+        h
+        for h in ("127.0.0.1", "127.1.2.3", "localhost", "::1", "0.0.0.0", "10.0.0.1")
+        if serving.is_loopback(h)
+    ] == [
+        "127.0.0.1",
+        "127.1.2.3",
+        "localhost",
+        "::1",
+    ]
+
+
+def test_the_path_of_the_sources_is_not_lost(monkeypatch, tmp_path):
+    """``manage.py`` may be started from anywhere, and the environment's own PYTHONPATH stays."""
+    became: list[dict[str, str]] = []
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(serving.os, "execve", lambda path, argv, environ: became.append(dict(environ)))
+    monkeypatch.setattr(serving.connections, "close_all", lambda: None)
+    for name in ("LETSGO_HOME", "LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG"):
+        monkeypatch.setenv(name, "relative")
+    serving.serve("127.0.0.1", 8000)
+    assert became[0]["PYTHONPATH"].split(os.pathsep) == [str(Path(hubs.ROOT)), str(tmp_path)]
+    assert Path(became[0]["LETSGO_MEMORY_DB"]).is_absolute()
