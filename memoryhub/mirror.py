@@ -52,7 +52,7 @@ def append(lines: list[dict[str, Any]], after: str) -> None:
             file = stack.enter_context(_locked())
             seq, digest = last_row(file)
             if (seq, digest) != (lines[0]["seq"] - 1, after) and not _is_ours(file, seq, digest):
-                _keep_aside()
+                logger.warning("journal mirror %s was of another store; kept as %s", path(), keep_aside())
                 file, seq = stack.enter_context(_locked()), 0
             missing = lines if lines[0]["seq"] == seq + 1 else _rows_after(seq)
             file.writelines(_encode(line) for line in missing)
@@ -78,9 +78,12 @@ def last_row(file: IO[bytes]) -> tuple[int, str]:
 
 @contextmanager
 def _locked() -> Iterator[IO[bytes]]:
-    """The file, open and locked; opened again if it was renamed while the lock was waited for."""
+    """The file, open and locked; opened again if it was renamed while the lock was waited for.
+
+    Made for its owner alone where there is none.
+    """
     while True:
-        with path().open("a+b") as file:
+        with open(path(), "a+b", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if path().exists() and os.path.samestat(os.fstat(file.fileno()), path().stat()):
                 yield file
@@ -94,10 +97,11 @@ def _is_ours(file: IO[bytes], seq: int, digest: str) -> bool:
     return JournalEntry.objects.filter(seq=seq, hash=digest).exists()
 
 
-def _keep_aside() -> None:
+def keep_aside() -> Path:
+    """Give the file another name, which is returned; the next append begins a new one with the first row."""
     kept = path().with_name(f"{path().name}.{timezone.now():%Y%m%dT%H%M%S%f}")
     path().rename(kept)
-    logger.warning("journal mirror %s was of another store; kept as %s", path(), kept)
+    return kept
 
 
 def _rows_after(seq: int) -> Iterator[dict[str, Any]]:

@@ -100,10 +100,10 @@ def repair(found: Audit) -> None:
     """Write what the mirror lacks. One that contradicts the database is evidence and stays as it is."""
     if not found.lost and not found.different and not found.unreadable:
         if found.gaps:
-            mirror.set_aside()
+            mirror.keep_aside()
         newest = JournalEntry.objects.order_by("-seq").first()
         if newest:
-            mirror.append([journal.as_line(newest)])
+            mirror.append([mirror.as_line(newest)], after="")
 
 
 def _lines(file: IO[bytes], size: int, found: Audit) -> Iterator[tuple[int, dict[str, Any]]]:
