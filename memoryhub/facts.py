@@ -45,12 +45,29 @@ def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> t
             },
         )
         if not created:
-            fact.confidence, fact.updated_at = draft.confidence, now
-            fact.memory = memory or fact.memory
-            fact.session_id = draft.session_id or fact.session_id
+            created = _is_news(fact, actor)
+            _restate(fact, draft, memory, actor, now, anew=created)
             fact.save()
         journal.record(actor, [journal.of_fact("insert" if created else "update", fact)], now)
     return fact, created
+
+
+def _is_news(fact: Fact, actor: Actor) -> bool:
+    """Whether the actor may read this level and yet not see the fact: its memory is hidden from them, or ended."""
+    at_level = fact.sensitivity in actor.clearance.levels
+    return at_level and not Fact.objects.visible_to(actor.clearance).filter(pk=fact.pk).exists()
+
+
+def _restate(
+    fact: Fact, draft: FactDraft, memory: Memory | None, actor: Actor, now: datetime, *, anew: bool
+) -> None:
+    """A fact said again. ``anew``: by someone who cannot know that it was said; it is theirs from here on."""
+    fact.confidence, fact.updated_at = draft.confidence, now
+    if anew:
+        fact.memory, fact.session_id, fact.author = memory, draft.session_id, actor.name
+        fact.created_at = fact.valid_from = now
+    fact.memory = memory or fact.memory
+    fact.session_id = draft.session_id or fact.session_id
 
 
 def query_facts(
@@ -129,7 +146,7 @@ def _find(uid: str, actor: Actor) -> Fact:
     visible = Fact.objects.visible_to(actor.clearance).select_related("memory")
     fact: Fact | None = visible.filter(uid=uid).first()
     if fact is None:
-        raise NotFound(f"there is no fact {uid}")
+        raise NotFound("there is no such fact")
     return fact
 
 
@@ -143,7 +160,7 @@ def _same(values: Mapping[str, object]) -> FactQuerySet:
 def _memory(uid: str | None, actor: Actor) -> Memory | None:
     if not uid:
         return None
-    memory: Memory | None = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
+    memory: Memory | None = Memory.objects.visible_to(actor.clearance).live().filter(uid=uid).first()
     if memory is None:
-        raise NotFound(f"there is no memory {uid}; leave memory_id out or name one", "memory_id")
+        raise NotFound("there is no such memory; leave memory_id out or name one", "memory_id")
     return memory

@@ -41,8 +41,8 @@ def shown(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def append(lines: list[dict[str, Any]], after: str) -> None:
-    """Bring the file up to date with these committed rows; ``after`` is the hash of the row before them.
+def append(lines: list[dict[str, Any]], after: str = "") -> None:
+    """Bring the file up to date with these committed rows; ``after``: the hash of the row before them, if known.
 
     A full disk is logged, never raised: the journal itself is written, and the next append makes up for it.
     """

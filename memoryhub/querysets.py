@@ -140,12 +140,20 @@ class MemoryQuerySet(GatedQuerySet):
 
 
 class FactQuerySet(GatedQuerySet):
-    """Facts; one that hangs on a memory shows no more widely than the memory does."""
+    """Facts; one that hangs on a memory shows no more widely than the memory does, and ends with it."""
 
     def visible_to(self, clearance: Clearance) -> Self:
-        memory = apps.get_model("memoryhub", "Memory")
-        seen = memory.objects.visible_to(clearance).filter(pk=OuterRef("memory"))
-        return super().visible_to(clearance).filter(Q(memory__isnull=True) | Exists(seen))
+        return self._with_memory(clearance, apps.get_model("memoryhub", "Memory").objects.live())
+
+    def hidden_from(self, clearance: Clearance) -> Self:
+        """What a clearance may not know of, be its memory alive or in the trash."""
+        everything = self.model._default_manager.all()
+        known = everything._with_memory(clearance, apps.get_model("memoryhub", "Memory").objects.all())
+        return self.exclude(pk__in=known.values("pk"))
+
+    def _with_memory(self, clearance: Clearance, memories: MemoryQuerySet) -> Self:
+        seen = memories.visible_to(clearance).filter(pk=OuterRef("memory"))
+        return self.filter(_gate(clearance)).filter(Q(memory__isnull=True) | Exists(seen))
 
 
 class SessionQuerySet(models.QuerySet[Any]):
@@ -172,15 +180,31 @@ class EventQuerySet(models.QuerySet[Any]):
         return rows.filter(Q(memory__isnull=True) | Exists(seen))
 
 
+# What ends an object for good; a memory's "delete" is a move to the trash.
+_ENDS = Q(operation__in=("erase", "purge")) | Q(operation="delete", object_type="fact")
+
+
 class JournalQuerySet(GatedQuerySet):
     def visible_to(self, clearance: Clearance) -> Self:
-        """By the level, project and owner the object had then, and none about a memory hidden now."""
-        memory = apps.get_model("memoryhub", "Memory")
-        hidden = memory.objects.hidden_from(clearance)
-        rows = super().visible_to(clearance)
-        if not clearance.every_owner:
-            rows = rows.filter(Q(owner="") | Q(owner=clearance.owner))
-        return rows.exclude(object_type="memory", object_id__in=hidden.values("uid"))
+        """By the level, project and owner the object had then, and none about what is hidden now.
+
+        An object that is gone stays as hidden as it was at its end: what was public once and became secret does
+        not show again because it was erased.
+        """
+        memory, fact = apps.get_model("memoryhub", "Memory"), apps.get_model("memoryhub", "Fact")
+        ended_hidden = self.model.objects.filter(_ENDS).exclude(_journal_gate(clearance))
+        return (
+            self.filter(_journal_gate(clearance))
+            .exclude(object_type="memory", object_id__in=memory.objects.hidden_from(clearance).values("uid"))
+            .exclude(object_type="fact", object_id__in=fact.objects.hidden_from(clearance).values("uid"))
+            .exclude(object_id__in=ended_hidden.values("object_id"))
+        )
+
+
+def _journal_gate(clearance: Clearance) -> Q:
+    if clearance.every_owner:
+        return _gate(clearance)
+    return _gate(clearance) & (Q(owner="") | Q(owner=clearance.owner))
 
 
 class TokenQuerySet(models.QuerySet[Any]):

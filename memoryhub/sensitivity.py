@@ -27,15 +27,15 @@ def rank(level: str) -> int:
 
 
 def higher(one: str, other: str) -> str:
-    """The stricter of two known levels."""
-    return max(one, other, key=rank)
+    """The stricter of two levels; one that is not known is the strictest."""
+    return max(one, other, key=lambda level: rank(level) if level in LEVELS else len(LEVELS))
 
 
 @dataclass(frozen=True)
 class Clearance:
     """What one request may see.
 
-    ``levels``: the sensitivities it reads. ``owner``: whose personal memories it reads (empty: nobody's).
+    ``levels``: the sensitivities it reads; one that is not known is dropped, so nothing can open it. ``owner``: whose personal memories it reads (empty: nobody's).
     ``projects``: the projects it is confined to; ``None`` for all of them. ``every_owner``: everyone's personal
     memories, for the hub's own upkeep.
     """
@@ -44,6 +44,9 @@ class Clearance:
     owner: str = ""
     projects: frozenset[str] | None = None
     every_owner: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", self.levels.intersection(LEVELS))
 
     @classmethod
     def up_to(cls, level: str, owner: str = "", projects: Iterable[str] | None = None) -> Clearance:

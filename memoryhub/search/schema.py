@@ -6,11 +6,13 @@ this lives in a migration: ``pre_migrate`` drops the triggers, ``post_migrate`` 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
 
+logger = logging.getLogger(__name__)
 MEMORY = "memoryhub_memory"
 JOURNAL = "memoryhub_journalentry"
 COLUMNS = ("title", "subtitle", "abstract", "overview", "content")
@@ -109,16 +111,26 @@ def scrub() -> None:
     """After an erase: rewrite indexes and file so that no byte of what was erased is left in them.
 
     A deleted row's words stay in FTS5 segments until these are merged, its pages in the file until VACUUM, and
-    both in the write-ahead log until that is truncated.
+    both in the write-ahead log until that is truncated. Inside a transaction the file waits for its commit.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         for table in INDEXES:
             cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
-    if connection.in_atomic_block:
-        return  # inside a caller's transaction (a test case): VACUUM is refused there
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM")
-        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    transaction.on_commit(_rewrite_file)
+
+
+def _rewrite_file() -> None:
+    """What is erased is gone for every reader already; that the file is in use now is no reason to fail."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM")
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            busy = bool(cursor.fetchone()[0])
+    except OperationalError as error:
+        logger.error("the database file still holds bytes of what was erased: %s; erase or vacuum again", error)
+    else:
+        if busy:
+            logger.warning("the write-ahead log is being read and keeps bytes of what was erased until it is not")
 
 
 def sizes() -> dict[str, int]:

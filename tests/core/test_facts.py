@@ -1,0 +1,134 @@
+"""Facts: a triple is stored once, shows no more than the memory it hangs on, and is journaled."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from memoryhub import facts, store
+from memoryhub.drafts import FactDraft
+from memoryhub.models import Fact, JournalEntry
+from memoryhub.store import NotFound
+
+
+def say(actor, object="SQLite", subject="hub", predicate="runs on", **fields):
+    return facts.store_fact(FactDraft(subject=subject, predicate=predicate, object=object, **fields), actor)
+
+
+def test_the_same_triple_updates_its_confidence(db, actor):
+    first, created = say(actor, confidence=0.4)
+    again, created_again = say(actor, confidence=0.9)
+    assert (created, created_again) == (True, False)
+    assert (again.uid, Fact.objects.get().confidence) == (first.uid, 0.9)
+    assert list(JournalEntry.objects.order_by("seq").values_list("operation", flat=True)) == ["insert", "update"]
+
+
+@pytest.mark.parametrize("other", [{"project": "p"}, {"sensitivity": "private"}, {"object": "sqlite"}])
+def test_another_project_level_or_word_is_another_fact(db, actor, other):
+    say(actor)
+    assert say(actor, **other)[1] is True
+
+
+def test_a_repeat_keeps_its_memory_and_session(remember, actor):
+    memory = remember("source")
+    say(actor, memory_id=memory.uid, session_id="s")
+    fact, _ = say(actor)
+    assert (fact.memory, fact.session_id) == (memory, "s")
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({}, {"SQLite", "PostgreSQL", "Linux"}),
+        ({"subject": "hub"}, {"SQLite", "PostgreSQL"}),
+        ({"predicate": "ran on"}, {"PostgreSQL"}),
+        ({"object": "Linux"}, {"Linux"}),
+        ({"min_confidence": 0.5}, {"SQLite", "Linux"}),
+        ({"project": "p"}, {"Linux"}),
+        ({"session_id": "s"}, {"SQLite"}),
+        ({"subject": "hub", "min_confidence": 0.9}, set()),
+    ],
+)
+def test_every_filter_narrows(db, actor, filters, found):
+    say(actor, confidence=0.5, session_id="s")
+    say(actor, "PostgreSQL", predicate="ran on", confidence=0.2)
+    say(actor, "Linux", subject="box", project="p")
+    assert {fact.object for fact in facts.query_facts(actor.clearance, **filters)} == found
+
+
+def test_a_fact_of_a_trashed_memory_rests_until_it_is_restored(remember, actor):
+    memory = remember("source")
+    say(actor, memory_id=memory.uid)
+    store.trash([memory.uid], actor)
+    assert not facts.query_facts(actor.clearance).exists()
+    store.restore([memory.uid], actor)
+    assert facts.query_facts(actor.clearance).exists()
+
+
+def test_a_fact_of_an_expired_memory_rests(remember, actor):
+    memory = remember("source")
+    say(actor, memory_id=memory.uid)
+    store.expire([memory.uid], actor)
+    assert not facts.query_facts(actor.clearance).exists()
+
+
+def test_a_fact_whose_memory_is_erased_is_erased(remember, actor):
+    memory = remember("source")
+    fact, _ = say(actor, memory_id=memory.uid)
+    store.erase([memory.uid], actor)
+    assert not Fact.objects.exists()
+    assert JournalEntry.objects.filter(operation="erase", object_type="fact", object_id=fact.uid).exists()
+
+
+@pytest.mark.parametrize("level", ["private", "secret"])
+def test_a_fact_cannot_hang_on_a_memory_out_of_sight(remember, low, level):
+    memory = remember("hidden", sensitivity=level)
+    with pytest.raises(NotFound) as refused:
+        say(low, memory_id=memory.uid)
+    assert refused.value.field == "memory_id"
+
+
+def test_a_fact_cannot_hang_on_a_memory_in_the_trash(remember, actor):
+    memory = remember("gone")
+    store.trash([memory.uid], actor)
+    with pytest.raises(NotFound):
+        say(actor, memory_id=memory.uid)
+
+
+def test_a_hidden_fact_said_by_someone_who_cannot_know_it_is_theirs(remember, actor, low):
+    memory = remember("hidden", sensitivity="secret")
+    hidden, _ = say(actor, memory_id=memory.uid, session_id="s")
+    later = timezone.now() + timedelta(hours=1)
+    said, created = facts.store_fact(FactDraft(subject="hub", predicate="runs on", object="SQLite"), low, later)
+    assert created is True
+    assert (said.memory, said.session_id, said.author, said.created_at) == (None, "", low.name, later)
+    assert facts.query_facts(low.clearance).get() == said
+    assert JournalEntry.objects.visible_to(low.clearance).get().operation == "insert"
+
+
+def test_a_fact_above_the_clearance_is_stored_and_not_seen(db, low):
+    say(low, sensitivity="secret")
+    assert not facts.query_facts(low.clearance).exists()
+    assert Fact.objects.count() == 1
+
+
+def test_a_fact_is_deleted_and_the_journal_knows(db, actor):
+    fact, _ = say(actor)
+    facts.delete_fact(fact.uid, actor)
+    assert not Fact.objects.exists()
+    assert JournalEntry.objects.filter(operation="delete", object_id=fact.uid).exists()
+
+
+def test_a_fact_out_of_sight_cannot_be_deleted(db, actor, low):
+    fact, _ = say(actor, sensitivity="secret")
+    with pytest.raises(NotFound):
+        facts.delete_fact(fact.uid, low)
+    assert Fact.objects.exists()
+
+
+def test_the_journal_does_not_hold_the_words_of_a_fact(db, actor):
+    fact, _ = say(actor, "xylophonequark")
+    facts.delete_fact(fact.uid, actor)
+    assert "xylophonequark" not in str(list(JournalEntry.objects.values()))
