@@ -20,7 +20,7 @@ _MOST_PAIRED = 40
 # Rows of one comparison that a page shows.
 _MOST_ROWS = 2_000
 # Below this share of common words and blanks two lines are no versions of each other.
-_ALIKE = 0.5
+_ALIKE = 0.4
 
 # A word, one character of a script without spaces, a run of blanks, or a sign.
 _WORDS = re.compile(rf"{CJK.pattern}|(?:(?!{CJK.pattern})\w)+|\s+|[^\w\s]")

@@ -25,6 +25,17 @@ class LineField(forms.CharField):
         return _one_line(initial or "") != _one_line(data or "")
 
 
+class NumberField(forms.FloatField):
+    """A number, written without a decimal part that says nothing."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, **options)
+        self.widget.attrs["step"] = "any"
+
+    def prepare_value(self, value: Any) -> Any:
+        return f"{value:.15g}" if isinstance(value, float) else value
+
+
 class TextField(forms.CharField):
     """A text of many lines, with its indentation."""
 

@@ -16,7 +16,7 @@ from memoryhub.models import Memory
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.store import StoreError
 from memoryhub.vocabulary import CONCEPTS, SCOPES, TYPES
-from memoryhub.web.fields import LabelsField, LineField, LinesField, TextField
+from memoryhub.web.fields import LabelsField, LineField, LinesField, NumberField, TextField
 from memoryhub.web.history import current
 
 _ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"}
@@ -93,9 +93,9 @@ class MemoryForm(DraftForm):
     category = LineField()
     tags = LabelsField(help_text="With commas between them.")
     concepts = LabelsField(help_text=f"With commas between them, for example {', '.join(CONCEPTS)}.")
-    importance = forms.FloatField(required=False, label="Importance")
-    trust = forms.FloatField(required=False, label="Trust", help_text="In the source.")
-    confidence = forms.FloatField(required=False, help_text="In what it says.")
+    importance = NumberField()
+    trust = NumberField(help_text="In the source.")
+    confidence = NumberField(help_text="In what it says.")
     sensitivity = forms.CharField(widget=forms.Select)
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES])
     project = LineField()
@@ -125,8 +125,6 @@ class MemoryForm(DraftForm):
         super().__init__(data, clearance, initial={**start, **(initial or {})}, label_suffix="")
         for name, rows in (("content", 16), ("overview", 4), ("files_read", 4), ("files_modified", 4)):
             self.fields[name].widget.attrs["rows"] = rows
-        for name in ("importance", "trust", "confidence", "ttl_days"):
-            self.fields[name].widget.attrs["step"] = "any"
         self.fields["content"].widget.attrs["required"] = True
         self.fields["project"].widget.attrs["list"] = "projects"
 
@@ -161,7 +159,7 @@ class FactForm(DraftForm):
     subject = LineField()
     predicate = LineField()
     object = LineField()
-    confidence = forms.FloatField(required=False, initial=1.0)
+    confidence = NumberField(initial=1.0)
     project = LineField()
     session_id = LineField(label="Session")
     sensitivity = forms.CharField(widget=forms.Select)
@@ -175,7 +173,6 @@ class FactForm(DraftForm):
         super().__init__(data, clearance, initial=initial, label_suffix="", auto_id="add_%s")
         for name in ("subject", "predicate", "object"):
             self.fields[name].widget.attrs["required"] = True
-        self.fields["confidence"].widget.attrs["step"] = "any"
         self.fields["project"].widget.attrs["list"] = "projects"
 
     def clean(self) -> dict[str, Any]:

@@ -8,7 +8,10 @@ from typing import Any
 
 from django import template
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.http import urlencode
+from django.utils.safestring import SafeString
 
 from memoryhub.web.templatetags.hub import moment
 
@@ -17,10 +20,12 @@ register = template.Library()
 _HASH_CHARS = 12
 
 
-@register.inclusion_tag("memory/exact.html")
-def exact(at: datetime) -> dict[str, str]:
+@register.simple_tag
+def exact(at: datetime) -> SafeString:
     """A moment twice: how long ago, and to the second."""
-    return moment(at)
+    here = timezone.localtime(at)
+    shown = f"{here:%Y-%m-%d %H:%M:%S} {here.tzname()}"
+    return format_html('{} <span class="exact">{}</span>', moment(at), shown)
 
 
 @register.simple_tag
@@ -34,13 +39,15 @@ def detail_items(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The details of a journal row, as names and texts; the hash last and short."""
     hashes = {"content_hash"}
     items = [(name.replace("_", " "), _plain(value)) for name, value in detail.items() if name not in hashes]
-    return items + [("content", f"{str(detail[name])[:_HASH_CHARS]}…") for name in hashes & detail.keys()]
+    return items + [("SHA-256", f"{str(detail[name])[:_HASH_CHARS]}…") for name in hashes & detail.keys()]
 
 
 @register.filter
 def field_value(value: Any) -> str:
     """A plain value of a field as people read it."""
-    return "none" if value is None or value == "" else f"{value:g}" if isinstance(value, float) else str(value)
+    if value is None or value == "":
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _plain(value: Any) -> str:

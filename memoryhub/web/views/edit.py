@@ -1,4 +1,4 @@
-"""Writing from the browser: create, edit, trash, restore, erase; through the store, under the person's name."""
+"""Writing from the browser: create, edit, trash, restore, erase; all through the store."""
 
 from __future__ import annotations
 

@@ -60,10 +60,10 @@ def _list(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
         page = paging.page(rows, "seq", PAGE, cursor)
     except paging.BadCursor as error:
         raise BadRequest(str(error)) from None
+    _name(request, page.items)
     return {
         "form": form,
         "page": page,
-        "linked": _linked(request, page.items),
         "first": not cursor,
         "operations": OPERATIONS,
     }
@@ -76,8 +76,11 @@ def _narrow(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:
     return rows.filter(**exact).between("at", form.since(), form.until())
 
 
-def _linked(request: HttpRequest, rows: list[JournalEntry]) -> set[str]:
-    """Ids of the memories among the rows that are still there and may be seen."""
-    uids = [row.object_id for row in rows if row.object_type == "memory"]
+def _name(request: HttpRequest, rows: list[JournalEntry]) -> None:
+    """Give the rows the titles of their memories, where those are still there and may be seen."""
+    uids = {row.object_id for row in rows if row.object_type == "memory"}
     visible = Memory.objects.visible_to(clearance_of(request)).filter(uid__in=uids)
-    return set(visible.values_list("uid", flat=True))
+    titles = dict(visible.values_list("uid", "title"))
+    for row in rows:
+        if row.object_id in titles:
+            row.title = titles[row.object_id] or row.object_id  # type: ignore[attr-defined]

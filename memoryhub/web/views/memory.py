@@ -45,7 +45,8 @@ def memory_history(request: HttpRequest, uid: str) -> HttpResponse:
 def _body(found: Memory) -> str:
     """The content, without a first line that the title above it says already."""
     first, _, rest = found.content.partition("\n")
-    return rest if first.strip() == found.title and not rest.partition("\n")[0].strip() and rest.strip() else found.content
+    is_repeated = first.strip() == found.title and rest.strip() and not rest.partition("\n")[0].strip()
+    return rest if is_repeated else found.content
 
 
 def _before(request: HttpRequest) -> int | None:
