@@ -52,11 +52,11 @@ class ListFilter(forms.Form):
         """Whether anything at all was asked for."""
         return any(self.data.get(name) for name in self.fields)
 
-    def since(self) -> datetime | None:
+    def begin(self) -> datetime | None:
         """The beginning of the first day."""
         return _midnight(self.cleaned_data["since"])
 
-    def until(self) -> datetime | None:
+    def end(self) -> datetime | None:
         """The end of the last day, which is shown too."""
         day = self.cleaned_data["until"]
         return _midnight(day + timedelta(days=1)) if day else None
@@ -78,7 +78,7 @@ class TimelineFilter(ListFilter):
 
     def wanted(self) -> MemoryFilter:
         plain = {name: self.value(name) for name in ("project", "type", "session_id")}
-        return MemoryFilter(**plain, since=self.since(), until=self.until())
+        return MemoryFilter(**plain, since=self.begin(), until=self.end())
 
 
 class FactFilter(ListFilter):

@@ -73,7 +73,7 @@ def _narrow(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:
     exact = {name: form.value(name) for name in ("operation", "object_id") if form.value(name)}
     if who := form.value("actor"):
         rows = rows.filter(actor__icontains=who)
-    return rows.filter(**exact).between("at", form.since(), form.until())
+    return rows.filter(**exact).between("at", form.begin(), form.end())
 
 
 def _name(request: HttpRequest, rows: list[JournalEntry]) -> None:
