@@ -176,11 +176,21 @@ def test_a_curators_words_do_not_come_back_to_a_writer_below_the_level(agent):
     body = {"content": "quagmire", "sensitivity": "secret", "key": "k"}
     uid = low.post("/memories", body).json()["memory"]["id"]
     agent("secret", "curator").patch(f"/memories/{uid}", {"title": "hidden title", "tags": ["hiddentag"]})
+    for again in (body, {**body, "content": "quagmire two"}):
+        response = low.post("/memories", again)
+        assert response.json()["memory"]["id"] != uid
+        assert b"hidden" not in response.content
+
+
+def test_the_same_words_above_the_clearance_are_one_memory_and_show_no_more_than_was_brought(agent):
+    low, boss = agent("public", "writer"), agent("secret", "reader")
+    body = {"content": "quagmire", "sensitivity": "secret"}
+    uid = low.post("/memories", body).json()["memory"]["id"]
+    boss.get(f"/memories/{uid}", allow_secret=True)
     again = low.post("/memories", body)
-    assert again.status_code == 200
+    assert (again.status_code, again.json()["outcome"]) == (200, "refreshed")
+    assert set(again.json()["memory"]) == {"id", "project", "scope", "content_hash"}
     assert again.json()["memory"]["id"] == uid
-    assert b"hidden" not in again.content
-    assert b"hidden" not in low.post("/memories", {**body, "content": "quagmire two"}).content
 
 
 def test_a_hidden_copy_is_not_revealed_to_another_writer(zoo, agent):
