@@ -22,7 +22,10 @@ def test_the_same_triple_updates_its_confidence(db, actor):
     again, created_again = say(actor, confidence=0.9)
     assert (created, created_again) == (True, False)
     assert (again.uid, Fact.objects.get().confidence) == (first.uid, 0.9)
-    assert list(JournalEntry.objects.order_by("seq").values_list("operation", flat=True)) == ["insert", "update"]
+    assert list(JournalEntry.objects.order_by("seq").values_list("operation", flat=True)) == [
+        "insert",
+        "update",
+    ]
 
 
 @pytest.mark.parametrize("other", [{"project": "p"}, {"sensitivity": "private"}, {"object": "sqlite"}])
@@ -101,7 +104,9 @@ def test_a_hidden_fact_said_by_someone_who_cannot_know_it_is_theirs(remember, ac
     memory = remember("hidden", sensitivity="secret")
     hidden, _ = say(actor, memory_id=memory.uid, session_id="s")
     later = timezone.now() + timedelta(hours=1)
-    said, created = facts.store_fact(FactDraft(subject="hub", predicate="runs on", object="SQLite"), low, later)
+    said, created = facts.store_fact(
+        FactDraft(subject="hub", predicate="runs on", object="SQLite"), low, later
+    )
     assert created is True
     assert (said.memory, said.session_id, said.author, said.created_at) == (None, "", low.name, later)
     assert facts.query_facts(low.clearance).get() == said

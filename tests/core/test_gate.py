@@ -26,7 +26,10 @@ CLEARANCES = {
     "asking for public": (Clearance.up_to("secret").asking(), {"public"}),
     "asking for private": (Clearance.up_to("secret").asking(private=True), {"public", "private"}),
     "asking for secret": (Clearance.up_to("secret").asking(secret=True), {"public", "secret"}),
-    "asking above clearance": (Clearance.up_to("private").asking(private=True, secret=True), {"public", "private"}),
+    "asking above clearance": (
+        Clearance.up_to("private").asking(private=True, secret=True),
+        {"public", "private"},
+    ),
     "the system": (system("tests").clearance, {"public", "private", "secret"}),
     "claiming the unknown": (Clearance(frozenset({"public", "cosmic"})), {"public"}),
 }
@@ -332,9 +335,13 @@ def test_facts_of_a_personal_memory_are_its_owners(remember, actor, stranger):
 
 def test_a_page_is_full_though_hundreds_of_hidden_rows_rank_higher(db, actor, low, configure):
     configure(max_memories=0, search_pool=50)
-    hidden = [MemoryDraft(content=f"zebra zebra zebra {n}", title="zebra", sensitivity="secret") for n in range(500)]
+    hidden = [
+        MemoryDraft(content=f"zebra zebra zebra {n}", title="zebra", sensitivity="secret") for n in range(500)
+    ]
     shown = [
-        MemoryDraft(content=f"{'long words about other animals ' * 8} and one zebra {n}", created_at="2023-01-01")
+        MemoryDraft(
+            content=f"{'long words about other animals ' * 8} and one zebra {n}", created_at="2023-01-01"
+        )
         for n in range(30)
     ]
     store.remember_many([*shown, *hidden], actor)
@@ -352,7 +359,9 @@ def test_filters_are_sql_before_limit_too(db, actor, configure):
     configure(max_memories=0, search_pool=50)
     others = [MemoryDraft(content=f"zebra {n}", title="zebra", project="farm") for n in range(300)]
     wanted = [
-        MemoryDraft(content=f"much text before a zebra {n}", project="zoo", tags=["x"], created_at="2023-01-01")
+        MemoryDraft(
+            content=f"much text before a zebra {n}", project="zoo", tags=["x"], created_at="2023-01-01"
+        )
         for n in range(20)
     ]
     store.remember_many([*wanted, *others], actor)
