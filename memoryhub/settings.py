@@ -8,6 +8,7 @@ from typing import Any
 
 import dj_database_url
 from csp.constants import NONE, SELF
+from django.contrib.messages.constants import ERROR, SUCCESS
 from django.core.exceptions import ImproperlyConfigured
 
 from memoryhub import conf, environment
@@ -66,6 +67,8 @@ MIDDLEWARE = [
     "memoryhub.web.middleware.PageMiddleware",
 ]
 
+# As the style sheets call them.
+MESSAGE_TAGS = {SUCCESS: "good", ERROR: "bad"}
 ROOT_URLCONF = "memoryhub.urls"
 WSGI_APPLICATION = "memoryhub.wsgi.application"
 APPEND_SLASH = False

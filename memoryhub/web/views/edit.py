@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
@@ -16,6 +17,7 @@ from memoryhub.models import Memory
 from memoryhub.web import conflicts, reading
 from memoryhub.web.access import actor_of, clearance_of
 from memoryhub.web.forms import MemoryForm
+from memoryhub.web.views.trash import may_restore
 
 _PREFILLED = ("project", "session_id", "type", "category")
 ERASE_WORD = "erase"
@@ -115,9 +117,10 @@ def memory_trash(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 @require_POST
-@permission_required("memoryhub.delete_memory", raise_exception=True)
 def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
     """Out of the trash, or back to life after it expired."""
+    if not may_restore(request):
+        raise PermissionDenied
     reading.find(request, uid)
     if store.restore([uid], actor_of(request)):
         messages.success(request, "Restored.")

@@ -15,6 +15,7 @@ from memoryhub.models import Memory
 from memoryhub.store.rows import LISTS, listed
 from memoryhub.web import history, markdown, reading
 from memoryhub.web.access import clearance_of
+from memoryhub.web.views.trash import may_restore
 
 VERSIONS = 5
 VERSIONS_A_PAGE = 20
@@ -29,6 +30,7 @@ def memory(request: HttpRequest, uid: str) -> HttpResponse:
         context["overview_html"] = markdown.render(found.overview)
     _journal_reveal(request, found, context, "page")
     store.touch(found)
+    context["may_restore"] = may_restore(request)
     return render(request, "memory/page.html", {**context, **_around(request, found)})
 
 
