@@ -41,11 +41,18 @@ def main(argv: list[str]) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
+    from django.db import DatabaseError
 
     try:
         execute_from_command_line(argv)
     except ImproperlyConfigured as error:
         sys.exit(f"memoryhub cannot start:\n{error}")
+    except DatabaseError as error:
+        sys.exit(f"The store cannot be used: {error}\nSee what is wrong with it: manage.py doctor")
+    except BrokenPipeError:
+        # The reader of a pipe (head, less) has had enough; at exit, too, nothing may be written there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+
+from memoryhub.mounts import mount_under
 
 MIN_SQLITE = (3, 34, 0)  # the first with the trigram tokenizer
 
 
-@register(Tags.database)
+@register()
 def sqlite_is_able(**kwargs: Any) -> list[CheckMessage]:
     """SQLite must be new enough and built with FTS5."""
     if sqlite3.sqlite_version_info < MIN_SQLITE:
@@ -23,17 +30,67 @@ def sqlite_is_able(**kwargs: Any) -> list[CheckMessage]:
                 id="memoryhub.E001",
             )
         ]
-    with sqlite3.connect(":memory:") as connection:
+    with closing(sqlite3.connect(":memory:")) as connection:
         try:
             connection.execute("CREATE VIRTUAL TABLE probe USING fts5(text, tokenize='trigram')")
         except sqlite3.OperationalError as error:
             return [
-                Error(f"SQLite lacks FTS5: {error}", hint="Use a Python built with FTS5.", id="memoryhub.E002")
+                Error(
+                    f"SQLite lacks FTS5: {error}", hint="Use a Python built with FTS5.", id="memoryhub.E002"
+                )
             ]
     return []
 
 
 @register()
+def database_is_local(**kwargs: Any) -> list[CheckMessage]:
+    """SQLite's write-ahead log is shared memory: on a network file system two machines corrupt the store."""
+    path = Path(settings.DATABASES["default"]["NAME"])
+    mount = mount_under(path)
+    if mount is not None and mount.is_network:
+        return [
+            Error(
+                f"The store {path} lies on a network file system ({mount.type} at {mount.point})",
+                hint="SQLite would be corrupted there. Set LETSGO_HOME or LETSGO_MEMORY_DB to a local disk.",
+                id="memoryhub.E003",
+            )
+        ]
+    if mount is not None and mount.is_shared_with_host:
+        return [
+            Warning(
+                f"The store {path} lies in a folder shared with the host ({mount.type} at {mount.point})",
+                hint="Never use it from both sides at once; better move it to a disk of its own.",
+                id="memoryhub.W002",
+            )
+        ]
+    return []
+
+
+def require_local_database() -> None:
+    """For a server that runs no system checks: raise ImproperlyConfigured on a network file system."""
+    for message in database_is_local():
+        if message.is_serious():
+            raise ImproperlyConfigured(f"{message.msg}. {message.hint}")
+
+
+@register()
 def variables_are_known(**kwargs: Any) -> list[CheckMessage]:
     """A misspelt variable would otherwise be ignored without a word."""
-    return [Warning(text, hint="Correct or unset it.", id="memoryhub.W001") for text in settings.MEMORYHUB_LOADED.warnings]
+    return [
+        Warning(text, hint="Correct or unset it.", id="memoryhub.W001")
+        for text in settings.MEMORYHUB_LOADED.warnings
+    ]
+
+
+@register()
+def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -> list[CheckMessage]:
+    """Of two names for the store one would be ignored without a word."""
+    if settings.DATABASE_URL and environ.get("LETSGO_MEMORY_DB"):
+        return [
+            Warning(
+                "DATABASE_URL and LETSGO_MEMORY_DB both name the store; DATABASE_URL counts",
+                hint="Unset one of them.",
+                id="memoryhub.W003",
+            )
+        ]
+    return []

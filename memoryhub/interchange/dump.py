@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -31,7 +31,7 @@ class Selection:
         """In the order in which they were stored. Lazy."""
         return self.filter.select(self.actor.clearance).order_by("pk")
 
-    def lines(self) -> Iterator[bytes]:
+    def lines(self) -> Generator[bytes]:
         """The memories as JSON lines, a thousand of them in memory at a time."""
         for row in self.memories().with_details().iterator(chunk_size=1000):
             yield dump(row)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +60,10 @@ class Command(BaseCommand):
         selection.journal_secrets()
         self.written = 0
         try:
-            self._write(options["file"], self._counted(selection.lines()))
+            with closing(self._counted(selection)) as lines:
+                self._write(options["file"], lines)
         except BrokenPipeError:
-            # The reader (head, less) has had enough; nothing else may be written there at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return
+            raise
         except OSError as error:
             raise CommandError(f"{options['file']}: not written: {error.strerror or error}") from None
         self._report(options, selection.left_out())
@@ -78,9 +76,10 @@ class Command(BaseCommand):
             first = error.errors()[0]
             raise CommandError(f"--{first['loc'][0]}: {first['msg']}") from None
 
-    def _counted(self, lines: Iterator[bytes]) -> Iterator[bytes]:
-        for self.written, line in enumerate(lines, start=1):
-            yield line
+    def _counted(self, selection: Selection) -> Generator[bytes]:
+        with closing(selection.lines()) as lines:
+            for self.written, line in enumerate(lines, start=1):
+                yield line
 
     def _write(self, name: str, lines: Iterator[bytes]) -> None:
         if name != STDOUT:

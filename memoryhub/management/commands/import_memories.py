@@ -64,7 +64,8 @@ class Command(BaseCommand):
             raise CommandError(f"interrupted; what is stored stays.{again}", returncode=INTERRUPTED) from None
         except (UnreadableFile, DatabaseError, OSError) as error:
             self._report_if_begun()
-            raise CommandError(f"stopped: {error}.{again if self.tally.stored else ''}") from None
+            mend = " See manage.py doctor." if isinstance(error, DatabaseError) else ""
+            raise CommandError(f"stopped: {error}.{mend}{again if self.tally.stored else ''}") from None
         self._report()
         if self.tally.failed:
             stopped = (

@@ -1,0 +1,49 @@
+"""``backup [DEST]``: a copy of the store, taken while it is in use."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from memoryhub import backup
+
+
+class Command(BaseCommand):
+    help = (
+        "Copy the store and the journal's mirror while agents go on writing, and verify the copy. It holds "
+        "every memory, the secret ones too, in plain text: keep it where only you can read."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "dest",
+            metavar="DEST",
+            nargs="?",
+            help="a folder, or a new file that ends in .db (LETSGO_HOME/backups)",
+        )
+        parser.add_argument(
+            "--keep", type=int, metavar="N", help="then remove all but the newest N in the folder"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["keep"] is not None and options["keep"] < 1:
+            raise CommandError("--keep must be at least 1")
+        dest = Path(options["dest"]) if options["dest"] else backup.default_folder()
+        named = dest.suffix == backup.SUFFIX and not dest.is_dir()
+        target = dest if named else dest / f"memoryhub-{backup.stamp()}{backup.SUFFIX}"
+        try:
+            contents = backup.back_up(target)
+        except backup.BackupError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(self.style.SUCCESS(f"Backed up to {target}"))
+        self.stdout.write(f"  {contents.summary()}")
+        if not contents.chain.ok:
+            self.stdout.write(self.style.ERROR(f"  {contents.damage()}"))
+        if options["keep"]:
+            for path in backup.prune(target.parent, options["keep"]):
+                self.stdout.write(f"Removed {path}")
+        if not contents.chain.ok:
+            raise CommandError("the copy is faithful, but the journal was tampered with; see verify_journal")

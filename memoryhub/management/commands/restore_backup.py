@@ -1,0 +1,79 @@
+"""``restore_backup FILE``: put a copy of the store in the place of the store."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, transaction
+
+from memoryhub import backup, journal
+from memoryhub.management.operator import operator
+from memoryhub.sensitivity import system
+
+
+class Command(BaseCommand):
+    help = (
+        "Verify a backup, keep the present store under another name, and put the backup in its place. Users "
+        "and tokens are then those of the backup. Stop the server first."
+    )
+    # A store that is damaged or missing must not keep this from running.
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE", type=Path, help="a .db file that the backup command made")
+        parser.add_argument(
+            "--yes", action="store_true", help="put it in the place of the store that is there"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="only verify and describe the backup")
+        parser.add_argument("--force", action="store_true", help="take it even with a broken journal")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            with backup.staged(options["file"]) as copy:
+                contents = self._verified(copy, options)
+                if not options["dry_run"]:
+                    self._put_in_place(copy, contents, options)
+        except backup.BackupError as error:
+            raise CommandError(f"{error}\nNothing was changed.") from None
+        except (DatabaseError, OSError) as error:
+            raise CommandError(f"{error}\nThe present store is back in its place.") from None
+
+    def _verified(self, copy: Path, options: dict[str, Any]) -> backup.Contents:
+        contents = backup.inspect(copy, options["file"])
+        self.stdout.write(f"{options['file']} holds {contents.summary()}")
+        if newer := backup.unknown_migrations(contents):
+            raise backup.BackupError(
+                f"a newer version of memoryhub wrote it ({', '.join(newer)}); install that version first"
+            )
+        if not contents.chain.ok:
+            self.stdout.write(self.style.ERROR(f"  {contents.damage()}"))
+            if not options["force"]:
+                raise backup.BackupError("the backup's journal was tampered with; --force takes it as it is")
+        return contents
+
+    def _put_in_place(self, copy: Path, contents: backup.Contents, options: dict[str, Any]) -> None:
+        live = backup.live_path()
+        if live.exists() and not options["yes"]:
+            self.stdout.write(f"{live} holds {self._present()}")
+            raise backup.BackupError("there is a store already; with --yes it is kept aside and replaced")
+        kept = backup.put_in_place(copy, options["file"])
+        self._journal(options["file"], contents)
+        self.stdout.write(self.style.SUCCESS(f"Restored to {live}"))
+        if kept:
+            self.stdout.write(f"The store of before is {kept}; restore_backup takes it back")
+
+    def _present(self) -> str:
+        try:
+            return backup.inspect(backup.live_path()).summary()
+        except backup.BackupError as error:
+            return f"what cannot be read: {error}"
+
+    def _journal(self, file: Path, contents: backup.Contents) -> None:
+        """The journal goes on from the backup's last row, and the mirror with it, made anew if need be."""
+        detail = {"file": file.name, "journal_rows": contents.chain.rows}
+        with transaction.atomic():
+            actor = operator(system("restore_backup").clearance)
+            journal.record(actor, [journal.Change("restore_backup", "store", "", detail)])

@@ -1,0 +1,132 @@
+"""``show_config``: what every setting is, and who said so."""
+
+from __future__ import annotations
+
+import json
+import math
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from dataclasses import Field, fields
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from memoryhub.conf import ENV_PREFIX, Config
+from memoryhub.operator_settings import OPERATOR_SETTINGS
+
+
+class Command(BaseCommand):
+    help = (
+        "Print every setting, its value, and where that came from: the default, a file or a variable of the "
+        "environment. Secrets are not shown."
+    )
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        shape = parser.add_mutually_exclusive_group()
+        shape.add_argument("--json", action="store_true", help="as one JSON object")
+        shape.add_argument("--changed", action="store_true", help="only what is not a default")
+        shape.add_argument(
+            "--markdown", action="store_true", help="the tables of docs/configuration.md: defaults, no values"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["json"]:
+            self.stdout.write(json.dumps(as_json(), ensure_ascii=False, indent=2))
+        elif options["markdown"]:
+            self.stdout.write(f"{operator_table()}\n\n{tunables_table()}")
+        else:
+            self._list(options["changed"])
+
+    def _list(self, changed: bool) -> None:
+        shape = as_json()
+        for title, rows in (("Operator", shape["operator"]), ("Tunables", shape["tunables"])):
+            self.stdout.write(self.style.MIGRATE_HEADING(title))
+            for row in rows:
+                if changed and row["source"] == "default":
+                    continue
+                self.stdout.write(f"{row['name']} = {_written(row['value'])}  [{row['source']}]")
+                if not changed:
+                    words = f" ({row['range']})" if row.get("range") else ""
+                    self.stdout.write(f"    {row['doc']}{words}")
+        for warning in shape["warnings"]:
+            self.stdout.write(self.style.WARNING(warning))
+
+
+def as_json() -> dict[str, Any]:
+    """Every setting as it stands."""
+    loaded = settings.MEMORYHUB_LOADED
+    return {
+        "operator": [
+            {
+                "name": one.variable,
+                "value": one.shown(),
+                "default": one.default,
+                "source": one.source(),
+                "doc": one.doc,
+            }
+            for one in OPERATOR_SETTINGS
+        ],
+        "tunables": [
+            {
+                "name": spec.name,
+                "value": getattr(loaded.config, spec.name),
+                "default": spec.default,
+                "source": loaded.sources[spec.name],
+                "doc": spec.metadata["doc"],
+                "range": _range(spec),
+                "variable": variable(spec),
+            }
+            for spec in fields(Config)
+        ],
+        "warnings": list(loaded.warnings),
+    }
+
+
+def operator_table() -> str:
+    """The operator's variables in Markdown."""
+    rows = [
+        (f"`{s.variable}`", s.default, s.doc + _file_note(s.secret, s.variable)) for s in OPERATOR_SETTINGS
+    ]
+    return _table(("variable", "default", "what it is"), rows)
+
+
+def tunables_table() -> str:
+    """The tunables in Markdown."""
+    rows = [
+        (
+            f"`{spec.name}`",
+            f"`{_written(spec.default)}`",
+            _range(spec),
+            spec.metadata["doc"],
+            f"`{variable(spec)}`",
+        )
+        for spec in fields(Config)
+    ]
+    return _table(("key", "default", "range", "what it is", "variable"), rows)
+
+
+def variable(spec: Field[Any]) -> str:
+    return ENV_PREFIX + spec.name.upper()
+
+
+def _file_note(secret: bool, name: str) -> str:
+    return f"; or `{name}_FILE`, a file that holds it" if secret else ""
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _range(spec: Field[Any]) -> str:
+    low, high = spec.metadata["low"], spec.metadata["high"]
+    if low == -math.inf and high == math.inf:
+        return ""
+    return f"{low:,g} or more" if high == math.inf else f"{low:,g} to {high:,.15g}"
+
+
+def _written(value: object) -> str:
+    """As TOML has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

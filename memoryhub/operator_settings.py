@@ -1,0 +1,108 @@
+"""What the operator sets through the environment, beside the tunables: each variable and how it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from django.conf import settings
+
+_PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
+
+
+@dataclass(frozen=True)
+class OperatorSetting:
+    """``default`` in words; ``read`` gives the value in force. A secret may come from ``<NAME>_FILE`` too."""
+
+    variable: str
+    default: str
+    doc: str
+    read: Callable[[], object]
+    secret: bool = False
+
+    def shown(self) -> str:
+        """The value as it may be shown: of a secret only that it is there."""
+        value = self.read()
+        if isinstance(value, list | tuple):
+            return ",".join(map(str, value))
+        if isinstance(value, bool):
+            return str(value).lower()
+        return str(value)
+
+    def source(self, environ: Mapping[str, str] = os.environ) -> str:
+        """The variable that set it, or ``default``."""
+        names = (self.variable, f"{self.variable}_FILE") if self.secret else (self.variable,)
+        return next((name for name in names if environ.get(name)), "default")
+
+
+def _secret_key() -> str:
+    return f"set, {len(settings.SECRET_KEY)} characters"
+
+
+def _database_url() -> str:
+    return _PASSWORD.sub(r"\1:…@", settings.DATABASE_URL)
+
+
+OPERATOR_SETTINGS = (
+    OperatorSetting(
+        "LETSGO_HOME", "~/.letsgo", "folder of the store and of all that goes with it", lambda: settings.HOME
+    ),
+    OperatorSetting(
+        "LETSGO_MEMORY_DB",
+        "memory.db in LETSGO_HOME",
+        "the SQLite file of the store",
+        lambda: settings.DATABASES["default"]["NAME"],
+    ),
+    OperatorSetting(
+        "LETSGO_MEMORY_LOG",
+        "logs/memory-journal.jsonl in LETSGO_HOME",
+        "the journal's mirror, as JSON lines",
+        lambda: settings.MEMORY_LOG,
+    ),
+    OperatorSetting(
+        "DATABASE_URL",
+        "not set",
+        "sqlite:////path/of/a/file, instead of LETSGO_MEMORY_DB",
+        _database_url,
+        secret=True,
+    ),
+    OperatorSetting(
+        "MEMORYHUB_CONFIG",
+        "not set",
+        "a TOML file with tunables; stronger than memoryhub.toml in LETSGO_HOME",
+        lambda: os.environ.get("MEMORYHUB_CONFIG", ""),
+    ),
+    OperatorSetting(
+        "MEMORYHUB_SECRET_KEY",
+        "made at first use and kept in LETSGO_HOME/secret-key",
+        "signs the sessions of the browser; a new one ends them all",
+        _secret_key,
+        secret=True,
+    ),
+    OperatorSetting(
+        "MEMORYHUB_ALLOWED_HOSTS",
+        "localhost,127.0.0.1,[::1]",
+        "host names under which the hub may be asked, separated by commas",
+        lambda: settings.ALLOWED_HOSTS,
+    ),
+    OperatorSetting(
+        "MEMORYHUB_HTTPS",
+        "false",
+        "true where browsers and agents come over HTTPS: secure cookies, redirect, HSTS",
+        lambda: settings.HTTPS,
+    ),
+    OperatorSetting(
+        "MEMORYHUB_BEHIND_PROXY",
+        "false",
+        "true where a proxy in front ends the TLS and sets X-Forwarded-Proto",
+        lambda: settings.BEHIND_PROXY,
+    ),
+    OperatorSetting(
+        "MEMORYHUB_DEBUG", "false", "error pages for developers; never on a network", lambda: settings.DEBUG
+    ),
+    OperatorSetting(
+        "MEMORYHUB_TIME_ZONE", "UTC", "the zone in which pages show times", lambda: settings.TIME_ZONE
+    ),
+)
