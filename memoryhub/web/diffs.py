@@ -49,7 +49,7 @@ class Row:
     """One row of a comparison.
 
     ``kind``: same, changed, removed, added, folded (``count`` equal lines left out), cut (``count`` rows left
-    out at the end).
+    out at the end), ends (nothing but the line ends differs).
     """
 
     kind: str
@@ -63,6 +63,8 @@ def compare(old: str, new: str, context: int = CONTEXT) -> list[Row]:
     if old == new:
         return []
     before, after = _lines(old), _lines(new)
+    if before == after:
+        return [Row("ends")]
     rows: list[Row] = []
     effort = _Effort(_MOST_WORD_PAIRS)
     for tag, i1, i2, j1, j2 in _operations(before, after, _Effort(_MOST_LINE_PAIRS).spend):

@@ -1,0 +1,119 @@
+"""Comparisons: true to both texts, marked word by word, bounded."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryhub.web import diffs
+from memoryhub.web.diffs import Piece, Row, Side, compare, compare_words
+
+LINES = st.lists(st.sampled_from(["alpha", "beta gamma", "beta delta", "", "x = 1", "x = 2"]), max_size=12).map(
+    "\n".join
+)
+
+
+def plain(side: Side | None) -> str:
+    return "".join(piece.text for piece in side.pieces) if side else ""
+
+
+def marked(pieces: tuple[Piece, ...]) -> list[str]:
+    return [piece.text for piece in pieces if piece.changed]
+
+
+def lines(text: str) -> list[str]:
+    found = text.split("\n")
+    return found[:-1] if len(found) > 1 and not found[-1] else found
+
+
+def kinds(rows: list[Row]) -> list[str]:
+    return [row.kind for row in rows]
+
+
+class TestTruth:
+    @given(LINES, LINES)
+    def test_each_side_is_the_whole_text_in_order(self, old: str, new: str) -> None:
+        rows = compare(old, new, context=1000)
+        if lines(old) == lines(new):
+            assert kinds(rows) in ([], ["ends"])
+            return
+        assert [plain(row.old) for row in rows if row.old] == lines(old)
+        assert [plain(row.new) for row in rows if row.new] == lines(new)
+
+    @given(LINES, LINES)
+    def test_line_numbers_count_up_on_both_sides(self, old: str, new: str) -> None:
+        rows = compare(old, new, context=1000)
+        for numbers in ([r.old.number for r in rows if r.old], [r.new.number for r in rows if r.new]):
+            assert numbers == list(range(1, len(numbers) + 1))
+
+    @given(LINES, LINES)
+    def test_rows_and_folds_together_cover_the_old_text(self, old: str, new: str) -> None:
+        rows = compare(old, new)
+        covered = sum(row.count if row.kind == "folded" else bool(row.old) for row in rows)
+        assert covered == (len(lines(old)) if lines(old) != lines(new) else 0)
+
+    @given(st.text(max_size=40), st.text(max_size=40))
+    def test_words_of_both_sides_are_kept(self, old: str, new: str) -> None:
+        left, right = compare_words(old, new)
+        assert "".join(piece.text for piece in left) == old
+        assert "".join(piece.text for piece in right) == new
+
+    def test_equal_texts_have_no_rows(self) -> None:
+        assert compare("the same\ntext", "the same\ntext") == []
+
+    @pytest.mark.parametrize("new", ["one\ntwo", "one\r\ntwo", "one\rtwo\n"])
+    def test_line_ends_alone_are_no_change_of_lines(self, new: str) -> None:
+        assert kinds(compare("one\ntwo\n", new)) == ["ends"]
+
+
+class TestReading:
+    def test_a_changed_line_stands_beside_its_new_version_with_the_words_marked(self) -> None:
+        [row] = compare("the old word here", "the new word here")
+        assert row.kind == "changed"
+        assert row.old
+        assert row.new
+        assert marked(row.old.pieces) == ["old"]
+        assert marked(row.new.pieces) == ["new"]
+
+    def test_a_line_put_in_before_a_changed_one_does_not_take_its_place(self) -> None:
+        rows = compare("keep this sentence as it was", "something else entirely\nkeep this sentence as it is")
+        assert kinds(rows) == ["added", "changed"]
+
+    def test_lines_with_nothing_in_common_are_taken_out_and_put_in(self) -> None:
+        assert kinds(compare("alpha beta", "gamma delta epsilon")) == ["removed", "added"]
+
+    def test_characters_of_a_script_without_spaces_are_marked_one_by_one(self) -> None:
+        left, right = compare_words("设置二十秒的超时", "设置三十秒的超时")
+        assert (marked(left), marked(right)) == (["二"], ["三"])
+
+    def test_far_lines_fold_away_and_near_ones_stay(self) -> None:
+        text = "\n".join(f"line {n}" for n in range(20))
+        rows = compare(text, text.replace("line 10", "row 10 is another"))
+        assert (kinds(rows)[0], rows[0].count) == ("folded", 7)
+        assert (kinds(rows)[-1], rows[-1].count) == ("folded", 6)
+        assert kinds(rows).count("same") == 2 * diffs.CONTEXT
+
+    def test_a_single_line_is_not_worth_a_fold(self) -> None:
+        text = "\n".join("abcde")
+        assert "folded" not in kinds(compare(text, text.replace("e", "f")))
+
+
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("a\n" * 40_000, "b\n" * 40_000),
+            ("a\nb\n" * 20_000, "b\na\n" * 20_000),
+            ("word " * 20_000, "ward " * 20_000),
+            (" ".join("ab" * 300) + "\n" * 30, " ".join("ba" * 300) + "\n" * 30),
+        ],
+    )
+    def test_texts_made_to_be_slow_give_a_bounded_answer(self, old: str, new: str) -> None:
+        rows = compare(old, new)
+        assert 0 < len(rows) <= 2_001
+
+    def test_what_is_cut_off_is_counted(self) -> None:
+        rows = compare("\n".join(f"a{n}" for n in range(3000)), "\n".join(f"b {n}" for n in range(3000)))
+        assert rows[-1].kind == "cut"
+        assert len(rows) - 1 + rows[-1].count == 6000
