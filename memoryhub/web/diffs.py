@@ -69,7 +69,8 @@ def compare(old: str, new: str, context: int = CONTEXT) -> list[Row]:
     effort = _Effort(_MOST_WORD_PAIRS)
     for tag, i1, i2, j1, j2 in _operations(before, after, _Effort(_MOST_LINE_PAIRS).spend):
         if tag == "equal":
-            rows += _unchanged(before, i1, i2, j1, context, at_start=not rows, at_end=i2 == len(before))
+            at_end = (i2, j2) == (len(before), len(after))
+            rows += _unchanged(before, i1, i2, j1, context, at_start=not rows, at_end=at_end)
         else:
             rows += _replaced(_texts(before, i1, i2), _texts(after, j1, j2), effort)
     return _cut(rows)
