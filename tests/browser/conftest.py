@@ -1,0 +1,167 @@
+"""A real Chromium before a live server. A console error, a failed request or another host fails the test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    Response,
+    sync_playwright,
+)
+
+# Playwright's synchronous API runs an event loop in this thread; Django would take all of it for asynchronous.
+os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+
+WHERE_CHROMIUM_MAY_BE = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder drives a browser."""
+    here = os.path.dirname(__file__)
+    for item in items:
+        if str(item.path).startswith(here):
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One browser for the whole run; without one the tests are skipped, in CI they fail."""
+    path = next((found for name in WHERE_CHROMIUM_MAY_BE if (found := shutil.which(name))), None)
+    if path is None:
+        reason = "no Chromium here; install Debian's package chromium to run the browser tests"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    # Chromium's own sandbox does not work for root and in most containers; the pages are our own.
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Watch:
+    """What went wrong in a page, as it happened; ``expect`` names statuses that a test wants to see."""
+
+    host: str
+    problems: list[str] = field(default_factory=list)
+    expected: set[int] = field(default_factory=set)
+
+    def expect(self, *statuses: int) -> None:
+        self.expected |= set(statuses)
+
+    def over(self, page: Page) -> None:
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.problems.append(f"script error: {error}"))
+        page.on("request", self._request)
+        page.on("requestfailed", self._failed)
+        page.on("response", self._response)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        # Chromium repeats each error status as a message; the response itself is judged below.
+        repeats = message.text.startswith("Failed to load resource: the server responded with a status")
+        if message.type in ("error", "warning") and not repeats:
+            self.problems.append(f"console: {message.text}")
+
+    def _request(self, request: Request) -> None:
+        address = urlsplit(request.url)
+        if address.scheme not in ("data", "about") and address.netloc != self.host:
+            self.problems.append(f"another host: {request.url}")
+
+    def _failed(self, request: Request) -> None:
+        # What htmx gives up because something newer was typed, and what a new page interrupts, is no failure.
+        if request.failure != "net::ERR_ABORTED":
+            self.problems.append(f"failed: {request.url}: {request.failure}")
+
+    def _response(self, response: Response) -> None:
+        if response.status >= 400 and response.status not in self.expected:
+            self.problems.append(f"{response.status}: {response.url}")
+
+
+@pytest.fixture
+def watch(live_server: Any) -> Watch:
+    return Watch(urlsplit(live_server.url).netloc)
+
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(chromium: Browser, live_server: Any, watch: Watch) -> Iterator[OpenPage]:
+    """``open_page("/search/", user=…, viewport=PHONE, …)``: a watched page, signed in when a user is given.
+
+    Further arguments are those of Playwright's ``new_context``: ``color_scheme``, ``java_script_enabled``, …
+    """
+    contexts: list[BrowserContext] = []
+
+    def open_(path: str = "/", user: User | None = None, **options: Any) -> Page:
+        options.setdefault("viewport", DESKTOP)
+        options.setdefault("reduced_motion", "reduce")
+        context = chromium.new_context(base_url=live_server.url, locale="en-GB", **options)
+        context.set_default_timeout(10_000)
+        contexts.append(context)
+        if user is not None:
+            context.add_cookies([_session_cookie(user, live_server.url)])
+        page = context.new_page()
+        watch.over(page)
+        page.goto(path)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert not watch.problems, "\n".join(watch.problems)
+
+
+def _session_cookie(user: User, address: str) -> Any:
+    client = Client()
+    client.force_login(user)
+    return {"name": "sessionid", "value": client.cookies["sessionid"].value, "url": address}
+
+
+@pytest.fixture
+def person(live_server: Any) -> Callable[..., User]:
+    """``person("ada", "add_memory")``: a user with these permissions; the password is "a good password"."""
+
+    def make(name: str = "ada", *permissions: str) -> User:
+        user = User.objects.create_user(name, password="a good password")
+        found = Permission.objects.filter(content_type__app_label="memoryhub", codename__in=permissions)
+        assert found.count() == len(permissions), f"unknown among {permissions}"
+        user.user_permissions.set(found)
+        return user
+
+    return make
+
+
+@pytest.fixture
+def reader(person: Callable[..., User]) -> User:
+    """Someone without any permission."""
+    return person("reader")
+
+
+@pytest.fixture
+def insider(person: Callable[..., User]) -> User:
+    """Someone with every permission on memories and facts."""
+    actions = ("add", "change", "delete", "view")
+    names = [f"{action}_{model}" for action in actions for model in ("memory", "fact")]
+    return person("insider", *names, "view_private", "view_secret", "erase_memory")
+
+
+def no_sideways_scrolling(page: Page) -> bool:
+    """Whether the page fits the width of its window."""
+    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))

@@ -1,0 +1,52 @@
+"""People with and without permissions, signed in, with their switches turned as a test wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+SignIn = Callable[..., Client]
+MakePerson = Callable[..., User]
+
+
+@pytest.fixture
+def person(db: None) -> MakePerson:
+    """``person("ada", "add_memory", "view_private")`` makes a user with these permissions of memoryhub."""
+
+    def make(name: str = "ada", *permissions: str) -> User:
+        user = User.objects.create_user(name, password="a good password")
+        found = Permission.objects.filter(content_type__app_label="memoryhub", codename__in=permissions)
+        assert found.count() == len(permissions), f"unknown among {permissions}"
+        user.user_permissions.set(found)
+        return user
+
+    return make
+
+
+@pytest.fixture
+def sign_in(person: MakePerson) -> SignIn:
+    """``sign_in("view_private", on=["private"])``: a client signed in as ada, with switches turned on."""
+
+    def enter(*permissions: str, on: tuple[str, ...] | list[str] = (), name: str = "ada") -> Client:
+        client = Client()
+        client.force_login(person(name, *permissions))
+        for level in on:
+            client.post("/switch/", {"level": level, "on": "1", "next": "/"})
+        return client
+
+    return enter
+
+
+@pytest.fixture
+def visitor(sign_in: SignIn) -> Client:
+    """Someone signed in without any permission."""
+    return sign_in()
+
+
+@pytest.fixture
+def insider(sign_in: SignIn) -> Client:
+    """Someone who may see everything, and has turned on everything."""
+    return sign_in("view_private", "view_secret", on=["private", "secret"])
