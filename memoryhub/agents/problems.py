@@ -147,5 +147,4 @@ def _as_problem(request: HttpRequest, response: HttpResponseBase) -> HttpRespons
     status = response.status_code
     code, detail = _STANDARD.get(status, ("error", HTTPStatus(status).phrase))
     kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-    response.close()
     return Problem(status, code, detail, headers=kept).response(request)

@@ -59,6 +59,7 @@ api = Api(
     urls_namespace="api",
     parser=StrictParser(),
     docs_url=None,  # served below, behind a login
+    docs_decorator=require_safe,
 )
 for router in (
     memories.router,

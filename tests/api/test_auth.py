@@ -1,0 +1,205 @@
+"""Tokens: issued once, recognised by either header, bounded by rights, ended by time or by hand."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError
+from django.utils import timezone
+
+from memoryhub import tokens
+from memoryhub.models import AgentToken, JournalEntry
+from memoryhub.sensitivity import system
+from memoryhub.store import NotFound, StoreError
+from tests.api.conftest import Agent, is_problem
+
+BOSS = system("tests")
+
+
+@pytest.fixture
+def issue(db):
+    def make(**options):
+        return tokens.issue_token(**{"name": "bot", "owner": "ada", "actor": BOSS, **options})
+
+    return make
+
+
+@pytest.mark.parametrize("header", ["Authorization: Bearer {}", "Authorization: bearer {}", "X-API-Key: {}"])
+def test_a_token_is_recognised_in_either_header(issue, header):
+    _, raw = issue()
+    name, value = header.format(raw).split(": ")
+    assert Agent(headers={name: value}).get("/memories").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer mh_wrong"},
+        {"Authorization": "Bearer "},
+        {"Authorization": "Basic dXNlcjpwYXNz"},
+        {"Authorization": "Bearer mh_\xff"},
+        {"Authorization": "mh_"},
+        {"X-API-Key": "mh_wrong"},
+        {"X-API-Key": ""},
+        {"X-API-Key": "x" * 10_000},
+    ],
+)
+@pytest.mark.parametrize("path", ["/memories", "/search?query=x", "/stats", "/journal", "/tools", "/sessions/x"])
+def test_none_or_a_bad_token_is_401_everywhere(db, headers, path):
+    response = Agent(headers=headers).http.get(f"/api/v1{path}")
+    is_problem(response, 401, "unauthenticated")
+    assert response["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_without_a_token_nothing_is_told_of_a_body(db):
+    is_problem(Agent().post("/memories", {"importance": 7}), 401)
+
+
+def test_a_revoked_token_stops_at_once(issue):
+    token, raw = issue()
+    tokens.revoke(token.uid, BOSS)
+    is_problem(Agent(raw).get("/memories"), 401)
+    tokens.revoke(token.uid, BOSS)
+    assert JournalEntry.objects.filter(operation="revoke", object_id=token.uid).count() == 1
+
+
+def test_an_expired_token_is_401(issue):
+    token, raw = issue(expires_at=timezone.now() + timedelta(days=1))
+    assert Agent(raw).get("/memories").status_code == 200
+    AgentToken.objects.filter(pk=token.pk).update(expires_at=timezone.now())
+    is_problem(Agent(raw).get("/memories"), 401)
+
+
+def test_a_token_is_stored_hashed_and_journaled_without_itself(issue):
+    token, raw = issue(clearance="secret", projects=["b", "a"])
+    assert raw.startswith("mh_")
+    assert raw not in str(AgentToken.objects.filter(pk=token.pk).values())
+    row = JournalEntry.objects.get(operation="issue")
+    assert (row.object_id, row.actor) == (token.uid, "system:tests")
+    assert row.detail["projects"] == ["a", "b"]
+    assert token.digest not in str(row.detail)
+    assert raw[:20] not in str(row.detail)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"name": " "}, "name"),
+        ({"name": "x" * 101}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"owner": ""}, "owner"),
+        ({"clearance": "cosmic"}, "clearance"),
+        ({"rights": ["fly"]}, "rights"),
+        ({"rights": []}, "rights"),
+        ({"projects": [""]}, "projects"),
+        ({"expires_at": timezone.now() - timedelta(1)}, "expires_at"),
+    ],
+)
+def test_a_bad_value_makes_no_token_and_is_named(issue, options, field):
+    with pytest.raises(StoreError) as refusal:
+        issue(**options)
+    assert refusal.value.field == field
+    assert not AgentToken.objects.exists()
+
+
+def test_revoking_what_is_not_there_is_refused(db):
+    with pytest.raises(NotFound):
+        tokens.revoke("nothere", BOSS)
+
+
+READS = ["/memories", "/search?query=x", "/timeline", "/sessions", "/facts", "/journal", "/journal/verify", "/stats"]
+
+
+@pytest.mark.parametrize("path", READS)
+def test_reading_needs_the_right_to_read(agent, path):
+    problem = is_problem(agent(rights=["write", "maintain"]).http.get(f"/api/v1{path}"), 403, "missing_right")
+    assert "'read'" in problem["detail"]
+
+
+def test_writing_needs_the_right_to_write(agent):
+    reader = agent(rights=["read"])
+    for answer in (
+        reader.post("/memories", {"content": "x"}),
+        reader.post("/memories/batch", {"memories": []}),
+        reader.patch("/memories/x", {"title": "t"}),
+        reader.delete("/memories/x"),
+        reader.post("/memories/x/restore"),
+        reader.post("/facts", {}),
+        reader.delete("/facts/x"),
+    ):
+        assert "'write'" in is_problem(answer, 403, "missing_right")["detail"]
+
+
+@pytest.mark.parametrize("tool", ["purge_expired", "summarize_old"])
+def test_maintaining_needs_the_right_to_maintain(agent, tool):
+    answer = agent(rights=["read", "write"]).post(f"/tools/letsgo/{tool}", {})
+    assert "'maintain'" in is_problem(answer, 403, "missing_right")["detail"]
+    assert agent(rights=["maintain"]).post(f"/tools/letsgo/{tool}", {}).status_code == 200
+
+
+def test_a_use_is_noted_once_a_minute(issue, django_assert_num_queries):
+    token, raw = issue()
+    now = timezone.now()
+    tokens.authenticate(raw, "10.0.0.1", now)
+    with django_assert_num_queries(1):
+        tokens.authenticate(raw, "10.0.0.2", now + timedelta(seconds=59))
+    token.refresh_from_db()
+    assert (token.last_used_at, token.last_used_from) == (now, "10.0.0.1")
+    tokens.authenticate(raw, "10.0.0.2", now + timedelta(seconds=61))
+    token.refresh_from_db()
+    assert token.last_used_from == "10.0.0.2"
+
+
+def test_a_database_too_busy_to_note_the_use_does_not_refuse_the_token(issue, monkeypatch, caplog):
+    _, raw = issue()
+
+    def locked(*args, **kwargs):
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr("memoryhub.querysets.TokenQuerySet.update", locked)
+    assert Agent(raw).get("/memories").status_code == 200
+    assert "not noted" in caplog.text
+
+
+def test_behind_a_proxy_the_nearest_one_says_where_a_request_comes_from(issue, settings):
+    token, raw = issue()
+    settings.BEHIND_PROXY = True
+    Agent(raw, {"X-Forwarded-For": "6.6.6.6, 10.1.1.1"}).get("/memories")
+    token.refresh_from_db()
+    assert token.last_used_from == "10.1.1.1"
+
+
+def test_create_token_prints_it_alone_on_a_line(db, capsys):
+    call_command("create_token", "bot", "--clearance=secret", "--rights=read,maintain", "--projects=a, b")
+    out, err = capsys.readouterr()
+    raw = out.strip()
+    assert out == raw + "\n"
+    token = AgentToken.objects.get()
+    assert tokens.authenticate(raw) == token
+    assert (token.name, token.owner, token.clearance) == ("bot", "bot", "secret")
+    assert (token.rights, token.projects) == (["read", "maintain"], ["a", "b"])
+    assert "only its hash" in err
+
+
+def test_create_token_gives_little_unless_told(db, capsys):
+    call_command("create_token", "bot", "--owner=ada", "--expires-days=7")
+    token = AgentToken.objects.get()
+    assert (token.owner, token.clearance, token.rights, token.projects) == ("ada", "public", ["read", "write"], [])
+    assert abs(token.expires_at - timezone.now() - timedelta(days=7)) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--clearance=cosmic"], "clearance"),
+        (["--rights=read,fly"], "rights"),
+        (["--rights="], "rights"),
+        (["--expires-days=0"], "expires-days"),
+        (["--expires-days=nan"], "expires-days"),
+    ],
+)
+def test_create_token_says_what_is_wrong(db, options, named):
+    with pytest.raises(CommandError, match=named):
+        call_command("create_token", "bot", *options)
+    assert not AgentToken.objects.exists()

@@ -1,0 +1,270 @@
+"""Every error under the agents' doors is a problem, whatever layer it comes from; pages keep theirs."""
+
+import io
+import json
+
+import pytest
+from django.core.signals import request_started
+from django.core.wsgi import get_wsgi_application
+from django.db import OperationalError, close_old_connections
+from django.test import Client
+
+from memoryhub import store
+from memoryhub.agents.problems import Problem
+from tests.api.conftest import Agent, bad_fields, is_problem
+
+BROKEN = {
+    "nothing closed": b'{"content": "x"',
+    "not json": b"content=x",
+    "NaN": b'{"content": "x", "importance": NaN}',
+    "Infinity": b'{"content": "x", "importance": -Infinity}',
+    "not UTF-8": b'{"content": "\xff\xfe"}',
+    "UTF-16": '{"content": "x"}'.encode("utf-16"),
+    "lone surrogate": b'{"content": "\\ud800"}',
+    "lone surrogate in a name": b'{"content": "x", "\\udfff": 1}',
+    "surrogates in the wrong order": b'{"content": "\\udc00\\ud800"}',
+    "a name twice": b'{"content": "x", "content": "y"}',
+    "a name twice, deeper": b'{"content": "x", "entities": [{"entity": "a", "entity": "b"}]}',
+    "bottomless arrays": b"[" * 100_000,
+    "bottomless objects": b'{"a":' * 50_000,
+    "a number of too many digits": b'{"content": "x", "importance": ' + b"9" * 5000 + b"}",
+    "two values": b"{} {}",
+    "a comment": b'{"content": "x"} // y',
+    "a NUL": b'{"content": "x"}\x00',
+}
+
+
+@pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("path", ["/memories", "/search", "/tools/letsgo/store_memory"])
+def test_a_body_that_is_not_json_is_400_and_not_repeated(bot, path, body):
+    problem = is_problem(bot.raw_post(path, body), 400, "not_json")
+    assert "content" not in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"content": "x", "importance": 1e400}',
+        b'{"content": "x", "discovery_tokens": 1e400}',
+        b'{"content": "x", "ttl_days": -1e400}',
+        b'{"content": "x", "created_at": 1e400}',
+        b'{"content": "x", "created_at": -99999999999999}',
+    ],
+)
+def test_a_number_beyond_all_ranges_is_422(bot, body):
+    is_problem(bot.raw_post("/memories", body), 422)
+
+
+def test_a_pair_of_surrogates_is_a_character(bot):
+    assert bot.raw_post("/memories", b'{"content": "\\ud83e\\udd93"}').json()["memory"]["content"] == "🦓"
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        *("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml"),
+        *("application/json; charset=latin-1", "application/jsonp", ""),
+    ],
+)
+def test_a_body_of_another_type_is_415(bot, content_type):
+    is_problem(bot.raw_post("/memories", b'{"content": "x"}', content_type), 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    "content_type", ["application/json; charset=UTF-8", "Application/JSON", "application/vnd.hub+json"]
+)
+def test_json_under_its_other_names_is_read(bot, content_type):
+    assert bot.raw_post("/memories", b'{"content": "x"}', content_type).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/api", "/api/", "/api/v1", "/api/v1/", "/api/v2/memories", "/api/v1/nothing", "/api/v1/memories/"),
+        *("/api/v1/memories/x/", "/api/v1/memories/x/history/", "/api/v1//memories", "/api/v1/tools/letsgo/"),
+        *("/api/v1/search/", "/mcp/letsgo", "/api/v1/a%00b", "/api/<script>"),
+    ],
+)
+def test_an_unknown_path_is_404(bot, path):
+    problem = is_problem(bot.http.get(path), 404)
+    assert "script" not in json.dumps(problem)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/memories", "GET, POST"),
+        ("DELETE", "/memories", "GET, POST"),
+        ("PUT", "/memories/x", "DELETE, GET, PATCH"),
+        ("GET", "/memories/batch", "POST"),
+        ("GET", "/memories/x/restore", "POST"),
+        ("POST", "/stats", "GET"),
+        ("PATCH", "/facts", "GET, POST"),
+        ("DELETE", "/journal", "GET"),
+        ("OPTIONS", "/search", "GET, POST"),
+        ("TRACE", "/search", "GET, POST"),
+        ("BREW", "/timeline", "GET"),
+        ("GET", "/tools/letsgo/store_memory", "POST"),
+        ("POST", "/healthz", "GET"),
+        ("POST", "/openapi.json", "GET, HEAD"),
+    ],
+)
+def test_a_method_that_is_not_served_is_405_and_says_which_are(bot, method, path, allowed):
+    response = bot.http.generic(method, f"/api/v1{path}")
+    is_problem(response, 405, "method_not_allowed")
+    assert ", ".join(sorted(response["Allow"].split(", "))) == allowed
+
+
+def test_a_body_over_the_limit_is_413(bot, configure):
+    configure(max_body_bytes=1024)
+    is_problem(bot.post("/memories", {"content": "x" * 1100}), 413, "body_too_large")
+    assert bot.post("/memories", {"content": "x" * 900}).status_code == 201
+
+
+def through_wsgi(bot, body, **environment):
+    """A request as a server hands it over, which the test client cannot make."""
+    answer = {}
+    environ = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": "/api/v1/memories",
+        "SERVER_NAME": "localhost",
+        "SERVER_PORT": "80",
+        "HTTP_HOST": "localhost",
+        "HTTP_AUTHORIZATION": f"Bearer {bot.raw}",
+        "CONTENT_TYPE": "application/json",
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.url_scheme": "http",
+        **environment,
+    }
+    request_started.disconnect(close_old_connections)  # it would end the test's transaction
+    try:
+        response = get_wsgi_application()(environ, lambda status, headers: answer.update(status=status))
+    finally:
+        request_started.connect(close_old_connections)
+    content = b"".join(response)
+    return int(answer["status"].split()[0]), json.loads(content)
+
+
+CHUNKED = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}
+
+
+def test_a_body_in_chunks_is_read(bot):
+    status, body = through_wsgi(bot, b'{"content": "in chunks"}', **CHUNKED)
+    assert (status, body["memory"]["content"]) == (201, "in chunks")
+
+
+def test_a_body_in_chunks_over_the_limit_is_413(bot, configure):
+    configure(max_body_bytes=1024)
+    status, body = through_wsgi(bot, json.dumps({"content": "x" * 1100}).encode(), **CHUNKED)
+    assert (status, body["code"]) == (413, "body_too_large")
+
+
+def test_a_body_that_breaks_off_is_400(bot):
+    class Broken(io.BytesIO):
+        def read(self, *args):
+            raise OSError("the client is gone")
+
+    for extra in (CHUNKED, {"CONTENT_LENGTH": "50"}):
+        status, body = through_wsgi(bot, b"", **{**extra, "wsgi.input": Broken()})
+        assert (status, body["code"]) == (400, "unreadable_body")
+
+
+def test_an_unknown_host_is_400(bot):
+    problem = is_problem(bot.http.get("/api/v1/memories", headers={"Host": "evil.example"}), 400)
+    assert "evil" not in json.dumps(problem)
+
+
+@pytest.mark.parametrize("message", ["database is locked", "database table is locked", "SQLITE_BUSY: busy"])
+def test_a_busy_database_is_503_with_a_time_to_retry(bot, monkeypatch, message):
+    def locked(*args, **kwargs):
+        raise OperationalError(message)
+
+    monkeypatch.setattr(store, "remember", locked)
+    response = bot.post("/memories", {"content": "x"})
+    is_problem(response, 503, "database_busy")
+    assert int(response["Retry-After"]) >= 1
+
+
+def test_another_failure_of_the_database_is_503_without_its_words(bot, monkeypatch):
+    def broken(*args, **kwargs):
+        raise OperationalError("no such table: memoryhub_memory")
+
+    monkeypatch.setattr(store, "remember", broken)
+    problem = is_problem(bot.post("/memories", {"content": "x"}), 503, "database_unavailable")
+    assert "table" not in problem["detail"]
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_what_nobody_foresaw_shows_nothing_of_itself_and_is_logged(bot, monkeypatch, settings, caplog, debug):
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError("hunter2")
+
+    settings.DEBUG = debug
+    monkeypatch.setattr(store, "remember", broken)
+    response = bot.post("/memories", {"content": "x"})
+    problem = is_problem(response, 500, "internal_error")
+    assert "hunter2" not in response.content.decode()
+    assert problem["request_id"] in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_what_breaks_outside_the_api_is_a_problem_too(bot, settings):
+    settings.MIDDLEWARE = [settings.MIDDLEWARE[0], f"{__name__}.failing_middleware"]
+    is_problem(Agent(bot.raw).get("/memories"), 500, "internal_error")
+
+
+def failing_middleware(get_response):
+    def fail(request):
+        raise ZeroDivisionError
+
+    return fail
+
+
+def test_the_callers_request_id_is_kept_if_it_is_one(bot):
+    assert bot.http.get("/api/v1/healthz", headers={"X-Request-ID": "abc-1.2_3"})["X-Request-ID"] == "abc-1.2_3"
+    for odd in ("a b", "x" * 65, "<script>", "a\tb"):
+        made = bot.http.get("/api/v1/healthz", headers={"X-Request-ID": odd})["X-Request-ID"]
+        assert len(made) == 32
+    one, other = bot.get("/healthz"), bot.get("/healthz")
+    assert one["X-Request-ID"] != other["X-Request-ID"]
+
+
+def test_nothing_under_the_api_may_be_cached(bot):
+    for path in ("/memories", "/openapi.json", "/healthz", "/nothing"):
+        assert bot.get(path)["Cache-Control"] == "no-store"
+
+
+def test_answers_are_json_in_utf_8(bot):
+    response = bot.post("/memories", {"content": "größe 日本"})
+    assert response["Content-Type"] == "application/json"
+    assert "größe 日本" in response.content.decode("utf-8")
+
+
+def test_a_page_that_is_not_there_stays_a_page(client):
+    response = client.get("/no/such/page")
+    assert response["Content-Type"].startswith("text/html")
+    assert "X-Request-ID" not in response
+    assert client.get("/apiary").status_code in (302, 404)
+    assert not client.get("/apiary")["Content-Type"].endswith("json")
+
+
+def test_a_problem_of_each_status_has_its_standard_title():
+    assert Problem(422, "invalid", "d").as_dict("r")["title"] == "Unprocessable Entity"
+
+
+def test_fields_are_named_as_the_caller_wrote_them(bot):
+    body = {"content": "x", "entities": [{"entity": "a"}, {"entity_type": "b"}], "tags": ["ok", ""]}
+    assert bad_fields(bot.post("/memories", body)) == {"entities.1.entity", "tags.1"}
+    assert bad_fields(bot.post("/tools/letsgo/search_memories", {"limit": 0})) == {"limit", "query"}
+
+
+def test_no_session_is_made_and_no_cookie_set(bot):
+    response = bot.get("/memories")
+    assert not response.cookies
+    assert "Vary" not in response or "Cookie" not in response["Vary"]
+
+
+def test_cookies_of_a_browser_open_nothing(client, admin_user):
+    client.force_login(admin_user)
+    assert client.get("/api/v1/memories").status_code == 401
+    assert Client(enforce_csrf_checks=True).post("/api/v1/memories").status_code == 401
