@@ -31,8 +31,15 @@ _OF_A_REAL_STORE = ("LETSGO_", "MEMORYHUB_", "DATABASE_URL")
 
 
 def main(argv: list[str]) -> None:
-    """Run a management command: ``argv`` as ``manage.py`` got it."""
-    ensure_environment(argv)
+    """Run a management command: ``argv`` as ``manage.py`` got it. Ctrl-C ends it without a stack trace."""
+    try:
+        ensure_environment(argv)
+        _run(argv)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _run(argv: list[str]) -> None:
     command = argv[1] if len(argv) > 1 else ""
     if command == "quickstart" and "--no-demo" not in argv:
         enter_demo(os.environ)

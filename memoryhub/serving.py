@@ -12,9 +12,11 @@ from typing import NoReturn
 from django.conf import settings
 from django.db import connections
 
-APPLICATION = "memoryhub.wsgi:application"
+APPLICATION = "memoryhub.worker:application"
 # Threads of one worker: more of them wait for each other's Python, fewer let a slow reader hold up the rest.
 THREADS = 4
+# A worker that has not ended by then is killed, so that a stop always ends.
+SECONDS_TO_END = 10
 
 
 class CannotServe(Exception):
@@ -67,5 +69,5 @@ def serve(host: str, port: int, *, workers: int = 1, threads: int = THREADS, qui
     sys.stderr.flush()
     options = ["--interface", "wsgi", "--host", host, "--port", str(port), "--no-ws"]
     options += ["--workers", str(workers), "--blocking-threads", str(threads)]
-    options += ["--log-level", "warning" if quiet else "info"]
+    options += ["--workers-kill-timeout", str(SECONDS_TO_END), "--log-level", "warning" if quiet else "info"]
     os.execve(sys.executable, [sys.executable, "-m", "granian", *options, APPLICATION], environ)  # noqa: S606

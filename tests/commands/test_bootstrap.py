@@ -186,6 +186,17 @@ def test_the_command_goes_on_inside_the_new_environment(checkout, monkeypatch, p
     assert became == [(python, [str(python), "manage.py", "quickstart", "--port", "8001"])]
 
 
+def test_ctrl_c_while_pip_runs_ends_without_a_stack_trace(monkeypatch, python):
+    def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bootstrap, "missing", lambda for_tests=False: ["django>=5.2"])
+    monkeypatch.setattr(bootstrap.subprocess, "run", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        bootstrap.main(["manage.py", "check"])
+    assert ended.value.code == 130
+
+
 def test_the_tests_get_what_they_need(checkout, monkeypatch, python, pip_runs):
     (checkout / "requirements-dev.txt").write_text("pytest==8\n")
     monkeypatch.setattr(bootstrap, "missing", lambda for_tests=False: ["pytest>=8"])

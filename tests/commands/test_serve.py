@@ -63,6 +63,17 @@ def test_several_workers_serve_one_store_and_end_with_their_parent(hub):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5)
 
 
+@pytest.mark.parametrize("to_all", [True, False], ids=["the terminal's", "the main process alone"])
+def test_ctrl_c_ends_it_every_time(hub, to_all):
+    """A worker that hears both the terminal and its parent used to hang every other time."""
+    for _ in range(4):
+        port = hubs.free_port()
+        with hub.serving(port, "serve", "--port", str(port)) as process:
+            (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
+            process.communicate(timeout=serving.SECONDS_TO_END / 2)
+        assert process.returncode == 0
+
+
 def test_a_relative_home_means_the_folder_it_was_started_in(hub):
     """The workers must read the store that the command looked at."""
     home = hub.home / "mine"

@@ -1,0 +1,15 @@
+"""The WSGI application as granian's workers load it (``serving.py`` starts them).
+
+Granian ends its workers with SIGTERM, and a worker that gets a second signal while it handles the first hangs
+for good: the handler is not reentrant. A terminal's Ctrl-C goes to the workers too, so they must not hear it.
+"""
+
+import signal
+
+# Until granian sets its own handler, this process has a copy of its parent's, which would swallow the signal.
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+from memoryhub.wsgi import application  # noqa: E402
+
+__all__ = ["application"]
