@@ -57,11 +57,12 @@ class MemoryForm(DraftForm):
         cleaned = super().clean() or self.cleaned_data
         if self.errors:
             return cleaned
-        names = [name for name in self.changed_data if name != "unchanged_since"]
+        is_new = self.instance.pk is None
+        names = set(self.fields if is_new else self.changed_data) - {"unchanged_since"}
         values = {name: cleaned[name] for name in names}
         if "entities" in values:
             values["entities"] = [_entity(line) for line in values["entities"]]
-        if not self.instance.pk:
+        if is_new:
             self.accepted = self.draft(MemoryDraft, values)
         elif values:
             self.accepted = self.draft(MemoryPatch, values)

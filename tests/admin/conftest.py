@@ -1,0 +1,84 @@
+"""People of the admin: a superuser, and staff with the permissions that a test names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db.models import Model
+from django.test import Client
+from django.urls import reverse
+
+CURATOR = ("view_memory", "add_memory", "change_memory", "delete_memory")
+
+
+@pytest.fixture
+def staff(db: None) -> Callable[..., Client]:
+    """``staff("view_memory")`` is a browser in which ``cleo``, who holds these permissions, is logged in."""
+
+    def make(*permissions: str, username: str = "cleo") -> Client:
+        user = User.objects.create_user(username, password="x", is_staff=True)
+        user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+        assert user.user_permissions.count() == len(set(permissions))
+        return login(user)
+
+    return make
+
+
+@pytest.fixture
+def curator(staff: Callable[..., Client]) -> Client:
+    """Staff who may do everything with public memories but erase them."""
+    return staff(*CURATOR)
+
+
+@pytest.fixture
+def boss(db: None) -> Client:
+    """A superuser, whose switches are off."""
+    return login(User.objects.create_superuser("boss"))
+
+
+def login(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def show(client: Client, *levels: str) -> Client:
+    """Turn on the switches of these levels, as the header's buttons do."""
+    session = client.session
+    for level in levels:
+        session[f"show_{level}"] = True
+    session.save()
+    return client
+
+
+def page(model: type[Model] | str, view: str = "changelist", *args: Any) -> str:
+    name = model if isinstance(model, str) else model._meta.model_name
+    return reverse(f"admin:memoryhub_{name}_{view}", args=args)
+
+
+def act(client: Client, action: str, *objects: Model, query: str = "", **extra: Any) -> Any:
+    """Choose an action for rows of a list, as its form does."""
+    data = {"action": action, "_selected_action": [obj.pk for obj in objects], **extra}
+    return client.post(page(type(objects[0])) + query, data)
+
+
+def confirm(client: Client, response: Any, query: str = "", **values: Any) -> Any:
+    """Send the form of an intermediate page."""
+    context = response.context
+    data = {
+        "action": context["action"],
+        "_selected_action": context["keys"].split(",")[0],
+        "select_across": "1",
+        "confirmed": "yes",
+        "keys": context["keys"],
+        **values,
+    }
+    return client.post(page(context["opts"].model) + query, data)
+
+
+def told(client: Client, response: Any) -> list[str]:
+    """The messages that the next page shows."""
+    return [str(message) for message in client.get(response.url).context["messages"]]
