@@ -70,13 +70,11 @@ class Audit:
         if self.unreadable:
             found.append(f"lines that cannot be read: {self.unreadable}")
         if self.gaps:
-            found.append(f"rows left out in its middle: {self.gaps}; doctor --fix writes them")
+            found.append(f"rows left out in its middle: {self.gaps}")
         if self.behind:
-            found.append(
-                f"newest rows not written yet: {self.behind}; the next change or doctor --fix does it"
-            )
+            found.append(f"newest rows not written yet: {self.behind}")
         if self.torn:
-            found.append("its last line was cut short; the next change or doctor --fix mends it")
+            found.append("its last line was cut short")
         return found
 
 
@@ -96,14 +94,16 @@ def audit() -> Audit:
     return found
 
 
-def repair(found: Audit) -> None:
-    """Write what the mirror lacks. One that contradicts the database is evidence and stays as it is."""
-    if not found.lost and not found.different and not found.unreadable:
-        if found.gaps:
-            mirror.keep_aside()
-        newest = JournalEntry.objects.order_by("-seq").first()
-        if newest:
-            mirror.append([mirror.as_line(newest)], after="")
+def repair(found: Audit) -> bool:
+    """Write what the mirror lacks. One that contradicts the database is evidence and stays: then False."""
+    if found.lost or found.different or found.unreadable:
+        return False
+    if found.gaps:
+        mirror.keep_aside()
+    newest = JournalEntry.objects.order_by("-seq").first()
+    if newest:
+        mirror.append([mirror.as_line(newest)], after="")
+    return True
 
 
 def _lines(file: IO[bytes], size: int, found: Audit) -> Iterator[tuple[int, dict[str, Any]]]:

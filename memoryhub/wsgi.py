@@ -7,3 +7,7 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
 
 application = get_wsgi_application()
+
+from memoryhub.checks import require_local_database  # noqa: E402 once the apps are loaded
+
+require_local_database()

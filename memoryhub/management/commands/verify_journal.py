@@ -44,9 +44,9 @@ class Command(BaseCommand):
         if mirror.in_step:
             self.stdout.write(self.style.SUCCESS(f"Mirror: in step, {plural(mirror.lines, 'line')}"))
         elif not mirror.exists:
-            self.stdout.write(
-                self.style.WARNING("Mirror: not there; the next change or doctor --fix writes it")
-            )
+            self.stdout.write(self.style.WARNING("Mirror: not there"))
         style = self.style.WARNING if mirror.ok else self.style.ERROR
         for finding in mirror.findings() if mirror.exists else []:
             self.stdout.write(style(f"Mirror: {finding}"))
+        if mirror.ok and not mirror.in_step:
+            self.stdout.write("Mirror: the next change mends it, or doctor --fix")

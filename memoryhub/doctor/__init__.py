@@ -1,0 +1,38 @@
+"""Everything that can be wrong with an installation, and its mend.
+
+Each check is a small function that yields findings; one that finds what is safe to mend has a fix. A check
+may need another not to have failed: without a store there is nothing to say about what is in it.
+"""
+
+from memoryhub.doctor import content, machine, store, web
+from memoryhub.doctor.registry import Check, Finding, Report, Status, examine
+
+__all__ = ["CHECKS", "Check", "Finding", "Report", "Status", "examine"]
+
+CHECKS: tuple[Check, ...] = (
+    machine.versions,
+    machine.configuration,
+    machine.home,
+    machine.modes,
+    machine.owner,
+    machine.file_system,
+    machine.disk_space,
+    machine.secret_key,
+    store.database,
+    store.write_ahead_log,
+    store.migrations,
+    store.triggers,
+    store.text_index,
+    store.integrity,
+    store.journal_chain,
+    store.journal_mirror,
+    content.levels,
+    content.cap,
+    content.expiry,
+    content.clock,
+    content.administrator,
+    content.tokens,
+    web.hosts,
+    web.static_files,
+    web.system_checks,
+)

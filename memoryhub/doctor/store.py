@@ -1,0 +1,137 @@
+"""The store: file, log, migrations, triggers, indexes, pages, journal and mirror."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from memoryhub import backup, journal, mirror_audit
+from memoryhub.doctor.registry import Finding, check, fail, ok, warn
+from memoryhub.search import schema
+
+_RESTORE = "Put a backup back: manage.py restore_backup FILE."
+_MAGIC = b"SQLite format 3\x00"
+
+
+@check("store", needs="home")
+def database() -> Iterator[Finding]:
+    path = backup.live_path()
+    if not path.is_file():
+        yield fail(f"there is no store at {path}", "Make an empty one: manage.py migrate.")
+        return
+    with path.open("rb") as file:
+        start = file.read(len(_MAGIC))
+    if start and start != _MAGIC:
+        yield fail(f"{path} is no SQLite database", f"Move it away. {_RESTORE}")
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM sqlite_master")
+    yield ok(f"{path}, {path.stat().st_size / 1e6:,.1f} MB")
+
+
+@check("write-ahead log", needs="store")
+def write_ahead_log() -> Iterator[Finding]:
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA journal_mode")
+        mode = cursor.fetchone()[0]
+    if mode != "wal":
+        yield fail(
+            f"the store is in mode {mode}: reading and writing wait for each other",
+            "Its folder must be on a local disk and writable; then any command turns it on.",
+        )
+        return
+    yield ok("on")
+
+
+@check("migrations", needs="store")
+def migrations() -> Iterator[Finding]:
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    known = set(executor.loader.disk_migrations or {})
+    newer = [key for key in executor.loader.applied_migrations if key not in known and key[0] == "memoryhub"]
+    if newer:
+        yield fail("a newer version of memoryhub has used this store", "Install that version again.")
+    if plan:
+        names = ", ".join(f"{migration.app_label}.{migration.name}" for migration, _ in plan[:3])
+        more = f" and {len(plan) - 3} more" if len(plan) > 3 else ""
+        yield fail(f"not applied: {names}{more}", "manage.py backup, then manage.py migrate.")
+    if not plan and not newer:
+        yield ok("all applied")
+
+
+def _reinstall() -> Iterator[str]:
+    schema.install()
+    yield "installed the triggers and indexes anew"
+
+
+def _rebuild() -> Iterator[str]:
+    schema.rebuild()
+    yield "rebuilt the index"
+
+
+@check("triggers", needs="migrations", fix=_reinstall)
+def triggers() -> Iterator[Finding]:
+    found = schema.problems()
+    for problem in found:
+        yield fail(problem, "doctor --fix, or: manage.py migrate")
+    if not found:
+        yield ok("index and journal are guarded as they should be")
+
+
+@check("text index", needs="triggers", slow=True, fix=_rebuild)
+def text_index() -> Iterator[Finding]:
+    found = schema.problems(deep=True)
+    for problem in found:
+        yield fail(f"{problem}: searches miss memories or find what is gone", "doctor --fix")
+    if not found:
+        yield ok(f"fits the memories, {schema.index_bytes() / 1e6:,.1f} MB")
+
+
+@check("integrity", needs="store", slow=True)
+def integrity() -> Iterator[Finding]:
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA integrity_check(5)")
+        damage = [row[0] for row in cursor.fetchall() if row[0] != "ok"]
+        cursor.execute("PRAGMA foreign_key_check")
+        orphans = len(cursor.fetchall())
+    for line in damage:
+        yield fail(f"the file is damaged: {line}", _RESTORE)
+    if orphans:
+        yield fail(f"{orphans} rows belong to rows that are gone", _RESTORE)
+    if not damage and not orphans:
+        yield ok("the file is whole")
+
+
+@check("journal", needs="migrations", slow=True)
+def journal_chain() -> Iterator[Finding]:
+    found = journal.verify()
+    if found.ok:
+        yield ok(f"the chain is whole, {found.rows:,} rows")
+        return
+    yield fail(
+        f"the chain is broken at row {found.first_bad_seq}: the journal was changed behind the hub's back",
+        "Nothing mends it; compare with the mirror and a backup (manage.py verify_journal).",
+    )
+
+
+def _rewrite_mirror() -> Iterator[str]:
+    before = mirror_audit.audit()
+    if mirror_audit.repair(before):
+        yield "wrote the rows that the mirror lacked"
+
+
+@check("mirror", needs="migrations", slow=True, fix=_rewrite_mirror)
+def journal_mirror() -> Iterator[Finding]:
+    found = mirror_audit.audit()
+    if found.in_step or (not found.exists and not found.behind):
+        yield ok(f"in step, {found.path}")
+        return
+    text = "; ".join(found.findings())
+    if found.ok:
+        yield warn(text, f"The next change mends {found.path}, or doctor --fix.")
+    else:
+        yield fail(
+            text, f"Keep a copy of {found.path}, which is evidence, and compare it; then move it away."
+        )

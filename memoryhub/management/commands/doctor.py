@@ -1,0 +1,68 @@
+"""``doctor``: what is wrong here, and how to mend it."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from memoryhub.doctor import CHECKS, Report, Status, examine
+from memoryhub.management.operator import plural, shown
+
+
+class Command(BaseCommand):
+    help = (
+        "Look for everything that can be wrong with this installation, and say how to mend it. "
+        "Exit code 1 when something failed; warnings alone leave it at 0."
+    )
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--fix",
+            action="store_true",
+            help="mend what is safe to mend: file modes, triggers, text index, the end of the mirror",
+        )
+        parser.add_argument("--quick", action="store_true", help="leave out what reads the whole store")
+        parser.add_argument("--json", action="store_true", help="the findings as one JSON object")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        reports = []
+        for report in examine(CHECKS, quick=options["quick"], fix=options["fix"]):
+            reports.append(report)
+            if not options["json"]:
+                self._tell(report)
+        tally = Counter(finding.status for report in reports for finding in report.findings)
+        if options["json"]:
+            shape = {
+                "ok": not tally[Status.FAIL],
+                "checks": [{**asdict(r), "status": r.status} for r in reports],
+            }
+            self.stdout.write(json.dumps(shape, ensure_ascii=False, indent=2))
+        if tally[Status.FAIL]:
+            raise CommandError(
+                f"{plural(tally[Status.FAIL], 'failure')}, {plural(tally[Status.WARN], 'warning')}"
+            )
+        if not options["json"]:
+            warnings = plural(tally[Status.WARN], "warning")
+            self.stdout.write(f"No failure, {warnings}." if tally[Status.WARN] else "All is well.")
+
+    def _tell(self, report: Report) -> None:
+        styles: dict[Status, Callable[[str], str]] = {
+            Status.OK: self.style.SUCCESS,
+            Status.WARN: self.style.WARNING,
+            Status.FAIL: self.style.ERROR,
+            Status.SKIP: str,
+        }
+        for done in report.fixed:
+            self.stdout.write(f"FIXED {report.name}: {done}")
+        for finding in report.findings:
+            mark = styles[finding.status](f"{finding.status.upper():<5}")
+            self.stdout.write(f"{mark} {report.name}: {shown(finding.text, 1000)}")
+            if finding.mend:
+                self.stdout.write(f"      → {finding.mend}")
