@@ -14,7 +14,7 @@ from django.utils import timezone
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.overview import EXPIRING_DAYS
-from memoryhub.sensitivity import Clearance, Sensitivity
+from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.vocabulary import SCOPES, TYPES
 from memoryhub.web.filters import DayField, ListFilter, ProjectField, WordField
 
@@ -58,21 +58,21 @@ class MemoryListFilter(ListFilter):
     file = WordField(help_text="A path, the end of one, a file name or a folder.")
     entity = WordField()
     session_id = WordField(label="Session")
-    sensitivity = _choice(tuple(level.value for level in Sensitivity), label="Level")
+    sensitivity = _choice(LEVELS, label="Level")
     scope = _choice(SCOPES)
     since = DayField(label="From", help_text="Created on this day or later.")
     until = DayField(label="To")
 
     def narrow_to(self, clearance: Clearance) -> None:
         """Offer the levels that are shown, and no others."""
-        field = self.fields["sensitivity"]
-        assert isinstance(field, forms.ChoiceField)  # noqa: S101 for the type checker
-        field.widget.choices = [c for c in field.choices if not c[0] or c[0] in clearance.levels]
+        shown = [level for level in LEVELS if level in clearance.levels]
+        widget = self.fields["sensitivity"].widget
+        widget.choices = [("", "Any"), *((level, level) for level in shown)]
 
     def wanted(self) -> MemoryFilter:
         """The filter that was asked for; of a valid form."""
         plain = {name: self.value(name) or None for name in MemoryFilter.model_fields if name in self.fields}
-        return MemoryFilter(**(plain | {"since": self.since(), "until": self.until()}))
+        return MemoryFilter(**(plain | {"since": self.begin(), "until": self.end()}))
 
     def chips(self, request: HttpRequest) -> list[Chip]:
         """The filters in force; a wrong value has none, it shows in its field."""
@@ -81,7 +81,6 @@ class MemoryListFilter(ListFilter):
             for name in self.fields
             if name not in _NO_FILTERS and self.data.get(name) and name not in self.errors
         ]
-
 
     def _told(self, name: str) -> str:
         return "yes" if isinstance(self.fields[name], forms.BooleanField) else str(self.data[name])

@@ -8,11 +8,13 @@ from typing import Any
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest
+from django.http import HttpResponseRedirect as Redirect
 from django.http.response import HttpResponseBase
 from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
+from django_htmx.middleware import HtmxDetails
 
-from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
+from memoryhub.web.htmx import patch_vary
 
 _PAGES = "memoryhub.web."
 
@@ -23,8 +25,7 @@ class PageMiddleware(LoginRequiredMiddleware):
     A page that needs none says so with ``login_not_required``, so that a forgotten decorator opens nothing.
     """
 
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        response: HttpResponseBase = super().__call__(request)
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if getattr(request, "is_page", False):
             patch_cache_control(response, private=True, no_store=True)
             patch_vary(response)
@@ -39,15 +40,14 @@ class PageMiddleware(LoginRequiredMiddleware):
         answer: HttpResponseBase | None = super().process_view(request, view_func, view_args, view_kwargs)
         return answer
 
-    def handle_no_permission(
-        self, request: HtmxHttpRequest, view_func: Callable[..., Any]
-    ) -> HttpResponseBase:
+    def handle_no_permission(self, request: HttpRequest, view_func: Callable[..., Any]) -> Redirect:
         """To the login and back; a fragment cannot show a login, so htmx takes the whole page there."""
-        back = request.htmx.current_url_abs_path if request.htmx else None
+        htmx = HtmxDetails(request)
+        back = htmx.current_url_abs_path if htmx else None
         if request.method in ("GET", "HEAD"):
             back = back or request.get_full_path()
         redirect = redirect_to_login(back or "/", self.get_login_url(view_func))
-        return HttpResponseClientRedirect(redirect.url) if request.htmx else redirect
+        return HttpResponseClientRedirect(redirect.url) if htmx else redirect  # type: ignore[return-value]
 
 
 def mark_page(request: HttpRequest) -> None:

@@ -22,7 +22,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-# Playwright's synchronous API runs an event loop in this thread; Django would take all of it for asynchronous.
+# Playwright's synchronous API runs an event loop in this thread, and Django refuses to work beside one.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 WHERE_CHROMIUM_MAY_BE = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
@@ -37,9 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    """One browser for the whole run; without one the tests are skipped, in CI they fail."""
+    """One browser for this folder (its event loop must not outlive it); skipped without one, in CI a failure."""
     path = next((found for name in WHERE_CHROMIUM_MAY_BE if (found := shutil.which(name))), None)
     if path is None:
         reason = "no Chromium here; install Debian's package chromium to run the browser tests"

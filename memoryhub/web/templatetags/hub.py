@@ -131,7 +131,8 @@ def gist(memory: Memory) -> str:
 @register.filter
 def expires_soon(memory: Memory) -> bool:
     """Whether a memory ends within the days that the statistics count as soon."""
-    return bool(memory.expires_at) and memory.expires_at <= timezone.now() + timedelta(days=EXPIRING_DAYS)
+    end = memory.expires_at
+    return end is not None and end <= timezone.now() + timedelta(days=EXPIRING_DAYS)
 
 
 @register.simple_tag
@@ -176,6 +177,6 @@ def score(hit: Hit) -> dict[str, Any]:
 
 
 @register.simple_tag
-def listing(**filters: object) -> str:
+def listing(**filters: str) -> str:
     """The address of the list of memories with these filters: ``{% listing tag=word project=name %}``."""
     return f"{reverse('memories')}?{urlencode(filters)}"

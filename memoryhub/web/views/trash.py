@@ -34,11 +34,11 @@ def trash(request: HttpRequest) -> HttpResponse:
 
 def may_restore(request: HttpRequest) -> bool:
     """Who may throw away or change may bring back."""
-    return any(request.user.has_perm(permission) for permission in RESTORE)  # type: ignore[union-attr]
+    return any(request.user.has_perm(permission) for permission in RESTORE)
 
 
 def may_erase(request: HttpRequest) -> bool:
-    return bool(request.user.has_perm(ERASE))  # type: ignore[union-attr]
+    return bool(request.user.has_perm(ERASE))
 
 
 def _list(request: HttpRequest) -> HttpResponse:

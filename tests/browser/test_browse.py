@@ -1,0 +1,100 @@
+"""Browsing in a browser: pages and the way back, facets, the trash."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from memoryhub import store
+from memoryhub.models import Memory
+from memoryhub.web.views import browse
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browse, "PAGE_SIZE", 3)
+
+
+def test_pages_survive_the_way_back_from_a_memory(
+    open_page: Any, reader: Any, remember: Any, small_pages: None
+) -> None:
+    for number in range(7):
+        remember(f"memory {number}")
+    page = open_page("/memories/", reader)
+    expect(page.get_by_role("link", name="memory 6")).to_be_visible()
+    page.get_by_role("link", name="Next page").click()
+    expect(page.get_by_role("link", name="memory 3")).to_be_visible()
+    second = page.url
+    page.get_by_role("link", name="memory 3").click()
+    expect(page.get_by_role("heading", name="memory 3")).to_be_visible()
+    page.go_back()
+    expect(page).to_have_url(second)
+    expect(page.get_by_role("link", name="memory 3")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("link", name="memory 6")).to_be_visible()
+
+
+def test_facets_orders_and_chips_follow_each_other_without_a_new_page(
+    open_page: Any, reader: Any, remember: Any
+) -> None:
+    remember("zebra one", project="zoo", importance=0.1)
+    remember("zebra two", project="zoo", importance=0.9)
+    remember("car", project="town")
+    page = open_page("/memories/", reader)
+    page.evaluate("window.same = true")
+    page.get_by_role("navigation", name="Narrow down").get_by_role("link", name="zoo").click()
+    expect(page.get_by_role("link", name="car", exact=True)).to_have_count(0)
+    page.get_by_role("link", name="Important").click()
+    expect(page.locator(".row-title").first).to_have_text("zebra two")
+    expect(page).to_have_url(re.compile(r"project=zoo&order=-importance"))
+    page.get_by_role("link", name="Project zoo: remove this filter").click()
+    expect(page.get_by_role("link", name="car", exact=True)).to_be_visible()
+    assert page.evaluate("window.same") is True
+
+
+def test_filters_can_be_typed(open_page: Any, reader: Any, remember: Any) -> None:
+    remember("zebra one", files_modified=["src/stable.py"])
+    remember("car")
+    page = open_page("/memories/", reader)
+    page.get_by_text("Filters", exact=True).click()
+    page.get_by_label("File").fill("stable.py")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("link", name="zebra one")).to_be_visible()
+    expect(page.get_by_role("link", name="car", exact=True)).to_have_count(0)
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+class TestTrash:
+    def test_several_are_ticked_and_come_back(
+        self, open_page: Any, insider: Any, remember: Any, actor: Any, scripts: bool
+    ) -> None:
+        made = [remember(f"chair {number}") for number in range(3)]
+        store.trash([one.uid for one in made], actor)
+        page = open_page("/trash/", insider, java_script_enabled=scripts)
+        page.get_by_role("checkbox", name="chair 0").check()
+        page.get_by_role("checkbox", name="chair 2").check()
+        page.get_by_role("button", name="Restore chosen").click()
+        expect(page.get_by_text("2 memories restored.")).to_be_visible()
+        assert set(Memory.objects.live().values_list("title", flat=True)) == {"chair 0", "chair 2"}
+
+    def test_one_is_erased_after_a_question(
+        self, open_page: Any, insider: Any, remember: Any, actor: Any, scripts: bool
+    ) -> None:
+        store.trash([remember("broken chair").uid], actor)
+        page = open_page("/trash/", insider, java_script_enabled=scripts)
+        page.get_by_role("checkbox", name="broken chair").check()
+        page.get_by_role("button", name="Erase chosen…").click()
+        expect(page.get_by_role("heading", name="Erase 1 memory for good?")).to_be_visible()
+        page.get_by_role("button", name="Erase for good").click()
+        expect(page.get_by_text("The trash is empty")).to_be_visible()
+        assert not Memory.objects.exists()
+
+
+def test_one_box_ticks_the_whole_page(open_page: Any, insider: Any, remember: Any, actor: Any) -> None:
+    store.trash([remember(f"chair {number}").uid for number in range(3)], actor)
+    page = open_page("/trash/", insider)
+    page.get_by_label("All on this page").check()
+    assert page.locator(".row-check:checked").count() == 3

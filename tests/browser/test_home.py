@@ -1,0 +1,95 @@
+"""Signing in, the first page, the header, the themes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
+
+PAPER = {"light": "rgb(245, 247, 245)", "dark": "rgb(20, 25, 23)"}
+
+
+def test_someone_signs_in_looks_and_signs_out(open_page: Any, reader: Any, remember: Any) -> None:
+    remember("Feed the zebra at six.")
+    page = open_page("/memories/")
+    page.get_by_label("User name").fill("reader")
+    page.get_by_label("Password").fill("a good password")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Memories")).to_be_visible()
+    page.get_by_role("button", name="Account of reader").click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_the_first_page_shows_plot_news_and_the_journals_health(
+    open_page: Any, reader: Any, remember: Any
+) -> None:
+    remember("Feed the zebra at six.", project="zoo")
+    page = open_page("/", reader)
+    expect(page.get_by_role("link", name="Feed the zebra at six.")).to_be_visible()
+    expect(page.get_by_role("img", name="Memories made in each day, by type")).to_be_visible()
+    expect(page.get_by_text("unbroken")).to_be_visible()
+
+
+def test_the_same_numbers_stand_in_a_table(open_page: Any, reader: Any, remember: Any) -> None:
+    remember("Feed the zebra at six.", type="decision")
+    page = open_page("/", reader)
+    page.get_by_text("The same as a table").click()
+    expect(page.get_by_role("columnheader", name="decision")).to_be_visible()
+
+
+@pytest.mark.parametrize(("system", "other"), [("light", "dark"), ("dark", "light")])
+def test_the_theme_follows_the_system_until_someone_chooses_and_is_remembered(
+    open_page: Any, reader: Any, system: str, other: str
+) -> None:
+    page = open_page("/", reader, color_scheme=system)
+    expect(page.locator("body")).to_have_css("background-color", PAPER[system])
+    page.get_by_role("button", name=f"Use the {other} theme").click()
+    expect(page.locator("body")).to_have_css("background-color", PAPER[other])
+    page.goto("/search/")
+    expect(page.locator("body")).to_have_css("background-color", PAPER[other])
+    expect(page.get_by_role("button", name=f"Use the {system} theme")).to_be_visible()
+
+
+def test_switches_show_and_hide_what_is_private(open_page: Any, insider: Any, remember: Any) -> None:
+    remember("the zebra's real name", sensitivity="private")
+    page = open_page("/memories/", insider)
+    expect(page.get_by_text("Nothing is remembered yet")).to_be_visible()
+    page.get_by_role("button", name="Show private").click()
+    expect(page.get_by_role("link", name="the zebra's real name")).to_be_visible()
+    expect(page.get_by_role("button", name="Show private")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_text("Private memories are shown.")).to_be_visible()
+    page.get_by_role("button", name="Show private").click()
+    expect(page.get_by_text("Nothing is remembered yet")).to_be_visible()
+
+
+def test_the_keyboard_reaches_the_content_at_once(open_page: Any, reader: Any) -> None:
+    page = open_page("/memories/", reader)
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_on_a_phone_the_menu_opens_over_the_page(open_page: Any, reader: Any) -> None:
+    page = open_page("/memories/", reader, viewport=PHONE)
+    link = page.get_by_role("navigation", name="Main").get_by_role("link", name="Search")
+    expect(link).to_be_hidden()
+    page.get_by_role("button", name="Menu").click()
+    link.click()
+    expect(page.get_by_role("searchbox", name="Search for")).to_be_visible()
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("path", ["/", "/search/?q=zebra&min_score=0", "/memories/", "/trash/", "/nowhere/"])
+def test_nothing_makes_a_page_wider_than_its_window(
+    open_page: Any, insider: Any, watch: Any, remember: Any, path: str, viewport: Any
+) -> None:
+    endless = "zebra" * 40
+    remember(f"zebra {endless}", title=endless, project=endless, category=endless[:90], tags=[endless[:90]])
+    remember("zebra <script>alert(1)</script>", title="<img src=x onerror=alert(1)>", project="<b>")
+    watch.expect(404)
+    assert no_sideways_scrolling(open_page(path, insider, viewport=viewport))

@@ -1,0 +1,157 @@
+"""Live search in a browser: typing, sending, facets, going back; and all of it without scripts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import PHONE
+
+
+@pytest.fixture
+def zoo(remember: Any) -> None:
+    remember("Feed the zebra at six.", title="Zebra feeding", type="decision", project="zoo", tags=["oats"])
+    remember("The zebra crossing is painted.", title="Zebra crossing", type="bugfix", project="town")
+    remember("The giraffe sleeps.", title="Giraffe sleep", project="zoo")
+
+
+def box(page: Page) -> Any:
+    return page.get_by_role("searchbox", name="Search for")
+
+
+def test_results_appear_while_someone_types(open_page: Any, reader: Any, zoo: None) -> None:
+    page = open_page("/search/", reader)
+    expect(box(page)).to_be_focused()
+    box(page).press_sequentially("zebra", delay=20)
+    expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
+    expect(page.get_by_role("link", name="Giraffe sleep")).to_have_count(0)
+    expect(page.locator("mark").first).to_have_text("Zebra")
+    expect(page.get_by_role("status").first).to_have_text("2 results for zebra")
+    expect(box(page)).to_be_focused()
+
+
+def test_typing_replaces_the_address_and_sending_adds_a_step_to_go_back_to(
+    open_page: Any, reader: Any, zoo: None
+) -> None:
+    page = open_page("/search/", reader)
+    box(page).fill("zebra")
+    expect(page).to_have_url(re.compile(r"/search/\?q=zebra$"))
+    before = page.evaluate("history.length")
+    box(page).fill("giraffe")
+    expect(page).to_have_url(re.compile(r"/search/\?q=giraffe$"))
+    assert page.evaluate("history.length") == before
+    box(page).press("Enter")
+    expect(page.get_by_role("link", name="Giraffe sleep")).to_be_visible()
+    box(page).fill("zebra")
+    box(page).press("Enter")
+    expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"/search/\?q=zebra$"))
+    page.go_back()
+    expect(page.get_by_role("link", name="Giraffe sleep")).to_be_visible()
+    expect(box(page)).to_have_value("giraffe")
+
+
+def test_a_facet_narrows_keeps_the_words_and_can_be_taken_back(
+    open_page: Any, reader: Any, zoo: None
+) -> None:
+    page = open_page("/search/?q=zebra", reader)
+    page.get_by_role("navigation", name="Narrow down").get_by_role("link", name="bugfix").click()
+    expect(page).to_have_url(re.compile(r"q=zebra&type=bugfix"))
+    expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)
+    expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
+    expect(box(page)).to_have_value("zebra")
+    box(page).fill("zebra crossing")
+    expect(page).to_have_url(re.compile(r"q=zebra\+crossing&type=bugfix"))
+    page.get_by_role("link", name="Type bugfix: remove this filter").click()
+    expect(page).to_have_url(re.compile(r"/search/\?q=zebra\+crossing$"))
+    page.go_back()
+    expect(page).to_have_url(re.compile(r"type=bugfix"))
+
+
+def test_a_wrong_filter_is_told_while_typing_and_the_rest_stays(
+    open_page: Any, reader: Any, zoo: None, watch: Any
+) -> None:
+    watch.expect(422)
+    page = open_page("/search/?q=zebra", reader)
+    page.get_by_text("Filters", exact=True).click()
+    page.get_by_label("Lowest score").fill("7")
+    expect(page.get_by_role("alert").filter(has_text="Lowest score")).to_be_visible()
+    expect(box(page)).to_have_value("zebra")
+    page.get_by_label("Lowest score").fill("0.1")
+    expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
+
+
+def test_hostile_text_stays_text(open_page: Any, reader: Any, remember: Any) -> None:
+    title = "<script>document.body.remove()</script>"
+    remember("zebra <img src=x onerror=document.body.remove()>", title=title)
+    page = open_page("/search/", reader)
+    box(page).fill(f"zebra {title}")
+    expect(page.locator("#found .row-title")).to_have_text(title)
+    assert page.locator("#found script, #found img").count() == 0
+
+
+def test_slash_goes_to_the_search_box(open_page: Any, reader: Any, remember: Any) -> None:
+    remember("Feed the zebra.")
+    page = open_page("/", reader)
+    page.keyboard.press("/")
+    expect(box(page)).to_be_focused()
+    expect(box(page)).to_have_value("")
+
+
+def test_an_expired_login_leads_to_the_login_page_and_back(open_page: Any, reader: Any, zoo: None) -> None:
+    page = open_page("/search/", reader)
+    box(page).fill("zebra")
+    expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
+    page.context.clear_cookies()
+    box(page).fill("zebra crossing")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    page.get_by_label("User name").fill("reader")
+    page.get_by_label("Password").fill("a good password")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(re.compile(r"/search/\?q=zebra$"))
+
+
+def test_when_the_hub_does_not_answer_it_says_so(open_page: Any, reader: Any, zoo: None, watch: Any) -> None:
+    watch.expect(500)
+    page = open_page("/search/", reader)
+    page.route("**/search/?*", lambda route: route.fulfill(status=500, body="no"))
+    box(page).fill("zebra")
+    expect(page.locator("#failure")).to_have_text("That did not work. Reload the page and try again.")
+    page.unroute("**/search/?*")
+    box(page).fill("zebra c")
+    expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
+    expect(page.locator("#failure")).to_be_hidden()
+    watch.problems[:] = [told for told in watch.problems if "Response Status Error Code 500" not in told]
+
+
+def test_on_a_phone_the_facets_open_as_a_sheet(open_page: Any, reader: Any, zoo: None) -> None:
+    page = open_page("/search/?q=zebra", reader, viewport=PHONE)
+    facet = page.get_by_role("navigation", name="Narrow down").get_by_role("link", name="bugfix")
+    expect(facet).to_be_hidden()
+    page.get_by_role("button", name="Narrow down").click()
+    facet.click()
+    expect(page).to_have_url(re.compile(r"type=bugfix"))
+    expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)
+
+
+class TestWithoutScripts:
+    def test_searching_and_narrowing(self, open_page: Any, reader: Any, zoo: None) -> None:
+        page = open_page("/search/", reader, java_script_enabled=False)
+        box(page).fill("zebra")
+        page.get_by_role("button", name="Search").click()
+        expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
+        page.get_by_role("navigation", name="Narrow down").get_by_role("link", name="bugfix").click()
+        expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)
+        expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
+
+    def test_filters_are_sent_with_the_words(self, open_page: Any, reader: Any, zoo: None) -> None:
+        page = open_page("/search/", reader, java_script_enabled=False)
+        box(page).fill("zebra")
+        page.get_by_text("Filters", exact=True).click()
+        page.get_by_label("Project").fill("town")
+        page.get_by_role("button", name="Search").click()
+        expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
+        expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)

@@ -1,0 +1,181 @@
+"""The list of memories: filters, orders, pages, facets."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from memoryhub.models import Memory
+from memoryhub.web.views import browse
+
+
+def titles(response: Any) -> list[str]:
+    rows = re.findall(r'<h3 class="row-title".*?</h3>', response.content.decode(), re.S)
+    return [" ".join(re.sub(r"<[^>]+>", "", row).split()) for row in rows]
+
+
+def next_page(response: Any) -> str:
+    found = re.search(r'rel="next" href="([^"]+)"', response.content.decode())
+    return found[1].replace("&amp;", "&") if found else ""
+
+
+def test_a_row_tells_title_gist_type_project_and_when(visitor: Client, remember: Any) -> None:
+    made = remember("Oats at six.\n\nHay at noon.", title="Feeding times", type="decision", project="zoo")
+    page = visitor.get("/memories/").content.decode()
+    assert f'<a href="/memories/{made.uid}/">Feeding times</a>' in page
+    assert "Oats at six. Hay at noon." in page
+    assert '<span class="dot t-decision" aria-hidden="true"></span>decision' in page
+    assert 'href="/memories/?project=zoo">zoo</a>' in page
+    exact = made.updated_at.astimezone(UTC)
+    assert (
+        f'<time datetime="{exact:%Y-%m-%dT%H:%M:%S}Z" title="{exact:%Y-%m-%d %H:%M:%S} UTC">just now</time>'
+        in page
+    )
+
+
+def test_an_old_memory_tells_its_date_beside_its_age(visitor: Client, remember: Any) -> None:
+    made = remember("old")
+    Memory.objects.filter(pk=made.pk).update(updated_at=timezone.now() - timedelta(days=800))
+    assert re.search(r">\d+ \w+ \d{4} · 2\xa0years ago<", visitor.get("/memories/").content.decode())
+
+
+def test_levels_above_public_are_badged(insider: Client, four_levels: Any) -> None:
+    page = insider.get("/memories/").content.decode()
+    rows = re.findall(r'<li class="row">.*?</li>', page, re.S)
+    assert [("badge-secret" in row, "badge-private" in row) for row in rows] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+
+
+class TestPages:
+    @pytest.fixture(autouse=True)
+    def small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(browse, "PAGE_SIZE", 3)
+
+    @pytest.mark.parametrize("order", ["", "-updated_at", "-created_at", "-importance", "-accessed_count"])
+    def test_following_the_pages_shows_everything_once(
+        self, visitor: Client, remember: Any, order: str
+    ) -> None:
+        for number in range(8):
+            remember(f"memory {number}", importance=number % 3 / 10)
+        seen, address = [], f"/memories/?order={order}"
+        while address:
+            response = visitor.get(address)
+            seen += titles(response)
+            address = next_page(response) and "/memories/" + next_page(response)
+        assert sorted(seen) == [f"memory {number}" for number in range(8)]
+
+    def test_a_page_stays_the_same_when_something_new_comes(self, visitor: Client, remember: Any) -> None:
+        for number in range(5):
+            remember(f"memory {number}")
+        second = "/memories/" + next_page(visitor.get("/memories/"))
+        before = titles(visitor.get(second))
+        remember("something new")
+        assert titles(visitor.get(second)) == before == ["memory 1", "memory 0"]
+
+    def test_a_later_page_leads_to_the_first_and_keeps_the_filters(
+        self, visitor: Client, remember: Any
+    ) -> None:
+        for number in range(5):
+            remember(f"memory {number}", project="zoo")
+        first = visitor.get("/memories/?project=zoo")
+        assert "To the first page" not in first.content.decode()
+        second = visitor.get("/memories/" + next_page(first))
+        assert '<a class="button" href="?project=zoo">' in second.content.decode()
+
+    @pytest.mark.parametrize("cursor", ["x", "e30", "WyJjcmVhdGVkX2F0IiwgMSwgMV0"])
+    def test_a_broken_cursor_is_told_and_leads_to_the_first_page(
+        self, visitor: Client, remember: Any, cursor: str
+    ) -> None:
+        remember("memory")
+        response = visitor.get("/memories/", {"cursor": cursor, "project": "zoo"})
+        assert response.status_code == 422
+        assert 'href="/memories/?project=zoo"' in response.content.decode()
+
+
+class TestOrders:
+    def test_by_importance(self, visitor: Client, remember: Any) -> None:
+        for share in (0.2, 0.9, 0.5):
+            remember(f"memory {share}", importance=share)
+        response = visitor.get("/memories/?order=-importance")
+        assert titles(response) == ["memory 0.9", "memory 0.5", "memory 0.2"]
+        assert '<a href="/memories/?order=-importance" aria-current="true">' in response.content.decode()
+
+    def test_by_age_tells_when_a_memory_was_made(self, visitor: Client, remember: Any) -> None:
+        remember("late", created_at=datetime(2020, 5, 1, tzinfo=UTC))
+        remember("early", created_at=datetime(2010, 5, 1, tzinfo=UTC))
+        response = visitor.get("/memories/?order=-created_at")
+        assert titles(response) == ["late", "early"]
+        assert "1 May 2010" in response.content.decode()
+
+    def test_an_unknown_order_is_told(self, visitor: Client) -> None:
+        response = visitor.get("/memories/?order=content")
+        assert response.status_code == 422
+        assert "There is no such order" in response.content.decode()
+
+
+class TestFilters:
+    def test_filters_show_as_chips_that_can_be_taken_away(self, visitor: Client, remember: Any) -> None:
+        remember("one", project="zoo", tags=["wild"])
+        remember("two", project="zoo")
+        response = visitor.get("/memories/?project=zoo&tag=wild")
+        page = response.content.decode()
+        assert titles(response) == ["one"]
+        assert '<a class="chip" href="/memories/?tag=wild">' in page
+        assert '<a class="chip" href="/memories/?project=zoo">' in page
+
+    def test_what_expires_soon_can_be_listed(self, visitor: Client, remember: Any) -> None:
+        remember("soon", ttl_days=2)
+        remember("later", ttl_days=60)
+        remember("never", ttl_days=0)
+        response = visitor.get("/memories/?expiring=1")
+        assert titles(response) == ["soon"]
+        assert "expires <time" in response.content.decode()
+
+    def test_nothing_fits_is_told_apart_from_nothing_there(self, visitor: Client, remember: Any) -> None:
+        assert "Nothing is remembered yet" in visitor.get("/memories/").content.decode()
+        remember("one")
+        assert "Nothing fits all of these filters" in visitor.get("/memories/?tag=x").content.decode()
+
+    def test_trashed_and_expired_memories_are_not_listed(self, visitor: Client, remember: Any) -> None:
+        gone = remember("gone")
+        Memory.objects.filter(pk=gone.pk).update(deleted_at=timezone.now())
+        late = remember("late")
+        Memory.objects.filter(pk=late.pk).update(expires_at=timezone.now())
+        assert titles(visitor.get("/memories/?trashed=1")) == []
+
+
+def test_only_those_who_may_add_are_offered_to(sign_in: Any) -> None:
+    assert "New memory" not in sign_in(name="reader").get("/memories/").content.decode()
+    assert "New memory" in sign_in("add_memory", name="writer").get("/memories/").content.decode()
+
+
+def test_hostile_markup_is_text(visitor: Client, remember: Any) -> None:
+    hostile = "<script>alert('zebra')</script>"
+    remember(f"{hostile} body", title=hostile, project=hostile, category=hostile, tags=[hostile])
+    remember("plain", project="other", category="other", tags=["a"])
+    for address in ("/memories/", "/memories/?tag=%3Cscript%3Ealert%28%27zebra%27%29%3C%2Fscript%3E"):
+        page = visitor.get(address).content.decode()
+        assert "<script>alert" not in page
+        assert "&lt;script&gt;" in page
+
+
+def test_the_number_of_queries_does_not_grow_with_the_rows(visitor: Client, remember: Any) -> None:
+    counted = []
+    for upto in (2, 20):
+        for number in range(upto):
+            remember(f"memory {upto} {number}", tags=["a", "b"], files_read=["x"], project=f"p{number}")
+        visitor.get("/memories/")
+        with CaptureQueriesContext(connection) as queries:
+            visitor.get("/memories/")
+        counted.append(len(queries))
+    assert counted[0] == counted[1]

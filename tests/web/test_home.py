@@ -1,0 +1,160 @@
+"""The first page."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import facts, store
+from memoryhub.drafts import FactDraft
+from memoryhub.search import schema
+
+
+@pytest.fixture(autouse=True)
+def fresh_cache() -> None:
+    cache.clear()
+
+
+def text(response: Any) -> str:
+    page = re.sub(r"<(script|style|title).*?</\1>", " ", response.content.decode(), flags=re.S)
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+class TestFirstRun:
+    def test_it_tells_how_to_make_a_token_and_store_something(self, visitor: Client) -> None:
+        page = text(visitor.get("/"))
+        assert "Nothing is remembered here yet" in page
+        assert "manage.py create_token" in page
+        assert "http://testserver/api/v1/memories" in page
+
+    def test_writing_by_hand_is_offered_to_those_who_may(self, sign_in: Any) -> None:
+        assert "write one yourself" not in text(sign_in(name="reader").get("/"))
+        assert "write one yourself" in text(sign_in("add_memory", name="writer").get("/"))
+
+    def test_a_store_with_nothing_to_show_betrays_nothing(self, visitor: Client, remember: Any) -> None:
+        remember("hush", sensitivity="secret")
+        page = text(visitor.get("/"))
+        assert "Nothing is remembered here yet" in page
+        assert "hush" not in page
+
+
+class TestNumbers:
+    def test_what_there_is_is_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
+        remember("one", session_id="s1", project="zoo", type="decision", ttl_days=1)
+        remember("two", project="zoo", category="farm")
+        store.trash([remember("three").uid], actor)
+        facts.store_fact(FactDraft(subject="a", predicate="b", object="c"), actor)
+        page = text(visitor.get("/"))
+        for words in ("2 memories", "1 session", "1 fact", "1 in the trash", "1 expires within 7 days"):
+            assert words in page
+        assert "By type change 1 decision 1" in page
+        assert "By project zoo 2" in page
+        assert "By category farm 1 general 1" in page
+
+    def test_nothing_behind_the_gate_is_counted(self, sign_in: Any, four_levels: Any) -> None:
+        client = sign_in("view_private", "view_secret")
+        assert "1 memory " in text(client.get("/"))
+        client.post("/switch/", {"level": "private", "on": "1"})
+        client.post("/switch/", {"level": "secret", "on": "1"})
+        assert "3 memories " in text(client.get("/"))
+        assert "By project zoo 3" in text(client.get("/"))
+
+    def test_new_memories_stand_first(self, visitor: Client, remember: Any) -> None:
+        remember("older", created_at=datetime(2020, 1, 1, tzinfo=UTC))
+        remember("newer")
+        page = text(visitor.get("/"))
+        assert page.index("newer") < page.index("older")
+
+
+class TestCap:
+    def test_a_project_near_its_cap_is_told(self, visitor: Client, remember: Any, configure: Any) -> None:
+        configure(max_memories=10)
+        for number in range(9):
+            remember(f"memory {number}", project="zoo")
+        assert "zoo holds 9 of at most 10 memories (90 %)" in text(visitor.get("/"))
+
+    def test_below_the_warning_nothing_is_said(self, visitor: Client, remember: Any, configure: Any) -> None:
+        configure(max_memories=10)
+        for number in range(8):
+            remember(f"memory {number}", project="zoo")
+        assert "at most" not in text(visitor.get("/"))
+
+
+class TestChart:
+    def test_the_plot_has_words_and_a_table_beside_it(self, visitor: Client, remember: Any) -> None:
+        remember("one", type="bugfix", created_at=datetime(2020, 3, 5, tzinfo=UTC))
+        remember("two", type="feature", created_at=datetime(2021, 7, 5, tzinfo=UTC))
+        remember("three", type="feature", created_at=datetime(2021, 7, 6, tzinfo=UTC))
+        page = visitor.get("/").content.decode()
+        assert '<svg role="img" aria-labelledby="chart-title chart-desc">' in page
+        assert "Memories made in each week, by type" in page
+        assert "3 memories from week of 2 Mar 2020 on; most, 2, in week of 5 Jul 2021." in page
+        rows = re.findall(r"<tr><th scope=\"row\">.*?</tr>", page, re.S)
+        assert [re.sub(r"<[^>]+>", " ", row).split()[-3:] for row in rows] == [
+            ["2021", "2", "2"],
+            ["2020", "1", "1"],
+        ]
+
+    def test_a_bar_leads_to_the_memories_in_it(self, visitor: Client, remember: Any) -> None:
+        remember("of march", created_at=datetime(2020, 3, 5, tzinfo=UTC))
+        remember("of now")
+        page = visitor.get("/").content.decode()
+        address = re.search(r'href="(/memories/\?since=2020-03-01&amp;until=2020-03-31[^"]*)"', page)
+        assert address
+        listed = visitor.get(address[1].replace("&amp;", "&")).content.decode()
+        assert "of march" in listed
+        assert "of now" not in listed
+
+
+class TestJournal:
+    def test_the_health_comes_by_itself(self, visitor: Client, remember: Any) -> None:
+        remember("one")
+        assert 'hx-get="/home/journal/" hx-trigger="load"' in visitor.get("/").content.decode()
+        assert "unbroken 1 entry, checked just now" in text(visitor.get("/home/journal/"))
+
+    def test_tampering_is_told_in_red(self, visitor: Client, remember: Any) -> None:
+        remember("one")
+        remember("two")
+        schema.drop_triggers()
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE memoryhub_journalentry SET actor = 'nobody' WHERE seq = 1")
+        schema.install()
+        page = visitor.get("/home/journal/").content.decode()
+        assert 'role="alert"' in page
+        assert "entry 1 is not as it was written" in text(visitor.get("/home/journal/"))
+
+    def test_an_unchanged_journal_is_not_read_again_at_once(self, visitor: Client, remember: Any) -> None:
+        remember("one")
+        visitor.get("/home/journal/")
+        with CaptureQueriesContext(connection) as queries:
+            visitor.get("/home/journal/")
+        assert not [q for q in queries if "CAST" in q["sql"]]
+        remember("two")
+        assert "2 entries" in text(visitor.get("/home/journal/"))
+
+
+def test_hostile_markup_is_text(visitor: Client, remember: Any) -> None:
+    hostile = "<script>alert('zebra')</script>"
+    remember(hostile, title=hostile, project=hostile, category=hostile)
+    page = visitor.get("/").content.decode()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_the_number_of_queries_does_not_grow_with_the_rows(visitor: Client, remember: Any) -> None:
+    counted = []
+    for upto in (2, 12):
+        for number in range(upto):
+            remember(f"memory {upto} {number}", tags=["a"], project=f"p{number}", session_id=f"s{number}")
+        visitor.get("/")
+        with CaptureQueriesContext(connection) as queries:
+            visitor.get("/")
+        counted.append(len(queries))
+    assert counted[0] == counted[1]

@@ -1,0 +1,315 @@
+"""The search page: results, facets, scores, filters, fragments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+HTMX = {"HX-Request": "true", "HX-Target": "found"}
+TYPING = {**HTMX, "HX-Trigger": "search-fields"}
+
+
+def text(response: Any) -> str:
+    """What a reader of the page reads: tags away, white space collapsed."""
+    page = re.sub(r"<(script|style|title).*?</\1>", " ", response.content.decode(), flags=re.S)
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+@pytest.fixture
+def zoo(remember: Callable[..., Any]) -> None:
+    remember(
+        "zebra crossing",
+        title="Zebra crossing",
+        type="bugfix",
+        category="road",
+        project="town",
+        tags=["paint"],
+    )
+    remember(
+        "zebra stable", title="Zebra stable", type="feature", category="farm", project="land", tags=["wood"]
+    )
+    remember(
+        "zebra fence", title="Zebra fence", type="feature", category="farm", project="land", tags=["wood"]
+    )
+    remember("giraffe house", title="Giraffe house", type="feature", project="land")
+
+
+class TestResults:
+    def test_a_plain_get_finds_marks_and_counts(self, visitor: Client, zoo: None) -> None:
+        response = visitor.get("/search/", {"q": "zebra"})
+        page = response.content.decode()
+        assert "<mark>Zebra</mark> crossing" in page
+        assert "3 results" in text(response)
+        assert " ms" in text(response)
+        assert "Giraffe" not in page
+
+    def test_the_score_is_told_in_its_four_parts(self, visitor: Client, zoo: None) -> None:
+        response = visitor.get("/search/", {"q": "zebra crossing"})
+        found = re.search(
+            r"Score (\d\.\d\d) match (\d\.\d\d) recency (\d\.\d\d) importance (\d\.\d\d) trust (\d\.\d\d)",
+            text(response),
+        )
+        assert found
+        score, match, recency, importance, trust = map(float, found.groups())
+        assert score == pytest.approx(
+            0.55 * match + 0.2 * recency + 0.15 * importance + 0.1 * trust, abs=0.02
+        )
+        assert response.content.decode().count('<rect class="part-') == 4 * 3
+
+    def test_min_score_is_a_control(self, visitor: Client, zoo: None) -> None:
+        none = visitor.get("/search/", {"q": "zebra", "min_score": "0.99"})
+        assert "Nothing found" in text(none)
+        assert "Show 3 weaker matches" in text(none)
+        assert "min_score=0" in none.content.decode()
+
+    def test_pages_are_numbered_and_keep_the_query(
+        self, visitor: Client, remember: Any, configure: Any
+    ) -> None:
+        configure(search_limit=2)
+        for number in range(5):
+            remember(f"zebra number {number}")
+        first = visitor.get("/search/", {"q": "zebra", "project": ""})
+        assert "Page 1 of 3" in text(first)
+        assert "q=zebra&amp;project=&amp;page=2" in first.content.decode()
+        titles = [_titles(visitor.get("/search/", {"q": "zebra", "page": page})) for page in (1, 2, 3)]
+        assert [len(one) for one in titles] == [2, 2, 1]
+        assert len({title for one in titles for title in one}) == 5
+
+    @pytest.mark.parametrize("page", ["0", "-1", "x", "²", "9" * 30])
+    def test_a_page_that_makes_no_sense_is_no_error(self, visitor: Client, zoo: None, page: str) -> None:
+        assert visitor.get("/search/", {"q": "zebra", "page": page}).status_code == 200
+
+    def test_a_title_is_not_said_twice(self, visitor: Client, remember: Any) -> None:
+        remember("Zebra crossing\n\nPainted on Monday.", title="Zebra crossing")
+        page = visitor.get("/search/", {"q": "zebra"}).content.decode()
+        assert page.count("crossing") == 1
+        assert "Painted on Monday." in page
+
+    def test_scripts_without_spaces_are_found_and_marked(self, visitor: Client, remember: Any) -> None:
+        remember("毎晩三時にバックアップを実行します", title="運用")
+        assert "<mark>バックアップ</mark>" in visitor.get("/search/", {"q": "バックアップ"}).content.decode()
+
+
+class TestEmptyStates:
+    def test_without_words_it_tells_how_to_search(self, visitor: Client) -> None:
+        assert "What are you looking for?" in text(visitor.get("/search/"))
+
+    def test_filters_without_words_lead_to_the_list(self, visitor: Client, zoo: None) -> None:
+        page = visitor.get("/search/", {"project": "land"}).content.decode()
+        assert 'href="/memories/?project=land"' in page
+
+    def test_when_only_filters_are_in_the_way_it_says_so(self, visitor: Client, zoo: None) -> None:
+        response = visitor.get("/search/", {"q": "zebra", "project": "moon"})
+        assert "Search without the filters : 3 results" in text(response)
+        assert 'href="/search/?q=zebra"' in response.content.decode()
+
+    def test_advice_counts_nothing_behind_the_gate(self, visitor: Client, remember: Any) -> None:
+        remember("zebra hideout", sensitivity="secret", project="moon")
+        response = visitor.get("/search/", {"q": "zebra", "project": "moon", "min_score": "0.9"})
+        assert "weaker" not in text(response)
+        assert "Search without the filters" not in text(response)
+
+
+class TestFacets:
+    def test_facets_count_what_the_query_matches(self, visitor: Client, zoo: None) -> None:
+        facets = _facets(visitor.get("/search/", {"q": "zebra"}))
+        assert facets["Type"] == {"feature": 2, "bugfix": 1}
+        assert facets["Category"] == {"farm": 2, "road": 1}
+        assert facets["Project"] == {"land": 2, "town": 1}
+        assert facets["Tag"] == {"wood": 2, "paint": 1}
+
+    def test_a_facet_keeps_the_rest_of_the_query_and_begins_on_the_first_page(
+        self, visitor: Client, zoo: None
+    ) -> None:
+        query = {"q": "zebra", "min_score": "0.1", "page": "1"}
+        page = visitor.get("/search/", query).content.decode()
+        assert 'href="/search/?q=zebra&amp;min_score=0.1&amp;tag=wood"' in page
+
+    def test_a_chosen_facet_narrows_and_can_be_taken_back(self, visitor: Client, zoo: None) -> None:
+        response = visitor.get("/search/", {"q": "zebra", "type": "feature"})
+        assert "2 results" in text(response)
+        assert '<a href="/search/?q=zebra" aria-current="true">' in response.content.decode()
+
+    def test_facets_stay_behind_the_gate(self, sign_in: Any, four_levels: Any, remember: Any) -> None:
+        remember(
+            "zebra of the vault", sensitivity="secret", project="vault", tags=["hush"], category="coverup"
+        )
+        page = sign_in("view_secret").get("/search/", {"q": "zebra"}).content.decode()
+        assert "vault" not in page
+        assert "hush" not in page
+        assert "coverup" not in page
+
+    def test_the_level_facet_shows_with_the_switch(self, insider: Client, four_levels: Any) -> None:
+        assert _facets(insider.get("/search/", {"q": "zebra"}))["Level"] == {
+            "public": 1,
+            "private": 1,
+            "secret": 1,
+        }
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        ("name", "value", "found"),
+        [
+            ("project", "town", {"Zebra crossing"}),
+            ("type", "feature", {"Zebra stable", "Zebra fence"}),
+            ("category", "road", {"Zebra crossing"}),
+            ("tag", "paint", {"Zebra crossing"}),
+            ("since", "2999-01-01", set()),
+            ("until", "1999-01-01", set()),
+        ],
+    )
+    def test_each_filter_narrows(
+        self, visitor: Client, zoo: None, name: str, value: str, found: set[str]
+    ) -> None:
+        assert set(_titles(visitor.get("/search/", {"q": "zebra", name: value}))) == found
+
+    def test_concept_file_and_session_narrow_too(self, visitor: Client, remember: Any) -> None:
+        remember("zebra one", concepts=["gotcha"], files_modified=["src/app.py"], session_id="s 1/2")
+        remember("zebra two")
+        for name, value in (("concept", "gotcha"), ("file", "app.py"), ("session_id", "s 1/2")):
+            assert _titles(visitor.get("/search/", {"q": "zebra", name: value})) == ["zebra one"], name
+
+    @pytest.mark.parametrize(
+        ("name", "value", "label"),
+        [
+            ("type", "poem", "Type"),
+            ("since", "yesterday", "From"),
+            ("until", "2024-13-01", "To"),
+            ("min_score", "2", "Lowest score"),
+            ("min_score", "nan", "Lowest score"),
+            ("sensitivity", "cosmic", "Level"),
+            ("q", "z\x00", "Search for"),
+            ("q", "z" * 1001, "Search for"),
+        ],
+    )
+    def test_a_wrong_filter_is_named_and_nothing_is_lost(
+        self, visitor: Client, zoo: None, name: str, value: str, label: str
+    ) -> None:
+        response = visitor.get("/search/", {"q": "zebra", "project": "land", "tag": "wood", name: value})
+        assert response.status_code == 422
+        assert f">{label}</a>:" in response.content.decode()
+        assert 'value="land"' in response.content.decode()
+        assert 'value="wood"' in response.content.decode()
+
+    def test_both_days_of_a_span_count(self, visitor: Client, remember: Any) -> None:
+        remember("zebra of may", created_at="2024-05-01T23:30:00+00:00")
+        span = {"q": "zebra", "min_score": "0", "since": "2024-05-01", "until": "2024-05-01"}
+        assert _titles(visitor.get("/search/", span)) == ["zebra of may"]
+
+    def test_a_level_that_is_not_shown_is_not_offered(self, visitor: Client, insider_options: Any) -> None:
+        assert insider_options(visitor) == ["", "public"]
+
+
+class TestFragments:
+    def test_htmx_gets_the_part_that_it_replaces(self, visitor: Client, zoo: None) -> None:
+        part = visitor.get("/search/", {"q": "zebra"}, headers=HTMX).content.decode()
+        assert part.lstrip().startswith('<div id="found">')
+        assert "<html" not in part
+        assert "3</strong> results" in part
+
+    def test_the_page_includes_the_same_part(self, visitor: Client, zoo: None) -> None:
+        page = visitor.get("/search/", {"q": "zebra crossing"}).content.decode()
+        part = visitor.get("/search/", {"q": "zebra crossing"}, headers=HTMX).content.decode()
+        assert _without_time(part).strip() in _without_time(page)
+
+    def test_typing_replaces_the_address_and_sending_adds_to_the_history(
+        self, visitor: Client, zoo: None
+    ) -> None:
+        query = {"q": "zebra", "project": "", "type": "feature", "since": ""}
+        typed = visitor.get("/search/", query, headers=TYPING)
+        assert typed["HX-Replace-Url"] == "/search/?q=zebra&type=feature"
+        assert "HX-Push-Url" not in typed
+        sent = visitor.get("/search/", query, headers={**HTMX, "HX-Trigger": "search-form"})
+        assert sent["HX-Push-Url"] == "/search/?q=zebra&type=feature"
+
+    def test_going_back_in_the_history_gets_the_whole_page(self, visitor: Client, zoo: None) -> None:
+        headers = {"HX-Request": "true", "HX-History-Restore-Request": "true"}
+        assert b"<html" in visitor.get("/search/", {"q": "zebra"}, headers=headers).content
+
+    def test_a_facet_followed_by_htmx_gets_the_whole_page_to_choose_from(
+        self, visitor: Client, zoo: None
+    ) -> None:
+        headers = {"HX-Request": "true", "HX-Boosted": "true", "HX-Target": "listing"}
+        response = visitor.get("/search/", {"q": "zebra"}, headers=headers)
+        assert b'<div id="listing">' in response.content
+        assert "HX-Push-Url" not in response
+
+    def test_a_wrong_filter_answers_422_in_a_fragment_too(self, visitor: Client) -> None:
+        response = visitor.get("/search/", {"q": "zebra", "since": "x"}, headers=TYPING)
+        assert response.status_code == 422
+        assert "Enter a valid date" in response.content.decode()
+
+
+HOSTILE = "<script>alert('zebra')</script><img src=x onerror=alert(1)>"
+
+
+def test_hostile_markup_is_text_wherever_it_stands(visitor: Client, remember: Any) -> None:
+    remember(f"zebra {HOSTILE}", title=HOSTILE, project=HOSTILE, category=HOSTILE, tags=[HOSTILE, "b"])
+    remember("zebra plain", project="other", category="other")
+    for q in ("zebra", HOSTILE, "script"):
+        page = visitor.get("/search/", {"q": q, "min_score": "0"}).content.decode()
+        assert "<script>alert" not in page
+        assert "<img" not in page
+        assert "&lt;" in page
+
+
+@pytest.mark.parametrize("q", ['"', "AND", "*", "C++", "foo.bar", "NEAR(", "🦓", "'; --", "%", "漢"])
+def test_any_query_is_safe(visitor: Client, zoo: None, q: str) -> None:
+    assert visitor.get("/search/", {"q": q}).status_code == 200
+
+
+def test_the_number_of_queries_does_not_grow_with_the_results(
+    visitor: Client, remember: Any, configure: Any
+) -> None:
+    configure(search_limit=100)
+    counted = []
+    for upto in (3, 30):
+        for number in range(upto):
+            remember(f"zebra {upto} {number}", tags=[f"t{number}"], files_read=[f"f{number}"], project="zoo")
+        visitor.get("/search/", {"q": "zebra"})
+        with CaptureQueriesContext(connection) as queries:
+            visitor.get("/search/", {"q": "zebra"})
+        counted.append(len(queries))
+    assert counted[0] == counted[1]
+
+
+def _titles(response: Any) -> list[str]:
+    rows = re.findall(r'<h3 class="row-title".*?</h3>', response.content.decode(), re.S)
+    return [" ".join(re.sub(r"<[^>]+>", "", row).split()) for row in rows]
+
+
+def _facets(response: Any) -> dict[str, dict[str, int]]:
+    """Title of each facet to its values and counts."""
+    found = {}
+    for section in re.findall(r'<section class="facet">.*?</section>', response.content.decode(), re.S):
+        title = re.search(r"<h2>(.*?)</h2>", section)
+        items = re.findall(r"<li>(.*?)</li>", section, re.S)
+        words = [" ".join(re.sub(r"<[^>]+>", " ", item).split()) for item in items]
+        assert title
+        found[title[1]] = {
+            name: int(count)
+            for name, count in (re.fullmatch(r"(.*) \( (\d+) \)", word).groups() for word in words)
+        }
+    return found
+
+
+def _without_time(page: str) -> str:
+    return re.sub(r"in [\d.]+ ms", "", page)
+
+
+@pytest.fixture
+def insider_options() -> Callable[[Client], list[str]]:
+    def options(client: Client) -> list[str]:
+        page = client.get("/search/").content.decode()
+        select = re.search(r'<select name="sensitivity".*?</select>', page, re.S)
+        assert select
+        return re.findall(r'value="([^"]*)"', select[0])
+
+    return options

@@ -1,0 +1,57 @@
+"""What the template tags say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from memoryhub.models import Memory
+from memoryhub.retrieval.scoring import Components
+from memoryhub.retrieval.search import Hit
+from memoryhub.web.templatetags import hub
+
+
+@pytest.mark.parametrize(
+    ("title", "abstract", "content", "said"),
+    [
+        ("Oats", "Oats at six. And hay.", "Oats at six.", "at six. And hay."),
+        ("Oats at six", "Oats at six", "Oats at six", ""),
+        ("Oats", "", "# Oats\n\nMore  text", "# Oats More text"),
+        ("Oats…", "Oats and hay", "Oats and hay", "and hay"),
+        ("", "", "x", "x"),
+    ],
+)
+def test_the_gist_does_not_say_the_title_again(title: str, abstract: str, content: str, said: str) -> None:
+    assert hub.gist(Memory(title=title, abstract=abstract, content=content)) == said
+
+
+@pytest.mark.parametrize(
+    ("ago", "said"),
+    [
+        (timedelta(seconds=5), "just now"),
+        (timedelta(seconds=-5), "in a moment"),
+        (timedelta(minutes=5), "5\xa0minutes ago"),
+        (timedelta(days=-2, minutes=-1), "in 2\xa0days"),
+    ],
+)
+def test_moments_are_told_as_people_do(ago: timedelta, said: str) -> None:
+    assert f">{said}</time>" in hub.moment(timezone.now() - ago)
+
+
+def test_the_parts_of_a_score_fill_the_bar_as_far_as_the_score() -> None:
+    parts = Components(match=0.8, recency=0.5, importance=0.4, trust=1.0)
+    told = hub.score(Hit(Memory(), 0.7, parts, ""))
+    assert told["total"] == "0.70"
+    assert [(p["name"], p["x"], p["width"]) for p in told["parts"]] == [
+        ("match", 0.0, 44.0),
+        ("recency", 44.0, 10.0),
+        ("importance", 54.0, 6.0),
+        ("trust", 60.0, 10.0),
+    ]
+
+
+def test_a_static_file_is_addressed_with_a_digest_of_its_bytes() -> None:
+    assert hub.asset("css/base.css").startswith("/static/css/base.css?v=")
+    assert hub.asset("css/base.css") != hub.asset("css/tokens.css").replace("tokens", "base")

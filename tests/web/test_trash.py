@@ -1,0 +1,190 @@
+"""The trash: what lies in it, the way back, and the end."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import store
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.vocabulary import TrashReason
+from memoryhub.web.views import trash
+
+
+def text(response: Any) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", response.content.decode().partition("<main")[2]).split())
+
+
+@pytest.fixture
+def thrown(remember: Any, actor: Any) -> list[Memory]:
+    made = [remember(f"broken chair {number}", project="attic") for number in range(3)]
+    store.trash([one.uid for one in made], actor)
+    return made
+
+
+def live(*memories: Memory) -> list[bool]:
+    return [Memory.objects.live().filter(pk=one.pk).exists() for one in memories]
+
+
+class TestList:
+    def test_it_tells_what_why_and_since_when(self, visitor: Client, remember: Any, actor: Any) -> None:
+        words = {
+            TrashReason.FORGOTTEN: "thrown away",
+            TrashReason.EVICTED: "evicted: the project was full",
+            TrashReason.COMPRESSED: "compressed into a summary",
+            TrashReason.MERGED: "merged into another",
+        }
+        for reason in words:
+            store.trash([remember(f"memory {reason.value}").uid], actor, reason)
+        rows = re.findall(r'<li class="row.*?</li>', visitor.get("/trash/").content.decode(), re.S)
+        assert len(rows) == 4
+        for row, (reason, said) in zip(reversed(rows), words.items(), strict=True):
+            assert f"memory {reason.value}" in row
+            assert said in row
+            assert ">just now</time>" in row
+
+    def test_what_has_expired_lies_there_too(self, visitor: Client, remember: Any, actor: Any) -> None:
+        store.expire([remember("old milk").uid], actor)
+        assert "Expired 1" in text(visitor.get("/trash/"))
+        assert "old milk" in text(visitor.get("/trash/?tab=expired"))
+        assert "old milk" not in text(visitor.get("/trash/"))
+
+    def test_an_empty_trash_says_so(self, visitor: Client, db: None) -> None:
+        assert "The trash is empty" in text(visitor.get("/trash/"))
+        assert "Nothing has expired" in text(visitor.get("/trash/?tab=expired"))
+
+    def test_it_is_behind_the_gate(self, sign_in: Any, four_levels: dict[str, Memory], actor: Any) -> None:
+        Memory.objects.update(deleted_at=four_levels["public"].updated_at)
+        shown = text(sign_in("view_private", "view_secret", on=["private"]).get("/trash/"))
+        assert "publicwords" in shown
+        assert "privatewords" in shown
+        assert "secretwords" not in shown
+        assert "unknownwords" not in shown
+        assert "In the trash 2" in shown
+
+    def test_pages_follow_each_other(
+        self, visitor: Client, thrown: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trash, "PAGE_SIZE", 2)
+        first = visitor.get("/trash/")
+        address = re.search(r'rel="next" href="([^"]+)"', first.content.decode())
+        assert address
+        assert text(visitor.get("/trash/" + address[1])).count("broken chair") == 1
+        assert visitor.get("/trash/?cursor=x").status_code == 422
+
+    def test_the_number_of_queries_does_not_grow_with_the_rows(
+        self, visitor: Client, remember: Any, actor: Any
+    ) -> None:
+        counted = []
+        for upto in (2, 20):
+            store.trash([remember(f"memory {upto} {n}").uid for n in range(upto)], actor)
+            visitor.get("/trash/")
+            with CaptureQueriesContext(connection) as queries:
+                visitor.get("/trash/")
+            counted.append(len(queries))
+        assert counted[0] == counted[1]
+
+
+class TestRestore:
+    def test_a_reader_is_offered_nothing_and_may_do_nothing(self, visitor: Client, thrown: Any) -> None:
+        page = visitor.get("/trash/").content.decode()
+        assert "Restore" not in page
+        assert "Erase" not in page
+        response = visitor.post("/trash/", {"restore_one": thrown[0].uid})
+        assert response.status_code == 403
+        assert live(thrown[0]) == [False]
+
+    @pytest.mark.parametrize("permission", ["delete_memory", "change_memory"])
+    def test_one_comes_back(self, sign_in: Any, thrown: Any, permission: str) -> None:
+        client = sign_in(permission)
+        response = client.post("/trash/", {"restore_one": thrown[1].uid, "next": "/trash/?tab=trashed"})
+        assert response["Location"] == "/trash/?tab=trashed"
+        assert live(*thrown) == [False, True, False]
+        assert "1 memory restored." in text(client.get("/trash/"))
+        assert JournalEntry.objects.get(operation="restore").actor == "user:ada"
+
+    def test_several_come_back(self, sign_in: Any, thrown: Any) -> None:
+        chosen = [thrown[0].uid, thrown[2].uid]
+        sign_in("delete_memory").post("/trash/", {"do": "restore", "uid": chosen})
+        assert live(*thrown) == [True, False, True]
+
+    def test_the_button_of_one_row_leaves_ticked_rows_alone(self, sign_in: Any, thrown: Any) -> None:
+        sign_in("delete_memory").post("/trash/", {"restore_one": thrown[0].uid, "uid": [thrown[1].uid]})
+        assert live(*thrown) == [True, False, False]
+
+    def test_expired_ones_begin_anew(self, sign_in: Any, remember: Any, actor: Any) -> None:
+        milk = remember("old milk", ttl_days=5)
+        store.expire([milk.uid], actor)
+        sign_in("delete_memory").post("/trash/", {"restore_one": milk.uid})
+        assert live(milk) == [True]
+
+    def test_what_is_not_shown_does_not_come_back(self, sign_in: Any, remember: Any, actor: Any) -> None:
+        hidden = remember("hush", sensitivity="secret")
+        store.trash([hidden.uid], actor)
+        client = sign_in("delete_memory", "view_secret")
+        client.post("/trash/", {"restore_one": hidden.uid})
+        assert live(hidden) == [False]
+        assert "0 memories restored" in text(client.get("/trash/"))
+
+    def test_nothing_chosen_is_told(self, sign_in: Any, thrown: Any) -> None:
+        client = sign_in("delete_memory")
+        assert "Nothing was chosen" in text(client.post("/trash/", {"do": "restore"}, follow=True))
+
+    def test_it_leads_back_to_the_trash_only(self, sign_in: Any, thrown: Any) -> None:
+        client = sign_in("delete_memory")
+        for wanted in ("https://elsewhere.example/trash/", "/admin/", "//trash/"):
+            response = client.post("/trash/", {"do": "restore", "uid": thrown[0].uid, "next": wanted})
+            assert response["Location"] == "/trash/"
+
+
+class TestErase:
+    def test_it_needs_a_permission_of_its_own(self, sign_in: Any, thrown: Any) -> None:
+        client = sign_in("delete_memory", "change_memory")
+        assert "Erase" not in client.get("/trash/").content.decode()
+        form = {"do": "erase", "uid": thrown[0].uid, "confirmed": "yes"}
+        assert client.post("/trash/", form).status_code == 403
+        assert Memory.objects.filter(pk=thrown[0].pk).exists()
+
+    def test_it_asks_first_and_names_what_will_be_lost(self, sign_in: Any, thrown: Any) -> None:
+        client = sign_in("erase_memory")
+        page = client.post("/trash/", {"do": "erase", "uid": [thrown[0].uid, thrown[1].uid]})
+        assert "Erase 2 memories for good?" in text(page)
+        assert "broken chair 1" in text(page)
+        assert Memory.objects.filter(pk=thrown[0].pk).exists()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_confirmed_it_is_gone(self, sign_in: Any, thrown: Any) -> None:
+        client = sign_in("erase_memory")
+        form = {"do": "erase", "uid": thrown[0].uid, "confirmed": "yes"}
+        assert "1 memory erased for good." in text(client.post("/trash/", form, follow=True))
+        assert not Memory.objects.filter(pk=thrown[0].pk).exists()
+        assert JournalEntry.objects.get(operation="erase").actor == "user:ada"
+
+    def test_what_is_alive_is_not_erased_from_here(self, sign_in: Any, remember: Any) -> None:
+        alive = remember("alive")
+        client = sign_in("erase_memory")
+        client.post("/trash/", {"do": "erase", "uid": alive.uid, "confirmed": "yes"})
+        assert Memory.objects.filter(pk=alive.pk).exists()
+        assert "None of these" in text(client.post("/trash/", {"do": "erase", "uid": alive.uid}, follow=True))
+
+    def test_what_is_not_shown_is_not_erased(self, sign_in: Any, remember: Any, actor: Any) -> None:
+        hidden = remember("hush", sensitivity="secret")
+        store.trash([hidden.uid], actor)
+        client = sign_in("erase_memory", "view_secret")
+        client.post("/trash/", {"do": "erase", "uid": hidden.uid, "confirmed": "yes"})
+        assert Memory.objects.filter(pk=hidden.pk).exists()
+
+
+def test_hostile_markup_is_text(sign_in: Any, remember: Any, actor: Any) -> None:
+    hostile = "<script>alert('zebra')</script>"
+    made = remember(hostile, title=hostile, project=hostile)
+    store.trash([made.uid], actor)
+    client = sign_in("erase_memory", "delete_memory")
+    for response in (client.get("/trash/"), client.post("/trash/", {"do": "erase", "uid": made.uid})):
+        assert "<script>alert" not in response.content.decode()
+        assert "&lt;script&gt;" in response.content.decode()
