@@ -70,7 +70,10 @@ class DraftForm(forms.Form):
         name = str(error["loc"][0]) if error["loc"] else ""
         if name in self.errors:
             return
-        message = _MESSAGES.get(error["type"], "").format(**error.get("ctx", {}))
+        kind = error["type"]
+        if kind == "too_long" and isinstance(error["input"], str):
+            kind = "string_too_long"
+        message = _MESSAGES.get(kind, "").format(**error.get("ctx", {}))
         message = message or _sentence(error["msg"].removeprefix("Value error, "))
         if len(error["loc"]) > 1:
             message = f"Item {int(error['loc'][1]) + 1}: {message}"

@@ -1,0 +1,409 @@
+"""Writing from the browser: limits, permissions, conflicts, and nothing typed is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memoryhub import store
+from memoryhub.drafts import MemoryPatch
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.store.rows import listed
+from tests.web.markup import main, page
+
+Remember = Callable[..., Memory]
+NEW = {"content": "new words", "type": "change", "sensitivity": "public", "scope": "project"}
+
+
+def shown(response: Any, status: int) -> str:
+    assert response.status_code == status, response.content.decode()[:2000]
+    return main(response).words
+
+
+def form_of(response: Any) -> dict[str, str]:
+    """What a browser would send back from the form as it stands."""
+    form = response.context["form"]
+    return {name: form[name].value() or "" for name in form.fields} | {
+        name: form.fields[name].prepare_value(form[name].value())
+        for name in form.fields
+        if form[name].value() is not None
+    }
+
+
+@pytest.fixture
+def writer(sign_in: Any) -> Client:
+    client: Client = sign_in("add_memory", "change_memory", "delete_memory")
+    return client
+
+
+class TestPermissions:
+    @pytest.mark.parametrize(
+        ("right", "path"),
+        [
+            ("add_memory", "/memories/new/"),
+            ("change_memory", "/memories/{uid}/edit/"),
+            ("erase_memory", "/memories/{uid}/erase/"),
+        ],
+    )
+    def test_a_form_needs_its_permission(self, sign_in: Any, remember: Remember, right: str, path: str) -> None:
+        every = {"add_memory", "change_memory", "delete_memory", "erase_memory"}
+        path = path.format(uid=remember().uid)
+        without, with_it = sign_in(*(every - {right}), name="without"), sign_in(right, name="with")
+        assert without.get(path).status_code == 403
+        assert without.post(path, NEW | {"word": "erase"}).status_code == 403
+        assert with_it.get(path).status_code == 200
+        assert Memory.objects.get().content == "a memory"
+
+    def test_trash_needs_the_right_to_delete(self, sign_in: Any, remember: Remember) -> None:
+        memory = remember()
+        sign_in("add_memory", "change_memory", name="other").post(f"/memories/{memory.uid}/trash/")
+        memory.refresh_from_db()
+        assert memory.deleted_at is None
+
+    def test_restore_needs_the_right_to_delete_or_to_change(
+        self, sign_in: Any, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember()
+        for name, right, status in (("a", "add_memory", 403), ("b", "delete_memory", 302), ("c", "change_memory", 302)):
+            store.trash([memory.uid], actor)
+            response = sign_in(right, name=name).post(f"/memories/{memory.uid}/restore/")
+            assert response.status_code == status
+
+    @pytest.mark.parametrize("path", ["edit", "trash", "restore", "erase"])
+    def test_what_may_not_be_seen_cannot_be_written(
+        self, sign_in: Any, four_levels: dict[str, Memory], path: str
+    ) -> None:
+        client = sign_in("change_memory", "delete_memory", "erase_memory", "view_private", "view_secret")
+        for level in ("private", "secret", "cosmic"):
+            memory = four_levels[level]
+            response = client.post(f"/memories/{memory.uid}/{path}/", NEW | {"word": "erase"})
+            assert response.status_code == 404
+            assert Memory.objects.filter(pk=memory.pk, deleted_at=None, content=memory.content).exists()
+
+    @pytest.mark.parametrize("path", ["trash", "restore"])
+    def test_a_link_alone_changes_nothing(self, writer: Client, remember: Remember, path: str) -> None:
+        assert writer.get(f"/memories/{remember().uid}/{path}/").status_code == 405
+
+
+class TestCreate:
+    def test_it_stores_every_field_under_the_persons_name(self, writer: Client) -> None:
+        typed = NEW | {
+            "title": "A title",
+            "subtitle": "Below it",
+            "content": "line one\r\n\r\n    indented\r\n",
+            "type": "decision",
+            "category": "ops",
+            "tags": 'one, "two, three"',
+            "concepts": "gotcha",
+            "files_read": "a.py\r\n b c.py \r\n\r\n",
+            "files_modified": "d.py",
+            "importance": "0.9",
+            "trust": "0.8",
+            "confidence": "0.7",
+            "scope": "team",
+            "project": "apollo",
+            "session_id": "s-1",
+            "key": "k",
+            "ttl_days": "30",
+        }
+        response = writer.post("/memories/new/", typed)
+        memory = Memory.objects.get()
+        assert response["Location"] == f"/memories/{memory.uid}/"
+        assert memory.content == "line one\n\n    indented\n"
+        assert listed(memory, "tags") == ["one", "two, three"]
+        assert listed(memory, "files_read") == ["a.py", "b c.py"]
+        assert (memory.importance, memory.trust, memory.confidence, memory.ttl_days) == (0.9, 0.8, 0.7, 30)
+        assert (memory.type, memory.scope, memory.project, memory.key) == ("decision", "team", "apollo", "k")
+        assert memory.author == "user:ada"
+        assert JournalEntry.objects.get(operation="insert").actor == "user:ada"
+
+    def test_what_is_left_empty_takes_its_default(self, writer: Client) -> None:
+        writer.post("/memories/new/", NEW)
+        memory = Memory.objects.get()
+        assert (memory.title, memory.category, memory.importance) == ("new words", "general", 0.5)
+
+    def test_the_form_offers_the_default_time_to_live_and_an_empty_one_means_never(
+        self, writer: Client, configure: Callable[..., None]
+    ) -> None:
+        configure(default_ttl_days=12)
+        assert page(writer.get("/memories/new/")).value_of("ttl_days") == "12"
+        writer.post("/memories/new/", NEW | {"ttl_days": ""})
+        assert Memory.objects.get().expires_at is None
+
+    def test_the_address_can_fill_in_a_place(self, writer: Client) -> None:
+        found = page(writer.get("/memories/new/?project=apollo&session_id=s-1&content=no"))
+        assert found.value_of("project") == "apollo"
+        assert found.value_of("session_id") == "s-1"
+
+    def test_a_personal_memory_is_the_persons(self, writer: Client) -> None:
+        writer.post("/memories/new/", NEW | {"scope": "personal"})
+        assert Memory.objects.get().owner == "ada"
+
+    def test_words_that_are_stored_already_lead_to_their_memory(self, writer: Client, remember: Remember) -> None:
+        memory = remember("new words")
+        response = writer.post("/memories/new/", NEW, follow=True)
+        assert response.redirect_chain == [(f"/memories/{memory.uid}/", 302)]
+        assert "stored already" in main(response).words
+        assert Memory.objects.count() == 1
+
+    def test_a_key_that_is_taken_changes_its_memory(self, writer: Client, remember: Remember) -> None:
+        memory = remember("old words", key="k")
+        response = writer.post("/memories/new/", NEW | {"key": "k"}, follow=True)
+        assert "had this key already" in main(response).words
+        memory.refresh_from_db()
+        assert memory.content == "new words"
+
+    def test_a_copy_out_of_sight_is_told_without_its_page(self, sign_in: Any, remember: Remember) -> None:
+        mine = Actor("user:ada", Clearance.up_to("secret", "ada"))
+        memory = remember("new words", sensitivity="secret", by=mine)
+        response = sign_in("add_memory", "view_secret").post("/memories/new/", NEW, follow=True)
+        assert response.status_code == 200
+        assert "turn on the switch" in main(response).words
+        assert memory.uid not in response.content.decode()
+
+    def test_someone_elses_hidden_copy_is_not_betrayed(self, writer: Client, remember: Remember) -> None:
+        hidden = remember("new words", sensitivity="secret")
+        response = writer.post("/memories/new/", NEW, follow=True)
+        assert "stored already" not in main(response).words
+        assert Memory.objects.exclude(pk=hidden.pk).get().sensitivity == "public"
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("field", "typed", "said"),
+        [
+            ("content", "", "Write something here."),
+            ("content", "  \n ", "Must hold more than white space."),
+            ("content", "x" * 100_001, "Use at most 100000 characters."),
+            ("content", "a\x00b", "Null characters are not allowed."),
+            ("title", "t" * 501, "Use at most 500 characters."),
+            ("category", "c" * 101, "Use at most 100 characters."),
+            ("importance", "1.5", "Give a number up to 1."),
+            ("trust", "-0.1", "Give a number from 0 up."),
+            ("confidence", "nan", "Enter a number."),
+            ("confidence", "much", "Enter a number."),
+            ("ttl_days", "-1", "Ensure this value is greater than or equal to 0."),
+            ("ttl_days", "99999999", "Give a number up to 36500."),
+            ("tags", "ok, " + "t" * 101, "Item 2: Use at most 100 characters."),
+            ("tags", '"open', "Close the quotation mark"),
+            ("files_read", "f" * 1001, "Item 1: Use at most 1000 characters."),
+            ("type", "rumour", "Select a valid choice."),
+            ("scope", "galaxy", "Select a valid choice."),
+            ("sensitivity", "cosmic", "Choose one of: public."),
+            ("project", "p" * 201, "Use at most 200 characters."),
+        ],
+    )
+    def test_an_error_stands_beside_its_field_and_the_rest_stays_typed(
+        self, writer: Client, field: str, typed: str, said: str
+    ) -> None:
+        sent = NEW | {"title": "kept title", "subtitle": "kept subtitle", "tags": "kept, tags", field: typed}
+        response = writer.post("/memories/new/", sent)
+        assert response.status_code == 422
+        assert said in " ".join(response.context["form"].errors[field])
+        assert said in main(response).words
+        assert Memory.objects.count() == 0
+        found = page(response)
+        assert found.value_of("subtitle") == "kept subtitle"
+        if field != "tags":
+            assert found.value_of("tags") == "kept, tags"
+        if field in ("title", "importance", "project"):
+            assert found.value_of(field) == typed
+
+    def test_every_wrong_field_is_named_at_once(self, writer: Client) -> None:
+        sent = NEW | {"content": "", "title": "t" * 501, "importance": "7", "tags": '"'}
+        response = writer.post("/memories/new/", sent)
+        assert set(response.context["form"].errors) == {"content", "title", "importance", "tags"}
+
+    @pytest.mark.parametrize("level", ["private", "secret"])
+    def test_a_level_out_of_sight_is_refused(self, sign_in: Any, level: str) -> None:
+        client = sign_in("add_memory", "view_private", "view_secret")
+        response = client.post("/memories/new/", NEW | {"sensitivity": level})
+        assert "Turn their switch on first" in shown(response, 422)
+        assert Memory.objects.count() == 0
+
+    def test_a_level_in_sight_is_offered_and_taken(self, sign_in: Any) -> None:
+        client = sign_in("add_memory", "view_private", on=["private"])
+        values = [option["value"] for option in page(client.get("/memories/new/")).all("option")]
+        assert "private" in values
+        assert "secret" not in values
+        client.post("/memories/new/", NEW | {"sensitivity": "private"})
+        assert Memory.objects.get().sensitivity == "private"
+
+    def test_raising_a_memory_out_of_sight_is_refused(self, writer: Client, remember: Remember) -> None:
+        memory = remember()
+        sent = form_of(writer.get(f"/memories/{memory.uid}/edit/")) | {"sensitivity": "secret"}
+        assert writer.post(f"/memories/{memory.uid}/edit/", sent).status_code == 422
+        memory.refresh_from_db()
+        assert memory.sensitivity == "public"
+
+
+class TestEdit:
+    def edit(self, client: Client, memory: Memory, **typed: str) -> Any:
+        path = f"/memories/{memory.uid}/edit/"
+        return client.post(path, form_of(client.get(path)) | typed)
+
+    def test_only_what_was_altered_is_set(self, writer: Client, remember: Remember) -> None:
+        memory = remember("words", title="old", tags=["a"], importance=0.3)
+        response = self.edit(writer, memory, title="new")
+        assert response["Location"] == f"/memories/{memory.uid}/"
+        revision = memory.revisions.get()
+        assert revision.before == {"title": "old"}
+        assert revision.actor == "user:ada"
+
+    def test_an_untouched_form_changes_nothing_however_odd_the_values(
+        self, writer: Client, remember: Remember
+    ) -> None:
+        memory = remember(
+            "  leading blanks\r\nand\rodd line ends\n\n",
+            title=" a title\nof two lines ",
+            tags=["with, comma", 'with "quotes"', "two\nlines"],
+            files_read=["a path\nwith a line end", "b.py"],
+            importance=0.123456789,
+            overview="\nbegins with an empty line",
+        )
+        response = self.edit(writer, memory)
+        assert response.status_code == 302
+        assert not memory.revisions.exists()
+
+    def test_saving_leaves_the_time_to_live_alone_unless_it_is_changed(
+        self, writer: Client, remember: Remember
+    ) -> None:
+        memory = remember(ttl_days=10)
+        before = memory.expires_at
+        self.edit(writer, memory, title="new")
+        memory.refresh_from_db()
+        assert memory.expires_at == before
+        self.edit(writer, memory, ttl_days="0")
+        memory.refresh_from_db()
+        assert memory.expires_at is None
+
+    def test_words_that_another_memory_holds_are_refused_beside_the_content(
+        self, writer: Client, remember: Remember
+    ) -> None:
+        other, memory = remember("taken words"), remember("my words")
+        response = self.edit(writer, memory, content="taken words")
+        assert response.status_code == 422
+        assert other.uid in " ".join(response.context["form"].errors["content"])
+
+    def test_a_trashed_memory_leads_back_to_its_page(
+        self, writer: Client, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember()
+        store.trash([memory.uid], actor)
+        response = writer.get(f"/memories/{memory.uid}/edit/", follow=True)
+        assert "restore it to edit it" in main(response).words
+
+    @pytest.mark.parametrize("stamp", ["", "yesterday", "2020-01-01T00:00:00"])
+    def test_a_form_without_its_moment_is_refused(self, writer: Client, remember: Remember, stamp: str) -> None:
+        response = self.edit(writer, remember(), title="new", unchanged_since=stamp)
+        assert "open the memory again" in shown(response, 422)
+
+
+class TestConflict:
+    @pytest.fixture
+    def memory(self, remember: Remember) -> Memory:
+        return remember("the first words", title="old title", category="old", tags=["old"])
+
+    def collide(self, client: Client, memory: Memory, actor: Actor, theirs: Any, **mine: str) -> Any:
+        """Someone else saves while the form is open."""
+        path = f"/memories/{memory.uid}/edit/"
+        opened = form_of(client.get(path))
+        store.update(memory.uid, MemoryPatch(**theirs), actor)
+        return client.post(path, opened | mine)
+
+    def test_nothing_is_overwritten_unseen(self, writer: Client, memory: Memory, actor: Actor) -> None:
+        response = self.collide(writer, memory, actor, {"title": "their title"}, title="my title")
+        assert "Someone changed this memory while you were editing it" in shown(response, 409)
+        memory.refresh_from_db()
+        assert memory.title == "their title"
+
+    def test_what_was_typed_is_kept_and_what_is_stored_stands_beside_it(
+        self, writer: Client, memory: Memory, actor: Actor
+    ) -> None:
+        response = self.collide(
+            writer, memory, actor, {"content": "the second words"}, content="the third words", title="my title"
+        )
+        assert response.context["form"]["content"].value() == "the third words"
+        assert page(response).value_of("title") == "my title"
+        [collision] = response.context["collisions"]
+        assert (collision.name, collision.old, collision.new) == ("content", "the second words", "the third words")
+
+    def test_fields_left_alone_take_what_the_other_one_stored(
+        self, writer: Client, memory: Memory, actor: Actor
+    ) -> None:
+        theirs = {"category": "theirs", "tags": ["their", "tags"]}
+        response = self.collide(writer, memory, actor, theirs, title="my title")
+        assert page(response).value_of("category") == "theirs"
+        assert page(response).value_of("tags") == "tags, their"
+        assert response.context["collisions"] == []
+
+    def test_saving_again_saves_and_keeps_both_changes(
+        self, writer: Client, memory: Memory, actor: Actor
+    ) -> None:
+        response = self.collide(writer, memory, actor, {"category": "theirs"}, title="my title")
+        sent = {name: value for name, value in response.context["form"].data.items() if name != "csrfmiddlewaretoken"}
+        assert writer.post(f"/memories/{memory.uid}/edit/", sent).status_code == 302
+        memory.refresh_from_db()
+        assert (memory.title, memory.category) == ("my title", "theirs")
+
+    def test_seeing_a_secret_again_in_a_conflict_is_journaled(
+        self, sign_in: Any, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember("words", sensitivity="secret")
+        client = sign_in("change_memory", "view_secret", on=["secret"])
+        self.collide(client, memory, actor, {"title": "theirs"}, title="mine")
+        assert JournalEntry.objects.filter(operation="reveal").count() == 2
+
+
+class TestTrash:
+    def test_the_message_has_a_button_that_undoes_it(self, writer: Client, remember: Remember) -> None:
+        memory = remember(title="<b>a chair</b>")
+        response = writer.post(f"/memories/{memory.uid}/trash/", follow=True)
+        found = main(response)
+        assert "In the trash now: <b>a chair</b>" in found.words
+        [undo] = [form for form in found.all("form") if form.get("action", "").endswith("/restore/")]
+        assert undo["method"] == "post"
+        memory.refresh_from_db()
+        assert memory.deleted_at is not None
+        response = writer.post(undo["action"], follow=True)
+        assert response.redirect_chain == [(f"/memories/{memory.uid}/", 302)]
+        memory.refresh_from_db()
+        assert memory.deleted_at is None
+
+    def test_doing_it_twice_says_so(self, writer: Client, remember: Remember) -> None:
+        memory = remember()
+        writer.post(f"/memories/{memory.uid}/trash/")
+        assert "already" in main(writer.post(f"/memories/{memory.uid}/trash/", follow=True)).words
+        writer.post(f"/memories/{memory.uid}/restore/")
+        assert "neither" in main(writer.post(f"/memories/{memory.uid}/restore/", follow=True)).words
+
+
+class TestErase:
+    @pytest.fixture
+    def eraser(self, sign_in: Any) -> Client:
+        client: Client = sign_in("erase_memory")
+        return client
+
+    @pytest.mark.django_db(transaction=True)
+    def test_the_word_erases_it_for_good(self, eraser: Client, remember: Remember) -> None:
+        memory = remember("unforgettable")
+        response = eraser.post(f"/memories/{memory.uid}/erase/", {"word": " Erase "})
+        assert response.status_code == 302
+        assert not Memory.objects.exists()
+        assert JournalEntry.objects.filter(operation="erase", actor="user:ada").exists()
+
+    @pytest.mark.parametrize("word", ["", "yes", "erase it"])
+    def test_anything_else_erases_nothing(self, eraser: Client, remember: Remember, word: str) -> None:
+        memory = remember()
+        response = eraser.post(f"/memories/{memory.uid}/erase/", {"word": word})
+        assert "Nothing was erased" in shown(response, 422)
+        assert Memory.objects.filter(pk=memory.pk).exists()
+
+    def test_opening_the_question_erases_nothing(self, eraser: Client, remember: Remember) -> None:
+        memory = remember()
+        assert "cannot be undone" in shown(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
+        assert Memory.objects.filter(pk=memory.pk).exists()

@@ -1,0 +1,156 @@
+"""The history of a memory: what changed, and for whose eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from memoryhub import store
+from memoryhub.drafts import EntityDraft, MemoryPatch
+from memoryhub.models import Memory
+from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.web import history
+from tests.web.markup import main
+
+Remember = Callable[..., Memory]
+PUBLIC = Clearance.up_to("public", "ada")
+ALL = Clearance.up_to("secret", "ada")
+
+
+def change(memory: Memory, actor: Actor, **fields: Any) -> Memory:
+    return store.update(memory.uid, MemoryPatch(**fields), actor)
+
+
+def words(client: Client, memory: Memory) -> str:
+    return main(client.get(f"/memories/{memory.uid}/")).words.partition("History")[2]
+
+
+class TestVersions:
+    def test_each_change_stands_against_what_came_next(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("text", title="one", importance=0.1)
+        change(memory, actor, title="two", importance=0.2)
+        memory = change(memory, actor, title="three")
+        newest, oldest = history.versions(memory, ALL)[0]
+        assert [one.name for one in newest.changes] == ["title"]
+        assert [one.name for one in oldest.changes] == ["title", "importance"]
+        title, importance = oldest.changes
+        assert "".join(piece.text for piece in title.new) == "two"
+        assert (importance.old, importance.new) == (0.1, 0.2)
+
+    def test_a_field_untouched_by_later_changes_is_compared_with_now(
+        self, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember("text", category="a")
+        change(memory, actor, category="b")
+        memory = change(memory, actor, title="t")
+        [found] = history.versions(memory, ALL)[0][1].changes
+        assert "".join(piece.text for piece in found.new) == "b"
+
+    def test_lists_tell_what_went_and_what_came(self, remember: Remember, actor: Actor) -> None:
+        memory = remember(tags=["kept", "old"], entities=[EntityDraft(entity="Ann", entity_type="person")])
+        memory = change(memory, actor, tags=["kept", "new"], entities=[])
+        tags, entities = history.versions(memory, ALL)[0][0].changes
+        assert (tags.old, tags.new) == (["old"], ["new"])
+        assert (entities.old, entities.new) == (["Ann (person)"], [])
+
+    def test_long_histories_come_in_pages(self, remember: Remember, actor: Actor) -> None:
+        memory = remember(title="0")
+        for number in range(1, 8):
+            memory = change(memory, actor, title=str(number))
+        seen, before, pages = [], None, 0
+        while True:
+            found, before = history.versions(memory, ALL, limit=3, before=before)
+            seen += [version.number for version in found]
+            pages += 1
+            if before is None:
+                break
+        assert seen == [7, 6, 5, 4, 3, 2, 1]
+        assert pages == 3
+
+
+class TestWhoSeesWhat:
+    def test_a_version_from_a_higher_level_stays_hidden(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("the secret words", sensitivity="secret")
+        memory = change(memory, actor, content="open words", sensitivity="public")
+        assert history.versions(memory, PUBLIC) == ([], None)
+        assert len(history.versions(memory, ALL)[0]) == 1
+
+    def test_what_a_public_version_became_stays_hidden_while_that_is_of_a_higher_level(
+        self, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember("public words", title="t")
+        memory = change(memory, actor, content="secret words", sensitivity="secret")
+        memory = change(memory, actor, content="open again", sensitivity="public")
+        [version] = history.versions(memory, PUBLIC)[0]
+        shown = {one.name: one for one in version.changes}
+        assert shown["content"].kind == "hidden"
+        assert "secret words" not in repr(version)
+
+    def test_the_page_holds_none_of_it(self, visitor: Client, remember: Remember, actor: Actor) -> None:
+        memory = remember("public words")
+        change(memory, actor, content="withheld words", sensitivity="private")
+        memory = change(memory, actor, content="open again", sensitivity="public")
+        for rest in ("", "history/"):
+            page = visitor.get(f"/memories/{memory.uid}/{rest}").content.decode()
+            assert "withheld" not in page
+            assert "public words" in page
+            assert "under a level that is not shown" in page
+
+    def test_an_unknown_level_of_a_version_is_hidden_from_all(
+        self, insider: Client, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember("the odd words")
+        memory = change(memory, actor, content="plain words")
+        memory.revisions.update(sensitivity="cosmic")
+        assert "odd" not in words(insider, memory)
+
+    def test_what_was_personal_once_does_not_come_along(self, visitor: Client, remember: Remember) -> None:
+        bob = Actor("user:bob", Clearance.up_to("secret", "bob"))
+        memory = remember("bob's diary", scope="personal", by=bob)
+        memory = change(memory, bob, content="a note for all", scope="team")
+        assert "diary" not in words(visitor, memory)
+
+
+class TestPage:
+    def test_it_shows_the_comparison_of_lines_with_its_headings(
+        self, visitor: Client, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember("one\ntwo of them\nthree")
+        memory = change(memory, actor, content="one\ntwo and a half of them\nthree")
+        response = visitor.get(f"/memories/{memory.uid}/")
+        html = response.content.decode()
+        assert "<mark>and a half </mark>" in html
+        assert '<th scope="col">Before</th>' in html
+        assert "by token:tests" in main(response).words
+
+    def test_older_changes_have_a_page_of_their_own(
+        self, visitor: Client, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember(title="title 0")
+        for number in range(1, 9):
+            memory = change(memory, actor, title=f"title {number}")
+        [older] = [link for link in main(visitor.get(f"/memories/{memory.uid}/")).links() if "before=" in link]
+        shown = main(visitor.get(older)).words
+        assert "title 0" in shown
+        assert "title 7" not in shown
+
+    @pytest.mark.parametrize("before", ["x", "-1", "1e3", "9" * 30, "", "１"])
+    def test_a_bent_address_is_refused_in_words(self, visitor: Client, remember: Remember, before: str) -> None:
+        assert visitor.get(f"/memories/{remember().uid}/history/", {"before": before}).status_code == 400
+
+
+class TestStateAt:
+    def test_it_gives_the_values_of_a_moment(self, remember: Remember, actor: Actor) -> None:
+        memory = remember(title="one")
+        start = timezone.now()
+        for number, title in enumerate(("two", "three"), start=1):
+            store.update(memory.uid, MemoryPatch(title=title), actor, start + timedelta(minutes=number))
+        memory.refresh_from_db()
+        assert history.state_at(memory, start, ALL) == {"title": "one"}
+        assert history.state_at(memory, start + timedelta(minutes=1), ALL) == {"title": "two"}
+        assert history.state_at(memory, start + timedelta(minutes=2), ALL) == {}

@@ -1,0 +1,344 @@
+"""A memory's page: everything about it, for those who may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from memoryhub import facts, store
+from memoryhub.drafts import EntityDraft, FactDraft, MemoryPatch
+from memoryhub.models import Event, JournalEntry, Memory, Session
+from memoryhub.sensitivity import Actor, Clearance
+from tests.web.markup import PAYLOADS, dangers, main
+
+Remember = Callable[..., Memory]
+
+
+def url(memory: Memory, rest: str = "") -> str:
+    return f"/memories/{memory.uid}/{rest}"
+
+
+class TestWhoSeesIt:
+    @pytest.mark.parametrize("rest", ["", "history/"])
+    def test_someone_without_permissions_sees_public_ones_alone(
+        self, visitor: Client, four_levels: dict[str, Memory], rest: str
+    ) -> None:
+        answers = {level: visitor.get(url(memory, rest)).status_code for level, memory in four_levels.items()}
+        assert answers == {"public": 200, "private": 404, "secret": 404, "cosmic": 404}
+
+    @pytest.mark.parametrize("rest", ["", "history/"])
+    def test_a_permission_without_its_switch_opens_nothing(
+        self, sign_in: Any, four_levels: dict[str, Memory], rest: str
+    ) -> None:
+        client = sign_in("view_private", "view_secret", "repair_unknown")
+        answers = {level: client.get(url(memory, rest)).status_code for level, memory in four_levels.items()}
+        assert answers == {"public": 200, "private": 404, "secret": 404, "cosmic": 404}
+
+    def test_a_switch_opens_its_own_level_alone(self, sign_in: Any, four_levels: dict[str, Memory]) -> None:
+        client = sign_in("view_private", "view_secret", on=["secret"])
+        answers = {level: client.get(url(memory)).status_code for level, memory in four_levels.items()}
+        assert answers == {"public": 200, "private": 404, "secret": 200, "cosmic": 404}
+
+    def test_nobody_sees_an_unknown_level(self, sign_in: Any, four_levels: dict[str, Memory]) -> None:
+        client = sign_in("view_private", "view_secret", "repair_unknown", on=["private", "secret"])
+        answers = {level: client.get(url(memory)).status_code for level, memory in four_levels.items()}
+        assert answers == {"public": 200, "private": 200, "secret": 200, "cosmic": 404}
+
+    def test_a_personal_memory_is_its_owners_alone(
+        self, remember: Remember, insider: Client, sign_in: Any
+    ) -> None:
+        mine = remember("ada's own", scope="personal")
+        bob = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
+        assert insider.get(url(mine)).status_code == 200
+        assert bob.get(url(mine)).status_code == 404
+
+    def test_what_is_hidden_looks_like_what_does_not_exist(
+        self, visitor: Client, four_levels: dict[str, Memory]
+    ) -> None:
+        hidden, missing = visitor.get(url(four_levels["secret"])), visitor.get("/memories/aaaaaaaaaaaaaaaa/")
+        assert main(hidden).words == main(missing).words
+
+
+class TestReveal:
+    def reveals(self) -> list[tuple[str, str, str]]:
+        rows = JournalEntry.objects.filter(operation="reveal").order_by("seq")
+        return [(row.actor, row.object_id, row.detail["page"]) for row in rows]
+
+    def test_opening_a_secret_is_journaled_each_time_with_the_persons_name(
+        self, insider: Client, four_levels: dict[str, Memory]
+    ) -> None:
+        secret = four_levels["secret"]
+        insider.get(url(secret))
+        assert self.reveals() == [("user:ada", secret.uid, "page")]
+        insider.get(url(secret))
+        assert len(self.reveals()) == 2
+
+    def test_the_form_and_the_history_of_a_secret_count_as_opening_it(
+        self, sign_in: Any, four_levels: dict[str, Memory]
+    ) -> None:
+        client = sign_in("change_memory", "view_secret", on=["secret"])
+        client.get(url(four_levels["secret"], "edit/"))
+        client.get(url(four_levels["secret"], "history/"))
+        assert [page for _, _, page in self.reveals()] == ["edit", "history"]
+
+    def test_other_levels_leave_no_such_row(self, insider: Client, four_levels: dict[str, Memory]) -> None:
+        for memory in four_levels.values():
+            if memory.sensitivity != "secret":
+                insider.get(url(memory))
+        assert self.reveals() == []
+
+    def test_a_refused_opening_leaves_no_such_row(self, visitor: Client, four_levels: dict[str, Memory]) -> None:
+        visitor.get(url(four_levels["secret"]))
+        assert self.reveals() == []
+
+    def test_an_earlier_version_that_was_secret_counts_too(
+        self, insider: Client, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember("first words", sensitivity="secret")
+        store.update(memory.uid, MemoryPatch(content="second words", sensitivity="public"), actor)
+        insider.get(url(memory))
+        assert len(self.reveals()) == 1
+
+    def test_the_row_holds_no_text(self, insider: Client, four_levels: dict[str, Memory]) -> None:
+        insider.get(url(four_levels["secret"]))
+        row = JournalEntry.objects.get(operation="reveal")
+        assert set(row.detail) == {"content_hash", "page"}
+
+
+class TestWhatItShows:
+    def test_every_field_is_there(self, visitor: Client, remember: Remember) -> None:
+        memory = remember(
+            "# Heading\n\nThe *content* itself",
+            title="A title of its own",
+            subtitle="A subtitle of its own",
+            abstract="An abstract of its own",
+            overview="An overview of its own",
+            type="discovery",
+            category="operations",
+            importance=0.91,
+            trust=0.82,
+            confidence=0.73,
+            project="apollo",
+            session_id="session-9",
+            key="the-key",
+            tags=["tag-one"],
+            concepts=["gotcha"],
+            files_read=["src/read.py"],
+            files_modified=["src/modified.py"],
+            entities=[EntityDraft(entity="Margaret", entity_type="person")],
+            discovery_tokens=4321,
+        )
+        shown = main(visitor.get(url(memory)))
+        for text in (
+            *("A title of its own", "A subtitle of its own", "An abstract of its own", "An overview of its own"),
+            *("discovery", "operations", "0.91", "0.82", "0.73", "apollo", "session-9", "the-key", "tag-one"),
+            *("gotcha", "src/read.py", "src/modified.py", "Margaret", "person", "4321", "token:tests"),
+            *(memory.uid, memory.content_hash, f"{memory.created_at:%Y-%m-%d %H:%M:%S}"),
+        ):
+            assert text in shown.words, text
+        assert "<em>content</em>" in visitor.get(url(memory)).content.decode()
+
+    def test_labels_files_and_places_lead_to_their_lists(self, visitor: Client, remember: Remember) -> None:
+        memory = remember(
+            *["text"],
+            tags=["a&b"],
+            concepts=["how it works"],
+            files_modified=["src/a b.py"],
+            project="p&q",
+            session_id="s/1",
+        )
+        links = main(visitor.get(url(memory))).links()
+        assert "/memories/?tag=a%26b" in links
+        assert "/memories/?concept=how%20it%20works" in links
+        assert "/memories/?file=src%2Fa%20b.py" in links
+        assert "/memories/?project=p%26q" in links
+        assert "/sessions/s/1/?project=p%26q" in links
+
+    def test_the_stored_text_is_there_as_it_was_written(self, visitor: Client, remember: Remember) -> None:
+        memory = remember("some **bold** words\n  and an indent")
+        assert "some **bold** words\n  and an indent</pre>" in visitor.get(url(memory)).content.decode()
+
+    def test_a_first_line_that_is_the_title_is_not_said_twice(self, visitor: Client, remember: Remember) -> None:
+        memory = remember("Fix the lock\n\nIt was held too long.")
+        rendered = visitor.get(url(memory)).content.decode().partition('view-read" dir="auto">')[2]
+        assert rendered.startswith("<p>It was held too long.</p>")
+
+    def test_a_line_of_a_paragraph_that_is_the_title_stays(self, visitor: Client, remember: Remember) -> None:
+        memory = remember("Fix the lock\nwhich was held too long")
+        rendered = visitor.get(url(memory)).content.decode().partition('view-read" dir="auto">')[2]
+        assert rendered.startswith("<p>Fix the lock")
+
+    def test_opening_it_counts_an_access(self, visitor: Client, remember: Remember) -> None:
+        memory = remember()
+        before = memory.updated_at
+        visitor.get(url(memory))
+        memory.refresh_from_db()
+        assert memory.accessed_count == 1
+        assert memory.updated_at == before
+
+    def test_its_facts_and_its_journal_are_there(
+        self, visitor: Client, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember()
+        draft = FactDraft(subject="the lock", predicate="is held by", object="the writer", memory_id=memory.uid)
+        facts.store_fact(draft, actor)
+        shown = main(visitor.get(url(memory)))
+        assert "is held by" in shown.words
+        assert "insert" in shown.words
+        assert f"/journal/?object_id={memory.uid}" in shown.links()
+
+    def test_the_event_it_was_made_from_is_there(self, visitor: Client, remember: Remember) -> None:
+        memory = remember(session_id="s", project="p")
+        session = Session.objects.get(session_id="s")
+        Event.objects.create(session=session, event="tool:post", tool_name="Carpentry", memory=memory)
+        assert "Carpentry" in main(visitor.get(url(memory))).words
+
+
+class TestRelated:
+    def test_memories_of_the_same_files_come_with_the_files(self, visitor: Client, remember: Remember) -> None:
+        memory = remember("this one", files_modified=["src/a.py", "src/b.py"])
+        remember("shares one file", files_read=["src/a.py"])
+        remember("shares two files", files_modified=["src/a.py", "src/b.py"])
+        remember("shares nothing", files_modified=["src/c.py"])
+        words = main(visitor.get(url(memory))).words
+        assert words.index("shares two files") < words.index("shares one file")
+        assert "shares nothing" not in words
+
+    def test_neighbours_in_the_session_come_in_order(self, visitor: Client, remember: Remember) -> None:
+        now = timezone.now()
+        made = [
+            remember(f"step {n}", session_id="s", project="p", created_at=now - timedelta(hours=9 - n))
+            for n in range(8)
+        ]
+        remember("step elsewhere", session_id="s", project="another")
+        words = main(visitor.get(url(made[4]))).words.partition("Around it in the session")[2]
+        around = [n for n in range(8) if f"step {n}" in words]
+        assert around == [1, 2, 3, 5, 6, 7]
+        assert "step elsewhere" not in words
+
+    def test_hidden_trashed_and_expired_ones_stay_out(
+        self, visitor: Client, remember: Remember, actor: Actor
+    ) -> None:
+        same: dict[str, Any] = {"files_modified": ["src/a.py"], "session_id": "s", "project": "p"}
+        memory = remember("this one", **same)
+        for level in ("private", "secret"):
+            remember(f"{level} neighbour", sensitivity=level, **same)
+        odd = remember("cosmic neighbour", **same)
+        Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
+        store.trash([remember("trashed neighbour", **same).uid], actor)
+        store.expire([remember("expired neighbour", **same).uid], actor)
+        remember("personal neighbour", scope="personal", by=Actor("x", Clearance.up_to("public", "bob")), **same)
+        assert "neighbour" not in main(visitor.get(url(memory))).words
+
+    def test_what_it_was_merged_into_shows_only_to_those_who_may_see_that(
+        self, visitor: Client, remember: Remember, actor: Actor
+    ) -> None:
+        whole = remember("the whole story", sensitivity="private")
+        part = remember("a part")
+        store.trash([part.uid], actor)
+        Memory.objects.filter(pk=part.pk).update(merged_into=whole)
+        assert "the whole story" not in main(visitor.get(url(part))).words
+        assert whole.uid not in visitor.get(url(part)).content.decode()
+
+    def test_what_it_was_merged_into_is_named(
+        self, insider: Client, remember: Remember, actor: Actor
+    ) -> None:
+        whole, part = remember("the whole story", sensitivity="private"), remember("a part")
+        store.trash([part.uid], actor)
+        Memory.objects.filter(pk=part.pk).update(merged_into=whole)
+        assert "Merged into the whole story" in main(insider.get(url(part))).words
+        assert "a part" in main(insider.get(url(whole))).words
+
+    def test_hidden_facts_and_events_stay_out(self, visitor: Client, remember: Remember, actor: Actor) -> None:
+        memory = remember(session_id="s", project="p")
+        for level in ("private", "secret"):
+            draft = FactDraft(
+                subject="x", predicate="y", object=f"{level} object", memory_id=memory.uid, sensitivity=level
+            )
+            facts.store_fact(draft, actor)
+        session = Session.objects.get(session_id="s")
+        Event.objects.create(
+            session=session, event="tool:post", tool_name="Hidden tool", memory=memory, sensitivity="secret"
+        )
+        words = main(visitor.get(url(memory))).words
+        assert "object" not in words.replace("Object", "")
+        assert "Hidden tool" not in words
+
+
+class TestEnded:
+    def test_a_trashed_one_says_so_and_offers_the_way_back(
+        self, sign_in: Any, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember()
+        store.trash([memory.uid], actor)
+        response = sign_in("delete_memory").get(url(memory))
+        assert "In the trash" in main(response).words
+        assert url(memory, "restore/") in [form["action"] for form in main(response).all("form")]
+
+    def test_an_expired_one_says_so_and_offers_the_way_back(
+        self, sign_in: Any, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember()
+        store.expire([memory.uid], actor)
+        response = sign_in("change_memory").get(url(memory))
+        assert "Expired" in main(response).words
+        assert url(memory, "restore/") in [form["action"] for form in main(response).all("form")]
+
+    def test_those_who_may_not_restore_get_no_button(
+        self, visitor: Client, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember()
+        store.trash([memory.uid], actor)
+        assert main(visitor.get(url(memory))).all("form") == []
+
+
+class TestHostileText:
+    @pytest.mark.parametrize("payload", PAYLOADS)
+    def test_no_field_becomes_markup(
+        self, sign_in: Any, remember: Remember, actor: Actor, payload: str
+    ) -> None:
+        memory = remember(
+            payload,
+            **dict.fromkeys(("title", "subtitle", "abstract", "overview"), payload),
+            **dict.fromkeys(("category", "project", "session_id", "key"), payload[:100]),
+            **dict.fromkeys(("tags", "concepts"), [payload[:100]]),
+            **dict.fromkeys(("files_read", "files_modified"), [payload]),
+            entities=[EntityDraft(entity=payload, entity_type=payload[:50])],
+        )
+        facts.store_fact(FactDraft(subject=payload, predicate=payload, object=payload, memory_id=memory.uid), actor)
+        store.update(memory.uid, MemoryPatch(content=f"x\n{payload}", title=f"y {payload}", tags=[]), actor)
+        client = sign_in("change_memory", "erase_memory", "delete_memory", "add_fact", "delete_fact")
+        for rest in ("", "history/", "edit/", "erase/"):
+            response = client.get(url(memory, rest))
+            assert response.status_code == 200
+            assert dangers(response.content.decode()) == [], rest
+
+
+class TestCost:
+    def test_the_number_of_queries_does_not_grow_with_what_is_around_it(
+        self, visitor: Client, remember: Remember, actor: Actor
+    ) -> None:
+        def furnish(memory: Memory, count: int) -> None:
+            for n in range(count):
+                text = f"{memory.title} {n}"
+                remember(text, files_read=memory_files, session_id=memory.session_id, project="p")
+                facts.store_fact(FactDraft(subject=text, predicate="p", object="o", memory_id=memory.uid), actor)
+                store.update(memory.uid, MemoryPatch(title=text, tags=[f"t{n}"]), actor)
+
+        memory_files = ["a.py", "b.py"]
+        counts = []
+        for name, count in (("few", 2), ("many", 12)):
+            memory = remember(name, files_read=memory_files, session_id=name, project="p")
+            furnish(memory, count)
+            visitor.get(url(memory))
+            with CaptureQueriesContext(connection) as queries:
+                assert visitor.get(url(memory)).status_code == 200
+            counts.append(len(queries))
+        assert counts[0] == counts[1]
