@@ -57,7 +57,7 @@ def _null_as_no_items(value: object) -> object:
     return [] if value is None else value
 
 
-Text = Annotated[str, AfterValidator(_no_nul), BeforeValidator(_null_as_empty)]
+Text = Annotated[str, AfterValidator(_no_nul), AfterValidator(str.strip), BeforeValidator(_null_as_empty)]
 Word = Annotated[str, AfterValidator(_no_nul), AfterValidator(_not_blank), AfterValidator(str.strip)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Labels = Annotated[
@@ -75,7 +75,7 @@ Paths = Annotated[
 Content = Annotated[
     str, Field(min_length=1, max_length=MAX_CONTENT), AfterValidator(_no_nul), AfterValidator(_not_blank)
 ]
-Name = Annotated[Text, Field(max_length=200), AfterValidator(str.strip)]
+Name = Annotated[Text, Field(max_length=200)]
 Moment = Annotated[datetime, AfterValidator(_in_history)]
 TtlDays = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connection, models
 
@@ -21,6 +21,7 @@ ROWS = 250
 PARAMETERS = 32_766  # SQLite's limit on parameters of one statement
 
 Adapter = Callable[[Any], Any]
+T = TypeVar("T")
 
 
 def insert(model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]], then: str = "") -> None:
@@ -33,7 +34,7 @@ def insert(model: type[models.Model], columns: Sequence[str], rows: Iterable[Seq
             cursor.execute(head + ", ".join([marks] * len(chunk)) + " " + then, list(chain.from_iterable(chunk)))
 
 
-def batched(rows: Iterable[Sequence[Any]], size: int) -> Iterator[list[Sequence[Any]]]:
+def batched(rows: Iterable[T], size: int) -> Iterator[list[T]]:
     """Lists of at most ``size`` rows (``itertools.batched`` comes with Python 3.12)."""
     rows = iter(rows)
     while chunk := list(islice(rows, size)):

@@ -50,6 +50,8 @@ def update(
         memory = find(uid, actor)
         if memory.deleted_at:
             raise Conflict("this memory is in the trash; restore it first", "id")
+        if memory.expires_at and memory.expires_at <= now and "ttl_days" not in patch.given:
+            raise Conflict("this memory has expired; restore it first, or give it ttl_days", "id")
         if unchanged_since and memory.updated_at != unchanged_since:
             raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
         changes = apply(memory, patch, patch.given, actor, now, reason="update")
@@ -160,7 +162,7 @@ def repair_level(
     now = now or timezone.now()
     with transaction.atomic():
         unknown = Memory.objects.of_unknown_level(actor.clearance)
-        memories = list(unknown.filter(uid__in=list(uids)).order_by("pk"))
+        memories = rows.pick(unknown, uids)
         changes = []
         for memory in memories:
             was, memory.sensitivity = memory.sensitivity, level.value
@@ -189,7 +191,7 @@ def expire(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> li
     """Let memories expire at once; they can be revived until they are purged."""
     now = now or timezone.now()
     with transaction.atomic():
-        memories = list(Memory.objects.visible_to(actor.clearance).live(now).filter(uid__in=list(uids)))
+        memories = rows.pick(Memory.objects.visible_to(actor.clearance).live(now), uids)
         for memory in memories:
             memory.expires_at = now
             memory.save(update_fields=["expires_at"])

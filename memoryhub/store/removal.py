@@ -14,21 +14,23 @@ from memoryhub import journal
 from memoryhub.models import Event, Fact, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import schema
+from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import NotFound
-from memoryhub.store.rows import expiry
+from memoryhub.store.rows import CHUNK, expiry, pick
 from memoryhub.vocabulary import TrashReason
-
-_CHUNK = 500
 
 
 def trash(
-    uids: Iterable[str], actor: Actor, reason: TrashReason = TrashReason.FORGOTTEN, now: datetime | None = None
+    uids: Iterable[str],
+    actor: Actor,
+    reason: TrashReason = TrashReason.FORGOTTEN,
+    now: datetime | None = None,
 ) -> list[Memory]:
     """Move memories to the trash. Those already there, or not visible to the actor, are left out of the result."""
     now = now or timezone.now()
     with transaction.atomic():
-        memories = list(_reachable(uids, actor).filter(deleted_at__isnull=True))
+        memories = pick(_visible(actor).filter(deleted_at__isnull=True), uids)
         _to_trash(memories, actor, reason, now, "delete" if reason is TrashReason.FORGOTTEN else reason.value)
     return memories
 
@@ -43,7 +45,7 @@ def merge_into(
     """Move memories to the trash that ``target`` now stands for. Each notes it; :func:`restore` undoes it."""
     now = now or timezone.now()
     with transaction.atomic():
-        memories = list(_reachable(uids, actor).filter(deleted_at__isnull=True).exclude(pk=target.pk))
+        memories = pick(_visible(actor).filter(deleted_at__isnull=True).exclude(pk=target.pk), uids)
         _to_trash(memories, actor, reason, now, reason.value, target)
     return memories
 
@@ -53,7 +55,7 @@ def restore(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> l
     now = now or timezone.now()
     with transaction.atomic():
         ended = Q(deleted_at__isnull=False) | Q(expires_at__lte=now)
-        memories = list(_reachable(uids, actor).filter(ended))
+        memories = pick(_visible(actor).filter(ended), uids)
         for memory in memories:
             if memory.expires_at and memory.expires_at <= now:
                 memory.expires_at = expiry(memory.ttl_days, now)
@@ -70,8 +72,9 @@ def erase(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> lis
     words in the indexes, and the bytes in the database file and its log. Takes seconds in a large store.
     """
     with transaction.atomic():
-        memories = list(_reachable(uids, actor))
-        _delete(memories, actor, "erase", now or timezone.now())
+        memories = pick(_visible(actor), uids)
+        for chunk in batched(memories, CHUNK):
+            _delete(chunk, actor, "erase", now or timezone.now())
     if memories:
         schema.scrub()
     return [memory.uid for memory in memories]
@@ -136,8 +139,9 @@ def evict_over_cap(added: Mapping[str, Sequence[Memory]], actor: Actor, now: dat
             evict(project, min(over, len(newcomers)), actor, now, spare=newcomers)
 
 
-def _reachable(uids: Iterable[str], actor: Actor) -> MemoryQuerySet:
-    return Memory.objects.visible_to(actor.clearance).filter(uid__in=list(uids))
+def _visible(actor: Actor) -> MemoryQuerySet:
+    visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
+    return visible
 
 
 def _to_trash(
@@ -150,7 +154,7 @@ def _to_trash(
 ) -> None:
     for memory in memories:
         memory.deleted_at, memory.trash_reason, memory.merged_into = now, reason.value, into
-    Memory.objects.bulk_update(memories, ["deleted_at", "trash_reason", "merged_into"], batch_size=_CHUNK)
+    Memory.objects.bulk_update(memories, ["deleted_at", "trash_reason", "merged_into"], batch_size=CHUNK)
     detail = {"merged_into": into.uid} if into else {}
     journal.record(actor, [journal.of_memory(operation, memory, **detail) for memory in memories], now)
 
@@ -160,7 +164,7 @@ def _delete_all(memories: MemoryQuerySet, actor: Actor, operation: str, now: dat
     count = 0
     while True:
         with transaction.atomic():
-            chunk = list(memories.order_by("pk")[:_CHUNK])
+            chunk = list(memories.order_by("pk")[:CHUNK])
             _delete(chunk, actor, operation, now)
         if not chunk:
             return count

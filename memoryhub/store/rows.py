@@ -15,11 +15,14 @@ from django.db.models import Model
 from memoryhub.drafts import MemoryDraft
 from memoryhub.models import Entity, FileLink, Label, Memory, Session
 from memoryhub.search import bulk
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import Forbidden
 from memoryhub.text import make_title, summary
 from memoryhub.vocabulary import Scope
 
+CHUNK = 500  # rows of one statement: SQLite limits its parameters
 SCALARS = (
     "title subtitle abstract overview category type importance trust confidence sensitivity scope project session_id"
     " key discovery_tokens ttl_days content"
@@ -143,3 +146,11 @@ def widen_sessions(memories: Iterable[Memory], actor: Actor) -> None:
     if spans:
         found = [(sid, project, min(times), max(times)) for (sid, project), times in spans.items()]
         Session.widen(found, actor.name)
+
+
+def pick(memories: MemoryQuerySet, uids: Iterable[str]) -> list[Memory]:
+    """Those of the memories that have these ids, however many ids there are."""
+    found: list[Memory] = []
+    for chunk in batched(dict.fromkeys(uids), CHUNK):
+        found += memories.filter(uid__in=chunk).order_by("pk")
+    return found
