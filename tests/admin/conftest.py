@@ -20,7 +20,9 @@ def staff(db: None) -> Callable[..., Client]:
 
     def make(*permissions: str, username: str = "cleo") -> Client:
         user = User.objects.create_user(username, password="x", is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+        user.user_permissions.set(
+            Permission.objects.filter(content_type__app_label="memoryhub", codename__in=permissions)
+        )
         assert user.user_permissions.count() == len(set(permissions))
         return login(user)
 
