@@ -45,7 +45,9 @@ def test_a_token_is_recognised_in_either_header(issue, header):
         {"X-API-Key": "x" * 10_000},
     ],
 )
-@pytest.mark.parametrize("path", ["/memories", "/search?query=x", "/stats", "/journal", "/tools", "/sessions/x"])
+@pytest.mark.parametrize(
+    "path", ["/memories", "/search?query=x", "/stats", "/journal", "/tools", "/sessions/x"]
+)
 def test_none_or_a_bad_token_is_401_everywhere(db, headers, path):
     response = Agent(headers=headers).http.get(f"/api/v1{path}")
     is_problem(response, 401, "unauthenticated")
@@ -108,7 +110,16 @@ def test_revoking_what_is_not_there_is_refused(db):
         tokens.revoke("nothere", BOSS)
 
 
-READS = ["/memories", "/search?query=x", "/timeline", "/sessions", "/facts", "/journal", "/journal/verify", "/stats"]
+READS = [
+    "/memories",
+    "/search?query=x",
+    "/timeline",
+    "/sessions",
+    "/facts",
+    "/journal",
+    "/journal/verify",
+    "/stats",
+]
 
 
 @pytest.mark.parametrize("path", READS)
@@ -185,7 +196,12 @@ def test_create_token_prints_it_alone_on_a_line(db, capsys):
 def test_create_token_gives_little_unless_told(db, capsys):
     call_command("create_token", "bot", "--owner=ada", "--expires-days=7")
     token = AgentToken.objects.get()
-    assert (token.owner, token.clearance, token.rights, token.projects) == ("ada", "public", ["read", "write"], [])
+    assert (token.owner, token.clearance, token.rights, token.projects) == (
+        "ada",
+        "public",
+        ["read", "write"],
+        [],
+    )
     assert abs(token.expires_at - timezone.now() - timedelta(days=7)) < timedelta(minutes=1)
 
 

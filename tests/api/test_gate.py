@@ -11,7 +11,12 @@ from tests.api.conftest import is_problem
 
 LEVELS = ("public", "private", "secret")
 FLAGS = [{}, {"allow_private": True}, {"allow_secret": True}, {"allow_private": True, "allow_secret": True}]
-WORDS = {"public": "publicwords", "private": "privatewords", "secret": "secretwords", "cosmic": "unknownwords"}
+WORDS = {
+    "public": "publicwords",
+    "private": "privatewords",
+    "secret": "secretwords",
+    "cosmic": "unknownwords",
+}
 
 
 @pytest.fixture
@@ -63,7 +68,11 @@ LISTING_DOORS = {
     "facts of a subject": ("get", "/facts", {"subject": "zebra"}),
     "journal": ("get", "/journal", {}),
     "journal of inserts": ("get", "/journal", {"operation": "insert"}),
-    "tool search_memories": ("post", "/tools/letsgo/search_memories", {"query": "zebra stripes", "min_score": 0}),
+    "tool search_memories": (
+        "post",
+        "/tools/letsgo/search_memories",
+        {"query": "zebra stripes", "min_score": 0},
+    ),
     "tool list_memories": ("post", "/tools/letsgo/list_memories", {"project": "zoo"}),
     "tool search_by_file": ("post", "/tools/letsgo/search_by_file", {"path": "zoo"}),
     "tool search_by_concept": ("post", "/tools/letsgo/search_by_concept", {"concept": "pattern"}),
@@ -107,7 +116,9 @@ def test_statistics_count_no_more_than_may_be_seen(zoo, agent, clearance, flags)
     visible = expected(clearance, flags)
     stats = agent(clearance).get("/stats", **flags).json()
     assert stats["by_sensitivity"] == dict.fromkeys(visible, 1)
-    assert stats["total"] == sum(stats["by_project"].values()) == sum(stats["by_type"].values()) == len(visible)
+    assert (
+        stats["total"] == sum(stats["by_project"].values()) == sum(stats["by_type"].values()) == len(visible)
+    )
     assert stats["facts"] == 2 * len(visible)
 
 
@@ -195,7 +206,9 @@ def test_the_same_words_above_the_clearance_are_one_memory_and_show_no_more_than
 
 def test_a_hidden_copy_is_not_revealed_to_another_writer(zoo, agent):
     low = agent("public", "stranger")
-    response = low.post("/memories", {"content": zoo["secret"].content, "project": "zoo", "sensitivity": "secret"})
+    response = low.post(
+        "/memories", {"content": zoo["secret"].content, "project": "zoo", "sensitivity": "secret"}
+    )
     assert response.status_code == 201
     assert response.json()["memory"]["id"] != zoo["secret"].uid
 
@@ -317,7 +330,9 @@ class TestPersonalScope:
     @pytest.fixture
     def diary(self, agent):
         ada = agent("secret", "ada-bot", owner="ada")
-        return ada.post("/memories", {"content": "dear diary", "scope": "personal", "project": "p"}).json()["memory"]
+        return ada.post("/memories", {"content": "dear diary", "scope": "personal", "project": "p"}).json()[
+            "memory"
+        ]
 
     def test_its_owner_sees_it(self, agent, diary):
         same_owner = agent("public", "other-bot", owner="ada")

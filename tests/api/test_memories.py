@@ -55,7 +55,9 @@ def test_storing_answers_201_with_the_whole_memory_and_its_defaults(bot):
         *("public", "project", "general", "change"),
     )
     assert (memory["importance"], memory["trust"], memory["confidence"]) == (0.5, 0.5, 0.5)
-    assert [memory[name] for name in ("tags", "concepts", "files_read", "files_modified", "entities")] == [[]] * 5
+    assert [memory[name] for name in ("tags", "concepts", "files_read", "files_modified", "entities")] == [
+        []
+    ] * 5
     assert memory["title"] == "Use WAL"
     assert memory["abstract"]
 
@@ -64,7 +66,9 @@ def test_every_settable_field_is_kept_and_read_back_the_same(bot):
     made = bot.post("/memories", FULL).json()["memory"]
     read = bot.get(f"/memories/{made['id']}", allow_private=True).json()
     for name, value in FULL.items():
-        assert read[name] == (sorted(value) if name in ("tags", "concepts", "files_modified") else value), name
+        assert read[name] == (sorted(value) if name in ("tags", "concepts", "files_modified") else value), (
+            name
+        )
     changing = {"accessed_count", "last_accessed_at"}
     assert {k: v for k, v in made.items() if k not in changing} == {
         k: v for k, v in read.items() if k not in changing
@@ -99,7 +103,9 @@ def test_a_ttl_sets_the_expiry(bot, ttl, days):
     if days is None:
         assert expires is None
     else:
-        assert abs(timezone.datetime.fromisoformat(expires) - timezone.now() - timedelta(days)) < timedelta(minutes=1)
+        assert abs(timezone.datetime.fromisoformat(expires) - timezone.now() - timedelta(days)) < timedelta(
+            minutes=1
+        )
 
 
 def test_history_can_be_imported_with_its_date(bot):
@@ -133,7 +139,9 @@ def test_history_can_be_imported_with_its_date(bot):
     ],
 )
 def test_a_bad_value_is_422_and_names_its_field(bot, field, value):
-    [named] = {name.split(".")[0] for name in bad_fields(bot.post("/memories", {"content": "x", field: value}))}
+    [named] = {
+        name.split(".")[0] for name in bad_fields(bot.post("/memories", {"content": "x", field: value}))
+    }
     assert named == field
     assert not Memory.objects.exists()
 
@@ -145,7 +153,11 @@ def test_every_bad_field_is_named_at_once(bot):
 
 def test_an_error_never_repeats_a_value(bot):
     secret = "hunter2-" * 5
-    for body in ({"content": "x", "type": secret}, {"content": "x", "importance": secret}, {"content": [secret]}):
+    for body in (
+        {"content": "x", "type": secret},
+        {"content": "x", "importance": secret},
+        {"content": [secret]},
+    ):
         assert b"hunter2" not in bot.post("/memories", body).content
     for body in ({"subject": "s", "predicate": "p", "object": "o", "memory_id": secret},):
         assert b"hunter2" not in bot.post("/facts", body).content
@@ -326,8 +338,12 @@ def test_a_change_from_an_outdated_version_is_412(bot):
     old = bot.get(f"/memories/{made['id']}")["ETag"]
     fresh = bot.patch(f"/memories/{made['id']}", {"title": "first"}, If_Match=old)
     assert fresh.status_code == 200
-    is_problem(bot.patch(f"/memories/{made['id']}", {"title": "second"}, If_Match=old), 412, "precondition_failed")
-    assert bot.patch(f"/memories/{made['id']}", {"title": "second"}, If_Match=fresh["ETag"]).status_code == 200
+    is_problem(
+        bot.patch(f"/memories/{made['id']}", {"title": "second"}, If_Match=old), 412, "precondition_failed"
+    )
+    assert (
+        bot.patch(f"/memories/{made['id']}", {"title": "second"}, If_Match=fresh["ETag"]).status_code == 200
+    )
 
 
 def test_if_match_takes_any_of_several_and_a_star(bot):

@@ -62,7 +62,12 @@ def test_a_pair_of_surrogates_is_a_character(bot):
 @pytest.mark.parametrize(
     "content_type",
     [
-        *("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml"),
+        *(
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data; boundary=x",
+            "application/xml",
+        ),
         *("application/json; charset=latin-1", "application/jsonp", ""),
     ],
 )
@@ -221,7 +226,9 @@ def failing_middleware(get_response):
 
 
 def test_the_callers_request_id_is_kept_if_it_is_one(bot):
-    assert bot.http.get("/api/v1/healthz", headers={"X-Request-ID": "abc-1.2_3"})["X-Request-ID"] == "abc-1.2_3"
+    assert (
+        bot.http.get("/api/v1/healthz", headers={"X-Request-ID": "abc-1.2_3"})["X-Request-ID"] == "abc-1.2_3"
+    )
     for odd in ("a b", "x" * 65, "<script>", "a\tb"):
         made = bot.http.get("/api/v1/healthz", headers={"X-Request-ID": odd})["X-Request-ID"]
         assert len(made) == 32

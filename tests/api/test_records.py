@@ -30,7 +30,9 @@ def test_the_timeline_holds_every_kind_newest_first(busy):
     kinds = [item["kind"] for item in body["items"]]
     assert set(kinds) == {"memory", "event", "boundary", "session_start", "session_end"}
     assert kinds[0] == "session_end"
-    assert [item["at"] for item in body["items"]] == sorted((item["at"] for item in body["items"]), reverse=True)
+    assert [item["at"] for item in body["items"]] == sorted(
+        (item["at"] for item in body["items"]), reverse=True
+    )
     assert body["total"] == len(kinds) == 5 + 2 + 2 + 1
 
 
@@ -103,7 +105,9 @@ def test_a_session_that_is_not_there_is_404(busy, session_id):
 
 
 @pytest.mark.parametrize("path", ["/timeline", "/sessions", "/facts", "/journal", "/memories"])
-@pytest.mark.parametrize("cursor", ["", "x", "W10", "e30", "bnVsbA", "WyJ1cGRhdGVkX2F0IiwgbnVsbCwgMV0", "é", "A" * 4000])
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "W10", "e30", "bnVsbA", "WyJ1cGRhdGVkX2F0IiwgbnVsbCwgMV0", "é", "A" * 4000]
+)
 def test_a_cursor_that_was_never_handed_out_is_422(busy, path, cursor):
     response = busy.get(path, cursor=cursor)
     if cursor:
@@ -155,7 +159,11 @@ def test_a_fact_is_created_then_updated(bot):
     assert (first.status_code, first.json()["outcome"]) == (201, "created")
     assert first.json()["fact"]["confidence"] == 1.0
     second = bot.post("/facts", {**FACT, "project": "hub", "confidence": 0.4, "mood": "good"})
-    assert (second.status_code, second.json()["outcome"], second.json()["ignored"]) == (200, "updated", ["mood"])
+    assert (second.status_code, second.json()["outcome"], second.json()["ignored"]) == (
+        200,
+        "updated",
+        ["mood"],
+    )
     assert second.json()["id"] == first.json()["id"] == second.json()["fact"]["id"]
     assert second.json()["fact"]["confidence"] == 0.4
 
@@ -214,7 +222,9 @@ def test_the_journal_lists_changes_newest_first(bot):
 
 
 def test_the_journal_never_holds_a_memorys_text(bot):
-    uid = bot.post("/memories", {"content": "quagmire", "title": "mire", "tags": ["bog"]}).json()["memory"]["id"]
+    uid = bot.post("/memories", {"content": "quagmire", "title": "mire", "tags": ["bog"]}).json()["memory"][
+        "id"
+    ]
     bot.patch(f"/memories/{uid}", {"content": "swamp"})
     bot.delete(f"/memories/{uid}")
     shown = bot.get("/journal").content

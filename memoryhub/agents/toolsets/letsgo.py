@@ -13,7 +13,7 @@ from memoryhub.agents import outcomes
 from memoryhub.agents.asking import Asking, FactQuery, Limit, Share
 from memoryhub.agents.auth import Caller
 from memoryhub.agents.toolset import Tool, Toolset
-from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch, Word
 from memoryhub.lifecycle import summarise
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
@@ -67,14 +67,14 @@ class Listing(Narrowed):
 
 
 class ByFile(Reading):
-    path: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
+    path: Annotated[Word, Field(max_length=1000)] = Field(
         description="A path, the end of one, a basename or a directory."
     )
     limit: Limit = 50
 
 
 class ByConcept(Reading):
-    concept: Annotated[str, Field(min_length=1, max_length=100)]
+    concept: Annotated[Word, Field(max_length=100)]
     limit: Limit = 50
 
 

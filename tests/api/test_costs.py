@@ -1,0 +1,81 @@
+"""What a request costs: the number of queries does not grow with the rows."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub.models import Event, Fact, Session
+
+DOORS = {
+    "list": ("/memories", {"limit": 200}),
+    "list by file": ("/memories", {"file": "app.py", "limit": 200}),
+    "search": ("/search", {"query": "zebra", "limit": 200, "min_score": 0}),
+    "timeline": ("/timeline", {"limit": 200}),
+    "sessions": ("/sessions", {"limit": 200}),
+    "session": ("/sessions/s0", {"limit": 200}),
+    "facts": ("/facts", {"limit": 200}),
+    "journal": ("/journal", {"limit": 200}),
+    "stats": ("/stats", {}),
+}
+
+
+def fill(bot, first, last):
+    items = [
+        {
+            "content": f"zebra number {n}",
+            "session_id": f"s{n % 7}",
+            "project": "zoo",
+            "tags": [f"t{n}", "all"],
+            "files_read": [f"src/{n}/app.py"],
+            "entities": [{"entity": f"e{n}"}],
+        }
+        for n in range(first, last)
+    ]
+    results = bot.post("/memories/batch", {"memories": items}).json()["results"]
+    session = Session.objects.get(session_id="s0")
+    for n, result in enumerate(results, start=first):
+        bot.post("/facts", {"subject": f"s{n}", "predicate": "p", "object": "o", "memory_id": result["id"]})
+        Event.objects.create(session=session, event="tool:post", tool_name="Edit")
+
+
+def queries_of(bot, path, query):
+    bot.get(path, **query)
+    with CaptureQueriesContext(connection) as captured:
+        assert bot.get(path, **query).status_code == 200
+    return [row["sql"] for row in captured]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_queries_do_not_grow_with_the_rows(bot, door):
+    path, query = DOORS[door]
+    fill(bot, 0, 8)
+    few = queries_of(bot, path, query)
+    fill(bot, 8, 60)
+    many = queries_of(bot, path, query)
+    assert len(many) == len(few), "\n".join(sorted(set(many) - set(few)))
+    assert Fact.objects.count() == 60
+
+
+@pytest.mark.parametrize("tool", ["list_memories", "search_by_concept", "get_timeline", "query_facts"])
+def test_queries_of_a_tool_do_not_grow_with_the_rows(bot, tool):
+    arguments = {"concept": "c", "limit": 200} if tool == "search_by_concept" else {"limit": 200}
+    counts = []
+    for first, last in ((0, 8), (8, 60)):
+        fill(bot, first, last)
+        with CaptureQueriesContext(connection) as captured:
+            bot.tool(tool, **arguments)
+        counts.append(len(captured))
+    assert counts[0] == counts[1]
+
+
+def test_reading_a_memory_takes_four_queries(bot, django_assert_max_num_queries):
+    uid = bot.post("/memories", {"content": "x", "tags": ["a"]}).json()["memory"]["id"]
+    with django_assert_max_num_queries(4):  # token, memory, its lists, the access counted
+        bot.get(f"/memories/{uid}")
+
+
+def test_a_memory_just_stored_is_answered_without_reading_it_back(bot):
+    bot.get("/stats")
+    with CaptureQueriesContext(connection) as captured:
+        bot.post("/memories", {"content": "x", "tags": ["a"], "files_read": ["b"]})
+    assert not [row for row in captured if "SELECT" in row["sql"] and "memoryhub_label" in row["sql"]]

@@ -1,0 +1,50 @@
+"""``/healthz`` and ``/readyz``, at the root and under the API, without a token."""
+
+import pytest
+from django.db import OperationalError, connection
+from django.db.migrations.recorder import MigrationRecorder
+
+from memoryhub.search import schema
+from tests.api.conftest import Agent, is_problem
+
+BOTH = ["/healthz", "/readyz", "/api/v1/healthz", "/api/v1/readyz"]
+
+
+@pytest.mark.parametrize("path", BOTH)
+def test_a_sound_store_is_200(db, path):
+    response = Agent().http.get(path)
+    assert (response.status_code, response.json()) == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/api/v1/readyz"])
+class TestUnsound:
+    def test_a_missing_trigger_is_named(self, db, path):
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TRIGGER memoryhub_journal_no_update")
+        problem = is_problem(Agent().http.get(path), 503, "not_ready")
+        assert "memoryhub_journal_no_update" in problem["errors"][0]["message"]
+        assert Agent().http.get(path)["Retry-After"]
+        schema.install()
+
+    def test_a_pending_migration_is_named(self, db, path):
+        MigrationRecorder(connection).record_unapplied("memoryhub", "0001_first")
+        problem = is_problem(Agent().http.get(path), 503, "not_ready")
+        assert "migrations" in {error["field"] for error in problem["errors"]}
+
+    def test_a_database_that_does_not_answer_is_named(self, db, path, monkeypatch):
+        def broken(*args, **kwargs):
+            raise OperationalError("unable to open database file")
+
+        monkeypatch.setattr(schema, "problems", broken)
+        problem = is_problem(Agent().http.get(path), 503, "not_ready")
+        assert [error["field"] for error in problem["errors"]] == ["database"]
+
+
+def test_health_lives_without_a_database(monkeypatch):
+    monkeypatch.setattr(connection, "connect", None)
+    assert Agent().http.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_other_methods_are_405(db, path):
+    is_problem(Agent().http.post(path), 405)

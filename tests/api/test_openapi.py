@@ -1,0 +1,83 @@
+"""The description of the API: open to all, true in what it says, and readable in a browser."""
+
+import re
+
+import pytest
+from django.contrib.staticfiles import finders
+
+from tests.api.conftest import Agent, is_problem
+
+OPERATIONS = {
+    *(
+        "GET /memories",
+        "POST /memories",
+        "POST /memories/batch",
+        "GET /memories/{id}",
+        "PATCH /memories/{id}",
+    ),
+    *("DELETE /memories/{id}", "POST /memories/{id}/restore", "GET /memories/{id}/history"),
+    *("GET /search", "POST /search", "GET /timeline", "GET /sessions", "GET /sessions/{session_id}"),
+    *("GET /facts", "POST /facts", "DELETE /facts/{id}", "GET /journal", "GET /journal/verify", "GET /stats"),
+    *("GET /tools", "GET /tools/{toolset}", "POST /tools/{toolset}/{tool}", "GET /healthz", "GET /readyz"),
+}
+
+
+@pytest.fixture
+def description(db):
+    response = Agent().get("/openapi.json")
+    assert response.status_code == 200
+    return response.json()
+
+
+def test_every_operation_of_the_contract_is_described(description):
+    described = {
+        f"{method.upper()} {path.removeprefix('/api/v1')}"
+        for path, operations in description["paths"].items()
+        for method in operations
+    }
+    assert described == OPERATIONS
+
+
+def test_operation_ids_are_short_and_unique(description):
+    ids = [op["operationId"] for operations in description["paths"].values() for op in operations.values()]
+    assert len(ids) == len(set(ids))
+    assert all(re.fullmatch(r"[a-z_]+", name) for name in ids)
+
+
+def test_problems_are_described_under_their_media_type(description):
+    for operations in description["paths"].values():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                expected = "application/problem+json" if int(status) >= 400 else "application/json"
+                assert list(response["content"]) == [expected]
+
+
+def test_all_but_health_asks_for_a_token(description):
+    assert set(description["components"]["securitySchemes"]) == {"BearerToken", "ApiKey"}
+    for path, operations in description["paths"].items():
+        for operation in operations.values():
+            assert ("security" in operation) is not path.endswith("z")
+
+
+def test_the_page_asks_for_a_login(db, client):
+    response = client.get("/api/v1/docs")
+    assert response.status_code == 302
+    assert response["Location"].startswith("/login/")
+
+
+def test_the_page_needs_nothing_from_elsewhere(admin_client):
+    response = admin_client.get("/api/v1/docs")
+    assert response.status_code == 200
+    page = response.content.decode()
+    sources = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert sources
+    for source in sources:
+        assert source.startswith("/static/")
+        assert finders.find(source.removeprefix("/static/"))
+    assert not re.search(r"<script>|<style>|on\w+=|https?://", page)
+    assert '"url": "/api/v1/openapi.json"' in page
+    assert '"validatorUrl": null' in page
+
+
+def test_the_page_is_read_and_not_written(admin_client):
+    is_problem(admin_client.post("/api/v1/docs"), 405)
