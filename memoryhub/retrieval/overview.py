@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -26,9 +27,22 @@ def counts(memories: MemoryQuerySet, column: str, most: int | None = None) -> di
     return dict(rows[:most] if most else rows)
 
 
-def facets(memories: MemoryQuerySet, columns: Iterable[str] = FACETS) -> dict[str, dict[str, int]]:
-    """The counts of each column within a gated, filtered queryset."""
-    return {column: counts(memories, column, most=20) for column in columns}
+def tallies(memories: MemoryQuerySet) -> dict[str, dict[str, int]]:
+    """For each facet :func:`counts`, in one query and one pass over the index."""
+    whole: dict[str, Counter[str]] = {column: Counter() for column in FACETS}
+    for *values, count in memories.order_by().values_list(*FACETS).annotate(n=Count("pk")):
+        for column, value in zip(FACETS, values, strict=True):
+            whole[column][value] += count
+    return {column: dict(sorted(found.items(), key=_most_first)) for column, found in whole.items()}
+
+
+def facets(memories: MemoryQuerySet, most: int = 20) -> dict[str, dict[str, int]]:
+    """The commonest values of each facet within a gated, filtered queryset."""
+    return {column: dict(list(found.items())[:most]) for column, found in tallies(memories).items()}
+
+
+def _most_first(item: tuple[str, int]) -> tuple[int, str]:
+    return -item[1], item[0]
 
 
 def statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
@@ -36,29 +50,33 @@ def statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, A
     now = now or timezone.now()
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     live = visible.live(now)
-    cap = settings.MEMORYHUB.max_memories
+    found = tallies(live)
     return {
-        "total": live.count(),
-        **{f"by_{column}": counts(live, column) for column in FACETS},
+        "total": sum(found["sensitivity"].values()),
+        **{f"by_{column}": values for column, values in found.items()},
         "expiring": live.filter(expires_at__lte=now + timedelta(days=EXPIRING_DAYS)).count(),
         "expired": visible.expired(now).count(),
         "trashed": visible.trashed().count(),
         "facts": Fact.objects.visible_to(clearance).count(),
         "sessions": Session.objects.visible_to(clearance).count(),
-        "max_memories": cap,
-        "near_cap": near_cap(live),
+        "max_memories": settings.MEMORYHUB.max_memories,
+        "near_cap": _near_cap(found["project"]),
         **schema.sizes(),
         "index_bytes": schema.index_bytes(),
     }
 
 
 def near_cap(live: MemoryQuerySet) -> dict[str, int]:
-    """Projects that hold more than ``cap_warning_share`` of ``max_memories``."""
+    """Projects that hold ``cap_warning_share`` of ``max_memories`` or more."""
+    return _near_cap(counts(live, "project"))
+
+
+def _near_cap(by_project: Mapping[str, int]) -> dict[str, int]:
     config = settings.MEMORYHUB
     if not config.max_memories:
         return {}
     limit = config.max_memories * config.cap_warning_share
-    return {project: n for project, n in counts(live, "project").items() if n >= limit}
+    return {project: n for project, n in by_project.items() if n >= limit}
 
 
 def per_day(memories: MemoryQuerySet) -> list[tuple[date, str, int]]:

@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    """One browser for this folder (its event loop must not outlive it); skipped without one, in CI a failure."""
+    """One browser for this folder; its event loop must not outlive it. Without one: skipped, in CI failed."""
     path = next((found for name in WHERE_CHROMIUM_MAY_BE if (found := shutil.which(name))), None)
     if path is None:
         reason = "no Chromium here; install Debian's package chromium to run the browser tests"
