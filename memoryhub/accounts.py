@@ -46,8 +46,7 @@ def actor_of(request: HttpRequest) -> Actor:
     return Actor(f"user:{request.user.get_username()}", clearance_of(request))
 
 
-def reveal(request: HttpRequest, memory: Memory) -> None:
-    """Journal that the person opened a secret memory; the other levels leave no trace of being read."""
-    if memory.sensitivity == Sensitivity.SECRET.value:
-        with transaction.atomic():
-            journal.record(actor_of(request), [journal.of_memory("reveal", memory)])
+def reveal(request: HttpRequest, memory: Memory, page: str) -> None:
+    """Write down that this person opened a secret, and where; without that row nothing is shown."""
+    with transaction.atomic():
+        journal.record(actor_of(request), [journal.of_memory("reveal", memory, page=page)])

@@ -48,7 +48,7 @@ class GatedAdmin(_ModelAdmin):
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
     list_max_show_all = 200
-    view_on_site = False
+    view_on_site: Any = False
 
     def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
         """The rows of this model that a clearance opens."""

@@ -11,7 +11,8 @@ from django.template.response import TemplateResponse
 from django.utils.text import capfirst
 
 from memoryhub.accounts import clearance_of
-from memoryhub.models import JournalEntry, Memory, Revision
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.retrieval.history import revisions
 
 _PER_PAGE = 100
 
@@ -19,8 +20,9 @@ _PER_PAGE = 100
 def history_page(
     model_admin: ModelAdmin[Any], request: HttpRequest, obj: Any, journal_type: str, uid: str
 ) -> TemplateResponse:
-    """Newest first, as far as the person may see."""
-    rows = JournalEntry.objects.visible_to(clearance_of(request))
+    """Newest first, as far as the person may see; of versions which fields were replaced, not their texts."""
+    clearance = clearance_of(request)
+    rows = JournalEntry.objects.visible_to(clearance)
     rows = rows.filter(object_type=journal_type, object_id=uid).order_by("-seq")
     paginator = Paginator(rows, _PER_PAGE)
     page = paginator.get_page(request.GET.get("p"))
@@ -34,12 +36,6 @@ def history_page(
         "module_name": capfirst(str(opts.verbose_name_plural)),
         "rows": page,
         "page_range": paginator.get_elided_page_range(page.number),
-        "versions": _versions(request, obj) if isinstance(obj, Memory) else [],
+        "versions": revisions(obj, clearance)[:_PER_PAGE] if isinstance(obj, Memory) else [],
     }
     return TemplateResponse(request, "admin/memoryhub/object_history.html", context)
-
-
-def _versions(request: HttpRequest, memory: Memory) -> list[Revision]:
-    """Earlier versions under a level that is shown now; which fields were replaced, not their texts."""
-    levels = clearance_of(request).levels
-    return list(memory.revisions.filter(sensitivity__in=levels).order_by("-number")[:_PER_PAGE])

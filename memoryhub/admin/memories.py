@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.db.models import Case, IntegerField, QuerySet, Value, When
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -32,6 +33,7 @@ from memoryhub.admin.filters import (
 from memoryhub.admin.memory_form import MemoryForm, entity_line
 from memoryhub.models import Fact, Memory
 from memoryhub.retrieval.search import search
+from memoryhub.sensitivity import Sensitivity
 from memoryhub.store.rows import listed
 from memoryhub.text import shorten
 
@@ -194,7 +196,8 @@ class MemoryAdmin(DraftAdmin):
     ) -> Any:
         """Opening a secret memory is journaled."""
         if obj is not None:
-            reveal(request, obj)
+            if obj.sensitivity == Sensitivity.SECRET.value:
+                reveal(request, obj, "admin")
             context["show_delete"], context["can_trash"] = False, self.has_delete_permission(request, obj)
             context["single_actions"] = self._single_actions(request, obj)
             context["all_states"] = admin_url(Memory, "changelist", query="state=all")
@@ -206,6 +209,10 @@ class MemoryAdmin(DraftAdmin):
         fitting = ("restore", "erase") if ended else ("expire", "erase")
         allowed = self.get_actions(request)
         return [(name, allowed[name][2]) for name in fitting if name in allowed]
+
+    def view_on_site(self, obj: Memory) -> str:
+        """Its page in the hub."""
+        return reverse("memory", args=[obj.uid])
 
     # Columns
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from django.db import transaction
 from django.db.models import Count, Q
 from django.http import Http404, HttpRequest
 
-from memoryhub import journal
 from memoryhub.models import Event, Fact, FileLink, JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.history import journal_of
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import Clearance, Sensitivity
-from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.access import clearance_of
 
 RELATED = 6
 FACTS = 50
@@ -42,12 +40,6 @@ def projects(request: HttpRequest) -> list[str]:
 
 def is_secret(level: str) -> bool:
     return level == Sensitivity.SECRET.value
-
-
-def reveal(request: HttpRequest, memory: Memory, page: str) -> None:
-    """Write down that this person opened a secret; without that row nothing is shown."""
-    with transaction.atomic():
-        journal.record(actor_of(request), [journal.of_memory("reveal", memory, page=page)])
 
 
 @dataclass(frozen=True)

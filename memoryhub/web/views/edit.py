@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from memoryhub import store
 from memoryhub.models import Memory
 from memoryhub.web import conflicts, reading
-from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.access import actor_of, clearance_of, reveal
 from memoryhub.web.forms import MemoryForm
 from memoryhub.web.views.trash import may_restore
 
@@ -65,7 +65,7 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
         return redirect("memory", uid=uid)
     if request.method != "POST":
         if reading.is_secret(memory.sensitivity):
-            reading.reveal(request, memory, "edit")
+            reveal(request, memory, "edit")
         return _form_page(request, MemoryForm(None, clearance_of(request), memory), memory)
     form = MemoryForm(request.POST, clearance_of(request), memory)
     if form.is_valid():
@@ -91,7 +91,7 @@ def _conflict_page(request: HttpRequest, uid: str, form: MemoryForm) -> HttpResp
     """What was typed, upon what is stored now, with every field named that both have changed."""
     memory = reading.find(request, uid)
     if reading.is_secret(memory.sensitivity):
-        reading.reveal(request, memory, "edit")
+        reveal(request, memory, "edit")
     merged, collisions = conflicts.merge(form, memory, clearance_of(request))
     return _form_page(request, merged, memory, status=409, conflict=True, collisions=collisions)
 

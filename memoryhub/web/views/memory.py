@@ -14,7 +14,7 @@ from memoryhub import store
 from memoryhub.models import Memory
 from memoryhub.store.rows import LISTS, listed
 from memoryhub.web import history, markdown, reading
-from memoryhub.web.access import clearance_of
+from memoryhub.web.access import clearance_of, reveal
 from memoryhub.web.views.trash import may_restore
 
 VERSIONS = 5
@@ -65,7 +65,7 @@ def _journal_reveal(request: HttpRequest, found: Memory, context: dict[str, Any]
     """A text that was secret when it was replaced is a secret still."""
     levels = {found.sensitivity, *(version.sensitivity for version in context["versions"])}
     if any(map(reading.is_secret, levels)):
-        reading.reveal(request, found, page)
+        reveal(request, found, page)
 
 
 def _history(request: HttpRequest, found: Memory, limit: int, before: int | None = None) -> dict[str, Any]:
