@@ -64,7 +64,6 @@ class Order:
     project: str = ""
     dry_run: bool = False
     strict: bool = False
-    batch: int = BATCH
 
 
 def load(lines: Lines, order: Order, tally: Tally) -> Iterator[None]:
@@ -75,7 +74,7 @@ def load(lines: Lines, order: Order, tally: Tally) -> Iterator[None]:
     """
     batch: list[tuple[Line, MemoryDraft]] = []
     for line in lines:
-        if len(batch) >= order.batch:
+        if len(batch) >= BATCH:
             if _store(batch, order, tally) and order.strict:
                 return
             batch = []

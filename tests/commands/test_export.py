@@ -1,0 +1,280 @@
+"""``export_memories``: what goes out, to whom, and that it comes back the same."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memoryhub import store
+from memoryhub.drafts import MemoryDraft
+from memoryhub.interchange import jsonl as lines_of
+from memoryhub.interchange.jsonl import READ_ONLY, Lines
+from memoryhub.interchange.load import Order, Tally, load
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.sensitivity import LEVELS, Actor, Clearance
+from memoryhub.vocabulary import SCOPES, TYPES
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
+
+
+def exported(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def words_of(text: str) -> set[str]:
+    return {str(memory["content"]).split()[-1] for memory in exported(text)}
+
+
+def test_a_memory_goes_out_in_the_shape_of_the_api_with_its_ttl(run, remember):
+    memory = remember("the words", tags=["t"], files_read=["a.py"], ttl_days=7, project="zoo")
+    [shape] = exported(run("export_memories").out)
+    assert shape["id"] == memory.uid
+    assert (shape["content"], shape["tags"], shape["files_read"]) == ("the words", ["t"], ["a.py"])
+    assert (shape["project"], shape["ttl_days"], shape["deleted_at"]) == ("zoo", 7, None)
+    assert set(shape) >= READ_ONLY
+
+
+def test_memories_go_out_in_the_order_in_which_they_were_stored(run, remember):
+    for word in ("one", "two", "three"):
+        remember(word)
+    assert [m["content"] for m in exported(run("export_memories").out)] == ["one", "two", "three"]
+
+
+# The gate
+
+
+@pytest.mark.parametrize(
+    ("asked", "seen", "left"),
+    [
+        ([], {"publicwords"}, ["1 private (--include-private)", "1 secret (--include-secret)", "1 unknown"]),
+        (
+            ["--include-private"],
+            {"publicwords", "privatewords"},
+            ["1 secret (--include-secret)", "1 unknown"],
+        ),
+        (
+            ["--include-secret"],
+            {"publicwords", "secretwords"},
+            ["1 private (--include-private)", "1 unknown"],
+        ),
+        (
+            ["--include-private", "--include-secret"],
+            {"publicwords", "privatewords", "secretwords"},
+            ["1 unknown"],
+        ),
+    ],
+    ids=["nothing", "private", "secret", "both"],
+)
+def test_a_level_goes_out_only_when_asked_for_and_the_rest_is_counted(run, four_levels, asked, seen, left):
+    ran = run("export_memories", *asked)
+    assert words_of(ran.out) == seen
+    assert ran.err.count("Left out") == len(left)
+    for words in left:
+        assert f"Left out: {words}" in ran.err
+
+
+def test_an_unknown_level_never_goes_out(run, four_levels):
+    ran = run(
+        "export_memories", "--include-private", "--include-secret", "--owner", "ada", "--project", "zoo"
+    )
+    assert "unknownwords" not in ran.out
+    assert "cosmic" not in ran.out + ran.err
+
+
+def test_personal_memories_go_out_for_the_owner_that_is_named(run, remember):
+    remember("for ada", scope="personal")
+    ran = run("export_memories")
+    assert ran.out == ""
+    assert "Left out: 1 personal (--owner NAME)" in ran.err
+    assert words_of(run("export_memories", "--owner", "ada").out) == {"ada"}
+    assert run("export_memories", "--owner", "bob").out == ""
+
+
+def test_the_left_out_are_only_those_that_the_filter_lets_through(run, four_levels, remember):
+    remember("elsewhere", project="farm", sensitivity="secret")
+    ran = run("export_memories", "--project", "farm")
+    assert ran.err.count("Left out") == 1
+    assert "1 secret" in ran.err
+
+
+def test_exporting_secrets_leaves_a_trace_in_the_journal(run, four_levels):
+    before = JournalEntry.objects.count()
+    run("export_memories", "--include-private")
+    assert JournalEntry.objects.count() == before
+    run("export_memories", "--include-secret")
+    row = JournalEntry.objects.latest("seq")
+    assert (row.operation, row.detail, row.sensitivity) == ("export", {"secret": 1}, "secret")
+    assert row.actor.startswith("command:")
+
+
+# Filters
+
+
+def test_filters_narrow_what_goes_out(run, remember):
+    remember("old zoo", project="zoo", type="decision", created_at="2020-01-01T00:00:00Z")
+    remember("new zoo", project="zoo", created_at="2021-06-01T00:00:00Z")
+    remember("other farm", project="farm", created_at="2021-06-01T00:00:00Z")
+
+    def titles(*options: str) -> list[object]:
+        return [m["content"] for m in exported(run("export_memories", *options).out)]
+
+    assert titles("--project", "zoo") == ["old zoo", "new zoo"]
+    assert titles("--type", "decision") == ["old zoo"]
+    assert titles("--since", "2021-01-01") == ["new zoo", "other farm"]
+    assert titles("--until", "2021-06-01") == ["old zoo"]
+    assert titles("--since", "2021-06-01T00:00:00Z", "--project", "zoo") == ["new zoo"]
+
+
+def test_a_moment_that_is_none_names_its_option(run):
+    ran = run("export_memories", "--since", "yesterday")
+    assert ran.code == 1
+    assert ran.err.startswith("--since: ")
+
+
+def test_the_trash_goes_out_instead_of_what_is_live_when_asked_for(run, remember, actor):
+    remember("live")
+    store.trash([remember("trashed").uid], actor)
+    assert words_of(run("export_memories").out) == {"live"}
+    assert words_of(run("export_memories", "--trashed").out) == {"trashed"}
+
+
+def test_expired_memories_stay_behind(run, remember):
+    remember("expired", ttl_days=1)
+    Memory.objects.update(expires_at=datetime(2001, 1, 1, tzinfo=UTC))
+    assert run("export_memories").out == ""
+
+
+# Files
+
+
+def test_a_file_is_for_its_owner_alone_and_whole(run, remember, tmp_path):
+    remember("words")
+    path = tmp_path / "out.jsonl"
+    ran = run("export_memories", path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert words_of(path.read_text()) == {"words"}
+    assert f"Exported 1 memory to {path}" in ran.out
+    assert [found for found in tmp_path.iterdir() if found.is_file()] == [path]
+
+
+def test_a_name_that_ends_in_gz_is_packed(run, remember, tmp_path):
+    remember("words")
+    path = tmp_path / "out.jsonl.gz"
+    run("export_memories", path)
+    assert words_of(gzip.decompress(path.read_bytes()).decode()) == {"words"}
+
+
+def test_a_failed_export_leaves_the_file_of_before(run, remember, tmp_path, monkeypatch):
+    remember("words")
+    path = tmp_path / "out.jsonl"
+    path.write_text("the one of before")
+
+    def full(row: object) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("memoryhub.interchange.dump.dump", full)
+    ran = run("export_memories", path)
+    assert ran.code == 1
+    assert "No space left" in ran.err
+    assert path.read_text() == "the one of before"
+    assert [p for p in tmp_path.iterdir() if p.is_file()] == [path]
+
+
+def test_a_folder_that_is_not_there_says_so(run, tmp_path):
+    ran = run("export_memories", tmp_path / "gone" / "out.jsonl")
+    assert ran.code == 1
+    assert "No such file or directory" in ran.err
+
+
+def test_the_report_keeps_out_of_standard_output(run, remember):
+    remember("words")
+    ran = run("export_memories", "-")
+    assert len(ran.out.splitlines()) == 1
+    assert "Exported 1 memory" in ran.err
+
+
+def test_queries_do_not_grow_with_the_memories(run, remember, django_assert_max_num_queries):
+    for n in range(40):
+        remember(f"m{n}", tags=["t"], files_read=["a"], entities=[{"entity": "E"}])
+    with django_assert_max_num_queries(10):
+        run("export_memories")
+
+
+# There and back
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=30)
+WORD = TEXT.filter(lambda text: text.strip())
+DRAFTS = st.builds(
+    MemoryDraft,
+    content=WORD,
+    title=TEXT,
+    subtitle=TEXT,
+    abstract=TEXT,
+    overview=TEXT,
+    category=WORD,
+    type=st.sampled_from(TYPES),
+    concepts=st.lists(WORD, max_size=3),
+    tags=st.lists(WORD, max_size=3),
+    importance=st.floats(0, 1),
+    trust=st.floats(0, 1),
+    confidence=st.floats(0, 1),
+    sensitivity=st.sampled_from(LEVELS),
+    scope=st.sampled_from(SCOPES),
+    project=TEXT,
+    session_id=TEXT,
+    key=TEXT,
+    files_read=st.lists(WORD, max_size=3),
+    files_modified=st.lists(WORD, max_size=3),
+    discovery_tokens=st.none() | st.integers(0, 2_000_000_000),
+    ttl_days=st.none() | st.floats(0, 36_500),
+    created_at=st.datetimes(datetime(1901, 1, 1), datetime(2024, 1, 1), timezones=st.just(UTC)),
+    entities=st.lists(st.fixed_dictionaries({"entity": WORD, "entity_type": WORD}), max_size=2),
+)
+
+
+def lines_of_all() -> bytes:
+    return b"".join(lines_of.dump(row) for row in Memory.objects.order_by("pk"))
+
+
+def settable(raw: bytes) -> list[dict[str, object]]:
+    shapes = [json.loads(line) for line in raw.splitlines()]
+    return [{name: value for name, value in shape.items() if name not in READ_ONLY} for shape in shapes]
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(DRAFTS)
+def test_what_goes_out_comes_back_with_every_settable_field(actor, draft):
+    actor = Actor("someone", Clearance.up_to("secret", "ada"))
+    store.remember(draft, actor)
+    raw = lines_of_all()
+    Memory.objects.all().delete()
+    tally = Tally()
+    for _ in load(Lines(io.BytesIO(raw)), Order(actor, lambda number, problem: None), tally):
+        pass
+    assert tally.failed == 0
+    assert tally.unknown_fields == {}
+    assert settable(lines_of_all()) == settable(raw)
+    Memory.objects.all().delete()
+
+
+def test_a_file_written_by_the_command_is_taken_back_by_the_other(run, remember, tmp_path):
+    for n in range(30):
+        remember(f"memory {n}", tags=[f"t{n % 3}"], project="zoo", created_at=f"2020-01-{n + 1:02}")
+    before = settable(lines_of_all())
+    run("export_memories", tmp_path / "all.jsonl")
+    Memory.objects.all().delete()
+    ran = run("import_memories", tmp_path / "all.jsonl")
+    assert "30 created" in ran.out
+    assert settable(lines_of_all()) == before
