@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("memoryhub", "templates", "static", "fixtures")
@@ -44,14 +45,16 @@ class Hub:
         )
 
     @contextmanager
-    def serving(self, port: int, *arguments: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+    def serving(
+        self, port: int, *arguments: str, output: IO[str] | None = None, **more: str
+    ) -> Iterator[subprocess.Popen[str]]:
         """A command that serves at ``port``, in a process group of its own; ended at the end."""
         process = subprocess.Popen(
             [sys.executable, "manage.py", *arguments],
             cwd=self.folder,
             env=self.environment(**more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=output or subprocess.PIPE,
+            stderr=output or subprocess.PIPE,
             text=True,
             start_new_session=True,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import socket
@@ -151,3 +152,24 @@ def test_the_path_of_the_sources_is_not_lost(monkeypatch, tmp_path):
     serving.serve("127.0.0.1", 8000)
     assert became[0]["PYTHONPATH"].split(os.pathsep) == [str(Path(hubs.ROOT)), str(tmp_path)]
     assert Path(became[0]["LETSGO_MEMORY_DB"]).is_absolute()
+
+
+def test_behind_a_proxy_it_speaks_https_only(hub):
+    port = hubs.free_port()
+    proxied = {"MEMORYHUB_HTTPS": "1", "MEMORYHUB_BEHIND_PROXY": "1"}
+    with hub.serving(port, "serve", "--port", str(port), **proxied):
+        assert _head(port, "/login/").getheader("Location") == "https://localhost/login/"
+        page = _head(port, "/login/", {"X-Forwarded-Proto": "https"})
+        assert page.status == 200
+        assert "max-age=31536000" in page.getheader("Strict-Transport-Security", "")
+        assert "Secure" in page.getheader("Set-Cookie", "")
+        assert _head(port, "/healthz").status == 200, "a monitor beside the hub comes without TLS"
+
+
+def _head(port: int, path: str, headers: dict[str, str] | None = None) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", path, headers={"Host": "localhost", **(headers or {})})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer
