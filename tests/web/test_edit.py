@@ -218,6 +218,15 @@ class TestRefusals:
         response = writer.post("/memories/new/", sent)
         assert set(response.context["form"].errors) == {"content", "title", "importance", "tags"}
 
+    def test_errors_belong_to_their_controls_for_every_reader(self, writer: Client) -> None:
+        found = page(writer.post("/memories/new/", NEW | {"title": "t" * 501, "content": ""}))
+        ids = {attributes.get("id") for _, attributes in found.elements}
+        [title] = [one for one in found.all("input") if one.get("name") == "title"]
+        assert title["aria-invalid"] == "true"
+        assert set(title["aria-describedby"].split()) <= ids
+        assert "id_title_error" in title["aria-describedby"]
+        assert "#id_title" in found.links()
+
     @pytest.mark.parametrize("level", ["private", "secret"])
     def test_a_level_out_of_sight_is_refused(self, sign_in: Any, level: str) -> None:
         client = sign_in("add_memory", "view_private", "view_secret")

@@ -1,0 +1,119 @@
+"""What holds for every content page: a login, no copies, nothing inline, headings in order, names for controls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from memoryhub import facts, store
+from memoryhub.drafts import FactDraft, MemoryPatch
+from memoryhub.models import Event, Memory, Session
+from memoryhub.sensitivity import Actor
+from tests.web.markup import Page, page
+
+PAGES = [
+    "/memories/new/",
+    "/memories/{uid}/",
+    "/memories/{uid}/history/",
+    "/memories/{uid}/edit/",
+    "/memories/{uid}/erase/",
+    "/sessions/",
+    "/sessions/s/",
+    "/timeline/",
+    "/facts/",
+    "/facts/?add=1",
+    "/journal/",
+]
+POSTS = ["/memories/{uid}/trash/", "/memories/{uid}/restore/", "/facts/{fact}/delete/", "/journal/verify/"]
+RIGHTS = ("add_memory", "change_memory", "delete_memory", "erase_memory", "add_fact", "delete_fact")
+
+
+@pytest.fixture
+def names(remember: Callable[..., Memory], actor: Actor) -> dict[str, str]:
+    """Something to see on each page."""
+    memory = remember("one\ntwo", session_id="s", project="p", tags=["t"], files_read=["f.py"], overview="o")
+    store.update(memory.uid, MemoryPatch(content="one\ntwo and three", tags=["u"], title="t"), actor)
+    draft = FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid)
+    fact, _ = facts.store_fact(draft, actor)
+    session = Session.objects.get(session_id="s")
+    Event.objects.create(session=session, event="tool:post", tool_name="Edit", at=timezone.now(), files=["f.py"])
+    return {"uid": memory.uid, "fact": fact.uid}
+
+
+@pytest.fixture
+def curator(sign_in: Any) -> Client:
+    client: Client = sign_in(*RIGHTS)
+    return client
+
+
+class TestLogin:
+    @pytest.mark.parametrize("path", PAGES)
+    def test_a_stranger_is_asked_to_sign_in(self, client: Client, names: dict[str, str], path: str) -> None:
+        response = client.get(path.format(**names))
+        assert response.status_code == 302
+        assert response["Location"].startswith("/login/?next=")
+
+    @pytest.mark.parametrize("path", [*POSTS, "/facts/", "/memories/new/", "/memories/{uid}/edit/"])
+    def test_a_stranger_writes_nothing(self, client: Client, names: dict[str, str], path: str) -> None:
+        response = client.post(path.format(**names), {"word": "erase", "content": "x"})
+        assert response.status_code == 302
+        assert Memory.objects.filter(uid=names["uid"], deleted_at=None, content="one\ntwo and three").exists()
+        assert Memory.objects.count() == 1
+
+    @pytest.mark.parametrize("path", POSTS)
+    def test_a_post_from_elsewhere_is_refused(self, curator: Client, names: dict[str, str], path: str) -> None:
+        curator.handler.enforce_csrf_checks = True
+        assert curator.post(path.format(**names)).status_code == 403
+
+
+class TestEveryPage:
+    @pytest.fixture(params=PAGES)
+    def response(self, request: Any, curator: Client, names: dict[str, str]) -> Any:
+        answer = curator.get(request.param.format(**names))
+        assert answer.status_code == 200
+        return answer
+
+    def test_no_cache_keeps_it(self, response: Any) -> None:
+        assert "no-store" in response["Cache-Control"]
+        assert "private" in response["Cache-Control"]
+
+    def test_nothing_in_it_is_inline(self, response: Any) -> None:
+        for tag, attributes in page(response).elements:
+            assert tag != "style"
+            assert tag != "script" or attributes.get("src")
+            assert not [name for name in attributes if name == "style" or name.startswith(("on", "hx-on"))]
+
+    def test_its_headings_go_down_one_level_at_a_time(self, response: Any) -> None:
+        levels = [int(tag[1]) for tag, _ in page(response).elements if re.fullmatch(r"h[1-6]", tag)]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+
+    def test_every_control_has_a_name(self, response: Any) -> None:
+        found = page(response)
+        labels = {label.get("for") for label in found.all("label")}
+        for tag in ("input", "select", "textarea"):
+            for control in found.all(tag):
+                if control.get("type") not in ("hidden", "submit"):
+                    assert control.get("id") in labels or "aria-label" in control, control
+
+    def test_ids_are_there_once(self, response: Any) -> None:
+        ids = [attributes["id"] for _, attributes in page(response).elements if "id" in attributes]
+        assert len(ids) == len(set(ids)), {one for one in ids if ids.count(one) > 1}
+
+    def test_tables_have_a_caption_and_heads_with_a_scope(self, response: Any) -> None:
+        found = page(response)
+        assert len(found.all("caption")) == len(found.all("table"))
+        assert all(head.get("scope") for head in found.all("th"))
+
+    def test_what_a_control_is_described_by_exists(self, response: Any) -> None:
+        elements: Page = page(response)
+        ids = {attributes.get("id") for _, attributes in elements.elements}
+        for _, attributes in elements.elements:
+            for name in ("aria-describedby", "aria-labelledby"):
+                assert set(attributes.get(name, "").split()) <= ids

@@ -1,0 +1,232 @@
+"""Facts in the browser: gated, filtered, added and deleted by those who may."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import facts, store
+from memoryhub.drafts import FactDraft
+from memoryhub.models import Fact, JournalEntry, Memory
+from memoryhub.sensitivity import Actor
+from memoryhub.web.views import facts as views
+from tests.web.markup import PAYLOADS, dangers, main, page
+
+Remember = Callable[..., Memory]
+StoreFact = Callable[..., Fact]
+NEW = {"subject": "the lock", "predicate": "is held by", "object": "the writer", "sensitivity": "public"}
+
+
+@pytest.fixture
+def fact(db: None, actor: Actor) -> StoreFact:
+    def make(subject: str = "a", predicate: str = "b", object: str = "c", **fields: Any) -> Fact:
+        return facts.store_fact(FactDraft(subject=subject, predicate=predicate, object=object, **fields), actor)[0]
+
+    return make
+
+
+def subjects(client: Client, **query: str) -> list[str]:
+    html = client.get("/facts/", query).content.decode()
+    return re.findall(r'data-label="Subject" dir="auto">(.*?)</th>', html)
+
+
+class TestGate:
+    @pytest.fixture(autouse=True)
+    def world(self, fact: StoreFact, remember: Remember, four_levels: dict[str, Memory]) -> None:
+        for level in ("public", "private", "secret"):
+            fact(level, sensitivity=level)
+            fact(f"of-{level}", memory_id=four_levels[level].uid)
+        fact("cosmic")
+        Fact.objects.filter(subject="cosmic").update(sensitivity="cosmic")
+        fact("of-cosmic")
+        Fact.objects.filter(subject="of-cosmic").update(memory=four_levels["cosmic"])
+
+    def test_without_switches_only_public_ones_of_public_memories_show(self, sign_in: Any) -> None:
+        client = sign_in("view_private", "view_secret")
+        assert set(subjects(client)) == {"public", "of-public"}
+
+    def test_with_them_all_but_the_unknown_ones_show(self, insider: Client) -> None:
+        expected = {"public", "private", "secret", "of-public", "of-private", "of-secret"}
+        assert set(subjects(insider)) == expected
+
+    def test_a_fact_leads_to_its_memory(self, visitor: Client, four_levels: dict[str, Memory]) -> None:
+        assert f"/memories/{four_levels['public'].uid}/" in main(visitor.get("/facts/")).links()
+
+    @pytest.mark.parametrize("subject", ["private", "of-secret", "cosmic", "of-cosmic"])
+    def test_a_hidden_one_cannot_be_deleted(self, sign_in: Any, subject: str) -> None:
+        client = sign_in("delete_fact", name="cleaner")
+        hidden = Fact.objects.get(subject=subject)
+        assert client.post(f"/facts/{hidden.uid}/delete/").status_code == 404
+        assert Fact.objects.filter(pk=hidden.pk).exists()
+
+
+class TestFilters:
+    @pytest.fixture(autouse=True)
+    def world(self, fact: StoreFact) -> None:
+        fact("s1", "owns", "a red boat", confidence=0.9, project="moon", session_id="m-1")
+        fact("s2", "owns", "boat", confidence=0.4, project="sun")
+        fact("s3", "sails", "a 100% boat", confidence=0.6, project="sun")
+
+    @pytest.mark.parametrize(
+        ("query", "found"),
+        [
+            ({}, ["s3", "s2", "s1"]),
+            ({"subject": "s1"}, ["s1"]),
+            ({"subject": "s"}, []),
+            ({"predicate": "owns"}, ["s2", "s1"]),
+            ({"object": "BOAT"}, ["s3", "s2", "s1"]),
+            ({"object": "100%"}, ["s3"]),
+            ({"object": "boat", "how": "exact"}, ["s2"]),
+            ({"min_confidence": "0.5"}, ["s3", "s1"]),
+            ({"project": "sun"}, ["s3", "s2"]),
+            ({"session_id": "m-1"}, ["s1"]),
+            ({"predicate": "owns", "project": "sun"}, ["s2"]),
+        ],
+    )
+    def test_each_narrows(self, visitor: Client, query: dict[str, str], found: list[str]) -> None:
+        assert subjects(visitor, **query) == found
+
+    @pytest.mark.parametrize(
+        ("field", "value"), [("min_confidence", "2"), ("min_confidence", "x"), ("how", "x"), ("subject", "x" * 1001)]
+    )
+    def test_a_wrong_one_is_named_beside_its_field(self, visitor: Client, field: str, value: str) -> None:
+        response = visitor.get("/facts/", {field: value})
+        assert response.status_code == 422
+        assert field in response.context["form"].errors
+
+    def test_pages_go_on_where_the_last_one_ended(
+        self, visitor: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(views, "PAGE", 2)
+        first = visitor.get("/facts/")
+        [following] = [link for link in main(first).links() if "cursor=" in link]
+        second = visitor.get(f"/facts/{following}").content.decode()
+        assert re.findall(r'data-label="Subject" dir="auto">(.*?)</th>', second) == ["s1"]
+
+    def test_a_bent_cursor_is_refused_in_words(self, visitor: Client) -> None:
+        assert visitor.get("/facts/", {"cursor": "zzz"}).status_code == 400
+
+
+class TestAdd:
+    @pytest.fixture
+    def adder(self, sign_in: Any) -> Client:
+        client: Client = sign_in("add_fact")
+        return client
+
+    def test_it_needs_its_permission(self, visitor: Client) -> None:
+        assert visitor.post("/facts/", NEW).status_code == 403
+        assert "Add a fact" not in main(visitor.get("/facts/")).words
+        assert Fact.objects.count() == 0
+
+    def test_it_stores_under_the_persons_name(self, adder: Client) -> None:
+        response = adder.post("/facts/", NEW | {"confidence": "0.7", "project": "p", "session_id": "s"}, follow=True)
+        made = Fact.objects.get()
+        assert (made.subject, made.object, made.confidence, made.project) == ("the lock", "the writer", 0.7, "p")
+        assert made.author == "user:ada"
+        assert "Stored." in main(response).words
+        assert JournalEntry.objects.get(object_type="fact").actor == "user:ada"
+
+    def test_the_same_triple_again_is_told(self, adder: Client, fact: StoreFact) -> None:
+        fact("the lock", "is held by", "the writer", confidence=0.2)
+        response = adder.post("/facts/", NEW | {"confidence": "0.8"}, follow=True)
+        assert "was there already: its confidence is updated" in main(response).words
+        assert Fact.objects.get().confidence == 0.8
+
+    def test_a_fact_of_a_memory_leads_back_to_it(self, adder: Client, remember: Remember) -> None:
+        memory = remember(project="p")
+        [link] = [link for link in main(adder.get(f"/memories/{memory.uid}/")).links() if "add=1" in link]
+        form = page(adder.get(link))
+        assert form.value_of("memory_id") == memory.uid
+        response = adder.post("/facts/", NEW | {"memory_id": memory.uid})
+        assert response["Location"] == f"/memories/{memory.uid}/"
+        assert Fact.objects.get().memory == memory
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [("subject", " "), ("predicate", "p" * 201), ("object", ""), ("confidence", "1.1"), ("memory_id", "nobody")],
+    )
+    def test_an_error_stands_beside_its_field_and_the_rest_stays_typed(
+        self, adder: Client, field: str, value: str
+    ) -> None:
+        response = adder.post("/facts/", NEW | {"session_id": "kept"} | {field: value})
+        assert response.status_code == 422
+        assert response.context["add"].errors[field]
+        assert 'value="kept"' in response.content.decode()
+        assert Fact.objects.count() == 0
+
+    def test_a_memory_out_of_sight_is_as_good_as_none(self, adder: Client, remember: Remember) -> None:
+        memory = remember(sensitivity="secret")
+        response = adder.post("/facts/", NEW | {"memory_id": memory.uid})
+        assert response.status_code == 422
+        assert "There is no such memory" in main(response).words
+
+    def test_a_level_out_of_sight_is_refused(self, sign_in: Any) -> None:
+        client = sign_in("add_fact", "view_secret")
+        assert client.post("/facts/", NEW | {"sensitivity": "secret"}).status_code == 422
+        assert Fact.objects.count() == 0
+
+
+class TestDelete:
+    def test_it_needs_its_permission(self, visitor: Client, fact: StoreFact) -> None:
+        made = fact()
+        assert visitor.post(f"/facts/{made.uid}/delete/").status_code == 403
+        assert Fact.objects.exists()
+
+    def test_it_deletes_and_journals(self, sign_in: Any, fact: StoreFact) -> None:
+        made = fact()
+        response = sign_in("delete_fact").post(f"/facts/{made.uid}/delete/", follow=True)
+        assert "The fact is deleted." in main(response).words
+        assert not Fact.objects.exists()
+        assert JournalEntry.objects.get(operation="delete").actor == "user:ada"
+
+    def test_from_a_memorys_page_it_leads_back_there(self, sign_in: Any, fact: StoreFact, remember: Remember) -> None:
+        memory = remember()
+        made = fact(memory_id=memory.uid)
+        client = sign_in("delete_fact")
+        [form] = [f for f in main(client.get(f"/memories/{memory.uid}/")).all("form") if "/facts/" in f["action"]]
+        response = client.post(form["action"], {"from": "memory"})
+        assert response["Location"] == f"/memories/{memory.uid}/"
+        assert not Fact.objects.filter(pk=made.pk).exists()
+
+    def test_a_link_alone_deletes_nothing(self, sign_in: Any, fact: StoreFact) -> None:
+        assert sign_in("delete_fact").get(f"/facts/{fact().uid}/delete/").status_code == 405
+
+
+class TestPage:
+    @pytest.mark.parametrize("payload", PAYLOADS)
+    def test_no_text_becomes_markup(self, sign_in: Any, fact: StoreFact, payload: str) -> None:
+        fact(payload, payload, payload, project=payload[:100], session_id=payload[:100])
+        client = sign_in("add_fact", "delete_fact")
+        assert dangers(client.get("/facts/").content.decode()) == []
+        refused = client.post("/facts/", dict.fromkeys(NEW, payload) | {"confidence": payload})
+        assert refused.status_code == 422
+        assert dangers(refused.content.decode()) == []
+
+    def test_the_number_of_queries_does_not_grow(self, sign_in: Any, fact: StoreFact, remember: Remember) -> None:
+        client = sign_in("add_fact", "delete_fact")
+        counts = []
+        for n in range(2):
+            for m in range(1 + 12 * n):
+                fact(f"s{n}{m}", memory_id=remember(f"m{n}{m}").uid, project="p")
+            with CaptureQueriesContext(connection) as queries:
+                client.get("/facts/")
+            counts.append(len(queries))
+        assert counts[0] == counts[1]
+
+    def test_facts_of_a_trashed_memory_end_with_it(
+        self, visitor: Client, fact: StoreFact, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember()
+        fact("gone", memory_id=memory.uid)
+        store.trash([memory.uid], actor)
+        assert subjects(visitor) == []
+
+    def test_an_empty_list_says_what_a_fact_is(self, visitor: Client) -> None:
+        assert "No facts yet" in main(visitor.get("/facts/")).words
+        assert "No fact fits" in main(visitor.get("/facts/?subject=x")).words

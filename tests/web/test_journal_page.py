@@ -1,0 +1,185 @@
+"""The journal in the browser: gated, filtered, readable, and verified when someone asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import journal, store
+from memoryhub.drafts import MemoryPatch
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.search import schema
+from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.web.views import journal as views
+from tests.web.markup import PAYLOADS, dangers, main
+
+Remember = Callable[..., Memory]
+
+
+def rows(client: Client, **query: str) -> list[int]:
+    html = client.get("/journal/", query).content.decode()
+    return [int(seq) for seq in re.findall(r'data-label="Row" class="num">(\d+)<', html)]
+
+
+class TestGate:
+    def test_each_sees_rows_about_what_they_may_see(
+        self, sign_in: Any, four_levels: dict[str, Memory]
+    ) -> None:
+        visitor = sign_in("view_private", "view_secret")
+        insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
+        for client, levels in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
+            html = client.get("/journal/").content.decode()
+            assert {level for level, memory in four_levels.items() if memory.uid in html} == levels
+            assert {level for level, memory in four_levels.items() if memory.title in html} == levels
+
+    def test_rows_about_what_became_secret_disappear(
+        self, visitor: Client, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember("public first")
+        assert rows(visitor)
+        store.update(memory.uid, MemoryPatch(sensitivity="secret"), actor)
+        assert rows(visitor) == []
+
+    def test_rows_about_someone_elses_own_stay_out(self, visitor: Client, remember: Remember) -> None:
+        remember("bob's own", scope="personal", by=Actor("user:bob", Clearance.up_to("public", "bob")))
+        assert rows(visitor) == []
+
+
+class TestFilters:
+    @pytest.fixture(autouse=True)
+    def world(self, remember: Remember, actor: Actor) -> dict[str, Memory]:
+        early, late = datetime(2024, 3, 10, 12, tzinfo=UTC), datetime(2024, 3, 11, 12, tzinfo=UTC)
+        with transaction.atomic():
+            journal.record(Actor("token:one"), [journal.Change("insert", "memory", "m1")], early)
+        with transaction.atomic():
+            journal.record(Actor("user:two"), [journal.Change("erase", "memory", "m2")], late)
+        return {}
+
+    @pytest.mark.parametrize(
+        ("query", "found"),
+        [
+            ({}, [2, 1]),
+            ({"operation": "erase"}, [2]),
+            ({"operation": "eras"}, []),
+            ({"actor": "TWO"}, [2]),
+            ({"actor": "o"}, [2, 1]),
+            ({"object_id": "m1"}, [1]),
+            ({"since": "2024-03-11"}, [2]),
+            ({"until": "2024-03-10"}, [1]),
+            ({"since": "2024-03-10", "until": "2024-03-11"}, [2, 1]),
+        ],
+    )
+    def test_each_narrows(self, visitor: Client, query: dict[str, str], found: list[int]) -> None:
+        assert rows(visitor, **query) == found
+
+    @pytest.mark.parametrize(("field", "value"), [("since", "x"), ("until", "x"), ("actor", "x" * 1001)])
+    def test_a_wrong_one_is_named_beside_its_field(self, visitor: Client, field: str, value: str) -> None:
+        response = visitor.get("/journal/", {field: value})
+        assert response.status_code == 422
+        assert field in response.context["form"].errors
+
+    def test_a_bent_cursor_is_refused_in_words(self, visitor: Client) -> None:
+        assert visitor.get("/journal/", {"cursor": "zzz"}).status_code == 400
+
+
+class TestPage:
+    def test_it_goes_on_where_the_last_one_ended(
+        self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(views, "PAGE", 2)
+        for n in range(5):
+            remember(f"m{n}")
+        seen, address = [], "/journal/"
+        while address:
+            response = visitor.get(address)
+            seen += [int(seq) for seq in re.findall(r'"Row" class="num">(\d+)<', response.content.decode())]
+            following = [link for link in main(response).links() if "cursor=" in link]
+            address = f"/journal/{following[-1]}" if following else ""
+        assert seen == [5, 4, 3, 2, 1]
+
+    def test_details_read_as_words(self, visitor: Client, remember: Remember, actor: Actor) -> None:
+        memory = remember()
+        store.update(memory.uid, MemoryPatch(title="t", tags=["x"]), actor)
+        words = " ".join(main(visitor.get("/journal/")).words.split())
+        assert "fields tags, title" in words
+        assert "revision 1" in words
+        assert "{" not in words
+
+    def test_a_memory_that_is_gone_is_named_without_a_link(
+        self, visitor: Client, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember()
+        assert f"/memories/{memory.uid}/" in main(visitor.get("/journal/")).links()
+        Memory.objects.filter(pk=memory.pk).delete()
+        response = visitor.get("/journal/")
+        assert f"/memories/{memory.uid}/" not in main(response).links()
+        assert memory.uid in main(response).words
+
+    def test_it_holds_no_text_of_a_memory_but_the_title_of_one_in_sight(
+        self, visitor: Client, remember: Remember
+    ) -> None:
+        remember("the words inside", title="The title")
+        words = main(visitor.get("/journal/")).words
+        assert "The title" in words
+        assert "the words inside" not in words
+
+    @pytest.mark.parametrize("payload", PAYLOADS)
+    def test_no_text_becomes_markup(self, visitor: Client, remember: Remember, payload: str) -> None:
+        actor = Actor(payload, Clearance.up_to("secret", "ada"))
+        remember("words", title=payload, by=actor)
+        change = journal.Change(payload[:40], payload[:20], payload, {payload: payload, "list": [payload]})
+        with transaction.atomic():
+            journal.record(actor, [change])
+        response = visitor.get("/journal/")
+        assert len(re.findall(r'data-label="Row"', response.content.decode())) == 2
+        assert dangers(response.content.decode()) == []
+
+    def test_the_number_of_queries_does_not_grow(self, visitor: Client, remember: Remember) -> None:
+        counts = []
+        for n in range(2):
+            for m in range(1 + 15 * n):
+                remember(f"m{n}{m}")
+            with CaptureQueriesContext(connection) as queries:
+                visitor.get("/journal/")
+            counts.append(len(queries))
+        assert counts[0] == counts[1]
+
+    def test_the_list_does_not_verify(
+        self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        remember()
+        monkeypatch.delattr(journal, "verify")
+        assert rows(visitor) == [1]
+
+
+class TestVerify:
+    def test_a_whole_chain_is_said_to_be_whole(self, visitor: Client, remember: Remember) -> None:
+        remember()
+        response = visitor.post("/journal/verify/", follow=True)
+        assert response.redirect_chain == [("/journal/", 302)]
+        assert "The chain is whole. 1 row read" in main(response).words
+
+    def test_htmx_gets_the_verdict_alone(self, visitor: Client, remember: Remember) -> None:
+        remember()
+        html = visitor.post("/journal/verify/", HTTP_HX_REQUEST="true").content.decode()
+        assert "The chain is whole." in html
+        assert "<html" not in html
+
+    def test_a_broken_chain_names_its_first_bad_row(self, visitor: Client, remember: Remember) -> None:
+        for n in range(3):
+            remember(f"m{n}")
+        schema.drop_triggers()
+        JournalEntry.objects.filter(seq=2).update(actor="someone else")
+        schema.install()
+        words = main(visitor.post("/journal/verify/", follow=True)).words
+        assert "The chain is broken at row 2." in words
+
+    def test_an_address_alone_does_not_verify(self, visitor: Client) -> None:
+        assert visitor.get("/journal/verify/").status_code == 405

@@ -1,0 +1,289 @@
+"""The list of sessions, and one session's timeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import resolve, reverse
+from django.utils import timezone
+
+from memoryhub.models import Event, Memory, Session
+from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.web.views import sessions as views
+from tests.web.markup import PAYLOADS, dangers, main
+
+Remember = Callable[..., Memory]
+
+
+def session_of(memory: Memory) -> Session:
+    return Session.objects.get(session_id=memory.session_id, project=memory.project)
+
+
+def row(client: Client, session_id: str) -> list[str]:
+    """The cells of one row of the list."""
+    html = client.get("/sessions/", {"q": session_id}).content.decode()
+    cells = re.findall(r"<t[hd] [^>]*data-label=[^>]*>(.*?)</t[hd]>", html, re.S)
+    return [re.sub(r"<[^>]+>", "", cell).strip() for cell in cells]
+
+
+@pytest.fixture
+def busy(remember: Remember) -> Session:
+    """A session with three memories, two events, a boundary and an end, each an hour after the other."""
+    start = timezone.now() - timedelta(hours=10)
+    for n in range(3):
+        remember(f"memory {n}", session_id="busy", project="p", created_at=start + timedelta(hours=n))
+    session = Session.objects.get(session_id="busy")
+    for n, boundary in ((3, False), (4, True), (5, False)):
+        Event.objects.create(
+            session=session,
+            event="tool:post",
+            tool_name=f"Tool {n}",
+            at=start + timedelta(hours=n),
+            boundary=boundary,
+            preview=f"output {n}",
+        )
+    session.ended_at, session.end_reason = start + timedelta(hours=6), "logout"
+    session.save()
+    return session
+
+
+class TestList:
+    def test_it_counts_what_may_be_seen_alone(
+        self, sign_in: Any, remember: Remember, four_levels: dict[str, Memory]
+    ) -> None:
+        for level in ("public", "private", "secret"):
+            memory = remember(f"{level} words", sensitivity=level, session_id="mixed", project="p")
+            Event.objects.create(session=session_of(memory), event="tool:post", sensitivity=level)
+        odd = remember("odd words", session_id="mixed", project="p")
+        Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
+        Event.objects.create(session=session_of(odd), event="tool:post", sensitivity="cosmic")
+        visitor, insider = sign_in(), sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
+        assert row(visitor, "mixed")[3:5] == ["1", "1"]
+        assert row(insider, "mixed")[3:5] == ["3", "3"]
+
+    @pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+    def test_a_session_of_hidden_things_alone_is_hidden(
+        self, visitor: Client, remember: Remember, level: str
+    ) -> None:
+        memory = remember("words", session_id="hidden-one", project="p")
+        Memory.objects.filter(pk=memory.pk).update(sensitivity=level)
+        Event.objects.create(session=session_of(memory), event="tool:post", sensitivity=level)
+        assert "hidden-one" not in main(visitor.get("/sessions/")).words
+        assert visitor.get("/sessions/hidden-one/").status_code == 404
+
+    def test_it_finds_a_part_of_an_id_or_of_a_project(self, visitor: Client, remember: Remember) -> None:
+        for sid, project in (("alpha-1", "x"), ("beta-2", "moon-alpha"), ("gamma-3", "x")):
+            remember(sid, session_id=sid, project=project)
+        words = main(visitor.get("/sessions/", {"q": "ALPHA"})).words
+        assert "alpha-1" in words
+        assert "beta-2" in words
+        assert "gamma-3" not in words
+
+    def test_it_narrows_to_a_project(self, visitor: Client, remember: Remember) -> None:
+        remember("a", session_id="alpha-1", project="x")
+        remember("b", session_id="beta-2", project="xy")
+        assert "beta-2" not in main(visitor.get("/sessions/", {"project": "x"})).words
+
+    def test_pages_go_on_where_the_last_one_ended(
+        self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(views, "PAGE", 2)
+        for n in range(5):
+            remember(f"m{n}", session_id=f"session-{n}", project="p")
+        seen: list[str] = []
+        address = "/sessions/"
+        while address:
+            response = visitor.get(address)
+            seen += re.findall(r"session-\d", main(response).words)
+            following = [link for link in main(response).links() if "cursor=" in link]
+            address = f"/sessions/{following[-1]}" if following else ""
+        assert sorted(seen) == [f"session-{n}" for n in range(5)]
+
+    def test_while_typing_only_the_results_come(self, visitor: Client, remember: Remember) -> None:
+        remember("a", session_id="alpha-1")
+        response = visitor.get("/sessions/", {"q": "alp"}, HTTP_HX_REQUEST="true", HTTP_HX_TARGET="results")
+        assert "alpha-1" in response.content.decode()
+        assert "<html" not in response.content.decode()
+
+    def test_the_number_of_queries_does_not_grow(self, visitor: Client, remember: Remember) -> None:
+        counts = []
+        for n in range(2):
+            for m in range(1 + 12 * n):
+                remember(f"m{n}{m}", session_id=f"s-{n}-{m}", project=f"p{m}")
+            with CaptureQueriesContext(connection) as queries:
+                visitor.get("/sessions/")
+            counts.append(len(queries))
+        assert counts[0] == counts[1]
+
+    def test_an_empty_list_says_what_a_session_is(self, visitor: Client) -> None:
+        assert "No sessions yet" in main(visitor.get("/sessions/")).words
+        assert "No session fits" in main(visitor.get("/sessions/?q=zzz")).words
+
+    @pytest.mark.parametrize("cursor", ["x", "e30", "W10", "ÿ", "W251bGwsbnVsbCxudWxsXQ"])
+    def test_a_bent_cursor_is_refused_in_words(self, visitor: Client, cursor: str) -> None:
+        assert visitor.get("/sessions/", {"cursor": cursor}).status_code == 400
+
+    @pytest.mark.parametrize("field", ["q", "project"])
+    def test_a_filter_that_cannot_be_used_is_named(self, visitor: Client, field: str) -> None:
+        response = visitor.get("/sessions/", {field: "x" * 1001})
+        assert response.status_code == 422
+        assert field in response.context["form"].errors
+
+
+class TestAddresses:
+    IDS = ["plain", "a/b", "/a/", "..", ".", "a/../b", "~..", "~~.", "a?b#c", "a b", "ü/雪", "line\nbreak", "%2e%2e", "a\\b"]
+
+    @pytest.mark.parametrize("session_id", IDS)
+    def test_any_id_has_an_address_that_leads_back_to_it(self, session_id: str) -> None:
+        address = reverse("session", args=[session_id])
+        assert not re.search(r"/\.{1,2}(/|$)", address), "a browser would resolve it away"
+        from urllib.parse import unquote
+
+        assert resolve(unquote(address)).kwargs == {"session_id": session_id}
+
+    @pytest.mark.parametrize("session_id", IDS)
+    def test_the_list_leads_to_its_page(self, visitor: Client, remember: Remember, session_id: str) -> None:
+        memory = remember("words in it", session_id=session_id, project="p/q")
+        [link] = [link for link in main(visitor.get("/sessions/")).links() if "project=" in link]
+        response = visitor.get(link)
+        assert response.status_code == 200
+        assert memory.title in main(response).words
+
+
+class TestTimeline:
+    def order(self, client: Client, **query: str) -> list[str]:
+        words = main(client.get("/sessions/busy/", query)).words
+        return re.findall(r"memory \d|Tool \d|Session began|Session ended", words)
+
+    def test_it_tells_the_story_from_its_beginning(self, visitor: Client, busy: Session) -> None:
+        told = self.order(visitor)
+        assert told == [
+            *("Session began", "memory 0", "memory 1", "memory 2", "Tool 3", "Tool 4", "Tool 5", "Session ended")
+        ]
+
+    def test_it_can_be_turned_round(self, visitor: Client, busy: Session) -> None:
+        assert self.order(visitor, order="newest") == self.order(visitor)[::-1]
+
+    @pytest.mark.parametrize(
+        ("kind", "told"),
+        [
+            ("memory", ["memory 0", "memory 1", "memory 2"]),
+            ("event", ["Tool 3", "Tool 4", "Tool 5"]),
+            ("boundary", ["Tool 4"]),
+        ],
+    )
+    def test_it_can_show_one_kind(self, visitor: Client, busy: Session, kind: str, told: list[str]) -> None:
+        assert self.order(visitor, kind=kind) == told
+
+    @pytest.mark.parametrize("order", ["", "newest"])
+    def test_long_sessions_come_in_pages(
+        self, visitor: Client, busy: Session, monkeypatch: pytest.MonkeyPatch, order: str
+    ) -> None:
+        whole = self.order(visitor, order=order)
+        monkeypatch.setattr(views, "ENTRIES", 3)
+        told: list[str] = []
+        address = f"/sessions/busy/?order={order}"
+        while address:
+            response = visitor.get(address)
+            told += re.findall(r"memory \d|Tool \d|Session began|Session ended", main(response).words)
+            following = [link for link in main(response).links() if "cursor=" in link]
+            address = f"/sessions/busy/{following[-1]}" if following else ""
+        assert told == whole
+
+    def test_hidden_events_and_memories_stay_out(self, sign_in: Any, busy: Session, remember: Remember) -> None:
+        for level in ("private", "secret", "cosmic"):
+            Event.objects.create(
+                session=busy, event="tool:post", tool_name=f"Tool of {level}", preview=f"{level} output", sensitivity=level
+            )
+            memory = remember(f"memory of {level}", session_id="busy", project="p")
+            Memory.objects.filter(pk=memory.pk).update(sensitivity=level)
+        visitor = sign_in("view_private", "view_secret")
+        words = main(visitor.get("/sessions/busy/")).words
+        for level in ("private", "secret", "cosmic"):
+            assert f"of {level}" not in words
+            assert f"{level} output" not in words
+        assert "3 memories" in words
+        assert "3 events" in words
+
+    def test_the_summary_stands_at_the_top_for_those_who_may_see_it(
+        self, sign_in: Any, busy: Session, remember: Remember
+    ) -> None:
+        busy.summary = remember("what it came to", sensitivity="private")
+        busy.save()
+        assert "what it came to" not in main(sign_in().get("/sessions/busy/")).words
+        insider = sign_in("view_private", on=["private"], name="bob")
+        assert "what it came to" in main(insider.get("/sessions/busy/")).words
+
+    def test_the_same_id_in_two_projects_is_a_choice(self, visitor: Client, remember: Remember) -> None:
+        for project in ("moon", "sun"):
+            remember(f"about the {project}", session_id="same", project=project)
+        page = main(visitor.get("/sessions/same/"))
+        assert "/sessions/same/?project=moon" in page.links()
+        words = main(visitor.get("/sessions/same/", {"project": "moon"})).words
+        assert "about the moon" in words
+        assert "about the sun" not in words
+
+    def test_a_session_without_a_project_keeps_to_itself(self, visitor: Client, remember: Remember) -> None:
+        remember("of no project", session_id="same")
+        remember("of the sun", session_id="same", project="sun")
+        words = main(visitor.get("/sessions/same/", {"project": ""})).words
+        assert "of no project" in words
+        assert "of the sun" not in words
+
+    def test_a_hidden_namesake_is_no_choice(self, visitor: Client, remember: Remember) -> None:
+        remember("open", session_id="same", project="moon")
+        remember("closed", session_id="same", project="sun", sensitivity="secret")
+        assert "sun" not in visitor.get("/sessions/same/").content.decode().partition("<main")[2]
+
+    def test_someone_elses_personal_memory_stays_out(self, visitor: Client, busy: Session, remember: Remember) -> None:
+        bob = Actor("user:bob", Clearance.up_to("public", "bob"))
+        remember("bob's own", session_id="busy", project="p", scope="personal", by=bob)
+        assert "bob's own" not in main(visitor.get("/sessions/busy/")).words
+
+    @pytest.mark.parametrize("query", [{"kind": "x"}, {"order": "x"}, {"cursor": "x"}])
+    def test_a_bent_address_is_refused_in_words(self, visitor: Client, busy: Session, query: dict[str, str]) -> None:
+        assert visitor.get("/sessions/busy/", query).status_code == 400
+
+    def test_the_number_of_queries_does_not_grow(self, visitor: Client, busy: Session, remember: Remember) -> None:
+        def queries() -> int:
+            with CaptureQueriesContext(connection) as captured:
+                visitor.get("/sessions/busy/")
+            return len(captured)
+
+        before = queries()
+        for n in range(20):
+            memory = remember(f"more {n}", session_id="busy", project="p", tags=["t"], files_read=["f"])
+            Event.objects.create(session=busy, event="tool:post", memory=memory)
+        assert queries() == before
+
+
+class TestHostileText:
+    @pytest.mark.parametrize("payload", PAYLOADS)
+    def test_nothing_of_a_session_becomes_markup(self, visitor: Client, remember: Remember, payload: str) -> None:
+        short = payload[:200]
+        memory = remember(payload, title=payload, session_id=short, project=short)
+        session = session_of(memory)
+        session.agent, session.cwd, session.end_reason = short, payload, payload[:50]
+        session.ended_at, session.summary = timezone.now(), memory
+        session.save()
+        Event.objects.create(
+            session=session,
+            event=payload[:30],
+            tool_name=short,
+            files=[payload],
+            keywords=[payload],
+            skip_reason=payload[:50],
+            preview=payload,
+            memorability=0.5,
+        )
+        for address in ("/sessions/", reverse("session", args=[session.session_id]), "/timeline/"):
+            response = visitor.get(address)
+            assert response.status_code == 200
+            assert dangers(response.content.decode()) == [], address

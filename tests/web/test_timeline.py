@@ -1,0 +1,174 @@
+"""The timeline over all projects, and its order in both directions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub.models import Event, Memory, Session
+from memoryhub.retrieval import timeline
+from memoryhub.retrieval.filters import MemoryFilter
+from memoryhub.sensitivity import Clearance
+from memoryhub.web.views import timeline as view
+from tests.web.markup import main
+
+Remember = Callable[..., Memory]
+NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
+
+
+def told(client: Client, **query: str) -> str:
+    response = client.get("/timeline/", query)
+    assert response.status_code == 200
+    # The form above it names projects and types, too.
+    return main(response).words.partition("Show")[2]
+
+
+class TestGate:
+    def test_each_sees_what_they_may_see(self, sign_in: Any, four_levels: dict[str, Memory]) -> None:
+        visitor = sign_in("view_private", "view_secret")
+        insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
+        for client, levels in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
+            words = told(client)
+            assert {level for level, memory in four_levels.items() if memory.title in words} == levels
+
+    def test_events_obey_their_level(self, visitor: Client, remember: Remember) -> None:
+        remember("open", session_id="s", project="p")
+        session = Session.objects.get()
+        for level in ("public", "private", "secret", "cosmic"):
+            Event.objects.create(session=session, event="tool:post", tool_name=f"Tool-{level}", sensitivity=level)
+        assert re.findall(r"Tool-\w+", told(visitor)) == ["Tool-public"]
+
+    def test_names_of_hidden_projects_are_not_suggested(self, visitor: Client, remember: Remember) -> None:
+        remember("open", project="moonbase")
+        remember("closed", project="manhattan", sensitivity="secret")
+        html = visitor.get("/timeline/").content.decode()
+        assert "moonbase" in html
+        assert "manhattan" not in html
+
+
+class TestFilters:
+    @pytest.fixture(autouse=True)
+    def world(self, remember: Remember) -> None:
+        remember("moon note", project="moon", type="decision", session_id="m-1", created_at=NOON)
+        remember("sun note", project="sun", type="bugfix", session_id="s-1", created_at=NOON + timedelta(days=1))
+
+    @pytest.mark.parametrize(
+        ("query", "seen"),
+        [
+            ({}, {"moon", "sun"}),
+            ({"project": "moon"}, {"moon"}),
+            ({"type": "bugfix"}, {"sun"}),
+            ({"session_id": "m-1"}, {"moon"}),
+            ({"since": "2024-03-11"}, {"sun"}),
+            ({"until": "2024-03-10"}, {"moon"}),
+            ({"since": "2024-03-10", "until": "2024-03-11"}, {"moon", "sun"}),
+            ({"project": "moon", "type": "bugfix"}, set()),
+        ],
+    )
+    def test_each_narrows(self, visitor: Client, query: dict[str, str], seen: set[str]) -> None:
+        words = told(visitor, **query)
+        assert {name for name in ("moon", "sun") if f"{name} note" in words} == seen
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [("since", "yesterday"), ("until", "2024-13-01"), ("since", "0001-01-01"), ("until", "9999-12-31"), ("type", "x")],
+    )
+    def test_a_wrong_one_is_named_beside_its_field(self, visitor: Client, field: str, value: str) -> None:
+        response = visitor.get("/timeline/", {field: value})
+        assert response.status_code == 422
+        assert field in response.context["form"].errors
+        assert "This filter cannot be used" in main(response).words
+
+    def test_days_are_headings_in_order(self, visitor: Client) -> None:
+        days = re.findall(r"\w+day, \d+ \w+ \d+", told(visitor))
+        assert days == ["Monday, 11 March 2024", "Sunday, 10 March 2024"]
+
+    def test_a_day_is_one_of_the_hubs_time_zone(self, visitor: Client, settings: Any) -> None:
+        settings.TIME_ZONE = "Pacific/Auckland"
+        assert "Monday, 11 March 2024" in told(visitor, project="moon")
+
+    def test_a_bent_cursor_is_refused_in_words(self, visitor: Client) -> None:
+        assert visitor.get("/timeline/", {"cursor": "zzz"}).status_code == 400
+
+
+class TestPages:
+    def test_they_go_on_where_the_last_one_ended_and_keep_the_filter(
+        self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(view, "ENTRIES", 2)
+        for n in range(5):
+            remember(f"note {n}", project="p", created_at=NOON + timedelta(minutes=n))
+            remember(f"other {n}", project="q", created_at=NOON + timedelta(minutes=n))
+        seen: list[str] = []
+        address = "/timeline/?project=p"
+        while address:
+            response = visitor.get(address)
+            seen += re.findall(r"(?:note|other) \d", main(response).words.partition("Show")[2])
+            following = [link for link in main(response).links() if "cursor=" in link]
+            address = f"/timeline/{following[-1]}" if following else ""
+        assert seen == [f"note {n}" for n in reversed(range(5))]
+
+    def test_the_number_of_queries_does_not_grow(self, visitor: Client, remember: Remember) -> None:
+        counts = []
+        for n in range(2):
+            for m in range(1 + 15 * n):
+                memory = remember(f"m{n}{m}", session_id=f"s{n}{m}", project="p", tags=["t"])
+                session = Session.objects.get(session_id=memory.session_id)
+                Event.objects.create(session=session, event="tool:post", memory=memory)
+            with CaptureQueriesContext(connection) as queries:
+                visitor.get("/timeline/")
+            counts.append(len(queries))
+        assert counts[0] == counts[1]
+
+    def test_an_empty_timeline_says_so(self, visitor: Client) -> None:
+        assert "Nothing has happened yet" in told(visitor)
+        assert "Nothing fits" in told(visitor, project="none")
+
+
+class TestOrder:
+    """``retrieval.timeline`` in both directions, with many things at one moment."""
+
+    CLEARANCE = Clearance.up_to("public")
+
+    @pytest.fixture(autouse=True)
+    def crowd(self, remember: Remember) -> Session:
+        remember("first", session_id="s", project="p", created_at=NOON)
+        session = Session.objects.get()
+        Session.objects.filter(pk=session.pk).update(started_at=NOON, ended_at=NOON)
+        for n in range(3):
+            Event.objects.create(session=session, event="tool:post", at=NOON, boundary=n == 1)
+            remember(f"memory {n}", session_id="s", project="p", created_at=NOON)
+        Event.objects.create(session=session, event="tool:post", at=NOON - timedelta(hours=1))
+        return session
+
+    def walk(self, limit: int, **options: Any) -> list[tuple[str, int]]:
+        seen, cursor = [], None
+        while True:
+            entries, cursor = timeline.timeline(
+                self.CLEARANCE, MemoryFilter(), limit=limit, cursor=cursor, **options
+            )
+            seen += [(entry.kind, entry.row.pk) for entry in entries]
+            if cursor is None:
+                return seen
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 100])
+    def test_oldest_first_is_newest_first_turned_round(self, limit: int) -> None:
+        newest = self.walk(limit)
+        assert len(newest) == len(set(newest)) == 10
+        assert self.walk(limit, oldest_first=True) == newest[::-1]
+
+    def test_one_kind_alone(self) -> None:
+        assert [kind for kind, _ in self.walk(2, kinds=("boundary",))] == ["boundary"]
+        assert timeline.count(self.CLEARANCE, MemoryFilter(), kinds=("memory",)) == 4
+
+    def test_one_session_alone(self, crowd: Session, remember: Remember) -> None:
+        remember("elsewhere", session_id="s", project="q")
+        assert len(self.walk(3, of=crowd)) == 10
+        assert timeline.count(self.CLEARANCE, MemoryFilter(), of=crowd) == 10
