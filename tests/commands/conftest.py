@@ -73,22 +73,21 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
 
 
 @pytest.fixture
-def own_store(home: Path, settings: Any, django_db_setup: None, django_db_blocker: Any) -> Iterator[Path]:
+def own_store(home: Path, settings: Any, transactional_db: None) -> Iterator[Path]:
     """An empty, migrated store in a file of the test's own, in use as the default database."""
     shared = connection.settings_dict["NAME"]
     path = home / "memory.db"
     settings.MEMORY_LOG = home / "logs" / "memory-journal.jsonl"
-    with django_db_blocker.unblock():
-        with closing(sqlite3.connect(shared)) as template, closing(sqlite3.connect(path)) as copy:
-            template.backup(copy)
-        path.chmod(0o600)
+    with closing(sqlite3.connect(shared)) as template, closing(sqlite3.connect(path)) as copy:
+        template.backup(copy)
+    path.chmod(0o600)
+    connection.close()
+    connection.settings_dict["NAME"] = str(path)
+    try:
+        yield path
+    finally:
         connection.close()
-        connection.settings_dict["NAME"] = str(path)
-        try:
-            yield path
-        finally:
-            connection.close()
-            connection.settings_dict["NAME"] = shared
+        connection.settings_dict["NAME"] = shared
 
 
 def tamper(path: Path, *statements: str) -> None:

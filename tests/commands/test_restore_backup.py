@@ -1,0 +1,284 @@
+"""``restore_backup``: the store of before, whole, and nothing lost of the one it replaces."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from memoryhub import backup, journal, mirror_audit, store
+from memoryhub.drafts import MemoryDraft
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.search import schema
+from memoryhub.sensitivity import Actor, Clearance
+from tests.commands.conftest import tamper
+from tests.commands.test_backup import writing
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store")]
+WRITER = Actor("token:writer", Clearance.up_to("secret", "ada"))
+
+
+def remember(content: str) -> Memory:
+    return store.remember(MemoryDraft(content=content), WRITER).memory
+
+
+def contents() -> set[str]:
+    return set(Memory.objects.values_list("content", flat=True))
+
+
+@pytest.fixture
+def saved(run, tmp_path: Path) -> Path:
+    """A backup of a store that held one memory."""
+    remember("of before")
+    assert run("backup", tmp_path / "saved.db").code == 0
+    return tmp_path / "saved.db"
+
+
+def kept_aside(live: Path) -> Path:
+    [path] = live.parent.glob("memory-before-restore-*.db")
+    return path
+
+
+def test_the_store_is_again_what_it_was(run, saved, own_store):
+    remember("of after")
+    ran = run("restore_backup", saved, "--yes")
+    assert ran.code == 0
+    assert contents() == {"of before"}
+    assert schema.problems(deep=True) == []
+    assert own_store.stat().st_mode & 0o777 == 0o600
+    with connection.cursor() as cursor:
+        assert cursor.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_the_restored_store_can_be_searched_and_written_to(run, saved):
+    run("restore_backup", saved, "--yes")
+    assert Memory.objects.search("before").count() == 1
+    remember("a new one")
+    assert Memory.objects.search("new").count() == 1
+
+
+def test_the_store_that_is_replaced_is_kept_whole_under_another_name(run, saved, own_store):
+    remember("of after")
+    ran = run("restore_backup", saved, "--yes")
+    kept = kept_aside(own_store)
+    assert str(kept) in ran.out
+    with closing(sqlite3.connect(kept)) as file:
+        assert sorted(file.execute("SELECT content FROM memoryhub_memory")) == [("of after",), ("of before",)]
+
+
+def test_the_store_that_was_replaced_can_be_taken_back(run, saved, own_store):
+    remember("of after")
+    run("restore_backup", saved, "--yes")
+    assert run("restore_backup", kept_aside(own_store), "--yes").code == 0
+    assert contents() == {"of before", "of after"}
+    assert mirror_audit.audit().in_step
+
+
+def test_the_journal_and_its_mirror_go_on_from_the_backup(run, saved):
+    remember("of after")
+    run("restore_backup", saved, "--yes")
+    assert [row.operation for row in JournalEntry.objects.order_by("seq")] == ["insert", "restore_backup"]
+    assert JournalEntry.objects.latest("seq").detail == {"file": "saved.db", "journal_rows": 1}
+    remember("another")
+    assert journal.verify().ok
+    assert mirror_audit.audit().in_step
+
+
+def test_without_a_mirror_beside_the_backup_one_is_written_anew(run, saved):
+    backup.mirror_beside(saved).unlink()
+    remember("of after")
+    run("restore_backup", saved, "--yes")
+    found = mirror_audit.audit()
+    assert found.in_step
+    assert found.lines == 2
+
+
+def test_the_mirror_of_the_store_that_is_replaced_is_kept(run, saved, own_store, settings):
+    remember("of after")
+    before = settings.MEMORY_LOG.read_bytes()
+    run("restore_backup", saved, "--yes")
+    assert backup.mirror_beside(kept_aside(own_store)).read_bytes() == before
+
+
+def test_without_yes_nothing_is_replaced_and_both_are_described(run, saved):
+    remember("of after")
+    ran = run("restore_backup", saved)
+    assert ran.code == 1
+    assert "with --yes it is kept aside and replaced" in ran.err
+    assert "memories 1," in ran.out
+    assert "memories 2," in ran.out
+    assert contents() == {"of before", "of after"}
+
+
+def test_where_there_is_no_store_yet_no_yes_is_needed(run, saved, own_store):
+    connection.close()
+    for path in own_store.parent.glob("memory.db*"):
+        path.unlink()
+    assert run("restore_backup", saved).code == 0
+    assert contents() == {"of before"}
+
+
+def test_a_dry_run_verifies_and_changes_nothing(run, saved):
+    remember("of after")
+    ran = run("restore_backup", saved, "--dry-run")
+    assert ran.code == 0
+    assert "memories 1," in ran.out
+    assert contents() == {"of before", "of after"}
+
+
+def test_a_store_in_use_is_not_replaced(run, saved, own_store):
+    remember("of after")
+    with closing(sqlite3.connect(own_store)) as server:
+        server.execute("SELECT count(*) FROM memoryhub_memory").fetchone()
+        ran = run("restore_backup", saved, "--yes")
+    assert ran.code == 1
+    assert "is in use; stop the server" in ran.err
+    assert contents() == {"of before", "of after"}
+    assert list(own_store.parent.glob("*before-restore*")) == []
+
+
+def test_nothing_is_left_beside_the_store(run, saved, own_store):
+    run("restore_backup", saved, "--yes")
+    run("restore_backup", saved.parent / "gone.db", "--yes")
+    connection.close()
+    assert [path.name for path in own_store.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_round_trip_under_writers_keeps_every_memory_of_the_copy(run, tmp_path, own_store):
+    for n in range(20):
+        remember(f"before {n}")
+    with writing():
+        run("backup", tmp_path / "live.db")
+    copied = backup.inspect(tmp_path / "live.db")
+    live = Memory.objects.count()
+    assert run("restore_backup", tmp_path / "live.db", "--yes").code == 0
+    assert 20 <= Memory.objects.count() == copied.memories <= live
+    assert journal.verify() == journal.Verification(True, copied.chain.rows + 1)
+    assert mirror_audit.audit().in_step
+    with writing():
+        pass
+    assert journal.verify().ok
+    assert schema.problems(deep=True) == []
+
+
+# Which files are taken
+
+
+def test_a_raw_copy_with_its_log_beside_it_is_taken_and_left_as_it_is(run, own_store, tmp_path):
+    remember("in the log")
+    raw = tmp_path / "raw.db"
+    for end in ("", "-wal"):
+        shutil.copy(f"{own_store}{end}", f"{raw}{end}")
+    before = {path: path.read_bytes() for path in tmp_path.glob("raw.db*")}
+    assert len(before) == 2
+    assert run("restore_backup", raw, "--yes").code == 0
+    assert contents() == {"in the log"}
+    assert {path: path.read_bytes() for path in tmp_path.glob("raw.db*")} == before
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [(b"no database at all" * 100, "no SQLite database"), (b"", "it lacks django_migrations")],
+)
+def test_what_is_no_store_is_refused(run, tmp_path, raw, said):
+    remember("stays")
+    path = tmp_path / "x.db"
+    path.write_bytes(raw)
+    ran = run("restore_backup", path, "--yes")
+    assert ran.code == 1
+    assert said in ran.err
+    assert str(path) in ran.err
+    assert contents() == {"stays"}
+
+
+def test_another_programs_database_is_refused(run, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "x.db")) as file:
+        file.execute("CREATE TABLE notes(text)")
+    assert "is no store of memoryhub" in run("restore_backup", tmp_path / "x.db", "--yes").err
+
+
+def test_a_backup_cut_short_is_refused(run, saved):
+    remember("stays")
+    with saved.open("r+b") as file:
+        file.truncate(saved.stat().st_size // 2)
+    ran = run("restore_backup", saved, "--yes")
+    assert ran.code == 1
+    assert "damaged" in ran.err
+    assert contents() == {"of before", "stays"}
+
+
+def test_a_file_that_is_not_there_or_in_use_as_the_store_is_refused(run, tmp_path, own_store):
+    assert "there is no such file" in run("restore_backup", tmp_path / "gone.db").err
+    assert "is the store in use" in run("restore_backup", own_store, "--yes").err
+
+
+def test_a_backup_of_a_newer_version_is_refused(run, saved):
+    tamper(
+        saved,
+        "INSERT INTO django_migrations(app, name, applied) VALUES ('memoryhub', '9999_later', '2030-01-01')",
+    )
+    ran = run("restore_backup", saved, "--yes")
+    assert ran.code == 1
+    assert "a newer version of memoryhub wrote it (memoryhub.9999_later)" in ran.err
+
+
+def test_a_tampered_backup_is_taken_only_by_force(run, saved):
+    tamper(saved, "DROP TRIGGER memoryhub_journal_no_update", "UPDATE memoryhub_journalentry SET actor = 'x'")
+    remember("of after")
+    ran = run("restore_backup", saved, "--yes")
+    assert ran.code == 1
+    assert "--force takes it as it is" in ran.err
+    assert contents() == {"of before", "of after"}
+    assert run("restore_backup", saved, "--yes", "--force").code == 0
+    assert contents() == {"of before"}
+    assert schema.problems() == []
+
+
+def test_triggers_that_the_backup_lacks_are_installed(run, saved):
+    tamper(
+        saved, *(f"DROP TRIGGER {name}" for name in ("memoryhub_text_insert", "memoryhub_journal_no_delete"))
+    )
+    assert run("restore_backup", saved, "--yes").code == 0
+    assert schema.problems(deep=True) == []
+
+
+def test_an_older_backup_is_migrated(run, tmp_path):
+    remember("of an older version")
+    call_command("migrate", "sessions", "zero", verbosity=0)
+    assert "django_session" not in connection.introspection.table_names()
+    run("backup", tmp_path / "older.db")
+    call_command("migrate", verbosity=0)
+    assert run("restore_backup", tmp_path / "older.db", "--yes").code == 0
+    assert "django_session" in connection.introspection.table_names()
+    assert contents() == {"of an older version"}
+
+
+def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_store, monkeypatch):
+    remember("of after")
+    settings_log = mirror_audit.audit()
+
+    def fail(*args: object, **options: object) -> None:
+        raise OSError("the migration failed")
+
+    monkeypatch.setattr(backup, "call_command", fail)
+    ran = run("restore_backup", saved, "--yes")
+    assert ran.code == 1
+    assert "The present store is back in its place" in ran.err
+    assert contents() == {"of before", "of after"}
+    assert mirror_audit.audit() == settings_log
+    assert list(own_store.parent.glob("*before-restore*")) == []
+
+
+def test_a_store_that_is_damaged_is_moved_aside_and_replaced(run, saved, own_store):
+    connection.close()
+    own_store.write_bytes(b"damaged beyond repair " * 1000)
+    ran = run("restore_backup", saved)
+    assert "what cannot be read" in ran.out
+    assert run("restore_backup", saved, "--yes").code == 0
+    assert contents() == {"of before"}
+    assert kept_aside(own_store).read_bytes().startswith(b"damaged beyond repair")
