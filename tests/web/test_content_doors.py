@@ -1,9 +1,10 @@
-"""What holds for every content page: a login, no copies, nothing inline, headings in order, names for controls."""
+"""What holds for every content page: a login, no copies, nothing inline, order and names for every reader."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -41,7 +42,9 @@ def names(remember: Callable[..., Memory], actor: Actor) -> dict[str, str]:
     draft = FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid)
     fact, _ = facts.store_fact(draft, actor)
     session = Session.objects.get(session_id="s")
-    Event.objects.create(session=session, event="tool:post", tool_name="Edit", at=timezone.now(), files=["f.py"])
+    Event.objects.create(
+        session=session, event="tool:post", tool_name="Edit", at=timezone.now(), files=["f.py"]
+    )
     return {"uid": memory.uid, "fact": fact.uid}
 
 
@@ -66,7 +69,9 @@ class TestLogin:
         assert Memory.objects.count() == 1
 
     @pytest.mark.parametrize("path", POSTS)
-    def test_a_post_from_elsewhere_is_refused(self, curator: Client, names: dict[str, str], path: str) -> None:
+    def test_a_post_from_elsewhere_is_refused(
+        self, curator: Client, names: dict[str, str], path: str
+    ) -> None:
         curator.handler.enforce_csrf_checks = True
         assert curator.post(path.format(**names)).status_code == 403
 
@@ -92,7 +97,7 @@ class TestEveryPage:
         levels = [int(tag[1]) for tag, _ in page(response).elements if re.fullmatch(r"h[1-6]", tag)]
         assert levels[0] == 1
         assert levels.count(1) == 1
-        assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+        assert all(after <= before + 1 for before, after in pairwise(levels))
 
     def test_every_control_has_a_name(self, response: Any) -> None:
         found = page(response)

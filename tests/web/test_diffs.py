@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from memoryhub.web import diffs
 from memoryhub.web.diffs import Piece, Row, Side, compare, compare_words
 
-LINES = st.lists(st.sampled_from(["alpha", "beta gamma", "beta delta", "", "x = 1", "x = 2"]), max_size=12).map(
-    "\n".join
-)
+LINES = st.lists(
+    st.sampled_from(["alpha", "beta gamma", "beta delta", "", "x = 1", "x = 2"]), max_size=12
+).map("\n".join)
 
 
 def plain(side: Side | None) -> str:

@@ -49,7 +49,9 @@ class TestPermissions:
             ("erase_memory", "/memories/{uid}/erase/"),
         ],
     )
-    def test_a_form_needs_its_permission(self, sign_in: Any, remember: Remember, right: str, path: str) -> None:
+    def test_a_form_needs_its_permission(
+        self, sign_in: Any, remember: Remember, right: str, path: str
+    ) -> None:
         every = {"add_memory", "change_memory", "delete_memory", "erase_memory"}
         path = path.format(uid=remember().uid)
         without, with_it = sign_in(*(every - {right}), name="without"), sign_in(right, name="with")
@@ -68,7 +70,11 @@ class TestPermissions:
         self, sign_in: Any, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
-        for name, right, status in (("a", "add_memory", 403), ("b", "delete_memory", 302), ("c", "change_memory", 302)):
+        for name, right, status in (
+            ("a", "add_memory", 403),
+            ("b", "delete_memory", 302),
+            ("c", "change_memory", 302),
+        ):
             store.trash([memory.uid], actor)
             response = sign_in(right, name=name).post(f"/memories/{memory.uid}/restore/")
             assert response.status_code == status
@@ -143,7 +149,9 @@ class TestCreate:
         writer.post("/memories/new/", NEW | {"scope": "personal"})
         assert Memory.objects.get().owner == "ada"
 
-    def test_words_that_are_stored_already_lead_to_their_memory(self, writer: Client, remember: Remember) -> None:
+    def test_words_that_are_stored_already_lead_to_their_memory(
+        self, writer: Client, remember: Remember
+    ) -> None:
         memory = remember("new words")
         response = writer.post("/memories/new/", NEW, follow=True)
         assert response.redirect_chain == [(f"/memories/{memory.uid}/", 302)]
@@ -307,7 +315,9 @@ class TestEdit:
         assert "restore it to edit it" in main(response).words
 
     @pytest.mark.parametrize("stamp", ["", "yesterday", "2020-01-01T00:00:00"])
-    def test_a_form_without_its_moment_is_refused(self, writer: Client, remember: Remember, stamp: str) -> None:
+    def test_a_form_without_its_moment_is_refused(
+        self, writer: Client, remember: Remember, stamp: str
+    ) -> None:
         response = self.edit(writer, remember(), title="new", unchanged_since=stamp)
         assert "open the memory again" in shown(response, 422)
 
@@ -334,12 +344,21 @@ class TestConflict:
         self, writer: Client, memory: Memory, actor: Actor
     ) -> None:
         response = self.collide(
-            writer, memory, actor, {"content": "the second words"}, content="the third words", title="my title"
+            writer,
+            memory,
+            actor,
+            {"content": "the second words"},
+            content="the third words",
+            title="my title",
         )
         assert response.context["form"]["content"].value() == "the third words"
         assert page(response).value_of("title") == "my title"
         [collision] = response.context["collisions"]
-        assert (collision.name, collision.old, collision.new) == ("content", "the second words", "the third words")
+        assert (collision.name, collision.old, collision.new) == (
+            "content",
+            "the second words",
+            "the third words",
+        )
 
     def test_fields_left_alone_take_what_the_other_one_stored(
         self, writer: Client, memory: Memory, actor: Actor
@@ -354,7 +373,11 @@ class TestConflict:
         self, writer: Client, memory: Memory, actor: Actor
     ) -> None:
         response = self.collide(writer, memory, actor, {"category": "theirs"}, title="my title")
-        sent = {name: value for name, value in response.context["form"].data.items() if name != "csrfmiddlewaretoken"}
+        sent = {
+            name: value
+            for name, value in response.context["form"].data.items()
+            if name != "csrfmiddlewaretoken"
+        }
         assert writer.post(f"/memories/{memory.uid}/edit/", sent).status_code == 302
         memory.refresh_from_db()
         assert (memory.title, memory.category) == ("my title", "theirs")

@@ -26,7 +26,9 @@ NEW = {"subject": "the lock", "predicate": "is held by", "object": "the writer",
 @pytest.fixture
 def fact(db: None, actor: Actor) -> StoreFact:
     def make(subject: str = "a", predicate: str = "b", object: str = "c", **fields: Any) -> Fact:
-        return facts.store_fact(FactDraft(subject=subject, predicate=predicate, object=object, **fields), actor)[0]
+        return facts.store_fact(
+            FactDraft(subject=subject, predicate=predicate, object=object, **fields), actor
+        )[0]
 
     return make
 
@@ -93,7 +95,8 @@ class TestFilters:
         assert subjects(visitor, **query) == found
 
     @pytest.mark.parametrize(
-        ("field", "value"), [("min_confidence", "2"), ("min_confidence", "x"), ("how", "x"), ("subject", "x" * 1001)]
+        ("field", "value"),
+        [("min_confidence", "2"), ("min_confidence", "x"), ("how", "x"), ("subject", "x" * 1001)],
     )
     def test_a_wrong_one_is_named_beside_its_field(self, visitor: Client, field: str, value: str) -> None:
         response = visitor.get("/facts/", {field: value})
@@ -125,9 +128,16 @@ class TestAdd:
         assert Fact.objects.count() == 0
 
     def test_it_stores_under_the_persons_name(self, adder: Client) -> None:
-        response = adder.post("/facts/", NEW | {"confidence": "0.7", "project": "p", "session_id": "s"}, follow=True)
+        response = adder.post(
+            "/facts/", NEW | {"confidence": "0.7", "project": "p", "session_id": "s"}, follow=True
+        )
         made = Fact.objects.get()
-        assert (made.subject, made.object, made.confidence, made.project) == ("the lock", "the writer", 0.7, "p")
+        assert (made.subject, made.object, made.confidence, made.project) == (
+            "the lock",
+            "the writer",
+            0.7,
+            "p",
+        )
         assert made.author == "user:ada"
         assert "Stored." in main(response).words
         assert JournalEntry.objects.get(object_type="fact").actor == "user:ada"
@@ -149,7 +159,13 @@ class TestAdd:
 
     @pytest.mark.parametrize(
         ("field", "value"),
-        [("subject", " "), ("predicate", "p" * 201), ("object", ""), ("confidence", "1.1"), ("memory_id", "nobody")],
+        [
+            ("subject", " "),
+            ("predicate", "p" * 201),
+            ("object", ""),
+            ("confidence", "1.1"),
+            ("memory_id", "nobody"),
+        ],
     )
     def test_an_error_stands_beside_its_field_and_the_rest_stays_typed(
         self, adder: Client, field: str, value: str
@@ -185,11 +201,15 @@ class TestDelete:
         assert not Fact.objects.exists()
         assert JournalEntry.objects.get(operation="delete").actor == "user:ada"
 
-    def test_from_a_memorys_page_it_leads_back_there(self, sign_in: Any, fact: StoreFact, remember: Remember) -> None:
+    def test_from_a_memorys_page_it_leads_back_there(
+        self, sign_in: Any, fact: StoreFact, remember: Remember
+    ) -> None:
         memory = remember()
         made = fact(memory_id=memory.uid)
         client = sign_in("delete_fact")
-        [form] = [f for f in main(client.get(f"/memories/{memory.uid}/")).all("form") if "/facts/" in f["action"]]
+        [form] = [
+            f for f in main(client.get(f"/memories/{memory.uid}/")).all("form") if "/facts/" in f["action"]
+        ]
         response = client.post(form["action"], {"from": "memory"})
         assert response["Location"] == f"/memories/{memory.uid}/"
         assert not Fact.objects.filter(pk=made.pk).exists()
@@ -208,7 +228,9 @@ class TestPage:
         assert refused.status_code == 422
         assert dangers(refused.content.decode()) == []
 
-    def test_the_number_of_queries_does_not_grow(self, sign_in: Any, fact: StoreFact, remember: Remember) -> None:
+    def test_the_number_of_queries_does_not_grow(
+        self, sign_in: Any, fact: StoreFact, remember: Remember
+    ) -> None:
         client = sign_in("add_fact", "delete_fact")
         counts = []
         for n in range(2):

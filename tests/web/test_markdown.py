@@ -22,16 +22,32 @@ class TestSafety:
         assert dangers(render(f"- > {payload}")) == []
 
     def test_html_shows_as_what_was_typed(self) -> None:
-        assert Page(render("<b>bold</b> <script>x</script>")).words.strip() == "<b>bold</b> <script>x</script>"
+        assert (
+            Page(render("<b>bold</b> <script>x</script>")).words.strip() == "<b>bold</b> <script>x</script>"
+        )
 
     @pytest.mark.parametrize(
-        "link", ["/logout/", "logout/", "#top", "//elsewhere.example", "ftp://a.example", "file:///etc/passwd", "x:y"]
+        "link",
+        [
+            "/logout/",
+            "logout/",
+            "#top",
+            "//elsewhere.example",
+            "ftp://a.example",
+            "file:///etc/passwd",
+            "x:y",
+        ],
     )
     def test_only_web_and_mail_addresses_become_links(self, link: str) -> None:
         assert Page(render(f"[words]({link}) <{link}>")).links() == []
 
     def test_links_tell_the_other_side_nothing(self) -> None:
-        for text in ("[x](https://a.example)", "https://a.example", "<https://a.example>", "[x](mailto:a@b.example)"):
+        for text in (
+            "[x](https://a.example)",
+            "https://a.example",
+            "<https://a.example>",
+            "[x](mailto:a@b.example)",
+        ):
             [link] = Page(render(text)).all("a")
             assert link["rel"] == "noopener noreferrer nofollow"
 
@@ -41,19 +57,27 @@ class TestSafety:
         assert "a chart" in html
 
     def test_an_image_within_a_link_leaves_the_link(self) -> None:
-        assert Page(render("[![badge](https://i.example/b.svg)](https://a.example)")).links() == ["https://a.example"]
+        assert Page(render("[![badge](https://i.example/b.svg)](https://a.example)")).links() == [
+            "https://a.example"
+        ]
 
     @given(st.text())
     def test_any_text_renders_without_danger(self, text: str) -> None:
         assert dangers(render(text)) == []
 
-    @given(st.lists(st.sampled_from([*"[]()<>!`*_~|\\\n\"'&#:", "a", "http://", "javascript:", " "]), max_size=60))
+    @given(
+        st.lists(
+            st.sampled_from([*"[]()<>!`*_~|\\\n\"'&#:", "a", "http://", "javascript:", " "]), max_size=60
+        )
+    )
     def test_any_run_of_signs_renders_without_danger(self, signs: list[str]) -> None:
         assert dangers(render("".join(signs))) == []
 
 
 class TestBounds:
-    @pytest.mark.parametrize("sign", ["[", "![", "*a", ">", "`", "- ", "[](", "[[]](", "| a |\n|---|\n", "http://"])
+    @pytest.mark.parametrize(
+        "sign", ["[", "![", "*a", ">", "`", "- ", "[](", "[[]](", "| a |\n|---|\n", "http://"]
+    )
     def test_a_content_of_signs_alone_renders(self, sign: str) -> None:
         assert render(sign * (20_000 // len(sign)))
 

@@ -134,13 +134,17 @@ class TestPage:
         memory = remember(title="title 0")
         for number in range(1, 9):
             memory = change(memory, actor, title=f"title {number}")
-        [older] = [link for link in main(visitor.get(f"/memories/{memory.uid}/")).links() if "before=" in link]
+        [older] = [
+            link for link in main(visitor.get(f"/memories/{memory.uid}/")).links() if "before=" in link
+        ]
         shown = main(visitor.get(older)).words
         assert "title 0" in shown
         assert "title 7" not in shown
 
     @pytest.mark.parametrize("before", ["x", "-1", "1e3", "9" * 30, "", "１"])
-    def test_a_bent_address_is_refused_in_words(self, visitor: Client, remember: Remember, before: str) -> None:
+    def test_a_bent_address_is_refused_in_words(
+        self, visitor: Client, remember: Remember, before: str
+    ) -> None:
         assert visitor.get(f"/memories/{remember().uid}/history/", {"before": before}).status_code == 400
 
 

@@ -94,7 +94,9 @@ class TestReveal:
                 insider.get(url(memory))
         assert self.reveals() == []
 
-    def test_a_refused_opening_leaves_no_such_row(self, visitor: Client, four_levels: dict[str, Memory]) -> None:
+    def test_a_refused_opening_leaves_no_such_row(
+        self, visitor: Client, four_levels: dict[str, Memory]
+    ) -> None:
         visitor.get(url(four_levels["secret"]))
         assert self.reveals() == []
 
@@ -137,7 +139,12 @@ class TestWhatItShows:
         )
         shown = main(visitor.get(url(memory)))
         for text in (
-            *("A title of its own", "A subtitle of its own", "An abstract of its own", "An overview of its own"),
+            *(
+                "A title of its own",
+                "A subtitle of its own",
+                "An abstract of its own",
+                "An overview of its own",
+            ),
             *("discovery", "operations", "0.91", "0.82", "0.73", "apollo", "session-9", "the-key", "tag-one"),
             *("gotcha", "src/read.py", "src/modified.py", "Margaret", "person", "4321", "token:tests"),
             *(memory.uid, memory.content_hash, f"{memory.created_at:%Y-%m-%d %H:%M:%S}"),
@@ -165,7 +172,9 @@ class TestWhatItShows:
         memory = remember("some **bold** words\n  and an indent")
         assert "some **bold** words\n  and an indent</pre>" in visitor.get(url(memory)).content.decode()
 
-    def test_a_first_line_that_is_the_title_is_not_said_twice(self, visitor: Client, remember: Remember) -> None:
+    def test_a_first_line_that_is_the_title_is_not_said_twice(
+        self, visitor: Client, remember: Remember
+    ) -> None:
         memory = remember("Fix the lock\n\nIt was held too long.")
         rendered = visitor.get(url(memory)).content.decode().partition('view-read" dir="auto">')[2]
         assert rendered.startswith("<p>It was held too long.</p>")
@@ -187,7 +196,9 @@ class TestWhatItShows:
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
-        draft = FactDraft(subject="the lock", predicate="is held by", object="the writer", memory_id=memory.uid)
+        draft = FactDraft(
+            subject="the lock", predicate="is held by", object="the writer", memory_id=memory.uid
+        )
         facts.store_fact(draft, actor)
         shown = main(visitor.get(url(memory)))
         assert "is held by" in shown.words
@@ -202,7 +213,9 @@ class TestWhatItShows:
 
 
 class TestRelated:
-    def test_memories_of_the_same_files_come_with_the_files(self, visitor: Client, remember: Remember) -> None:
+    def test_memories_of_the_same_files_come_with_the_files(
+        self, visitor: Client, remember: Remember
+    ) -> None:
         memory = remember("this one", files_modified=["src/a.py", "src/b.py"])
         remember("shares one file", files_read=["src/a.py"])
         remember("shares two files", files_modified=["src/a.py", "src/b.py"])
@@ -234,7 +247,9 @@ class TestRelated:
         Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
         store.trash([remember("trashed neighbour", **same).uid], actor)
         store.expire([remember("expired neighbour", **same).uid], actor)
-        remember("personal neighbour", scope="personal", by=Actor("x", Clearance.up_to("public", "bob")), **same)
+        remember(
+            "personal neighbour", scope="personal", by=Actor("x", Clearance.up_to("public", "bob")), **same
+        )
         assert "neighbour" not in main(visitor.get(url(memory))).words
 
     def test_what_it_was_merged_into_shows_only_to_those_who_may_see_that(
@@ -256,7 +271,9 @@ class TestRelated:
         assert "Merged into the whole story" in main(insider.get(url(part))).words
         assert "a part" in main(insider.get(url(whole))).words
 
-    def test_hidden_facts_and_events_stay_out(self, visitor: Client, remember: Remember, actor: Actor) -> None:
+    def test_hidden_facts_and_events_stay_out(
+        self, visitor: Client, remember: Remember, actor: Actor
+    ) -> None:
         memory = remember(session_id="s", project="p")
         for level in ("private", "secret"):
             draft = FactDraft(
@@ -308,11 +325,13 @@ class TestHostileText:
             payload,
             **dict.fromkeys(("title", "subtitle", "abstract", "overview"), payload),
             **dict.fromkeys(("category", "project", "session_id", "key"), payload[:100]),
-            **dict.fromkeys(("tags", "concepts"), [payload[:100]]),
-            **dict.fromkeys(("files_read", "files_modified"), [payload]),
+            **{name: [payload[:100]] for name in ("tags", "concepts")},
+            **{name: [payload] for name in ("files_read", "files_modified")},
             entities=[EntityDraft(entity=payload, entity_type=payload[:50])],
         )
-        facts.store_fact(FactDraft(subject=payload, predicate=payload, object=payload, memory_id=memory.uid), actor)
+        facts.store_fact(
+            FactDraft(subject=payload, predicate=payload, object=payload, memory_id=memory.uid), actor
+        )
         store.update(memory.uid, MemoryPatch(content=f"x\n{payload}", title=f"y {payload}", tags=[]), actor)
         client = sign_in("change_memory", "erase_memory", "delete_memory", "add_fact", "delete_fact")
         for rest in ("", "history/", "edit/", "erase/"):
@@ -329,7 +348,9 @@ class TestCost:
             for n in range(count):
                 text = f"{memory.title} {n}"
                 remember(text, files_read=memory_files, session_id=memory.session_id, project="p")
-                facts.store_fact(FactDraft(subject=text, predicate="p", object="o", memory_id=memory.uid), actor)
+                facts.store_fact(
+                    FactDraft(subject=text, predicate="p", object="o", memory_id=memory.uid), actor
+                )
                 store.update(memory.uid, MemoryPatch(title=text, tags=[f"t{n}"]), actor)
 
         memory_files = ["a.py", "b.py"]

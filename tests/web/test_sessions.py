@@ -64,7 +64,10 @@ class TestList:
         odd = remember("odd words", session_id="mixed", project="p")
         Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
         Event.objects.create(session=session_of(odd), event="tool:post", sensitivity="cosmic")
-        visitor, insider = sign_in(), sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
+        visitor, insider = (
+            sign_in(),
+            sign_in("view_private", "view_secret", on=["private", "secret"], name="bob"),
+        )
         assert row(visitor, "mixed")[3:5] == ["1", "1"]
         assert row(insider, "mixed")[3:5] == ["3", "3"]
 
@@ -138,7 +141,22 @@ class TestList:
 
 
 class TestAddresses:
-    IDS = ["plain", "a/b", "/a/", "..", ".", "a/../b", "~..", "~~.", "a?b#c", "a b", "ü/雪", "line\nbreak", "%2e%2e", "a\\b"]
+    IDS = [
+        "plain",
+        "a/b",
+        "/a/",
+        "..",
+        ".",
+        "a/../b",
+        "~..",
+        "~~.",
+        "a?b#c",
+        "a b",
+        "ü/雪",
+        "line\nbreak",
+        "%2e%2e",
+        "a\\b",
+    ]
 
     @pytest.mark.parametrize("session_id", IDS)
     def test_any_id_has_an_address_that_leads_back_to_it(self, session_id: str) -> None:
@@ -165,7 +183,16 @@ class TestTimeline:
     def test_it_tells_the_story_from_its_beginning(self, visitor: Client, busy: Session) -> None:
         told = self.order(visitor)
         assert told == [
-            *("Session began", "memory 0", "memory 1", "memory 2", "Tool 3", "Tool 4", "Tool 5", "Session ended")
+            *(
+                "Session began",
+                "memory 0",
+                "memory 1",
+                "memory 2",
+                "Tool 3",
+                "Tool 4",
+                "Tool 5",
+                "Session ended",
+            )
         ]
 
     def test_it_can_be_turned_round(self, visitor: Client, busy: Session) -> None:
@@ -197,10 +224,16 @@ class TestTimeline:
             address = f"/sessions/busy/{following[-1]}" if following else ""
         assert told == whole
 
-    def test_hidden_events_and_memories_stay_out(self, sign_in: Any, busy: Session, remember: Remember) -> None:
+    def test_hidden_events_and_memories_stay_out(
+        self, sign_in: Any, busy: Session, remember: Remember
+    ) -> None:
         for level in ("private", "secret", "cosmic"):
             Event.objects.create(
-                session=busy, event="tool:post", tool_name=f"Tool of {level}", preview=f"{level} output", sensitivity=level
+                session=busy,
+                event="tool:post",
+                tool_name=f"Tool of {level}",
+                preview=f"{level} output",
+                sensitivity=level,
             )
             memory = remember(f"memory of {level}", session_id="busy", project="p")
             Memory.objects.filter(pk=memory.pk).update(sensitivity=level)
@@ -242,16 +275,22 @@ class TestTimeline:
         remember("closed", session_id="same", project="sun", sensitivity="secret")
         assert "sun" not in visitor.get("/sessions/same/").content.decode().partition("<main")[2]
 
-    def test_someone_elses_personal_memory_stays_out(self, visitor: Client, busy: Session, remember: Remember) -> None:
+    def test_someone_elses_personal_memory_stays_out(
+        self, visitor: Client, busy: Session, remember: Remember
+    ) -> None:
         bob = Actor("user:bob", Clearance.up_to("public", "bob"))
         remember("bob's own", session_id="busy", project="p", scope="personal", by=bob)
         assert "bob's own" not in main(visitor.get("/sessions/busy/")).words
 
     @pytest.mark.parametrize("query", [{"kind": "x"}, {"order": "x"}, {"cursor": "x"}])
-    def test_a_bent_address_is_refused_in_words(self, visitor: Client, busy: Session, query: dict[str, str]) -> None:
+    def test_a_bent_address_is_refused_in_words(
+        self, visitor: Client, busy: Session, query: dict[str, str]
+    ) -> None:
         assert visitor.get("/sessions/busy/", query).status_code == 400
 
-    def test_the_number_of_queries_does_not_grow(self, visitor: Client, busy: Session, remember: Remember) -> None:
+    def test_the_number_of_queries_does_not_grow(
+        self, visitor: Client, busy: Session, remember: Remember
+    ) -> None:
         def queries() -> int:
             with CaptureQueriesContext(connection) as captured:
                 visitor.get("/sessions/busy/")
@@ -266,7 +305,9 @@ class TestTimeline:
 
 class TestHostileText:
     @pytest.mark.parametrize("payload", PAYLOADS)
-    def test_nothing_of_a_session_becomes_markup(self, visitor: Client, remember: Remember, payload: str) -> None:
+    def test_nothing_of_a_session_becomes_markup(
+        self, visitor: Client, remember: Remember, payload: str
+    ) -> None:
         short = payload[:200]
         memory = remember(payload, title=payload, session_id=short, project=short)
         session = session_of(memory)

@@ -42,7 +42,9 @@ class TestGate:
         remember("open", session_id="s", project="p")
         session = Session.objects.get()
         for level in ("public", "private", "secret", "cosmic"):
-            Event.objects.create(session=session, event="tool:post", tool_name=f"Tool-{level}", sensitivity=level)
+            Event.objects.create(
+                session=session, event="tool:post", tool_name=f"Tool-{level}", sensitivity=level
+            )
         assert re.findall(r"Tool-\w+", told(visitor)) == ["Tool-public"]
 
     def test_names_of_hidden_projects_are_not_suggested(self, visitor: Client, remember: Remember) -> None:
@@ -57,7 +59,9 @@ class TestFilters:
     @pytest.fixture(autouse=True)
     def world(self, remember: Remember) -> None:
         remember("moon note", project="moon", type="decision", session_id="m-1", created_at=NOON)
-        remember("sun note", project="sun", type="bugfix", session_id="s-1", created_at=NOON + timedelta(days=1))
+        remember(
+            "sun note", project="sun", type="bugfix", session_id="s-1", created_at=NOON + timedelta(days=1)
+        )
 
     @pytest.mark.parametrize(
         ("query", "seen"),
@@ -78,7 +82,13 @@ class TestFilters:
 
     @pytest.mark.parametrize(
         ("field", "value"),
-        [("since", "yesterday"), ("until", "2024-13-01"), ("since", "0001-01-01"), ("until", "9999-12-31"), ("type", "x")],
+        [
+            ("since", "yesterday"),
+            ("until", "2024-13-01"),
+            ("since", "0001-01-01"),
+            ("until", "9999-12-31"),
+            ("type", "x"),
+        ],
     )
     def test_a_wrong_one_is_named_beside_its_field(self, visitor: Client, field: str, value: str) -> None:
         response = visitor.get("/timeline/", {field: value})

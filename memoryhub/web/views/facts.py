@@ -96,5 +96,6 @@ def fact_delete(request: HttpRequest, uid: str) -> HttpResponse:
     except store.NotFound:
         raise Http404 from None
     messages.success(request, "The fact is deleted.")
-    from_memory = request.POST.get("from") == "memory" and gone.memory
-    return redirect("memory", uid=gone.memory.uid) if from_memory else redirect("facts")
+    if gone.memory and request.POST.get("from") == "memory":
+        return redirect("memory", uid=gone.memory.uid)
+    return redirect("facts")
