@@ -18,7 +18,7 @@ from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, s
 from memoryhub.admin.columns import EMPTY, level_badge, link, moment
 from memoryhub.admin.draft_form import DraftForm, PlainText
 from memoryhub.admin.drafting import DraftAdmin
-from memoryhub.admin.filters import LevelFilter, values, when
+from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Fact, Memory
 from memoryhub.store.errors import NotFound
@@ -89,7 +89,7 @@ class FactAdmin(DraftAdmin):
     journal_type = "fact"
     link_lookups = ("memory__uid",)
     list_display = ("subject", "predicate", "object_short", "confidence", "level", "project", "updated")
-    list_filter = (LevelFilter, values("predicate"), values("project"), when("updated_at", "changed"))
+    list_filter = (LevelFilter, values("predicate"), ProjectFilter, when("updated_at", "changed"))
     list_select_related = ("memory",)
     search_fields = ("subject", "predicate", "object")
     ordering = ("-updated_at",)

@@ -145,20 +145,67 @@ def when(column: str, title: str) -> type[SimpleListFilter]:
     return type(f"{column.title()}Filter", (_WhenFilter,), {"title": title, "parameter_name": column})
 
 
-class _ValueFilter(SimpleListFilter):
-    """The most frequent values of a column among the rows that the person may see."""
+class WhoFilter(SimpleListFilter):
+    """Who did something, by the kind of name that the journal keeps."""
+
+    title = "who"
+    parameter_name = "who"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
-        rows: Any = model_admin.get_queryset(request)
-        found = counts(rows, str(self.parameter_name), most=_MOST_VALUES)
-        return [(value, value) for value in sorted(found) if value]
+        return [
+            ("user", "people"),
+            ("token", "agents"),
+            ("command", "commands"),
+            ("system", "the hub itself"),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset if self.value() is None else queryset.filter(actor__startswith=f"{self.value()}:")
+
+
+class _ColumnFilter(SimpleListFilter):
+    """By a column's value; the column is the subclass's ``parameter_name``."""
+
+    offered: tuple[str, ...] = ()
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
+        return [(value, value) for value in self.offered]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         wanted = {str(self.parameter_name): self.value()}
         return queryset if self.value() is None else queryset.filter(**wanted)
 
 
+class _ValueFilter(_ColumnFilter):
+    """Offers the most frequent values among the rows that the person may see."""
+
+    def rows(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Any:
+        return model_admin.get_queryset(request)
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
+        found = counts(self.rows(request, model_admin), str(self.parameter_name), most=_MOST_VALUES)
+        return [(value, value) for value in sorted(found) if value]
+
+
+class ProjectFilter(_ValueFilter):
+    """Offers the projects of memories: counting sessions or journal rows behind their gate takes long."""
+
+    title = "project"
+    parameter_name = "project"
+
+    def rows(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Any:
+        if model_admin.model is Memory:
+            return model_admin.get_queryset(request)
+        return Memory.objects.visible_to(clearance_of(request))
+
+
+def one_of(column: str, choices: tuple[str, ...], title: str = "") -> type[SimpleListFilter]:
+    """A filter by a column of a closed vocabulary."""
+    named = {"title": title or column, "parameter_name": column, "offered": choices}
+    return type(f"{column.title()}Filter", (_ColumnFilter,), named)
+
+
 def values(column: str, title: str = "") -> type[SimpleListFilter]:
-    """A filter by a column's value."""
+    """A filter by a column's value, as free as agents make it."""
     named = {"title": title or column, "parameter_name": column}
     return type(f"{column.title()}Filter", (_ValueFilter,), named)

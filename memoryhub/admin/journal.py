@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin import ModelAdmin
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import Model
 from django.http import HttpRequest
@@ -14,7 +15,7 @@ from django.utils.safestring import SafeString
 from memoryhub.accounts import clearance_of
 from memoryhub.admin.base import ReadOnlyAdmin, admin_url, column
 from memoryhub.admin.columns import level_badge, link, moment, pretty
-from memoryhub.admin.filters import LevelFilter, values, when
+from memoryhub.admin.filters import LevelFilter, ProjectFilter, WhoFilter, one_of, when
 from memoryhub.models import AgentToken, Fact, JournalEntry, MaintenanceRun, Memory
 from memoryhub.sensitivity import Clearance
 
@@ -25,6 +26,14 @@ _OBJECTS: dict[str, type[Model]] = {
     "run": MaintenanceRun,
 }
 _GATED = (Memory, Fact)
+
+
+class OperationFilter(one_of("operation", ())):  # type: ignore[misc]
+    """Offers every operation there is: words of the hub's own, that need no gate, read from one index."""
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        found = JournalEntry.objects.order_by("operation").values_list("operation", flat=True).distinct()
+        return [(operation, operation) for operation in found]
 
 
 def _addresses(rows: list[JournalEntry], clearance: Clearance) -> dict[tuple[str, str], str]:
@@ -58,14 +67,15 @@ class JournalList(ChangeList):
 
 @admin.register(JournalEntry)
 class JournalAdmin(ReadOnlyAdmin):
+    link_lookups = ("actor", "object_id")
     list_display = (
         *("seq", "moment_shown", "actor", "operation", "object_type", "object_shown", "project", "level"),
     )
     list_filter = (
-        values("operation"),
-        values("object_type", "object"),
-        values("actor"),
-        values("project"),
+        OperationFilter,
+        one_of("object_type", tuple(_OBJECTS), "object"),
+        WhoFilter,
+        ProjectFilter,
         LevelFilter,
         when("at", "when"),
     )

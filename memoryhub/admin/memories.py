@@ -24,8 +24,10 @@ from memoryhub.admin.drafting import DraftAdmin
 from memoryhub.admin.filters import (
     FlagFilter,
     LevelFilter,
+    ProjectFilter,
     StateFilter,
     UseFilter,
+    one_of,
     values,
     wants_repair,
     when,
@@ -36,8 +38,8 @@ from memoryhub.retrieval.search import search
 from memoryhub.sensitivity import Sensitivity
 from memoryhub.store.rows import listed
 from memoryhub.text import shorten
+from memoryhub.vocabulary import SCOPES, TYPES
 
-ByProject = values("project")
 _TITLE = 90
 _ORDERED = 500  # search results that are put in the order of their score
 
@@ -62,10 +64,10 @@ class MemoryAdmin(DraftAdmin):
     list_filter = (
         StateFilter,
         LevelFilter,
-        values("type"),
+        one_of("type", TYPES),
         values("category"),
-        ByProject,
-        values("scope"),
+        ProjectFilter,
+        one_of("scope", SCOPES),
         UseFilter,
         FlagFilter,
         when("updated_at", "changed"),
@@ -129,7 +131,7 @@ class MemoryAdmin(DraftAdmin):
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         """Nothing to choose by in the list that repairs unknown levels but where they are."""
-        return (LevelFilter, ByProject) if wants_repair(request) else self.list_filter
+        return (LevelFilter, ProjectFilter) if wants_repair(request) else self.list_filter
 
     # What may be done
 

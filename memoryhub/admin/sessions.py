@@ -16,7 +16,7 @@ from memoryhub.accounts import clearance_of
 from memoryhub.admin.base import ReadOnlyAdmin, admin_url, column
 from memoryhub.admin.bulk import counted
 from memoryhub.admin.columns import EMPTY, level_badge, link, moment, pretty
-from memoryhub.admin.filters import LevelFilter, values, when
+from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.querysets import GatedQuerySet
 from memoryhub.sensitivity import Clearance
@@ -48,7 +48,7 @@ class SessionList(ChangeList):
 @admin.register(Session)
 class SessionAdmin(ReadOnlyAdmin):
     list_display = ("session_id", "project", "agent", "started", "last", "memory_count", "event_count")
-    list_filter = (values("project"), values("agent"), when("last_at", "last active"))
+    list_filter = (ProjectFilter, when("last_at", "last active"))
     search_fields = ("session_id", "project", "agent")
     ordering = ("-last_at",)
     fields = (
@@ -156,7 +156,7 @@ class InjectionAdmin(ReadOnlyAdmin):
         *("when", "session_shown", "project", "level", "tokens_used", "shown_count", "withheld_count"),
         "took_ms",
     )
-    list_filter = (values("project"), LevelFilter, when("at", "when"))
+    list_filter = (ProjectFilter, LevelFilter, when("at", "when"))
     search_fields = ("=uid", "prompt_preview", "=session__session_id")
     ordering = ("-at",)
     fields = (

@@ -9,7 +9,16 @@ import pytest
 from django.utils import timezone
 
 from memoryhub import store
-from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
+from memoryhub.models import (
+    AgentToken,
+    Event,
+    Fact,
+    Injection,
+    JournalEntry,
+    MaintenanceRun,
+    Memory,
+    Session,
+)
 from memoryhub.retrieval.search import search
 from memoryhub.sensitivity import Clearance
 from tests.admin.conftest import page
@@ -126,7 +135,12 @@ def test_a_search_counts_what_it_found_over_its_pages(curator, remember):
 @pytest.mark.parametrize("typed", HOSTILE)
 def test_no_search_breaks_a_list(boss, remember, typed):
     remember("foo.bar C++ 日本語 🦓 é")
-    for model in (Memory, Fact, Session, Event, JournalEntry):
+    assert boss.get(page(Memory), {"q": typed}).status_code == 200
+
+
+@pytest.mark.parametrize("model", [Fact, Session, Event, Injection, JournalEntry, AgentToken, MaintenanceRun])
+def test_no_search_breaks_another_list(boss, model):
+    for typed in ('"', "%_\\", "a" * 5000, "🦓", "1e999", "' OR 1=1 --"):
         assert boss.get(page(model), {"q": typed}).status_code == 200
 
 
