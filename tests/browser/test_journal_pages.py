@@ -1,0 +1,37 @@
+"""Verifying the journal from its page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import expect
+
+from memoryhub.models import Memory
+
+from .conftest import OpenPage
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with JavaScript", "without JavaScript"])
+def test_the_chain_is_verified_on_demand(
+    open_page: OpenPage, person: Callable[..., User], remember: Callable[..., Memory], scripts: bool
+) -> None:
+    for number in range(3):
+        remember(f"memory {number}")
+    page = open_page("/journal/?operation=insert", person(), java_script_enabled=scripts)
+    expect(page.get_by_text("The chain is whole.")).to_be_hidden()
+    page.get_by_role("button", name="Verify the chain").click()
+    expect(page.get_by_text("The chain is whole.")).to_be_visible()
+    expect(page.get_by_text("3 rows read")).to_be_visible()
+    kept = "operation=insert" in page.url
+    assert kept is scripts, "with JavaScript the list stays as it was"
+
+
+def test_rows_lead_to_their_memory(
+    open_page: OpenPage, person: Callable[..., User], remember: Callable[..., Memory]
+) -> None:
+    remember("words", title="The one it is about")
+    page = open_page("/journal/", person())
+    page.get_by_role("link", name="The one it is about").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("The one it is about")
