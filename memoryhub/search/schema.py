@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 logger = logging.getLogger(__name__)
 MEMORY = "memoryhub_memory"
@@ -23,6 +24,20 @@ INDEXES = {
     "memoryhub_trigram": "tokenize='trigram', detail=none",
 }
 VOCABULARY = "memoryhub_text_vocabulary"
+
+
+# What the planner is told of the memories' indexes, at any size: rows, then rows for one value of the first column,
+# of the first two, … Knowing nothing it takes the gate's index for every list and sorts all that may be seen for a
+# page of fifty (measured at 100 000 memories: 167 ms against 2). True statistics would change from day to day, and
+# plans with them.
+STATISTICS = {
+    "memory_gate": "100000 100000 50000 50000 10000 5000 5000 5000 5 noskipscan",
+    "memory_updated": "100000 1",
+    "memory_created": "100000 1",
+    "memory_project_updated": "100000 50000 1",
+    "memory_session": "100000 10 1",
+    "memory_expires": "100000 5",
+}
 
 
 def _tables() -> dict[str, str]:
@@ -64,9 +79,23 @@ def install() -> None:
         weights = ", ".join(map(str, BM25_WEIGHTS))
         for table in INDEXES:
             cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', 'bm25({weights})')")
+        _set_statistics(cursor)
     for table in INDEXES:
         if not _is_sound(table):
             rebuild(table)
+
+
+def _set_statistics(cursor: CursorWrapper) -> None:
+    """Write them as ``ANALYZE`` would; connections read them when they open."""
+    cursor.execute("PRAGMA analysis_limit = 1")
+    cursor.execute(f"ANALYZE {JOURNAL}")  # makes the table of statistics
+    cursor.execute("PRAGMA analysis_limit = 0")
+    cursor.execute("DELETE FROM sqlite_stat1 WHERE tbl IN (%s, %s)", [MEMORY, JOURNAL])
+    cursor.executemany(
+        "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES (%s, %s, %s)",
+        [(MEMORY, index, stat) for index, stat in STATISTICS.items()],
+    )
+    cursor.execute("ANALYZE sqlite_schema")  # this connection reads them now
 
 
 def drop_triggers() -> None:
@@ -74,6 +103,13 @@ def drop_triggers() -> None:
     with connection.cursor() as cursor:
         for name in _triggers():
             cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+
+
+def uninstall() -> None:
+    """After ``migrate memoryhub zero``: indexes without their tables would keep the words of what is gone."""
+    with connection.cursor() as cursor:
+        for table in reversed(_tables()):
+            cursor.execute(f"DROP TABLE IF EXISTS {table}")
 
 
 def tables_missing() -> list[str]:

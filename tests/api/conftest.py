@@ -53,7 +53,7 @@ class Agent:
 
 @pytest.fixture
 def agent(db: None) -> Callable[..., Agent]:
-    """``agent("private", rights=["read"], projects=["p"])`` is an agent with such a token; ada's unless said."""
+    """``agent("private", rights=["read"], projects=["p"])`` has such a token; it is ada's unless said."""
 
     def make(clearance: str = "secret", name: str = "bot", owner: str = "ada", **options: Any) -> Agent:
         options.setdefault("rights", RIGHTS)

@@ -5,6 +5,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub.models import Event, Fact, Session
+from memoryhub.retrieval.filters import MemoryFilter
+from memoryhub.sensitivity import Clearance
 
 DOORS = {
     "list": ("/memories", {"limit": 200}),
@@ -66,6 +68,31 @@ def test_queries_of_a_tool_do_not_grow_with_the_rows(bot, tool):
             bot.tool(tool, **arguments)
         counts.append(len(captured))
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize(
+    ("order", "filters"),
+    [
+        ("updated_at", {}),
+        ("updated_at", {"project": "zoo"}),
+        ("updated_at", {"type": "change"}),
+        ("created_at", {}),
+        ("created_at", {"since": "2020-01-01"}),
+    ],
+)
+def test_a_page_is_read_in_order_from_an_index_and_not_sorted(db, filters, order):
+    clearance = Clearance.up_to("secret", "ada")
+    rows = MemoryFilter(**filters).select(clearance).order_by(f"-{order}", "-pk")[:51]
+    assert "TEMP B-TREE" not in rows.explain()
+
+
+def test_memories_are_counted_within_the_index_of_the_gate(db):
+    rows = MemoryFilter().select(Clearance.up_to("secret", "ada"))
+    with CaptureQueriesContext(connection) as captured:
+        rows.count()
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {captured[0]['sql']}")
+        assert "COVERING INDEX memory_gate" in str(cursor.fetchall())
 
 
 def test_reading_a_memory_takes_four_queries(bot, django_assert_max_num_queries):

@@ -1,4 +1,4 @@
-"""The gate through every door: a level shows only when it is asked for and allowed, and an unknown one never."""
+"""The gate through every door: a level shows when it is asked for and allowed, and an unknown one never."""
 
 import json
 

@@ -54,7 +54,14 @@ HOSTILE = [
         "ﬁ",
         "ß",
     ),
-    *(";DROP TABLE memoryhub_memory;--", "<script>alert(1)</script>", "‮abc", "\ufeff", "\u200b", "a" * 5000),
+    *(
+        ";DROP TABLE memoryhub_memory;--",
+        "<script>alert(1)</script>",
+        "\u202eabc",
+        "\ufeff",
+        "\u200b",
+        "a" * 5000,
+    ),
     *(
         "foo " * 2000,
         '"' * 999,

@@ -196,7 +196,7 @@ def test_arguments_must_be_an_object(bot, body):
     is_problem(bot.post("/tools/letsgo/list_memories", body), 422)
 
 
-@pytest.mark.parametrize("tool", [tool for tool in TOOLSETS["letsgo"].tools], ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", TOOLSETS["letsgo"].tools, ids=lambda tool: tool.name)
 @pytest.mark.parametrize(
     "value", [None, "", "\x00", -1, 10**30, 1e300, [], {}, True, "x" * 200_000, "🦓", [[["x"]]]]
 )
