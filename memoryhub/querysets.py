@@ -95,7 +95,7 @@ class MemoryQuerySet(GatedQuerySet):
     def about_file(self, path: str) -> Self:
         """Linked to a file: its path, the end of its path, its basename, or a directory above it."""
         link = apps.get_model("memoryhub", "FileLink")
-        path = path.strip()
+        path = path.strip().removeprefix("./")
         folder = path.rstrip("/") + "/"
         name = posixpath.basename(path.rstrip("/"))
         # The range [folder, folder with the next character) is what an index can serve; '0' follows '/'.

@@ -18,7 +18,7 @@ Order = Literal["-updated_at", "-created_at", "-importance", "-accessed_count"]
 
 
 def _blank_as_none(value: object) -> object:
-    return None if value == "" else value
+    return None if isinstance(value, str) and not value.strip() else value
 
 
 def _no_nul(text: str) -> str:
@@ -29,7 +29,7 @@ def _no_nul(text: str) -> str:
 
 def _with_zone(value: object) -> object:
     """A date, or a moment without a zone, is meant in UTC."""
-    if isinstance(value, str) and value:
+    if isinstance(value, str) and value.strip():
         text = value.strip().replace(" ", "+") if "T" in value else value.strip()
         if len(text) == 10:
             return f"{text}T00:00:00+00:00"
@@ -46,7 +46,7 @@ def _in_utc(moment: datetime | None) -> datetime | None:
 
 
 Filter = Annotated[
-    str | None, Field(max_length=1000), BeforeValidator(_blank_as_none), AfterValidator(lambda v: v and _no_nul(v))
+    Annotated[str, Field(max_length=1000), AfterValidator(_no_nul)] | None, BeforeValidator(_blank_as_none)
 ]
 When = Annotated[AwareDatetime | None, BeforeValidator(_with_zone), AfterValidator(_in_utc)]
 
@@ -76,7 +76,9 @@ class MemoryFilter(BaseModel):
         """Of these memories, which are gated already (or only counted), those that fit. Lazy."""
         memories = memories.trashed() if self.trashed else memories.live(now or timezone.now())
         plain = {name: getattr(self, name) for name in ("project", "category")}
-        plain |= {name: str(value) for name in ("type", "sensitivity", "scope") if (value := getattr(self, name))}
+        plain |= {
+            name: str(value) for name in ("type", "sensitivity", "scope") if (value := getattr(self, name))
+        }
         memories = memories.filter(**{name: value for name, value in plain.items() if value})
         memories = memories.between("created_at", self.since, self.until)
         if self.session_id:

@@ -21,7 +21,10 @@ from tests.core.corpus import make_corpus
 settings.register_profile(
     "core",
     deadline=None,
-    derandomize=not os.environ.get("EXPLORE"),  # a suite that is green today is green tomorrow; run with --hypothesis-seed=0 … to look further
+    max_examples=60,
+    derandomize=not os.environ.get(
+        "EXPLORE"
+    ),  # a suite that is green today is green tomorrow; run with --hypothesis-seed=0 … to look further
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("core")

@@ -130,7 +130,9 @@ def test_writers_of_every_kind_get_along(actor, remember, configure, journal_mir
 
     assert at_once(work) == []
     assert journal.verify().ok
-    assert mirrored(journal_mirror) == list(JournalEntry.objects.order_by("seq").values_list("seq", flat=True))
+    assert mirrored(journal_mirror) == list(
+        JournalEntry.objects.order_by("seq").values_list("seq", flat=True)
+    )
     assert Fact.objects.count() <= 20
     assert index_is_sound()
 

@@ -49,7 +49,9 @@ DRAFTS = st.fixed_dictionaries(
     {"content": FIELDS["content"]}, optional={k: v for k, v in FIELDS.items() if k != "content"}
 )
 PATCHES = st.fixed_dictionaries({}, optional=FIELDS).filter(bool)
-COMPARED = "content title project scope owner sensitivity key deleted_at expires_at importance session_id".split()
+COMPARED = (
+    "content title project scope owner sensitivity key deleted_at expires_at importance session_id".split()
+)
 
 
 def dump() -> dict[str, dict[str, Any]]:
@@ -184,7 +186,11 @@ class StoreMachine(RuleBasedStateMachine):
             known = stored.author == actor.name or was["sensitivity"] in actor.clearance.levels
             assert known, "a copy that the writer may not know of was used"
             assert rank(stored.sensitivity) >= rank(was["sensitivity"])
-            assert (stored.project, stored.scope, stored.owner) == (was["project"], was["scope"], was["owner"])
+            assert (stored.project, stored.scope, stored.owner) == (
+                was["project"],
+                was["scope"],
+                was["owner"],
+            )
             assert was["content"] == fields["content"] or was["key"] == fields["key"] != ""
 
     @invariant()
