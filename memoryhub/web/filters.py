@@ -45,6 +45,14 @@ class ListFilter(forms.Form):
     def __init__(self, data: Mapping[str, Any]) -> None:
         super().__init__(data, label_suffix="", auto_id="by_%s")
 
+    def full_clean(self) -> None:
+        """A value that is no date or number stays readable: a field of that type would show nothing."""
+        super().full_clean()
+        for name in self.errors:
+            widget = self.fields[name].widget if name in self.fields else None
+            if isinstance(widget, forms.DateInput | forms.NumberInput):
+                widget.input_type = "text"
+
     def value(self, name: str) -> Any:
         return self.cleaned_data[name]
 

@@ -47,6 +47,14 @@ def test_types_are_stacked_from_the_floor_most_first() -> None:
     assert (bugfix.type, bugfix.y, bugfix.y + bugfix.height) == ("bugfix", 0, feature.y)
 
 
+def test_each_type_is_drawn_as_one_path_of_all_its_pieces() -> None:
+    rows = [(date(2020, 1, 1), "bugfix", 1), (date(2020, 1, 1), "feature", 1), (date(2020, 1, 2), "bugfix", 2)]
+    chart = charts.over_time(rows)
+    assert chart
+    (bugfix, pieces), (feature, piece) = chart.shapes
+    assert (bugfix, pieces.count("z"), feature, piece) == ("bugfix", 2, "feature", "M0.45 0h4.1v95h-4.1z")
+
+
 def test_a_young_store_has_no_bar_as_wide_as_the_page() -> None:
     chart = charts.over_time([(date(2020, 1, 1), "bugfix", 1)])
     assert chart

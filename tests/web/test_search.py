@@ -198,6 +198,11 @@ class TestFilters:
         assert 'value="land"' in response.content.decode()
         assert 'value="wood"' in response.content.decode()
 
+    def test_a_date_or_number_that_is_none_can_still_be_read(self, visitor: Client) -> None:
+        page = visitor.get("/search/", {"q": "zebra", "since": "never", "min_score": "much"}).content.decode()
+        assert '<input type="text" name="since" value="never"' in page
+        assert '<input type="text" name="min_score" value="much"' in page
+
     def test_both_days_of_a_span_count(self, visitor: Client, remember: Any) -> None:
         remember("zebra of may", created_at="2024-05-01T23:30:00+00:00")
         span = {"q": "zebra", "min_score": "0", "since": "2024-05-01", "until": "2024-05-01"}
