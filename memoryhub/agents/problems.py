@@ -23,7 +23,7 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"  # seconds until a busy database is worth another try
 _PREFIXES = ("/api/", "/mcp/")
 _PATHS = frozenset({"/api", "/mcp", "/healthz", "/readyz"})
-_KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
+_OF_THE_BODY = frozenset({"content-type", "content-length", "content-encoding", "content-disposition"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 # What an answer that is not a problem yet is turned into, by its status.
 _STANDARD = {
@@ -143,8 +143,8 @@ def _limit_body(request: HttpRequest) -> None:
 
 
 def _as_problem(request: HttpRequest, response: HttpResponseBase) -> HttpResponse:
-    """The same status as a problem; of the original only the headers that belong to the status are kept."""
+    """The same status as a problem; the headers that do not speak of the old body are kept."""
     status = response.status_code
     code, detail = _STANDARD.get(status, ("error", HTTPStatus(status).phrase))
-    kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+    kept = {name: value for name, value in response.items() if name.lower() not in _OF_THE_BODY}
     return Problem(status, code, detail, headers=kept).response(request)
