@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import product
 from typing import Any, Self
@@ -12,7 +13,7 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from memoryhub.search.query import parse, word_expression
+from memoryhub.search.query import TRIGRAM, parse, title_expression, trigram_expression, word_expression
 from memoryhub.search.schema import COLUMNS
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.vocabulary import Scope
@@ -38,6 +39,13 @@ def _shared_or_own(clearance: Clearance) -> Q:
 def memory_gate(clearance: Clearance) -> Q:
     """The condition under which a memory may be seen; personal memories are their owner's alone."""
     return _gate(clearance) & _shared_or_own(clearance)
+
+
+def _holds(texts: Iterable[str]) -> Q:
+    found = Q()
+    for column, text in product(COLUMNS, texts):
+        found |= Q(**{f"{column}__icontains": text})
+    return found
 
 
 class GatedQuerySet(models.QuerySet[Any]):
@@ -113,19 +121,25 @@ class MemoryQuerySet(GatedQuerySet):
             return self.none()
         return self.filter(text_index__terms__match=expression).order_by("text_index__rank")
 
-    def containing(self, expression: str) -> Self:
-        """Rows of the trigram index that match an FTS5 expression, newest row first."""
-        if not expression:
+    def titled(self, title: str) -> Self:
+        """Rows with this very title, with or without a full stop, in any case."""
+        bare = title.rstrip(" .")
+        exact = Q(title__iexact=bare) | Q(title__iexact=f"{bare}.")
+        return self.matching(title_expression(bare)).filter(exact)
+
+    def containing(self, texts: Iterable[str]) -> Self:
+        """Rows that hold any of these texts that is long enough for the trigram index, newest row first."""
+        texts = [text for text in texts if len(text) >= TRIGRAM]
+        if not texts:
             return self.none()
-        return self.filter(trigram_index__terms__match=expression).order_by("-pk")
+        rows = self.filter(trigram_index__terms__match=trigram_expression(texts)).order_by("-pk")
+        # The index knows that all trigrams are there, not that they stand together.
+        return rows.filter(_holds(texts)) if all(map(str.isascii, texts)) else rows
 
     def holding(self, literal: str) -> Self:
         """Rows that hold a text of any length, newest first, by a plain scan: for what no index finds."""
-        spellings = {literal, literal.upper()}  # LIKE knows upper and lower case of ASCII alone
-        found = Q()
-        for column, text in product(COLUMNS, spellings):
-            found |= Q(**{f"{column}__icontains": text})
-        return self.filter(found).order_by("-updated_at")
+        # LIKE knows upper and lower case of ASCII alone.
+        return self.filter(_holds({literal, literal.upper()})).order_by("-updated_at")
 
     def search(self, typed: str) -> Self:
         """Rows that hold any useful word of what was typed, best bm25 first: an ordinary lazy queryset.
@@ -199,6 +213,13 @@ class JournalQuerySet(GatedQuerySet):
             .exclude(object_type="fact", object_id__in=fact.objects.hidden_from(clearance).values("uid"))
             .exclude(object_id__in=ended_hidden.values("object_id"))
         )
+
+    def about(self, memory: Any, clearance: Clearance) -> Self:
+        """Rows about one memory that is there and that the caller has found behind the gate.
+
+        The same rows as :meth:`visible_to` gives, without asking which other memories are hidden.
+        """
+        return self.filter(_journal_gate(clearance), object_type="memory", object_id=memory.uid)
 
 
 def _journal_gate(clearance: Clearance) -> Q:

@@ -32,6 +32,6 @@ def walk(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, bool]
 
 
 def journal_of(memory: Memory, clearance: Clearance) -> JournalQuerySet:
-    """The journal's rows about it, newest first."""
-    rows: JournalQuerySet = JournalEntry.objects.visible_to(clearance)
-    return rows.filter(object_type="memory", object_id=memory.uid).order_by("-seq")
+    """The journal's rows about a memory that the caller has found behind the gate, newest first."""
+    rows: JournalQuerySet = JournalEntry.objects.about(memory, clearance)
+    return rows.order_by("-seq")

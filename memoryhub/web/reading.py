@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from django.db.models import Count, Q
+from django.db.models import Count, Exists, OuterRef, Q
 from django.http import Http404, HttpRequest
 
 from memoryhub.models import Event, Fact, FileLink, JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.history import journal_of
-from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import Clearance, Sensitivity
 from memoryhub.web.access import clearance_of
 
 RELATED = 6
 FACTS = 50
-PROJECTS = 100
 JOURNAL_ROWS = 15
 # A memory may name a thousand files; what it has to do with others shows in the first of them.
 _PATHS = 100
@@ -30,12 +28,6 @@ def find(request: HttpRequest, uid: str) -> Memory:
     if memory is None:
         raise Http404
     return memory
-
-
-def projects(request: HttpRequest) -> list[str]:
-    """Names of projects, as suggestions for a field."""
-    live = Memory.objects.visible_to(clearance_of(request)).live()
-    return [name for name in counts(live, "project", most=PROJECTS) if name]
 
 
 def is_secret(level: str) -> bool:
@@ -55,14 +47,16 @@ def by_file(memory: Memory, clearance: Clearance) -> list[Related]:
     paths = sorted({link.path for link in memory.files.all()})[:_PATHS]
     if not paths:
         return []
-    near = _others(memory, clearance).filter(files__path__in=paths)
-    near = near.annotate(shared=Count("files__path", distinct=True)).order_by("-shared", "-updated_at")
-    found = list(near[:RELATED])
-    links = FileLink.objects.filter(memory__in=[one.pk for one in found], path__in=paths)
+    others = _others(memory, clearance)
+    links = FileLink.objects.filter(path__in=paths)
+    near = links.filter(Exists(others.filter(pk=OuterRef("memory")))).values("memory")
+    near = near.annotate(shared=Count("path", distinct=True)).order_by("-shared", "-memory")
+    ids = [row["memory"] for row in near[:RELATED]]
     shared: dict[int, set[str]] = defaultdict(set)
-    for pk, path in links.values_list("memory", "path"):
+    for pk, path in links.filter(memory__in=ids).values_list("memory", "path"):
         shared[pk].add(path)
-    return [Related(one, sorted(shared[one.pk])) for one in found]
+    found = others.in_bulk(ids)
+    return [Related(found[pk], sorted(shared[pk])) for pk in ids]
 
 
 def by_session(memory: Memory, clearance: Clearance) -> list[Related]:

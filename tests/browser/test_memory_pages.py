@@ -164,6 +164,17 @@ class TestConveniences:
         expect(page.get_by_role("link", name="session-alpha")).to_be_visible()
         expect(page).to_have_url(re.compile("q=alph"))
 
+    def test_known_projects_are_suggested_to_whoever_comes_to_the_field(
+        self, open_page: OpenPage, ada: User, remember: Remember
+    ) -> None:
+        remember("words", project="apollo")
+        page = open_page("/memories/new/", ada)
+        suggested = page.locator("#projects option")
+        expect(suggested).to_have_count(0)
+        page.get_by_label("Project", exact=True).focus()
+        expect(suggested).to_have_count(1)
+        assert suggested.first.get_attribute("value") == "apollo"
+
 
 class TestRoom:
     @pytest.fixture

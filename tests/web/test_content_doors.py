@@ -55,7 +55,7 @@ def curator(sign_in: Any) -> Client:
 
 
 class TestLogin:
-    @pytest.mark.parametrize("path", PAGES)
+    @pytest.mark.parametrize("path", [*PAGES, "/projects/names/"])
     def test_a_stranger_is_asked_to_sign_in(self, client: Client, names: dict[str, str], path: str) -> None:
         response = client.get(path.format(**names))
         assert response.status_code == 302

@@ -99,7 +99,7 @@ def _conflict_page(request: HttpRequest, uid: str, form: MemoryForm) -> HttpResp
 def _form_page(
     request: HttpRequest, form: MemoryForm, memory: Memory | None = None, status: int = 200, **more: Any
 ) -> HttpResponse:
-    context = {"form": form, "memory": memory, "projects": reading.projects(request), **more}
+    context = {"form": form, "memory": memory, **more}
     return render(request, "memory/form.html", context, status=status)
 
 

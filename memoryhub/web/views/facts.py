@@ -17,7 +17,6 @@ from memoryhub.models import Fact
 from memoryhub.querysets import FactQuerySet
 from memoryhub.retrieval import paging
 from memoryhub.sensitivity import Clearance
-from memoryhub.web import reading
 from memoryhub.web.access import actor_of, clearance_of
 from memoryhub.web.filters import FactFilter
 from memoryhub.web.forms import FactForm
@@ -71,7 +70,6 @@ def _table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpRespon
         "add_open": add.is_bound or "add" in request.GET,
         "page": page,
         "first": not cursor,
-        "projects": reading.projects(request),
     }
     return render(request, "facts/page.html", context, status=status if valid else 422)
 

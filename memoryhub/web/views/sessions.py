@@ -15,7 +15,6 @@ from memoryhub.querysets import SessionQuerySet
 from memoryhub.retrieval import paging, timeline
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.sessions import with_counts
-from memoryhub.web import reading
 from memoryhub.web.access import clearance_of
 from memoryhub.web.days import by_day
 from memoryhub.web.filters import SessionFilter
@@ -44,7 +43,6 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
         "form": form,
         "page": page,
         "first": not request.GET.get("cursor"),
-        "projects": reading.projects(request),
     }
     return page_or_fragment(
         request,

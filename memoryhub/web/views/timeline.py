@@ -8,7 +8,6 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from memoryhub.retrieval import paging, timeline
-from memoryhub.web import reading
 from memoryhub.web.access import clearance_of
 from memoryhub.web.days import by_day
 from memoryhub.web.filters import TimelineFilter
@@ -36,6 +35,5 @@ def project_timeline(request: HttpRequest) -> HttpResponse:
         "days": by_day(entries),
         "next_cursor": next_cursor,
         "first": not cursor,
-        "projects": reading.projects(request),
     }
     return render(request, "timeline/page.html", context, status=200 if valid else 422)
