@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from itertools import islice
 
 from django.db import transaction
 from django.utils import timezone
@@ -12,12 +13,14 @@ from memoryhub import journal
 from memoryhub.interchange.jsonl import dump
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval.details import lists_of
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import LEVELS, Actor, Sensitivity
 from memoryhub.vocabulary import Scope
 
 UNKNOWN = "unknown"
+_CHUNK = 1000
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,11 @@ class Selection:
 
     def lines(self) -> Generator[bytes]:
         """The memories as JSON lines, a thousand of them in memory at a time."""
-        for row in self.memories().with_details().iterator(chunk_size=1000):
-            yield dump(row)
+        rows = self.memories().iterator(chunk_size=_CHUNK)
+        while chunk := list(islice(rows, _CHUNK)):
+            lists = lists_of(chunk)
+            for row in chunk:
+                yield dump(row, lists[row.pk])
 
     def left_out(self) -> dict[str, int]:
         """How many fit the filter and stay behind, by level, ``unknown`` or others' ``personal``."""

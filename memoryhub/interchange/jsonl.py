@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from memoryhub import shapes
 from memoryhub.drafts import MemoryDraft
 from memoryhub.models import Memory
+from memoryhub.retrieval.details import Lists
 
 # A memory of the longest texts, with every character written as an escape, fits well into this.
 MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -123,7 +124,7 @@ def _problem(location: tuple[int | str, ...], kind: str, message: str) -> Proble
     return Problem(field, message)
 
 
-def dump(row: Memory) -> bytes:
-    """A memory as a line that an import takes back. ``with_details()`` on its queryset saves queries."""
-    shape: dict[str, Any] = {**shapes.memory(row), "ttl_days": row.ttl_days}
+def dump(row: Memory, lists: Lists | None = None) -> bytes:
+    """A memory as a line that an import takes back; ``lists`` as in :func:`memoryhub.shapes.memory`."""
+    shape: dict[str, Any] = {**shapes.memory(row, lists), "ttl_days": row.ttl_days}
     return json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

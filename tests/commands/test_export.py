@@ -175,7 +175,7 @@ def test_a_failed_export_leaves_the_file_of_before(run, remember, tmp_path, monk
     path = tmp_path / "out.jsonl"
     path.write_text("the one of before")
 
-    def full(row: object) -> bytes:
+    def full(*args: object) -> bytes:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("memoryhub.interchange.dump.dump", full)
