@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import runpy
 import subprocess
 import sys
 import threading
 import time
+import tomllib
 import venv
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,18 @@ def test_windows_is_told_about_wsl(monkeypatch):
 
 def test_this_environment_lacks_nothing():
     assert bootstrap.missing(for_tests=True) == []
+
+
+@pytest.mark.parametrize(("group", "file"), [("", "requirements.txt"), ("dev", "requirements-dev.txt")])
+def test_everything_that_is_asked_for_is_pinned_with_its_hash(group, file):
+    """Otherwise the command would install the pinned files and still lack something."""
+    project = tomllib.loads((bootstrap.ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = [*project["dependencies"], *(project["optional-dependencies"][group] if group else [])]
+    pinned = re.findall(
+        r"^([\w.-]+)==\S+.*\\\n +--hash=sha256:", (bootstrap.ROOT / file).read_text(), re.MULTILINE
+    )
+    names = {re.split(r"[<>=]", need)[0] for need in wanted}
+    assert sorted(names - set(pinned)) == []
 
 
 @pytest.mark.parametrize(
