@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from memoryhub import mirror
 from memoryhub.mirror import LINE, shown
-from memoryhub.mirror import as_line as as_line
+from memoryhub.mirror import as_line as as_line  # noqa: PLC0414 others take it from here
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.search import bulk
 from memoryhub.sensitivity import Actor, Sensitivity, higher

@@ -1,8 +1,9 @@
 """The journal's mirror: the same rows as JSON lines in ``LETSGO_MEMORY_LOG``, in order, without gaps.
 
-Every append first looks where the file ends. Rows that another process has committed and not yet written, or that
-a crash kept from being written, are fetched and written too. A file that does not end with a row of this journal
-is of another store (a backup was put back, two stores were given one path): it is kept under another name.
+Every append first looks where the file ends. Rows that another process has committed and not yet written, or
+that a crash kept from being written, are fetched and written too. A file that does not end with a row of this
+journal is of another store (a backup was put back, two stores were given one path): it is kept under another
+name.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def shown(at: datetime) -> str:
 
 
 def append(lines: list[dict[str, Any]], after: str = "") -> None:
-    """Bring the file up to date with these committed rows; ``after``: the hash of the row before them, if known.
+    """Bring the file up to date with these committed rows; ``after``: the hash of the one before, if known.
 
     A full disk is logged, never raised: the journal itself is written, and the next append makes up for it.
     """
@@ -61,7 +62,7 @@ def append(lines: list[dict[str, Any]], after: str = "") -> None:
 
 
 def last_row(file: IO[bytes]) -> tuple[int, str]:
-    """Number and hash of the last whole line, ``(0, "")`` without a readable one; a torn last line is cut off."""
+    """Number and hash of the last whole line, ``(0, "")`` without a readable one; a torn line is cut off."""
     size = file.seek(0, os.SEEK_END)
     tail = _read_from(file, max(0, size - _TAIL))
     if size > len(tail) and tail.count(b"\n") < 2:
