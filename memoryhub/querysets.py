@@ -109,11 +109,15 @@ class MemoryQuerySet(GatedQuerySet):
         # The range [folder, folder with the next character) is what an index can serve; '0' follows '/'.
         fits = Q(path=path) | Q(path__gte=folder, path__lt=folder[:-1] + "0")
         if name:
-            fits |= Q(basename=name) if name == path else Q(basename=name, path__endswith="/" + path.lstrip("/"))
+            fits |= (
+                Q(basename=name) if name == path else Q(basename=name, path__endswith="/" + path.lstrip("/"))
+            )
         return self.filter(pk__in=link.objects.filter(fits).values("memory"))
 
     def about_entity(self, entity: str) -> Self:
-        return self.filter(pk__in=apps.get_model("memoryhub", "Entity").objects.filter(entity=entity).values("memory"))
+        return self.filter(
+            pk__in=apps.get_model("memoryhub", "Entity").objects.filter(entity=entity).values("memory")
+        )
 
     def matching(self, expression: str) -> Self:
         """Rows of the word index that match an FTS5 expression, best bm25 first. Lazy: filter, count, slice."""

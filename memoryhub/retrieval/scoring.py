@@ -23,7 +23,9 @@ FIELD_CREDIT = {"title": 1.0, "subtitle": 0.95, "abstract": 0.9, "overview": 0.8
 REPEAT_CREDIT = 0.05  # for each further occurrence, up to REPEATS
 REPEATS = 3
 LOOSE_CREDIT = 0.6  # share of a phrase's or dotted name's credit when only its words are there
-SUBSTRING_CREDIT = 0.65  # share for a word found only inside another word; an old memory still passes min_score
+SUBSTRING_CREDIT = (
+    0.65  # share for a word found only inside another word; an old memory still passes min_score
+)
 # Half of the evidence is worth much less than half: the missing half is usually what the query was about.
 COVERAGE_POWER = 2.0
 FULL_MATCH = 0.88  # every term in the title of a memory that is about more than that
@@ -91,7 +93,7 @@ class Matcher:
     """One query, prepared to be held against many memories: each costs some microseconds."""
 
     def __init__(self, query: Query, weights: Sequence[float]) -> None:
-        self._text = query.text.strip(" .")
+        self._text = query.text.strip(" .") or query.text
         self._needles = [(_Needle(term), weight) for term, weight in zip(query.terms, weights, strict=True)]
         self._whole = sum(weights)
 
@@ -100,8 +102,8 @@ class Matcher:
         if not self._needles:
             return 0.0
         texts = [(name, fold(text)) for name in FIELD_CREDIT if (text := fields.get(name))]
-        title = texts[0][1] if texts and texts[0][0] == "title" else ""
-        if title.strip(" .") == self._text:
+        title = " ".join(texts[0][1].split()) if texts and texts[0][0] == "title" else ""
+        if (title.strip(" .") or title) == self._text:
             return 1.0  # kept for the exact title alone
         covered = earned = 0.0
         in_title = 0

@@ -93,9 +93,7 @@ def default_weights() -> scoring.Weights:
     )
 
 
-def _score(
-    memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now: datetime
-) -> list[_Scored]:
+def _score(memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now: datetime) -> list[_Scored]:
     if not query.terms:
         return []
     stems = [one for term in query.terms for one in term.stems]
@@ -116,7 +114,8 @@ def _score(
     return scored
 
 
-def _candidates(memories: MemoryQuerySet, query: Query, frequencies: dict[str, int], total: int
+def _candidates(
+    memories: MemoryQuerySet, query: Query, frequencies: dict[str, int], total: int
 ) -> list[tuple[Any, ...]]:
     """The rows worth scoring: by words; by substring for what is no word of the index; by a scan as a last resort."""
     pool = settings.MEMORYHUB.search_pool
@@ -129,11 +128,13 @@ def _candidates(memories: MemoryQuerySet, query: Query, frequencies: dict[str, i
     known = [word for word in query.words if frequencies.get(stem(word))]
     if known:
         take(memories.matching(queries.any_of(_telling(known, frequencies, total))))
+    if len(found) >= pool:  # among so many the one with this very title may rank too low
+        take(memories.titled(query.typed))
     unknown = (word for word in query.words if word not in known)
     substrings = query.spellings([*query.literals, *queries.cjk_runs(query.text), *unknown])
-    take(memories.containing(queries.trigram_expression(substrings)))
+    take(memories.containing(substrings))
     if not found:  # known words stand in no memory within reach; they may stand inside other words there
-        take(memories.containing(queries.trigram_expression(query.spellings(query.words))))
+        take(memories.containing(query.spellings(query.words)))
     for literal in _unseen(substrings, found.values())[:3]:
         take(memories.holding(literal))
     return list(found.values())

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from bisect import bisect_left, bisect_right
 from html import escape
 
 from memoryhub.search.query import Query
-from memoryhub.text import collapse, fold, stem, words
+from memoryhub.text import collapse, fold, stem
 
-_TOKEN = re.compile(r"[^\W_]+|[\W_]+")
 WIDTH = 240
 
 
 def snippet(query: Query, text: str, width: int = WIDTH) -> str:
     """The densest ``width`` characters of a text, HTML-escaped, hits in ``<mark>``; safe to put into a page."""
-    line = collapse(text)
+    line = unicodedata.normalize("NFC", collapse(text))
     spans = _hits(query, line)
     start = _best_start(spans, width, len(line))
     end = min(len(line), start + width)
@@ -34,24 +35,24 @@ def snippet(query: Query, text: str, width: int = WIDTH) -> str:
 
 def mark(query: Query, text: str) -> str:
     """A whole text on one line, escaped, hits in ``<mark>``."""
-    return snippet(query, text, width=max(len(text), 1))
+    return snippet(query, text, width=3 * len(text) + 1)  # a composed form can be three times as long
 
 
 def _hits(query: Query, line: str) -> list[tuple[int, int]]:
     """Where words with a wanted stem, or literals, stand; in order, not overlapping."""
+    folded = fold(line)
+    if len(folded) != len(line):  # a place in one must be the same place in the other
+        folded = "".join(fold(char)[:1] for char in line)
     stems = {one for term in query.terms for one in term.stems}
     spans = []
-    for token in _TOKEN.finditer(line):
-        folded = words(token.group())
-        if folded and stem(folded[0]) in stems:
-            spans.append(token.span())
-    folded_line = fold(line)
-    literals = list(query.literals)
-    if not spans:  # words that stand only inside others
-        literals += query.words
-    if len(folded_line) == len(line):  # else a place in one is no place in the other
-        for literal in literals:
-            spans += [found.span() for found in re.finditer(re.escape(literal), folded_line)]
+    if stems:
+        # Porter changes a final y to i, so the last letter of a stem is left open.
+        starts = "|".join(sorted({re.escape(one[:-1] or one) for one in stems}))
+        words = re.finditer(rf"(?<![^\W_])(?:{starts})[^\W_]*", folded)
+        spans = [word.span() for word in words if stem(word.group()) in stems]
+    # Words that stand only inside others count where there is nothing better.
+    for literal in [*query.literals, *(() if spans else query.words)]:
+        spans += [found.span() for found in re.finditer(re.escape(literal), folded)]
     return _merged(sorted(spans))
 
 
@@ -69,9 +70,9 @@ def _best_start(spans: list[tuple[int, int]], width: int, length: int) -> int:
     """Where a window begins that holds most hits, with a little of what stands before them."""
     if not spans or length <= width:
         return 0
-    lead = width // 6
-    starts = [max(0, left - lead) for left, _ in spans]
-    best = max(starts, key=lambda s: (sum(s <= left and right <= s + width for left, right in spans), -s))
+    lefts, rights = zip(*spans, strict=True)
+    starts = [max(0, left - width // 6) for left in lefts]
+    best = max(starts, key=lambda s: (bisect_right(rights, s + width) - bisect_left(lefts, s), -s))
     return min(best, max(0, length - width))
 
 

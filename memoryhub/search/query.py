@@ -38,10 +38,11 @@ class Term:
 
 @dataclass(frozen=True)
 class Query:
-    """A parsed query; ``text`` is what was typed, folded onto one line."""
+    """A parsed query; ``text`` is what was ``typed``, folded, both on one line."""
 
     text: str
     terms: tuple[Term, ...]
+    typed: str = ""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -67,7 +68,8 @@ def parse(typed: str) -> Query:
     for chunk in _QUOTED.sub(" ", typed).split():
         terms += _chunk_terms(chunk)
     useful = [term for term in terms if term.literal or term.words[0] not in STOP_WORDS]
-    return Query(" ".join(fold(typed).split()), tuple(dict.fromkeys(useful or terms))[:MAX_TERMS])
+    line = " ".join(typed.split())
+    return Query(fold(line), tuple(dict.fromkeys(useful or terms))[:MAX_TERMS], line)
 
 
 def _chunk_terms(chunk: str) -> list[Term]:
@@ -113,6 +115,11 @@ def any_of(texts: Iterable[str]) -> str:
 def word_expression(query: Query) -> str:
     """For the word index: any word of the query."""
     return any_of(query.words)
+
+
+def title_expression(text: str) -> str:
+    """For the word index: titles that begin with the words of a text."""
+    return f"title : ^ {any_of([text])}" if WORD.search(text) else ""
 
 
 def trigram_expression(texts: Iterable[str]) -> str:
