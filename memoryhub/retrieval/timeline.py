@@ -51,9 +51,13 @@ def timeline(
     after = _decode(cursor) if cursor else None
     entries: list[Entry] = []
     for rows, column, kind in _sources(clearance, wanted, of):
-        if kind in kinds:
-            entries += _take(rows, column, kind, limit, after, oldest_first)
-    entries.sort(key=lambda entry: entry.order, reverse=not oldest_first)
+        if kind not in kinds:
+            continue
+        if len(entries) > limit:
+            # The page is full up to here: what lies beyond cannot be on it, and need not be gated.
+            rows = rows.filter(**{f"{column}__{'lte' if oldest_first else 'gte'}": entries[limit].at})
+        entries += _take(rows, column, kind, limit, after, oldest_first)
+        entries.sort(key=lambda entry: entry.order, reverse=not oldest_first)
     shown = entries[:limit]
     more = len(entries) > limit
     return shown, _encode(shown[-1]) if more and shown else None
