@@ -64,6 +64,13 @@ def remember_many(
     return results
 
 
+# Not the texts: an UPDATE that names these has both indexes written anew.
+_REFRESHED = (
+    *("updated_at", "ttl_days", "expires_at", "deleted_at", "trash_reason", "merged_into"),
+    *("key", "sensitivity", "copy"),
+)
+
+
 @dataclass
 class _Batch:
     """The writes of one call, collected so that a thousand memories take a handful of statements."""
@@ -179,7 +186,7 @@ class _Batch:
 
     def _save_unless_fresh(self, memory: Memory) -> None:
         if memory.pk is not None:
-            memory.save()
+            memory.save(update_fields=_REFRESHED)
 
     def added(self) -> dict[str, list[Memory]]:
         """What came alive in each project."""
