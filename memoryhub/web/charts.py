@@ -66,7 +66,8 @@ class Chart:
         drawn: dict[str, list[str]] = {kind: [] for kind, _ in self.types}
         for bar in self.bars:
             for part in bar.parts:
-                drawn[part.type].append(f"M{bar.x:g} {part.y:g}h{bar.width:g}v{part.height:g}h-{bar.width:g}z")
+                right = f"h{bar.width:g}v{part.height:g}h-{bar.width:g}z"
+                drawn[part.type].append(f"M{bar.x:g} {part.y:g}{right}")
         return [(kind, "".join(pieces)) for kind, pieces in drawn.items()]
 
 

@@ -10,6 +10,7 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest
 from django.http import HttpResponseRedirect as Redirect
 from django.http.response import HttpResponseBase
+from django.urls import Resolver404, resolve
 from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
@@ -26,6 +27,12 @@ class PageMiddleware(LoginRequiredMiddleware):
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if (
+            response.status_code == 404
+            and request.method in ("GET", "HEAD")
+            and _lacks_its_slash(request.path)
+        ):
+            return Redirect(request.get_full_path(force_append_slash=True))
         if getattr(request, "is_page", False):
             patch_cache_control(response, private=True, no_store=True)
             patch_vary(response)
@@ -48,6 +55,14 @@ class PageMiddleware(LoginRequiredMiddleware):
             back = back or request.get_full_path()
         redirect = redirect_to_login(back or "/", self.get_login_url(view_func))
         return HttpResponseClientRedirect(redirect.url) if htmx else redirect  # type: ignore[return-value]
+
+
+def _lacks_its_slash(path: str) -> bool:
+    """Whether a page has this address but for the slash at its end; the API's addresses have none."""
+    try:
+        return not path.endswith("/") and resolve(f"{path}/").func.__module__.startswith(_PAGES)
+    except Resolver404:
+        return False
 
 
 def mark_page(request: HttpRequest) -> None:

@@ -48,7 +48,8 @@ def test_types_are_stacked_from_the_floor_most_first() -> None:
 
 
 def test_each_type_is_drawn_as_one_path_of_all_its_pieces() -> None:
-    rows = [(date(2020, 1, 1), "bugfix", 1), (date(2020, 1, 1), "feature", 1), (date(2020, 1, 2), "bugfix", 2)]
+    first, second = date(2020, 1, 1), date(2020, 1, 2)
+    rows = [(first, "bugfix", 1), (first, "feature", 1), (second, "bugfix", 2)]
     chart = charts.over_time(rows)
     assert chart
     (bugfix, pieces), (feature, piece) = chart.shapes

@@ -83,6 +83,11 @@ def test_the_page_one_is_on_is_marked_in_the_navigation(visitor: Client) -> None
 
 
 class TestErrorPages:
+    def test_an_address_without_its_last_slash_is_mended(self, visitor: Client) -> None:
+        assert visitor.get("/search?q=zebra")["Location"] == "/search/?q=zebra"
+        assert visitor.get("/nowhere").status_code == 404
+        assert visitor.get("/api/v1/nothing").status_code == 404
+
     def test_an_unknown_address_answers_with_the_same_words_as_a_hidden_memory(
         self, visitor: Client, four_levels: Any
     ) -> None:

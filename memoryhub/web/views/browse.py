@@ -12,13 +12,14 @@ from memoryhub.retrieval.paging import BadCursor, page
 from memoryhub.sensitivity import Clearance
 from memoryhub.web import facets
 from memoryhub.web.access import clearance_of
+from memoryhub.web.htmx import HtmxHttpRequest, show_address
 from memoryhub.web.lists import ORDERS, BrowseFilter, without
 
 PAGE_SIZE = 30
 
 
 @require_safe
-def memories(request: HttpRequest) -> HttpResponse:
+def memories(request: HtmxHttpRequest) -> HttpResponse:
     """Filters, ``order`` and ``cursor`` in the address."""
     clearance = clearance_of(request)
     form = BrowseFilter(request.GET)
@@ -32,7 +33,8 @@ def memories(request: HttpRequest) -> HttpResponse:
             context |= _listed(request, form, clearance)
         except BadCursor:
             context["bad_cursor"], status = without(request), 422
-    return render(request, "memories.html", context, status=status)
+    response = render(request, "memories.html", context, status=status)
+    return show_address(request, response, without(request), replace=False)
 
 
 def _listed(request: HttpRequest, form: BrowseFilter, clearance: Clearance) -> dict[str, Any]:
