@@ -1,9 +1,20 @@
 """The hub's settings on a throw-away home, so that no test can touch a real store."""
 
+import atexit
 import os
+import shutil
 import tempfile
 
 HOME_OF_TESTS = tempfile.mkdtemp(prefix="memoryhub-tests-")
+
+
+@atexit.register
+def _remove_home(owner: int = os.getpid()) -> None:
+    """At the end of the run, not at that of a process it forked."""
+    if os.getpid() == owner:
+        shutil.rmtree(HOME_OF_TESTS, ignore_errors=True)
+
+
 for name in [n for n in os.environ if n.startswith(("MEMORYHUB_", "LETSGO_", "DATABASE_URL"))]:
     del os.environ[name]
 os.environ["LETSGO_HOME"] = HOME_OF_TESTS
