@@ -129,7 +129,7 @@ class MemoryQuerySet(GatedQuerySet):
         """Rows with this very title, with or without a full stop, in any case."""
         bare = title.rstrip(" .")
         exact = Q(title__iexact=bare) | Q(title__iexact=f"{bare}.")
-        return self.matching(title_expression(bare)).filter(exact)
+        return self.matching(title_expression(bare)).filter(exact).order_by("-pk")
 
     def containing(self, texts: Iterable[str]) -> Self:
         """Rows that hold any of these texts that is long enough for the trigram index, newest row first."""

@@ -24,6 +24,7 @@ TEXTS = ("title", "subtitle", "abstract", "overview", "content")
 _SCORED = ("pk", "updated_at", "importance", "trust", *TEXTS)
 # Below this a common word was shared and nothing more; such a memory is a result only for min_score 0.
 RELEVANT_MATCH = 0.05
+MOST_TITLES = 5000  # rows that are looked through for a title; a word in more of them is no title to look for
 COMMON_SHARE = 0.2  # squared and times the best quality this is less than RELEVANT_MATCH
 
 
@@ -128,8 +129,8 @@ def _candidates(
     known = [word for word in query.words if frequencies.get(stem(word))]
     if known:
         take(memories.matching(queries.any_of(_telling(known, frequencies, total))))
-    if len(found) >= pool:  # among so many the one with this very title may rank too low
-        take(memories.titled(query.typed))
+    if len(found) >= pool and min(frequencies[stem(word)] for word in known) <= MOST_TITLES:
+        take(memories.titled(query.typed))  # among so many the one with this very title may rank too low
     unknown = (word for word in query.words if word not in known)
     substrings = query.spellings([*query.literals, *queries.cjk_runs(query.text), *unknown])
     take(memories.containing(substrings))
