@@ -28,5 +28,7 @@ def _drop_triggers(**kwargs: Any) -> None:
 def _install_schema(**kwargs: Any) -> None:
     from memoryhub.search import schema
 
-    if not schema.tables_missing():
+    if schema.tables_missing():
+        schema.uninstall()
+    else:
         schema.install()
