@@ -116,7 +116,7 @@ class Matcher:
             return 0.0
         covered /= self._whole
         quality = earned / self._whole / covered
-        value = FULL_MATCH * covered**COVERAGE_POWER * quality
+        value: float = FULL_MATCH * covered**COVERAGE_POWER * quality
         if len(self._needles) > 1 and any(self._text in text for _, text in texts):
             value += PHRASE_BONUS
         if in_title:

@@ -70,7 +70,7 @@ def _best_start(spans: list[tuple[int, int]], width: int, length: int) -> int:
     """Where a window begins that holds most hits, with a little of what stands before them."""
     if not spans or length <= width:
         return 0
-    lefts, rights = zip(*spans, strict=True)
+    lefts, rights = [left for left, _ in spans], [right for _, right in spans]
     starts = [max(0, left - width // 6) for left in lefts]
     best = max(starts, key=lambda s: (bisect_right(rights, s + width) - bisect_left(lefts, s), -s))
     return min(best, max(0, length - width))

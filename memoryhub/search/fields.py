@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.sql.compiler import SQLCompiler
 
 
-class MatchField(models.TextField):
+if TYPE_CHECKING:
+    _TextField = models.TextField[str, str]
+else:
+    _TextField = models.TextField
+
+
+class MatchField(_TextField):
     """The hidden column of an FTS5 table that carries the table's name: ``filter(terms__match='"word"')``."""
 
 
@@ -20,7 +26,7 @@ class Match(models.Lookup):
     lookup_name = "match"
     prepare_rhs = False
 
-    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, list[Any]]:
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[Any, ...]]:
         left, left_params = self.process_lhs(compiler, connection)
         right, right_params = self.process_rhs(compiler, connection)
-        return f"{left} MATCH {right}", [*left_params, *right_params]
+        return f"{left} MATCH {right}", (*left_params, *right_params)
