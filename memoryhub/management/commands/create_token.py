@@ -53,7 +53,7 @@ class Command(BaseCommand):
         self.stdout.write(raw)
         where = f"in {', '.join(token.projects)}" if token.projects else "in every project"
         self.stderr.write(
-            f"{token.name} may {', '.join(token.rights)} up to {token.clearance} {where}. Keep the token now: "
+            f"{token.name} may {', '.join(token.rights)} up to {token.clearance} {where}. Keep it: "
             "only its hash is stored."
         )
 
