@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
+import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,7 +95,7 @@ class Command(BaseCommand):
         if known:
             self.tell(
                 "Agent token",
-                f"{known.name} {known.prefix}…, kept; another: {_command(real, 'create_token NAME')}",
+                f"{known.name} {known.prefix}..., kept; another: {_command(real, 'create_token NAME')}",
             )
             return
         # The demo's may do everything, so that everything can be tried; a real one starts small.
@@ -116,10 +118,10 @@ def _contents() -> str:
 
 
 def _command(real: bool, *words: str) -> str:
-    """A command line for this store."""
-    home = os.environ.get("LETSGO_HOME") if real else ".demo"
-    where = f"LETSGO_HOME={home} " if home else ""
-    return f"{where}python3 manage.py {' '.join(words)}"
+    """A command line for this store, as it can be typed where this one was."""
+    home = os.environ.get("LETSGO_HOME") if real else os.path.relpath(settings.HOME)
+    where = f"LETSGO_HOME={shlex.quote(home)} " if home else ""
+    return f"{where}python3 {shlex.quote(sys.argv[0])} {' '.join(words)}"
 
 
 @contextmanager
