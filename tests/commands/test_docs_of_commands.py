@@ -10,6 +10,7 @@ import pytest
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
 
+from memoryhub import checks
 from memoryhub.management.commands.show_config import operator_table, tunables_table
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -76,3 +77,10 @@ def test_the_tables_of_settings_are_what_the_configuration_says(table):
         assert row in documented, "run manage.py show_config --markdown and put its tables into the page"
     keys = re.findall(r"^\| `(\w+)` \|", documented, re.MULTILINE)
     assert len(keys) == len(operator_table().splitlines() + tunables_table().splitlines()) - 4
+
+
+def test_every_system_check_is_documented_and_no_other():
+    page = (DOCS / "configuration.md").read_text("utf-8")
+    documented = set(re.findall(r"^\| `(memoryhub\.[EW]\d+)` \|", page, re.MULTILINE))
+    raised = set(re.findall(r'id="(memoryhub\.[EW]\d+)"', Path(checks.__file__).read_text("utf-8")))
+    assert documented == raised
