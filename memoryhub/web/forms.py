@@ -104,12 +104,7 @@ class MemoryForm(DraftForm):
     project = LineField()
     session_id = LineField(label="Session")
     key = LineField(help_text="Storing under the same key again replaces this memory.")
-    ttl_days = forms.FloatField(
-        required=False,
-        min_value=0,
-        label="Expires after days",
-        help_text="Counted from now. Empty or 0: never.",
-    )
+    ttl_days = NumberField(label="Expires after days", help_text="Counted from now. Empty or 0: never.")
     files_read = LinesField(label="Files read", help_text="One path on each line.")
     files_modified = LinesField(label="Files modified", help_text="One path on each line.")
     abstract = LineField(help_text="One line; made from the content when empty.")

@@ -194,7 +194,7 @@ class TestRefusals:
             ("trust", "-0.1", "Give a number from 0 up."),
             ("confidence", "nan", "Enter a number."),
             ("confidence", "much", "Enter a number."),
-            ("ttl_days", "-1", "Ensure this value is greater than or equal to 0."),
+            ("ttl_days", "-1", "Give a number from 0 up."),
             ("ttl_days", "99999999", "Give a number up to 36500."),
             ("tags", "ok, " + "t" * 101, "Item 2: Use at most 100 characters."),
             ("tags", '"open', "Close the quotation mark"),
