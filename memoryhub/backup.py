@@ -263,11 +263,18 @@ def _store_files(database: Path, mirror_file: Path) -> list[Path]:
 
 
 def _move_all(sources: list[Path], targets: list[Path]) -> bool:
-    """Whether there was anything to move."""
-    pairs = [(source, target) for source, target in zip(sources, targets, strict=True) if source.exists()]
-    for source, target in pairs:
-        shutil.move(source, target)
-    return bool(pairs)
+    """All or none of those that are there; whether there were any."""
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for source, target in zip(sources, targets, strict=True):
+            if source.exists():
+                shutil.move(source, target)
+                moved.append((source, target))
+    except BaseException:
+        for source, target in moved:
+            shutil.move(target, source)
+        raise
+    return bool(moved)
 
 
 def _own_like(file: Path, example: Path) -> None:

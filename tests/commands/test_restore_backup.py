@@ -274,6 +274,26 @@ def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_stor
     assert list(own_store.parent.glob("*before-restore*")) == []
 
 
+def test_when_the_present_store_cannot_be_moved_as_a_whole_all_of_it_stays(
+    run, saved, own_store, monkeypatch
+):
+    remember("of after")
+    move = shutil.move
+
+    def fail_for_the_mirror(source: Path, target: Path) -> None:
+        if Path(source).suffix == ".jsonl":
+            raise OSError(28, "No space left on device")
+        move(source, target)
+
+    monkeypatch.setattr(shutil, "move", fail_for_the_mirror)
+    ran = run("restore_backup", saved, "--yes")
+    assert ran.code == 1
+    assert "No space left" in ran.err
+    assert contents() == {"of before", "of after"}
+    assert mirror_audit.audit().in_step
+    assert list(own_store.parent.glob("*before-restore*")) == []
+
+
 def test_a_store_that_is_damaged_is_moved_aside_and_replaced(run, saved, own_store):
     connection.close()
     own_store.write_bytes(b"damaged beyond repair " * 1000)
