@@ -97,7 +97,7 @@ def missing(for_tests: bool = False) -> list[str]:
 def _is_met(need: str) -> bool:
     """Whether a requirement like ``django>=5.2.8,<5.3`` is installed in a version between its bounds."""
     try:
-        found = _numbers(metadata.version(re.split(r"[\s<>=]", need)[0]))
+        found = _numbers(metadata.version(re.split(r"[\s<>=\[]", need)[0]))
     except metadata.PackageNotFoundError:
         return False
     bounds = _BOUND.findall(need)
