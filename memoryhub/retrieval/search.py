@@ -25,6 +25,7 @@ _SCORED = ("pk", "updated_at", "importance", "trust", *TEXTS)
 # Below this a common word was shared and nothing more; such a memory is a result only for min_score 0.
 RELEVANT_MATCH = 0.05
 MOST_TITLES = 5000  # rows that are looked through for a title; a word in more of them is no title to look for
+RARE = 64  # memories; a word in more of them is common
 COMMON_SHARE = 0.2  # squared and times the best quality this is less than RELEVANT_MATCH
 
 
@@ -40,7 +41,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Results:
-    """Best first. ``total`` counts what passed ``min_score`` among the candidates; ``ids`` are all of them."""
+    """Best first. ``total`` counts the candidates that passed ``min_score``; ``ids`` are all of them."""
 
     hits: list[Hit] = field(default_factory=list)
     total: int = 0
@@ -68,7 +69,8 @@ def search(
 ) -> Results:
     """Search within ``memories``, which the caller has gated, filtered and limited to live ones.
 
-    ``limit`` and ``min_score`` default to the configuration. The number of queries does not depend on the results.
+    ``limit`` and ``min_score`` default to the configuration. The number of queries does not depend on the
+    results.
     """
     began = time.perf_counter()
     config = settings.MEMORYHUB
@@ -97,8 +99,7 @@ def default_weights() -> scoring.Weights:
 def _score(memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now: datetime) -> list[_Scored]:
     if not query.terms:
         return []
-    stems = [one for term in query.terms for one in term.stems]
-    frequencies, total = document_frequencies(stems) if stems else ({}, 0)
+    frequencies, total = _frequencies(memories, query)
     matcher = scoring.Matcher(query, scoring.term_weights(query, frequencies, total))
     half_life = settings.MEMORYHUB.recency_half_life_days
     scored = []
@@ -115,10 +116,32 @@ def _score(memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now
     return scored
 
 
+def _frequencies(memories: MemoryQuerySet, query: Query) -> tuple[dict[str, int], int]:
+    """For each stem about how many memories hold it, and about how many memories there are.
+
+    The index counts all of them, and a score must not show that a word stands in a memory one may not see. So a
+    rare word is counted again among those within reach, and a common one is told to the next power of two.
+    """
+    counted, total = document_frequencies([stem(word) for word in query.words]) if query.words else ({}, 0)
+    frequencies = {}
+    for word in query.words:
+        found = counted.get(stem(word), 0)
+        if 0 < found <= RARE:
+            frequencies[stem(word)] = memories.matching(queries.any_of([word])).order_by().count()
+        else:
+            frequencies[stem(word)] = _rounded(found)
+    return frequencies, _rounded(total)
+
+
+def _rounded(number: int) -> int:
+    """The next power of two, 0 for 0."""
+    return 1 << (number - 1).bit_length() if number else 0
+
+
 def _candidates(
     memories: MemoryQuerySet, query: Query, frequencies: dict[str, int], total: int
 ) -> list[tuple[Any, ...]]:
-    """The rows worth scoring: by words; by substring for what is no word of the index; by a scan as a last resort."""
+    """The rows worth scoring: by words; by substring for what is no word; by a scan as a last resort."""
     pool = settings.MEMORYHUB.search_pool
     found: dict[int, tuple[Any, ...]] = {}
 
@@ -156,8 +179,8 @@ def _unseen(substrings: list[str], found: Collection[tuple[Any, ...]]) -> list[s
 def _telling(words: list[str], frequencies: dict[str, int], total: int) -> list[str]:
     """The words without the most common ones, as long as those weigh little together.
 
-    A memory that holds only these would score below :data:`RELEVANT_MATCH`, and reading their long posting lists is
-    most of what a search costs.
+    A memory that holds only these would score below :data:`RELEVANT_MATCH`, and reading their long posting
+    lists is most of what a search costs.
     """
     weights = {word: scoring.rarity(frequencies[stem(word)], total) for word in words}
     spare = COMMON_SHARE * sum(weights.values())

@@ -1,0 +1,33 @@
+"""What a reader may not see leaves no trace in the scores of what they may."""
+
+from memoryhub.models import Memory
+from memoryhub.retrieval.search import search
+from memoryhub.sensitivity import Clearance
+
+
+def public():
+    return Memory.objects.visible_to(Clearance()).live()
+
+
+def matches(typed):
+    return [
+        (hit.memory.uid, hit.components.match, hit.snippet)
+        for hit in search(public(), typed, min_score=0).hits
+    ]
+
+
+def test_a_word_of_a_secret_memory_does_not_change_the_scores_of_public_ones(remember):
+    for n in range(20):
+        remember(f"quokka habitat report number {n}")
+    before = matches("quokka habitat swordfish9")
+    assert before
+    remember("the password hint is swordfish9", sensitivity="secret")
+    assert matches("quokka habitat swordfish9") == before
+
+
+def test_a_hidden_word_is_still_looked_for_inside_visible_words(remember):
+    remember("the superswordfish9x release")
+    before = matches("swordfish9")
+    remember("swordfish9", sensitivity="secret")
+    assert matches("swordfish9") == before
+    assert before
