@@ -101,6 +101,8 @@ def test_everything_that_is_asked_for_is_pinned_with_its_hash(group, file):
     [
         ("pytest", True),
         ("pytest>=1", True),
+        ("pytest[testing]>=1,!=2.0", True),
+        ("pytest >= 1; python_version >= '3'", True),
         ("pytest>=1,<2", False),
         ("pytest>=999.1", False),
         ("no-such-distribution>=1", False),
