@@ -56,7 +56,6 @@ class Config:
     cap_warning_share: float = _tunable(0.9, "share of the cap at which the dashboard warns", 0, 1)
     default_ttl_days: int = _tunable(90, "days until a memory expires that names no ttl; 0: never", 0, 36500)
     expiry_grace_days: int = _tunable(30, "days the daily job keeps an expired memory revivable", 0, 36500)
-    max_content_chars: int = _tunable(100_000, "longest content of one memory, characters", 1, 10_000_000)
     max_batch: int = _tunable(1000, "most memories in one batch call", 1, 100_000)
     max_body_bytes: int = _tunable(1_048_576, "largest request body, bytes", 1024, 2**31)
     preview_chars: int = _tunable(200, "length of the preview in lists, characters", 1, 10_000)

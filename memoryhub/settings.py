@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from memoryhub import conf, environment
 
+os.umask(0o077)  # what the hub writes (database, mirror, backups) is its owner's alone
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 try:
