@@ -18,7 +18,7 @@ _MOST_LINE_PAIRS = 4_000_000
 _MOST_WORD_PAIRS = 2_000_000
 _MOST_PAIRED = 40
 # Rows of one comparison that a page shows.
-_MOST_ROWS = 2_000
+_MOST_ROWS = 1_000
 # Below this share of common words and blanks two lines are no versions of each other.
 _ALIKE = 0.4
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.test import Client
@@ -15,6 +16,7 @@ from memoryhub import facts, store
 from memoryhub.drafts import FactDraft, MemoryPatch
 from memoryhub.models import Event, Memory, Session
 from memoryhub.sensitivity import Actor
+from memoryhub.web.forms import FactForm, MemoryForm
 from tests.web.markup import Page, page
 
 PAGES = [
@@ -74,6 +76,61 @@ class TestLogin:
     ) -> None:
         curator.handler.enforce_csrf_checks = True
         assert curator.post(path.format(**names)).status_code == 403
+
+
+class TestOddRequests:
+    ODD = [
+        "\x00",
+        "'",
+        '"><',
+        "%",
+        "_",
+        "\\",
+        "𝕏" * 300,
+        "9" * 400,
+        "-1",
+        "null",
+        "[]",
+        "\u202e",
+        " ",
+        "\r\nSet-Cookie: a=b",
+    ]
+    QUERIES = {
+        "/memories/new/": "project type session_id",
+        "/memories/{uid}/history/": "before",
+        "/sessions/": "q project cursor",
+        "/sessions/s/": "project kind order cursor",
+        "/timeline/": "project type session_id since until cursor",
+        "/facts/": "subject object how min_confidence project session_id cursor add memory_id",
+        "/journal/": "operation actor object_id since until cursor",
+    }
+
+    @pytest.mark.parametrize("path", QUERIES)
+    def test_no_query_breaks_a_page(self, curator: Client, names: dict[str, str], path: str) -> None:
+        for odd in self.ODD:
+            for name in self.QUERIES[path].split():
+                response = curator.get(path.format(**names), {name: odd})
+                assert response.status_code in (200, 400, 404, 422), (name, odd)
+
+    @pytest.mark.parametrize("odd", ODD)
+    def test_no_name_of_a_session_breaks_its_page(self, curator: Client, odd: str) -> None:
+        assert curator.get(f"/sessions/{quote(odd, safe='')}/").status_code == 404
+
+    @pytest.mark.parametrize(
+        "path", ["/memories/new/", "/memories/{uid}/edit/", "/memories/{uid}/erase/", "/facts/"]
+    )
+    def test_no_posted_field_breaks_a_form(self, curator: Client, names: dict[str, str], path: str) -> None:
+        fields = [*MemoryForm.base_fields, *FactForm.base_fields, "word"]
+        for odd in self.ODD:
+            response = curator.post(path.format(**names), dict.fromkeys(fields, odd))
+            assert response.status_code in (302, 422), odd
+
+    def test_the_longest_text_fits_into_a_request(self, curator: Client) -> None:
+        curator.post(
+            "/memories/new/",
+            {"content": "𝕏" * 100_000, "type": "fact", "sensitivity": "public", "scope": "team"},
+        )
+        assert Memory.objects.get().content == "𝕏" * 100_000
 
 
 class TestEveryPage:
