@@ -1,7 +1,7 @@
 """What a client may hand in: validated drafts of memories and facts, and changes to them.
 
-One pydantic model per shape gives validation, the OpenAPI description and the tools' JSON Schema at once. The API,
-forms, imports and toolsets all go through these. No Django.
+One pydantic model per shape gives validation, the OpenAPI description and the tools' JSON Schema at once. The
+API, forms, imports and toolsets all go through these. No Django.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ Entities = Annotated[
 
 
 class _Settable(BaseModel):
-    """Fields that both a new memory and a change may set. Unknown fields are not an error; ``ignored`` names them."""
+    """Fields that a new memory and a change may set. Unknown ones are no error; ``ignored`` names them."""
 
     model_config = ConfigDict(extra="allow")
 

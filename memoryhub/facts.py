@@ -53,7 +53,7 @@ def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> t
 
 
 def _is_news(fact: Fact, actor: Actor) -> bool:
-    """Whether the actor may read this level and yet not see the fact: its memory is hidden from them, or ended."""
+    """Whether the actor reads this level and yet cannot see the fact: its memory is hidden or ended."""
     at_level = fact.sensitivity in actor.clearance.levels
     return at_level and not Fact.objects.visible_to(actor.clearance).filter(pk=fact.pk).exists()
 
@@ -105,8 +105,8 @@ def change_fact(
 ) -> Fact:
     """Correct a fact: the draft's values replace all of its own.
 
-    :class:`NotFound` when the actor may see no such fact; :class:`Conflict` when another one says the same, or
-    someone changed this one after ``unchanged_since``, the ``updated_at`` that the editor started from.
+    :class:`NotFound` when the actor may see no such fact; :class:`Conflict` when another one says the same,
+    or someone changed this one after ``unchanged_since``, the ``updated_at`` that the editor started from.
     """
     now = now or timezone.now()
     with transaction.atomic():

@@ -85,7 +85,7 @@ class MemoryQuerySet(GatedQuerySet):
         return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), deleted_at__isnull=True)
 
     def in_session(self, session_id: Any, **more: Any) -> Self:
-        """Of one session; the second condition lets SQLite use the index, which leaves memories without one out."""
+        """Of one session; the second condition lets SQLite use the index, which has only memories in one."""
         return self.filter(session_id=session_id, **more).exclude(session_id="")
 
     def trashed(self) -> Self:
@@ -120,7 +120,7 @@ class MemoryQuerySet(GatedQuerySet):
         )
 
     def matching(self, expression: str) -> Self:
-        """Rows of the word index that match an FTS5 expression, best bm25 first. Lazy: filter, count, slice."""
+        """Rows of the word index that match an FTS5 expression, best bm25 first. Lazy."""
         if not expression:
             return self.none()
         return self.filter(text_index__terms__match=expression).order_by("text_index__rank")
@@ -189,7 +189,7 @@ class SessionQuerySet(models.QuerySet[Any]):
 
 class EventQuerySet(models.QuerySet[Any]):
     def visible_to(self, clearance: Clearance) -> Self:
-        """By the event's own level and its session's project; one that became a memory shows no more than that."""
+        """By its own level and its session's project; one that became a memory shows no more than that."""
         memory = apps.get_model("memoryhub", "Memory")
         seen = memory.objects.visible_to(clearance).filter(pk=OuterRef("memory"))
         rows = self.filter(sensitivity__in=sorted(clearance.levels))
@@ -206,8 +206,8 @@ class JournalQuerySet(GatedQuerySet):
     def visible_to(self, clearance: Clearance) -> Self:
         """By the level, project and owner the object had then, and none about what is hidden now.
 
-        An object that is gone stays as hidden as it was at its end: what was public once and became secret does
-        not show again because it was erased.
+        An object that is gone stays as hidden as it was at its end: what was public once and became secret
+        does not show again because it was erased.
         """
         memory, fact = apps.get_model("memoryhub", "Memory"), apps.get_model("memoryhub", "Fact")
         ended_hidden = self.model.objects.filter(_ENDS).exclude(_journal_gate(clearance))

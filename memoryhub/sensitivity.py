@@ -35,9 +35,9 @@ def higher(one: str, other: str) -> str:
 class Clearance:
     """What one request may see.
 
-    ``levels``: the sensitivities it reads; one that is not known is dropped, so nothing can open it. ``owner``: whose personal memories it reads (empty: nobody's).
-    ``projects``: the projects it is confined to; ``None`` for all of them. ``every_owner``: everyone's personal
-    memories, for the hub's own upkeep.
+    ``levels``: the sensitivities it reads; one that is not known is dropped, so nothing can open it.
+    ``owner``: whose personal memories it reads (empty: nobody's). ``projects``: the projects it is confined
+    to; ``None`` for all of them. ``every_owner``: everyone's personal memories, for the hub's own upkeep.
     """
 
     levels: frozenset[str] = frozenset({Sensitivity.PUBLIC.value})

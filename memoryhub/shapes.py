@@ -16,8 +16,8 @@ from memoryhub.store.rows import LISTS, listed
 from memoryhub.text import shorten
 
 _PLAIN = (
-    "content title subtitle abstract overview category type importance trust confidence sensitivity scope project"
-    " session_id key discovery_tokens accessed_count content_hash"
+    "content title subtitle abstract overview category type importance trust confidence sensitivity scope"
+    " project session_id key discovery_tokens accessed_count content_hash"
 ).split()
 _MOMENTS = ("created_at", "updated_at", "last_accessed_at", "expires_at", "deleted_at")
 
@@ -28,7 +28,7 @@ def moment(at: datetime | None) -> str | None:
 
 
 def memory(row: Memory, lists: Lists | None = None) -> dict[str, Any]:
-    """A whole memory. Its lists are those handed in, else they are read; :func:`memories` reads those of many."""
+    """A whole memory. Lists not handed in are read; :func:`memories` reads those of many at once."""
     return {
         "id": row.uid,
         **{name: getattr(row, name) for name in _PLAIN},
@@ -37,7 +37,9 @@ def memory(row: Memory, lists: Lists | None = None) -> dict[str, Any]:
     }
 
 
-def memories(rows: Iterable[Memory], shape: Callable[[Memory, Lists], dict[str, Any]] = memory) -> list[dict[str, Any]]:
+def memories(
+    rows: Iterable[Memory], shape: Callable[[Memory, Lists], dict[str, Any]] = memory
+) -> list[dict[str, Any]]:
     """Many memories in one of the shapes, with one query for all their lists."""
     rows = list(rows)
     lists = lists_of(rows)
@@ -116,7 +118,12 @@ def entry(row: Entry) -> dict[str, Any]:
     """One line of a timeline."""
     head = {"at": moment(row.at), "kind": row.kind}
     if isinstance(row.row, Memory):
-        return {**head, "memory": preview(row.row), "session_id": row.row.session_id, "project": row.row.project}
+        return {
+            **head,
+            "memory": preview(row.row),
+            "session_id": row.row.session_id,
+            "project": row.row.project,
+        }
     if isinstance(row.row, Event):
         return {**head, **event(row.row)}
     return {**head, "session_id": row.row.session_id, "project": row.row.project}

@@ -1,7 +1,7 @@
 """Words, stems and short forms of a text. Pure.
 
-Stems and folding follow what SQLite's ``porter unicode61 remove_diacritics 2`` tokenizer does, so that what the
-index matched can be recognised again when the match is scored.
+Stems and folding follow what SQLite's ``porter unicode61 remove_diacritics 2`` tokenizer does, so that what
+the index matched can be recognised again when the match is scored.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _VOWEL_THEN_CONSONANT = re.compile(r"[aeiouy][^aeiou]")
 
 # English function and question words; a query made of nothing else keeps them.
 STOP_WORDS = frozenset(
-    """a about after again all also am an and any are aren as at be because been before being between both but by
-    can could couldn d did didn do does doesn doing don down during each few for from further had hadn has hasn have
-    haven having he her here hers him his how i if in into is isn it its itself just ll m me more most my no nor not
-    now o of off on once only or other our out over own re s same shall she should shouldn so some such t than that
-    the their them then there these they this those through to too under until up us ve very was wasn we were weren
-    what when where which while who whom why will with won would wouldn you your yours""".split()
+    """a about after again all also am an and any are aren as at be because been before being between both
+    but by can could couldn d did didn do does doesn doing don down during each few for from further had
+    hadn has hasn have haven having he her here hers him his how i if in into is isn it its itself just
+    ll m me more most my no nor not now o of off on once only or other our out over own re s same shall
+    she should shouldn so some such t than that the their them then there these they this those through
+    to too under until up us ve very was wasn we were weren what when where which while who whom why
+    will with won would wouldn you your yours""".split()
 )
 
 
@@ -51,8 +52,8 @@ def words(text: str) -> list[str]:
 def stem(word: str) -> str:
     """The Porter stem of one folded word.
 
-    SQLite leaves very short and very long words alone, and knows two endings that Snowball's "porter" does not:
-    -logy becomes -log, -bly becomes what -ble becomes.
+    SQLite leaves very short and very long words alone, and knows two endings that Snowball's "porter" does
+    not: -logy becomes -log, -bly becomes what -ble becomes.
     """
     # Bytes as letters: so does SQLite count, and it matters beside an ß.
     letters = word.encode("utf-8", "surrogatepass").decode("latin-1")
@@ -83,7 +84,7 @@ def collapse(text: str) -> str:
 
 
 def shorten(text: str, chars: int) -> str:
-    """One line of at most ``chars`` characters, cut at a word where one ends near, marked with an ellipsis."""
+    """One line of at most ``chars`` characters, cut at a word if one ends near, with an ellipsis."""
     line = collapse(text.lstrip()[: chars * 8 + 1000])
     if len(line) <= chars:
         return line
@@ -119,6 +120,6 @@ def summary(content: str, limit: int = 20) -> str:
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a language model reads in this text: four characters of Latin script, or one of CJK."""
+    """About how many tokens a language model reads here: four characters of Latin script, or one of CJK."""
     wide = len(CJK.findall(text))
     return wide + (len(text) - wide + 3) // 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,9 +60,11 @@ def remember(db: None, actor: Actor) -> Callable[..., Memory]:
 
 @pytest.fixture
 def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
-    """The same subject under each level, and under one that nobody knows (written behind the store's back)."""
+    """The same subject under each level, and one that nobody knows (behind the store's back)."""
     levels = ("public", "private", "secret")
-    made = {level: remember(f"zebra stripes {level}words", sensitivity=level, project="zoo") for level in levels}
+    made = {
+        level: remember(f"zebra stripes {level}words", sensitivity=level, project="zoo") for level in levels
+    }
     odd = remember("zebra stripes unknownwords", project="zoo")
     Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
     odd.refresh_from_db()
@@ -70,7 +72,7 @@ def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
 
 
 @pytest.fixture(autouse=True)
-def journal_mirror(tmp_path: Path, settings: Any) -> Iterator[Path]:
+def journal_mirror(tmp_path: Path, settings: Any) -> Path:
     """Each test has a mirror of its own."""
     settings.MEMORY_LOG = tmp_path / "logs" / "memory-journal.jsonl"
-    yield settings.MEMORY_LOG
+    return Path(settings.MEMORY_LOG)

@@ -2,7 +2,16 @@
 
 from memoryhub.models.fact import Fact
 from memoryhub.models.journal import JournalEntry
-from memoryhub.models.memory import Embedding, Entity, FileLink, Label, Memory, MemoryText, MemoryTrigram, Revision
+from memoryhub.models.memory import (
+    Embedding,
+    Entity,
+    FileLink,
+    Label,
+    Memory,
+    MemoryText,
+    MemoryTrigram,
+    Revision,
+)
 from memoryhub.models.run import MaintenanceRun
 from memoryhub.models.session import Event, Injection, Session
 from memoryhub.models.token import AgentToken

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from django.db import models
 from django.utils import timezone
 
@@ -12,7 +11,7 @@ from memoryhub.querysets import FactQuerySet
 
 
 class Fact(models.Model):
-    """One triple. Written by ``memoryhub.facts`` alone; the same triple stored again updates its confidence."""
+    """One triple. Written by ``memoryhub.facts`` alone; the same one again updates its confidence."""
 
     uid = uid_field()
     subject = models.CharField(max_length=500)
@@ -28,7 +27,9 @@ class Fact(models.Model):
     updated_at = models.DateTimeField(default=timezone.now, db_index=True)
     valid_from = models.DateTimeField(null=True, blank=True)
     valid_until = models.DateTimeField(null=True, blank=True)
-    superseded_by = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="supersedes")
+    superseded_by = models.ForeignKey(
+        "self", models.SET_NULL, null=True, blank=True, related_name="supersedes"
+    )
 
     objects = FactQuerySet.as_manager()
 

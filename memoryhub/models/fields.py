@@ -24,7 +24,9 @@ def uid_field() -> models.CharField[str, str]:
 
 def share_field(default: float, **options: Any) -> models.FloatField[float, float]:
     """A number between 0 and 1; :func:`share_constraint` makes the database hold it."""
-    return models.FloatField(default=default, validators=[MinValueValidator(0), MaxValueValidator(1)], **options)
+    return models.FloatField(
+        default=default, validators=[MinValueValidator(0), MaxValueValidator(1)], **options
+    )
 
 
 def share_constraint(table: str, name: str) -> models.CheckConstraint:
@@ -34,7 +36,7 @@ def share_constraint(table: str, name: str) -> models.CheckConstraint:
 
 
 def sensitivity_field() -> models.CharField[str, str]:
-    """No check constraint: an unknown level, however it came in, is hidden by the gate and not refused by SQL."""
+    """No check constraint: an unknown level, however it came in, is hidden by the gate, not refused."""
     return models.CharField(
         max_length=20,
         default=Sensitivity.PUBLIC.value,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from django.db import models
 
 from memoryhub.models.fields import name_field, sensitivity_field

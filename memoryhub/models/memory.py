@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from memoryhub.models.fields import name_field, new_uid, sensitivity_field, share_constraint, share_field, uid_field
+from memoryhub.models.fields import (
+    name_field,
+    new_uid,
+    sensitivity_field,
+    share_constraint,
+    share_field,
+    uid_field,
+)
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import MatchField
 from memoryhub.vocabulary import SCOPES, TYPES, MemoryType, Scope, TrashReason
 
-__all__ = ["Embedding", "Entity", "FileLink", "Label", "Memory", "MemoryText", "MemoryTrigram", "Revision", "new_uid"]
+__all__ = [
+    "Embedding",
+    "Entity",
+    "FileLink",
+    "Label",
+    "Memory",
+    "MemoryText",
+    "MemoryTrigram",
+    "Revision",
+    "new_uid",
+]
 
 
 class Memory(models.Model):
@@ -49,12 +65,18 @@ class Memory(models.Model):
         default=0, help_text="accessed_count at the last consolidation: an access boosts once"
     )
     trash_reason = name_field(12, choices=[(r.value, r.value) for r in TrashReason])
-    merged_into = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="merged_from")
-    flags = models.JSONField(default=list, blank=True, help_text="What a reviewer should look at, as short words")
+    merged_into = models.ForeignKey(
+        "self", models.SET_NULL, null=True, blank=True, related_name="merged_from"
+    )
+    flags = models.JSONField(
+        default=list, blank=True, help_text="What a reviewer should look at, as short words"
+    )
     reviewed_at = models.DateTimeField(null=True, blank=True)
     content_hash = models.CharField(max_length=64, editable=False)
     copy = models.PositiveIntegerField(
-        default=0, editable=False, help_text="Above 0: a twin exists that the writer of this row may not know of"
+        default=0,
+        editable=False,
+        help_text="Above 0: a twin exists that the writer of this row may not know of",
     )
     title = models.TextField(blank=True, default="")
     subtitle = models.TextField(blank=True, default="")
@@ -104,7 +126,9 @@ class Memory(models.Model):
             models.Index(fields=["updated_at"], name="memory_updated"),
             models.Index(fields=["created_at"], name="memory_created"),
             models.Index(fields=["project", "updated_at"], name="memory_project_updated"),
-            models.Index(fields=["session_id", "created_at"], name="memory_session", condition=~Q(session_id="")),
+            models.Index(
+                fields=["session_id", "created_at"], name="memory_session", condition=~Q(session_id="")
+            ),
             models.Index(fields=["expires_at"], name="memory_expires", condition=Q(expires_at__isnull=False)),
         ]
 
@@ -128,7 +152,7 @@ class Label(models.Model):
 
 
 class FileLink(models.Model):
-    """A file that a memory read or modified. ``basename`` finds it by name, a range over ``path`` by directory."""
+    """A file that a memory read or modified; found by ``basename``, or by a range over ``path``."""
 
     class Access(models.TextChoices):
         READ = "read"
@@ -153,11 +177,13 @@ class Entity(models.Model):
 
     class Meta:
         verbose_name_plural = "entities"
-        constraints = [models.UniqueConstraint(fields=["entity", "entity_type", "memory"], name="entity_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["entity", "entity_type", "memory"], name="entity_once")
+        ]
 
 
 class Revision(models.Model):
-    """What a memory was before a change: the values that the change replaced, and the level they were under."""
+    """What a memory was before a change: the values that it replaced, and the level they were under."""
 
     memory = models.ForeignKey(Memory, models.CASCADE, related_name="revisions")
     number = models.PositiveIntegerField()

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-
-
-
 from django.db import models
 from django.utils import timezone
 
@@ -41,7 +38,7 @@ class Session(models.Model):
 
     @classmethod
     def widen(cls, spans: list[tuple[str, str, datetime, datetime]], agent: str) -> None:
-        """Make the sessions ``(session_id, project, first, last)`` that are missing; let the others span these times."""
+        """Make the sessions ``(session_id, project, first, last)`` that are missing, widen the others."""
         bulk.insert(
             cls,
             (*_SPAN, *_FRESH),
@@ -98,5 +95,7 @@ class Injection(models.Model):
     token_budget = models.PositiveIntegerField(default=0)
     tokens_used = models.PositiveIntegerField(default=0)
     took_ms = models.FloatField(default=0)
-    injected = models.JSONField(default=list, blank=True, help_text="id, score and scale of each memory shown")
+    injected = models.JSONField(
+        default=list, blank=True, help_text="id, score and scale of each memory shown"
+    )
     withheld = models.JSONField(default=list, blank=True, help_text="id and reason of each memory held back")

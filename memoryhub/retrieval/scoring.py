@@ -2,10 +2,10 @@
 
 ``score = 0.55 match + 0.20 recency + 0.15 importance + 0.10 trust`` (LetsGo's memory store document).
 
-SQLite's bm25 is negative, unbounded and moves with the size of the corpus, so it orders candidates and nothing more.
-``match`` is computed from what a memory covers of the query: each term weighs by its rarity, rare words more.
-A memory that shares one common word with a long query covers almost nothing of it and scores near 0; one whose
-title is the query scores 1.
+SQLite's bm25 is negative, unbounded and moves with the size of the corpus, so it orders candidates and
+nothing more. ``match`` is computed from what a memory covers of the query: each term weighs by its rarity,
+rare words more. A memory that shares one common word with a long query covers almost nothing of it and scores
+near 0; one whose title is the query scores 1.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ def recency(age_days: float, half_life_days: float = 21.0) -> float:
 
 
 def rarity(frequency: int, total: int) -> float:
-    """Inverse document frequency, > 0: what one term's presence says (Robertson & Spärck Jones, +1 inside the log)."""
+    """Inverse document frequency, > 0 (Robertson & Spärck Jones, +1 inside the logarithm)."""
     total = max(total, frequency, 1)
     return math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
 
 
 def term_weights(query: Query, frequencies: Mapping[str, int], total: int) -> list[float]:
-    """The rarity of each term: of a phrase its rarest word's, of a literal that no word stands for the middle one's."""
+    """The rarity of each term: of a phrase its rarest word's, of a literal without words a middling one."""
     unknown = rarity(0, total)
     weights = []
     for term in query.terms:
@@ -125,7 +125,7 @@ class Matcher:
 
 
 class _Needle:
-    """One term, ready to be looked for. Porter changes a final y to i, so a stem's last letter is left open."""
+    """One term, ready to be looked for. Porter changes a final y to i: a stem's last letter is left open."""
 
     def __init__(self, term: Term) -> None:
         self._literal = term.literal
@@ -137,7 +137,8 @@ class _Needle:
     def credit(self, texts: Sequence[tuple[str, str]]) -> tuple[float, int]:
         """What the best place of the term is worth, 0..1, and how often it stands in the title.
 
-        ``texts`` come with the most telling field first, so the search ends where no later field can be worth more.
+        ``texts`` come with the most telling field first, so the search ends where no later field can be worth
+        more.
         """
         best, in_title = 0.0, 0
         for name, text in texts:

@@ -14,7 +14,7 @@ WIDTH = 240
 
 
 def snippet(query: Query, text: str, width: int = WIDTH) -> str:
-    """The densest ``width`` characters of a text, HTML-escaped, hits in ``<mark>``; safe to put into a page."""
+    """The densest ``width`` characters of a text, HTML-escaped, hits in ``<mark>``; safe in a page."""
     line = unicodedata.normalize("NFC", collapse(text))
     spans = _hits(query, line)
     start = _best_start(spans, width, len(line))

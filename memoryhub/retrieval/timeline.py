@@ -97,7 +97,10 @@ def _happenings(
     if of:
         events, sessions = events.filter(session=of), sessions.filter(pk=of.pk)
     if wanted.project:
-        events, sessions = events.filter(session__project=wanted.project), sessions.filter(project=wanted.project)
+        events, sessions = (
+            events.filter(session__project=wanted.project),
+            sessions.filter(project=wanted.project),
+        )
     if wanted.session_id:
         events = events.filter(session__session_id=wanted.session_id)
         sessions = sessions.filter(session_id=wanted.session_id)
@@ -144,7 +147,9 @@ def _encode(entry: Entry) -> str:
 
 def _decode(cursor: str) -> tuple[datetime, int, int]:
     try:
-        at, place, pk = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)))
+        at, place, pk = json.loads(
+            base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+        )
         moment = datetime.fromisoformat(at)
         if moment.tzinfo is None or not (0 <= int(place) < len(KINDS)) or not 0 <= int(pk) < 2**63:
             raise BadCursor

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from django.db import connection, models
 
-# One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and each
-# savepoint makes FTS5 write out what it holds. Measured: 63 against 160 µs a memory.
+# One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and
+# each savepoint makes FTS5 write out what it holds. Measured: 63 against 160 µs a memory.
 ROWS = 250
 PARAMETERS = 32_766  # SQLite's limit on parameters of one statement
 
@@ -24,14 +24,18 @@ Adapter = Callable[[Any], Any]
 T = TypeVar("T")
 
 
-def insert(model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]], then: str = "") -> None:
+def insert(
+    model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]], then: str = ""
+) -> None:
     """Insert rows of plain values into these columns; ``then`` is an ``ON CONFLICT`` clause."""
     names = ", ".join(f'"{column}"' for column in columns)
     marks = f"({', '.join(['%s'] * len(columns))})"
-    head = f'INSERT INTO "{model._meta.db_table}" ({names}) VALUES '  # noqa: S608 own names
+    head = f'INSERT INTO "{model._meta.db_table}" ({names}) VALUES '
     with connection.cursor() as cursor:
         for chunk in batched(rows, min(ROWS, PARAMETERS // len(columns))):
-            cursor.execute(head + ", ".join([marks] * len(chunk)) + " " + then, list(chain.from_iterable(chunk)))
+            cursor.execute(
+                head + ", ".join([marks] * len(chunk)) + " " + then, list(chain.from_iterable(chunk))
+            )
 
 
 def batched(rows: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -42,7 +46,7 @@ def batched(rows: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def insert_objects(objects: Sequence[models.Model]) -> None:
-    """Insert unsaved objects of one model and give them their primary keys. Only inside a write transaction."""
+    """Insert unsaved objects of one model and give them their keys. Only inside a write transaction."""
     if not objects:
         return
     model = type(objects[0])
@@ -56,7 +60,10 @@ def insert_objects(objects: Sequence[models.Model]) -> None:
     insert(
         model,
         columns,
-        ([adapt(value) if adapt else value for adapt, value in zip(adapters, values(one), strict=True)] for one in objects),
+        (
+            [adapt(value) if adapt else value for adapt, value in zip(adapters, values(one), strict=True)]
+            for one in objects
+        ),
     )
 
 

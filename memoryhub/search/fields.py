@@ -8,7 +8,6 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.sql.compiler import SQLCompiler
 
-
 if TYPE_CHECKING:
     _TextField = models.TextField[str, str]
 else:

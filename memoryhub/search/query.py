@@ -101,7 +101,7 @@ def _word(typed: str) -> Term:
 
 
 def _compound(chunk: str) -> Term:
-    """A phrase or a name with punctuation in it (``foo.bar``, ``C++``): its words, and itself as it stands."""
+    """A phrase, or a name with punctuation (``foo.bar``, ``C++``): its words, and itself as it stands."""
     found = words(chunk)[:MAX_TERMS]
     line = " ".join(chunk.split())
     return Term(tuple(stem(word) for word in found), tuple(found), fold(line), line.lower())
@@ -125,8 +125,8 @@ def title_expression(text: str) -> str:
 def trigram_expression(texts: Iterable[str]) -> str:
     """For the trigram index: any of the texts that are long enough for it.
 
-    The index keeps no positions (it is six times smaller so), so a text is asked for as all of its trigrams; that it
-    really stands there is seen when the match is scored.
+    The index keeps no positions (it is six times smaller so), so a text is asked for as all of its trigrams;
+    that it really stands there is seen when the match is scored.
     """
     return " OR ".join(f"({_all_trigrams(text)})" for text in texts if len(text) >= TRIGRAM)
 

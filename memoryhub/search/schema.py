@@ -1,7 +1,8 @@
 """Full-text tables and triggers: installed after every migration, dropped before one, verified by checks.
 
-Django rebuilds an SQLite table to alter it, and a rebuilt table has lost its triggers without a word. So none of
-this lives in a migration: ``pre_migrate`` drops the triggers, ``post_migrate`` puts them back and mends the index.
+Django rebuilds an SQLite table to alter it, and a rebuilt table has lost its triggers without a word. So none
+of this lives in a migration: ``pre_migrate`` drops the triggers, ``post_migrate`` puts them back and mends
+the index.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ INDEXES = {
 VOCABULARY = "memoryhub_text_vocabulary"
 
 
-# What the planner is told of the memories' indexes, at any size: rows, then rows for one value of the first column,
-# of the first two, … Knowing nothing it takes the gate's index for every list and sorts all that may be seen for a
-# page of fifty (measured at 100 000 memories: 167 ms against 2). True statistics would change from day to day, and
-# plans with them.
+# What the planner is told of the memories' indexes, at any size: rows, then rows for one value of the first
+# column, of the first two, … Knowing nothing it takes the gate's index for every list and sorts all that may
+# be seen for a page of fifty (measured at 100 000 memories: 167 ms against 2). True statistics would change
+# from day to day, and plans with them.
 STATISTICS = {
     "memory_gate": "100000 100000 50000 50000 10000 5000 5000 5000 5 noskipscan",
     "memory_updated": "100000 1",
@@ -50,7 +51,7 @@ def _tables() -> dict[str, str]:
 
 
 def _triggers() -> dict[str, str]:
-    """Unconditional and symmetric: what is indexed follows the table, what is visible is the queryset's matter."""
+    """Unconditional and symmetric: the index follows the table, what is visible is up to querysets."""
     new = ", ".join(f"new.{column}" for column in COLUMNS)
     old = ", ".join(f"old.{column}" for column in COLUMNS)
     columns = ", ".join(COLUMNS)
@@ -146,8 +147,9 @@ def rebuild(table: str | None = None) -> None:
 def scrub() -> None:
     """After an erase: rewrite indexes and file so that no byte of what was erased is left in them.
 
-    A deleted row's words stay in FTS5 segments until these are merged, its pages in the file until VACUUM, and
-    both in the write-ahead log until that is truncated. Inside a transaction the file waits for its commit.
+    A deleted row's words stay in FTS5 segments until these are merged, its pages in the file until VACUUM,
+    and both in the write-ahead log until that is truncated. Inside a transaction the file waits for its
+    commit.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         for table in INDEXES:
@@ -163,10 +165,14 @@ def _rewrite_file() -> None:
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             busy = bool(cursor.fetchone()[0])
     except OperationalError as error:
-        logger.error("the database file still holds bytes of what was erased: %s; erase or vacuum again", error)
+        logger.error(
+            "the database file still holds bytes of what was erased: %s; erase or vacuum again", error
+        )
     else:
         if busy:
-            logger.warning("the write-ahead log is being read and keeps bytes of what was erased until it is not")
+            logger.warning(
+                "the write-ahead log is being read and keeps bytes of what was erased until it is not"
+            )
 
 
 def sizes() -> dict[str, int]:
@@ -181,7 +187,7 @@ def index_bytes() -> int:
     with connection.cursor() as cursor:
         total = 0
         for table in INDEXES:
-            cursor.execute(f"SELECT coalesce(sum(length(block)), 0) FROM {table}_data")  # noqa: S608 own names
+            cursor.execute(f"SELECT coalesce(sum(length(block)), 0) FROM {table}_data")
             total += cursor.fetchone()[0]
     return total
 
@@ -190,9 +196,9 @@ def document_frequencies(stems: list[str]) -> tuple[dict[str, int], int]:
     """For each stem the number of memories that hold it, and the number of memories."""
     with connection.cursor() as cursor:
         marks = ", ".join(["%s"] * len(stems))
-        cursor.execute(f"SELECT term, doc FROM {VOCABULARY} WHERE term IN ({marks})", stems)  # noqa: S608
+        cursor.execute(f"SELECT term, doc FROM {VOCABULARY} WHERE term IN ({marks})", stems)
         found = dict(cursor.fetchall())
-        cursor.execute(f"SELECT max(id) FROM {MEMORY}")  # noqa: S608 own names
+        cursor.execute(f"SELECT max(id) FROM {MEMORY}")
         return found, cursor.fetchone()[0] or 0
 
 

@@ -1,8 +1,8 @@
-"""The only writer of memories. Every function is one transaction: the change, its revisions and its journal rows.
+"""The only writer of memories. Every function is one transaction: change, revisions and journal rows.
 
-``remember`` stores one draft, ``remember_many`` a batch; ``update`` changes; ``trash``, ``restore``, ``erase``,
-``merge_into``, ``purge_expired`` and ``evict`` end or revive; ``touch`` counts an access. Each takes the :class:`~memoryhub.sensitivity.Actor`
-who does it and reaches only what that actor may see.
+``remember`` stores one draft, ``remember_many`` a batch; ``update`` changes; ``trash``, ``restore``,
+``erase``, ``merge_into``, ``purge_expired`` and ``evict`` end or revive; ``touch`` counts an access. Each
+takes the :class:`~memoryhub.sensitivity.Actor` who does it and reaches only what that actor may see.
 """
 
 from memoryhub.store.change import expire, repair_level, touch, update

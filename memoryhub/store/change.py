@@ -65,7 +65,7 @@ def update(
 def apply(
     memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime, *, reason: str, **detail: Any
 ) -> list[journal.Change]:
-    """Set fields on the memory, write list rows and the revision; the caller saves and journals what comes back."""
+    """Set fields, write list rows and the revision; the caller saves and journals what comes back."""
     before = {name: getattr(memory, name) for name in rows.SCALARS}
     before_lists = {name: rows.listed(memory, name) for name in rows.LISTS if name in given}
     old_level, old_expiry = memory.sensitivity, memory.expires_at
@@ -123,8 +123,8 @@ def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now:
 def _settle(memory: Memory, actor: Actor, *, moved: bool) -> None:
     """Keep the memory distinct from those it has come to equal: a conflict if the actor may know of one.
 
-    Two memories of one key can stand side by side when the writer of one might not know of the other; who sees
-    both may go on changing either, as long as they do not come to say the same.
+    Two memories of one key can stand side by side when the writer of one might not know of the other; who
+    sees both may go on changing either, as long as they do not come to say the same.
     """
     beside = twins(memory)
     clashing = beside if moved else beside.filter(content_hash=memory.content_hash)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class StoreError(Exception):
-    """A refusal; nothing was written. ``field`` is what to mend, ``code`` the short name clients branch on."""
+    """A refusal; nothing was written. ``field`` is what to mend, ``code`` what clients branch on."""
 
     code = "refused"
 

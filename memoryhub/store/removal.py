@@ -27,7 +27,7 @@ def trash(
     reason: TrashReason = TrashReason.FORGOTTEN,
     now: datetime | None = None,
 ) -> list[Memory]:
-    """Move memories to the trash. Those already there, or not visible to the actor, are left out of the result."""
+    """Move memories to the trash; those already there or out of sight are left out of the result."""
     now = now or timezone.now()
     with transaction.atomic():
         memories = pick(_visible(actor).filter(deleted_at__isnull=True), uids)
@@ -68,8 +68,8 @@ def restore(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> l
 def erase(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[str]:
     """Erase memories so that nothing of them is left but a hash in the journal; returns their ids.
 
-    Gone are the row, revisions, labels, files, entities, the vector, facts drawn from it, previews of events, the
-    words in the indexes, and the bytes in the database file and its log. Takes seconds in a large store.
+    Gone are the row, revisions, labels, files, entities, the vector, facts drawn from it, previews of events,
+    the words in the indexes, and the bytes in the database file and its log. Takes seconds in a large store.
     """
     with transaction.atomic():
         memories = pick(_visible(actor), uids)
@@ -98,7 +98,7 @@ def empty_trash(actor: Actor, before: datetime | None = None, now: datetime | No
 
 
 def purge_expired(actor: Actor, grace_days: float = 0, now: datetime | None = None) -> int:
-    """Remove for good what expired more than ``grace_days`` ago; returns how many. Each leaves a journal row."""
+    """Remove for good what expired ``grace_days`` ago; returns how many. Each leaves a journal row."""
     now = now or timezone.now()
     return _delete_all(purgeable(actor, grace_days, now), actor, "purge", now)
 
@@ -111,7 +111,7 @@ def purgeable(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
 def evict(
     project: str, count: int, actor: Actor, now: datetime | None = None, *, spare: Iterable[Memory] = ()
 ) -> list[Memory]:
-    """Move the ``count`` memories of a project that are least worth keeping to the trash; ``spare`` some if possible.
+    """Move a project's ``count`` memories least worth keeping to the trash; ``spare`` some if possible.
 
     Least worth is what was accessed least, then changed longest ago, then least important.
     """
@@ -127,8 +127,9 @@ def evict(
 def evict_over_cap(added: Mapping[str, Sequence[Memory]], actor: Actor, now: datetime) -> None:
     """Hold ``max_memories`` in the projects just written to.
 
-    No more leave than came: lowering the cap, or an import beyond it, does not empty a project at the next write.
-    What came is the last to leave: it was never accessed, so the order alone would choose it before anything else.
+    No more leave than came: lowering the cap, or an import beyond it, does not empty a project at the next
+    write. What came is the last to leave: it was never accessed, so the order alone would choose it before
+    anything else.
     """
     cap = settings.MEMORYHUB.max_memories
     if not cap:

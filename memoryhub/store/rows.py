@@ -14,8 +14,8 @@ from django.db.models import Model
 
 from memoryhub.drafts import MemoryDraft
 from memoryhub.models import Entity, FileLink, Label, Memory, Session
-from memoryhub.search import bulk
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.search import bulk
 from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import Forbidden
@@ -24,8 +24,8 @@ from memoryhub.vocabulary import Scope
 
 CHUNK = 500  # rows of one statement: SQLite limits its parameters
 SCALARS = (
-    "title subtitle abstract overview category type importance trust confidence sensitivity scope project session_id"
-    " key discovery_tokens ttl_days content"
+    "title subtitle abstract overview category type importance trust confidence sensitivity scope project"
+    " session_id key discovery_tokens ttl_days content"
 ).split()
 LISTS = ("tags", "concepts", "files_read", "files_modified", "entities")
 
@@ -69,7 +69,7 @@ def build(draft: MemoryDraft, actor: Actor, now: datetime) -> Memory:
     for name in ("type", "sensitivity", "scope"):
         values[name] = str(values[name])
     at = draft.created_at or now
-    memory = Memory(
+    return Memory(
         **values | {"project": project_for(draft.project, actor)},
         owner=owner_for(values["scope"], actor),
         content_hash=content_hash(draft.content),
@@ -78,7 +78,6 @@ def build(draft: MemoryDraft, actor: Actor, now: datetime) -> Memory:
         updated_at=at,
         expires_at=expiry(values["ttl_days"], now),
     )
-    return memory
 
 
 def auto_abstract(content: str) -> str:

@@ -32,7 +32,7 @@ settings.load_profile("core")
 
 @contextmanager
 def undone() -> Iterator[None]:
-    """Whatever is written inside is rolled back: one example of a property test leaves nothing to the next."""
+    """Whatever is written inside is rolled back: one example leaves nothing to the next."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)

@@ -30,7 +30,7 @@ def at_once(work, times=THREADS):
         try:
             barrier.wait()
             work(number)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 whatever a thread meets, the test must see
             raised.append(error)
         finally:
             connection.close()
@@ -170,7 +170,8 @@ assert connection.settings_dict["NAME"] == os.environ["TEST_DB"]
 print("ready", flush=True)
 sys.stdin.readline()
 for n in range(60):
-    store.remember(MemoryDraft(content=f"process {sys.argv[1]} memory {n}"), Actor("p", Clearance.up_to("secret")))
+    draft = MemoryDraft(content=f"process {sys.argv[1]} memory {n}")
+    store.remember(draft, Actor("p", Clearance.up_to("secret")))
 """
 
 

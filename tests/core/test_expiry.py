@@ -1,4 +1,4 @@
-"""Time to live: absent, zero, null and given; what is expired is invisible, revivable, and purged for good."""
+"""Time to live; what is expired is invisible, revivable, and purged for good."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_a_fact_cannot_hang_on_a_memory_in_the_trash(remember, actor):
 
 def test_a_hidden_fact_said_by_someone_who_cannot_know_it_is_theirs(remember, actor, low):
     memory = remember("hidden", sensitivity="secret")
-    hidden, _ = say(actor, memory_id=memory.uid, session_id="s")
+    say(actor, memory_id=memory.uid, session_id="s")
     later = timezone.now() + timedelta(hours=1)
     said, created = facts.store_fact(
         FactDraft(subject="hub", predicate="runs on", object="SQLite"), low, later

@@ -1,4 +1,4 @@
-"""Triggers and indexes survive migrations: Django remakes a table to alter it, and a remade table has no triggers."""
+"""Triggers and indexes survive migrations, though a table that Django remakes has lost its triggers."""
 
 from __future__ import annotations
 
@@ -104,9 +104,8 @@ def test_the_signals_of_migrate_are_connected(remember):
 @pytest.mark.django_db(transaction=True)
 def test_migrate_puts_a_changed_trigger_right(db):
     raw("DROP TRIGGER memoryhub_journal_no_delete")
-    raw(
-        "CREATE TRIGGER memoryhub_journal_no_delete BEFORE DELETE ON memoryhub_journalentry BEGIN SELECT 1; END"
-    )
+    name, table = "memoryhub_journal_no_delete", "memoryhub_journalentry"
+    raw(f"CREATE TRIGGER {name} BEFORE DELETE ON {table} BEGIN SELECT 1; END")
     assert schema.problems() == ["trigger memoryhub_journal_no_delete is not the one this version installs"]
     call_command("migrate", verbosity=0)
     assert schema.problems() == []

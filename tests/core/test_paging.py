@@ -1,9 +1,10 @@
-"""Pages and timelines: every row once, in order, whatever times and limits there are; odd cursors are refused."""
+"""Pages and timelines: every row once, in order, at any times and limits; odd cursors are refused."""
 
 from __future__ import annotations
 
 import base64
 import json
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -144,10 +145,8 @@ def test_an_odd_cursor_is_refused(db, cursor):
 )
 def test_an_odd_value_in_a_cursor_is_refused_or_harmless(db, column, value):
     rows = JournalEntry.objects.all() if column == "seq" else Memory.objects.all()
-    try:
+    with suppress(BadCursor):
         page(rows, column, 5, encoded([column, value, 1]))
-    except BadCursor:
-        pass
 
 
 @given(st.text(max_size=60), st.sampled_from([order.removeprefix("-") for order in ORDERS]))
@@ -157,10 +156,8 @@ def test_no_cursor_is_an_error(db, cursor, column):
         lambda: page(Memory.objects.all(), column, 5, cursor),
         lambda: timelines.timeline(CLEARANCE, MemoryFilter(), cursor=cursor),
     ):
-        try:
+        with suppress(BadCursor):
             read()
-        except BadCursor:
-            pass
 
 
 @given(
@@ -184,10 +181,8 @@ def test_no_decodable_cursor_is_an_error(db, value, column):
             lambda text: page(Memory.objects.all(), column, 5, text),
             lambda text: timelines.timeline(CLEARANCE, MemoryFilter(), cursor=text),
         ):
-            try:
+            with suppress(BadCursor):
                 read(encoded(shaped))
-            except BadCursor:
-                pass
 
 
 # Timelines

@@ -1,4 +1,4 @@
-"""Any sequence of store operations, by people of different clearance, against a few things that must always hold.
+"""Any sequence of store operations, by people of different clearance, against what must always hold.
 
 After each step: no memory changed but those the step named; nothing that someone could see is gone without a
 journal row; the full-text indexes fit the table; the journal's chain holds; what was stored can be read.

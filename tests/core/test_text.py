@@ -34,10 +34,10 @@ def tokens_of():
     [
         "Caresses ponies ties cats feed agreed plastered motoring sing",
         "conflated troubled sized hopping tanned falling hissing fizzed failing filing happy sky",
-        "relational conditional rational valency hesitancy digitizer conformably radically differently vilely",
+        "relational conditional rational valency hesitancy digitizer conformably radically vilely",
         "analogously vietnamization predication operator feudalism decisiveness hopefulness callousness",
-        "formality sensitivity sensibility triplicate formative formalize electricity electrical hopeful goodness",
-        "technology technologies methodologies psychology biology apology possibly incredibly sensibly probably",
+        "formality sensitivity sensibility triplicate formative formalize electricity electrical hopeful",
+        "technology technologies methodologies psychology biology apology possibly incredibly probably",
         "is as us os js ms vs 1s id db go s a",
         "analyse analysed analysing configuration configured configures policies policy policed",
         "Überraschung naïve café Ångström Łódź façade Đà Nẵng smørrebrød",

@@ -1,4 +1,4 @@
-"""Changing a memory: what it was is kept, nothing is overwritten unseen, and it stays distinct from others."""
+"""Changing a memory: what it was is kept, nothing is overwritten unseen, it stays distinct."""
 
 from __future__ import annotations
 
