@@ -113,7 +113,7 @@ def test_no_demo_prepares_the_real_store(hub):
     done = hub.run("quickstart", "--no-demo", "--prepare-only")
     assert done.returncode == 0, done.stderr
     assert line(done.stdout, "Store") == str(hub.home / ".letsgo")
-    assert line(done.stdout, "Kept") == "0 memories, 0 facts, 0 sessions"
+    assert line(done.stdout, "Holds") == "nothing yet; fill it: python3 manage.py import_memories FILE"
     assert line(done.stdout, "Administrator") == "admin, new"
     assert not (hub.folder / ".demo").exists()
     again = hub.run("quickstart", "--no-demo", "--prepare-only").stdout

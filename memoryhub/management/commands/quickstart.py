@@ -68,7 +68,10 @@ class Command(BaseCommand):
             demo.mark()
             loaded = demo.load()
         self.tell("Store" if real else "Demo store", str(settings.HOME))
-        self.tell("Loaded" if loaded else "Kept", _contents())
+        if Memory.objects.exists():
+            self.tell("Loaded" if loaded else "Kept", _contents())
+        else:
+            self.tell("Holds", f"nothing yet; fill it: {_command(real, 'import_memories FILE')}")
         self.administrator(real)
         self.token(real)
 
