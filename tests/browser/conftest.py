@@ -26,6 +26,13 @@ from playwright.sync_api import (
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 WHERE_CHROMIUM_MAY_BE = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
+HARMLESS = (
+    # Chromium repeats each error status as a message; the response itself is judged.
+    "Failed to load resource: the server responded with a status",
+    # htmx gave up a request because something newer was typed; a failure would be told as sendError too.
+    "htmx:sendAbort",
+    "htmx:afterRequest",
+)
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -73,9 +80,7 @@ class Watch:
         page.on("response", self._response)
 
     def _console(self, message: ConsoleMessage) -> None:
-        # Chromium repeats each error status as a message; the response itself is judged below.
-        repeats = message.text.startswith("Failed to load resource: the server responded with a status")
-        if message.type in ("error", "warning") and not repeats:
+        if message.type in ("error", "warning") and not message.text.startswith(HARMLESS):
             self.problems.append(f"console: {message.text}")
 
     def _request(self, request: Request) -> None:
