@@ -188,6 +188,6 @@ def _pip_install(python: Path, requirements: str) -> None:
     done = subprocess.run([*command, "-r", str(ROOT / requirements)], check=False)
     if done.returncode:
         sys.exit(
-            "pip could not install the requirements; its message is above. It needs a package index that it can reach"
-            "\n(PIP_INDEX_URL names another one, PIP_PROXY a proxy). Mend that and run the command again."
+            "pip could not install the requirements; its message is above. It must reach a package"
+            "\nindex (PIP_INDEX_URL names another one, PIP_PROXY a proxy). Mend that and run the command again."
         )
