@@ -140,10 +140,11 @@ class _History:
         store.remember(MemoryDraft(**place, **deed["set"]), _actor(deed["by"]), at)
 
     def trash(self, row: Row, deed: Row, at: datetime) -> None:
-        memory = self.memories[row["ref"]]
-        store.trash([memory.uid], _actor(deed["by"]), TrashReason(deed["reason"]), at)
+        uids, actor, reason = [self.memories[row["ref"]].uid], _actor(deed["by"]), TrashReason(deed["reason"])
         if "into" in deed:
-            Memory.objects.filter(pk=memory.pk).update(merged_into=self.memories[deed["into"]])
+            store.merge_into(self.memories[deed["into"]], uids, actor, reason, at)
+        else:
+            store.trash(uids, actor, reason, at)
 
     def store_fact(self, row: Row, at: datetime) -> None:
         known = {name: value for name, value in row.items() if name in FactDraft.model_fields}

@@ -15,7 +15,7 @@ from memoryhub.models.fields import (
     uid_field,
 )
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.search import MatchField
+from memoryhub.search.fields import MatchField
 from memoryhub.vocabulary import SCOPES, TYPES, MemoryType, Scope, TrashReason
 
 __all__ = [
