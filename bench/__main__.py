@@ -63,7 +63,7 @@ def measure(home: Path, lines: list[dict[str, Any]], size: int, requests: int) -
         for clients in (1, 8):
             found[f"search {clients}"] = latency(crowd(port, token, searches(queries), clients))
         for clients in (1, 8):
-            fresh = list(corpus.memories(lines, len(lines) + requests * 2, seed=clients))[-requests * 2 :]
+            fresh = list(corpus.memories(lines, len(lines) + requests * 2, seed=100 + clients))[-requests * 2 :]
             stored = crowd(port, token, [("POST", "/api/v1/memories", dict(line)) for line in fresh], clients)
             found[f"store {clients}"] = latency(stored)
     found["bare"] = bare(home / "memory.db", queries)
