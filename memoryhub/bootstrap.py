@@ -189,5 +189,5 @@ def _pip_install(python: Path, requirements: str) -> None:
     if done.returncode:
         sys.exit(
             "pip could not install the requirements; its message is above. It must reach a package"
-            "\nindex (PIP_INDEX_URL names another one, PIP_PROXY a proxy). Mend that and run the command again."
+            "\nindex (PIP_INDEX_URL names another one, PIP_PROXY a proxy). Mend that and run this again."
         )
