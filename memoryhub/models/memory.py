@@ -124,6 +124,9 @@ class Memory(models.Model):
                 name="memory_gate",
             ),
             models.Index(fields=["updated_at"], name="memory_updated"),
+            models.Index(fields=["importance"], name="memory_importance"),
+            models.Index(fields=["accessed_count"], name="memory_accessed"),
+            models.Index(fields=["deleted_at"], name="memory_deleted", condition=Q(deleted_at__isnull=False)),
             models.Index(fields=["created_at"], name="memory_created"),
             models.Index(fields=["project", "updated_at"], name="memory_project_updated"),
             models.Index(

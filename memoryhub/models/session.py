@@ -32,6 +32,12 @@ class Session(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["session_id", "project"], name="session_once")]
+        indexes = [
+            models.Index(fields=["started_at"], name="session_started"),
+            models.Index(
+                fields=["ended_at"], name="session_ended", condition=models.Q(ended_at__isnull=False)
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.session_id

@@ -38,6 +38,9 @@ STATISTICS = {
     "memory_project_updated": "100000 50000 1",
     "memory_session": "100000 10 1",
     "memory_expires": "100000 5",
+    "memory_importance": "100000 10",
+    "memory_accessed": "100000 10",
+    "memory_deleted": "1000 1",
 }
 
 
