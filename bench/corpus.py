@@ -55,7 +55,7 @@ def memories(lines: list[dict[str, Any]], count: int, seed: int = 1) -> Iterator
         turn = n // len(lines)
         if turn:
             pick = random.Random(f"{seed}-{n}")
-            line["content"] = f"{_varied(line['content'], vocabulary, pick)}\n\nrefs #{n}"
+            line["content"] = f"{_varied(line['content'], vocabulary, pick)}\n\nrefs #{seed}-{n}"
             line["title"] = _varied(line.get("title") or "", vocabulary, pick)
             line["session_id"] = f"{line.get('session_id', 's')}-{turn}"
         line.pop("source", None)

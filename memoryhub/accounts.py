@@ -7,12 +7,12 @@ the session, stay visible in the page's header, and end with the login.
 from __future__ import annotations
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db import transaction
 from django.http import HttpRequest
 
 from memoryhub import journal
 from memoryhub.models import Memory
 from memoryhub.sensitivity import Actor, Clearance, Sensitivity
+from memoryhub.transactions import write
 
 SWITCHES = {
     Sensitivity.PRIVATE.value: "memoryhub.view_private",
@@ -48,5 +48,5 @@ def actor_of(request: HttpRequest) -> Actor:
 
 def reveal(request: HttpRequest, memory: Memory, page: str) -> None:
     """Write down that this person opened a secret, and where; without that row nothing is shown."""
-    with transaction.atomic():
+    with write():
         journal.record(actor_of(request), [journal.of_memory("reveal", memory, page=page)])

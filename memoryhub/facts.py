@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from django.db import transaction
 from django.utils import timezone
 
 from memoryhub import journal
@@ -18,6 +17,7 @@ from memoryhub.querysets import FactQuerySet
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.rows import project_for
+from memoryhub.transactions import write
 
 _WORDS = ("subject", "predicate", "object")
 
@@ -25,7 +25,7 @@ _WORDS = ("subject", "predicate", "object")
 def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> tuple[Fact, bool]:
     """Store a triple; the same one again updates its confidence. Returns the fact and whether it is new."""
     now = now or timezone.now()
-    with transaction.atomic():
+    with write():
         project = project_for(draft.project, actor)
         memory = _memory(draft.memory_id, actor)
         fact, created = Fact.objects.get_or_create(
@@ -109,7 +109,7 @@ def change_fact(
     or someone changed this one after ``unchanged_since``, the ``updated_at`` that the editor started from.
     """
     now = now or timezone.now()
-    with transaction.atomic():
+    with write():
         fact = _find(uid, actor)
         if unchanged_since and fact.updated_at != unchanged_since:
             raise Conflict("someone changed this fact since you opened it; look at it again", "updated_at")
@@ -135,7 +135,7 @@ def change_fact(
 
 def delete_fact(uid: str, actor: Actor, now: datetime | None = None) -> Fact:
     """Remove a fact; NotFound when there is none that the actor may see."""
-    with transaction.atomic():
+    with write():
         fact = _find(uid, actor)
         journal.record(actor, [journal.of_fact("delete", fact)], now or timezone.now())
         fact.delete()

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from django.db import OperationalError, transaction
+from django.db import OperationalError
 from django.db.models import Q
 from django.utils import timezone
 
@@ -21,6 +21,7 @@ from memoryhub.models import AgentToken
 from memoryhub.models.token import default_rights
 from memoryhub.sensitivity import LEVELS, Actor, Sensitivity
 from memoryhub.store.errors import Conflict, NotFound, StoreError
+from memoryhub.transactions import write
 from memoryhub.vocabulary import RIGHTS
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ def issue_token(
         owner=_name("owner", owner, 150), prefix=raw[:_READABLE], digest=digest(raw), created_at=now
     )
     _set(token, name, clearance, default_rights() if rights is None else rights, projects, expires_at, now)
-    with transaction.atomic():
+    with write():
         token.save()
         journal.record(actor, [_change("issue", token, **_reach(token))], now)
     return token, raw
@@ -75,7 +76,7 @@ def change_token(
     NotFound when there is none, Conflict when it was revoked: nothing brings it back.
     """
     now = now or timezone.now()
-    with transaction.atomic():
+    with write():
         token: AgentToken | None = AgentToken.objects.filter(uid=uid).first()
         if token is None:
             raise NotFound("there is no such token")
@@ -105,7 +106,7 @@ def authenticate(raw: str, address: str = "", now: datetime | None = None) -> Ag
 def revoke(uid: str, actor: Actor, now: datetime | None = None) -> AgentToken:
     """End a token at once; NotFound when there is none. Revoking twice changes nothing."""
     now = now or timezone.now()
-    with transaction.atomic():
+    with write():
         token: AgentToken | None = AgentToken.objects.filter(uid=uid).first()
         if token is None:
             raise NotFound("there is no such token")

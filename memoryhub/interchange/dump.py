@@ -6,7 +6,6 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import islice
 
-from django.db import transaction
 from django.utils import timezone
 
 from memoryhub import journal
@@ -17,6 +16,7 @@ from memoryhub.retrieval.details import lists_of
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import LEVELS, Actor, Sensitivity
+from memoryhub.transactions import write
 from memoryhub.vocabulary import Scope
 
 UNKNOWN = "unknown"
@@ -60,6 +60,6 @@ class Selection:
             change = journal.Change(
                 "export", "store", "", {"secret": secrets}, self.filter.project or "", "secret"
             )
-            with transaction.atomic():
+            with write():
                 journal.record(self.actor, [change], timezone.now())
         return secrets

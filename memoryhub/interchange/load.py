@@ -15,6 +15,7 @@ from memoryhub.interchange.jsonl import READ_ONLY, BadLine, Line, Lines, Problem
 from memoryhub.models import Memory
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import Actor
+from memoryhub.transactions import write
 
 BATCH = 1000
 # A file with a new field name in every line must not fill the memory.
@@ -105,7 +106,7 @@ def _read(line: Line, order: Order, tally: Tally) -> MemoryDraft | None:
 
 def _store(batch: list[tuple[Line, MemoryDraft]], order: Order, tally: Tally) -> int:
     """Store a batch in one transaction; how many of it were refused."""
-    with transaction.atomic():
+    with write():
         results = store.remember_many([draft for _, draft in batch], order.actor, hold_cap=False)
         if order.dry_run:
             transaction.set_rollback(True)

@@ -16,7 +16,6 @@ from statistics import fmean
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models import Count
 from django.utils import timezone
 
@@ -27,6 +26,7 @@ from memoryhub.querysets import MemoryQuerySet
 from memoryhub.sensitivity import Actor, higher
 from memoryhub.store.rows import LISTS, listed
 from memoryhub.text import shorten
+from memoryhub.transactions import write
 from memoryhub.vocabulary import MemoryType, TrashReason
 
 SUMMARIES = (MemoryType.COMPRESSED_SUMMARY.value, MemoryType.SESSION_SUMMARY.value)
@@ -85,7 +85,7 @@ def _parts(keys: list[int]) -> Iterator[list[int]]:
 
 
 def _summarise(part: MemoryQuerySet, expected: int, actor: Actor, now: datetime) -> Summarised:
-    with transaction.atomic():
+    with write():
         memories = list(part.order_by("created_at", "pk").with_details())
         if len(memories) < expected:
             return Summarised()  # someone was at them since they were counted; the next run will see

@@ -45,6 +45,18 @@ def batched(rows: Iterable[T], size: int) -> Iterator[list[T]]:
         yield chunk
 
 
+def any_stored(model: type[models.Model], column: str, values: Sequence[str]) -> bool:
+    """Whether any row holds one of these values; a few times faster than asking through the ORM."""
+    table = model._meta.db_table
+    with connection.cursor() as cursor:
+        for chunk in batched(values, PARAMETERS):
+            marks = ", ".join(["%s"] * len(chunk))
+            cursor.execute(f'SELECT 1 FROM "{table}" WHERE "{column}" IN ({marks}) LIMIT 1', chunk)
+            if cursor.fetchone():
+                return True
+    return False
+
+
 def insert_objects(objects: Sequence[models.Model]) -> None:
     """Insert unsaved objects of one model and give them their keys. Only inside a write transaction."""
     if not objects:

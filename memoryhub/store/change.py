@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
 from django.db.models import F, Max, Q
 from django.utils import timezone
 
@@ -18,6 +17,7 @@ from memoryhub.sensitivity import Actor, Sensitivity
 from memoryhub.store import rows
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.text import make_title
+from memoryhub.transactions import write
 
 # A change of one of these may make a memory the same as another.
 _PLACE = {"project", "scope", "sensitivity", "key"}
@@ -46,7 +46,7 @@ def update(
     :class:`Conflict` instead of being overwritten unseen.
     """
     now = now or timezone.now()
-    with transaction.atomic():
+    with write():
         memory = find(uid, actor)
         if memory.deleted_at:
             raise Conflict("this memory is in the trash; restore it first", "id")
@@ -160,7 +160,7 @@ def repair_level(
     beside it, which its reader can then delete: a repair is never refused. ``updated_at`` stays.
     """
     now = now or timezone.now()
-    with transaction.atomic():
+    with write():
         unknown = Memory.objects.of_unknown_level(actor.clearance)
         memories = rows.pick(unknown, uids)
         changes = []
@@ -190,7 +190,7 @@ def touch(memory: Memory, now: datetime | None = None) -> None:
 def expire(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:
     """Let memories expire at once; they can be revived until they are purged."""
     now = now or timezone.now()
-    with transaction.atomic():
+    with write():
         memories = rows.pick(Memory.objects.visible_to(actor.clearance).live(now), uids)
         for memory in memories:
             memory.expires_at = now

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db import transaction
 from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q
 from django.utils import timezone
 
@@ -21,6 +20,7 @@ from memoryhub.store import rows
 from memoryhub.store.change import apply, twins
 from memoryhub.store.errors import StoreError
 from memoryhub.store.removal import evict_over_cap
+from memoryhub.transactions import write
 
 _Group = tuple[str, str, str, str]  # content hash or key, project, scope, owner
 
@@ -50,7 +50,7 @@ def remember_many(
     """
     now = now or timezone.now()
     results: list[Outcome | StoreError] = []
-    with transaction.atomic():
+    with write():
         batch = _Batch(actor, now)
         batch.look_up(drafts)
         for draft in drafts:
@@ -88,8 +88,8 @@ class _Batch:
         """Every stored twin of the drafts; ``known`` tells those that the actor may know of."""
         hashes = [rows.content_hash(draft.content) for draft in drafts]
         keys = [draft.key for draft in drafts if draft.key]
-        if not keys and not Memory.objects.filter(content_hash__in=hashes).exists():
-            return  # the usual case, told by a query that costs a quarter of the one below
+        if not keys and not bulk.any_stored(Memory, "content_hash", hashes):
+            return  # the usual case, told by a query much cheaper than the one below
         same = Q(content_hash__in=hashes)
         if keys:
             same |= Q(key__in=keys) & ~Q(key="")  # the second condition lets SQLite use the index of keys

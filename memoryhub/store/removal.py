@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models import Case, Q, When
 from django.utils import timezone
 
@@ -18,6 +17,7 @@ from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import NotFound
 from memoryhub.store.rows import CHUNK, expiry, pick
+from memoryhub.transactions import write
 from memoryhub.vocabulary import TrashReason
 
 
@@ -29,7 +29,7 @@ def trash(
 ) -> list[Memory]:
     """Move memories to the trash; those already there or out of sight are left out of the result."""
     now = now or timezone.now()
-    with transaction.atomic():
+    with write():
         memories = pick(_visible(actor).filter(deleted_at__isnull=True), uids)
         _to_trash(memories, actor, reason, now, "delete" if reason is TrashReason.FORGOTTEN else reason.value)
     return memories
@@ -44,7 +44,7 @@ def merge_into(
 ) -> list[Memory]:
     """Move memories to the trash that ``target`` now stands for. Each notes it; :func:`restore` undoes it."""
     now = now or timezone.now()
-    with transaction.atomic():
+    with write():
         memories = pick(_visible(actor).filter(deleted_at__isnull=True).exclude(pk=target.pk), uids)
         _to_trash(memories, actor, reason, now, reason.value, target)
     return memories
@@ -53,7 +53,7 @@ def merge_into(
 def restore(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:
     """Take memories out of the trash, and revive expired ones: their time begins anew."""
     now = now or timezone.now()
-    with transaction.atomic():
+    with write():
         ended = Q(deleted_at__isnull=False) | Q(expires_at__lte=now)
         memories = pick(_visible(actor).filter(ended), uids)
         for memory in memories:
@@ -71,7 +71,7 @@ def erase(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> lis
     Gone are the row, revisions, labels, files, entities, the vector, facts drawn from it, previews of events,
     the words in the indexes, and the bytes in the database file and its log. Takes seconds in a large store.
     """
-    with transaction.atomic():
+    with write():
         memories = pick(_visible(actor), uids)
         for chunk in batched(memories, CHUNK):
             _delete(chunk, actor, "erase", now or timezone.now())
@@ -117,7 +117,7 @@ def evict(
     """
     now = now or timezone.now()
     spared = Case(When(pk__in=[memory.pk for memory in spare], then=1), default=0)
-    with transaction.atomic():
+    with write():
         live = Memory.objects.filter(project=project).live(now)
         memories = list(live.order_by(spared, "accessed_count", "updated_at", "importance", "pk")[:count])
         _to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
@@ -164,7 +164,7 @@ def _delete_all(memories: MemoryQuerySet, actor: Actor, operation: str, now: dat
     """In short transactions, so that agents' writes never wait for long."""
     count = 0
     while True:
-        with transaction.atomic():
+        with write():
             chunk = list(memories.order_by("pk")[:CHUNK])
             _delete(chunk, actor, operation, now)
         if not chunk:
