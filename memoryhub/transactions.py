@@ -11,15 +11,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import OperationalError, transaction
+from django.db import OperationalError, connection, transaction
 
-_turn = threading.RLock()
+_turn = threading.Lock()
 PATIENCE = 20.0  # seconds, as long as SQLite itself waits for another process
 
 
 @contextmanager
 def write() -> Iterator[None]:
     """A transaction that writes; nested ones are savepoints. OperationalError when the line does not move."""
+    if connection.in_atomic_block:
+        # It has SQLite's lock already (transactions are IMMEDIATE): who has the turn may be waiting for that.
+        with transaction.atomic():
+            yield
+        return
     if not _turn.acquire(timeout=PATIENCE):
         raise OperationalError(
             "database is locked: another thread of this process has been writing for too long"

@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from django.conf import settings as django_settings
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections, transaction
 
-from memoryhub import facts, journal, store
+from memoryhub import facts, journal, store, transactions
 from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory, Revision
 from tests.core.conftest import index_is_sound
@@ -203,3 +204,46 @@ def test_two_processes_write_store_and_mirror_at_once(configure, journal_mirror)
     assert journal.verify() == journal.Verification(True, 120, None)
     assert mirrored(journal_mirror) == list(range(1, 121))
     connections.close_all()
+
+
+def test_a_write_inside_a_transaction_of_django_does_not_hold_up_the_line(actor):
+    """The admin opens a transaction first: it has SQLite's lock before it asks for its turn."""
+    opened, waiting = threading.Event(), threading.Event()
+
+    def work(number: int) -> None:
+        if number:
+            assert opened.wait(10)
+            waiting.set()
+            store.remember(MemoryDraft(content="by the API"), actor)
+            return
+        with transaction.atomic():
+            opened.set()
+            assert waiting.wait(10)
+            time.sleep(0.3)  # the other has its turn by now and waits for SQLite
+            store.remember(MemoryDraft(content="by the admin"), actor)
+
+    began = time.monotonic()
+    assert at_once(work, times=2) == []
+    assert Memory.objects.count() == 2
+    assert time.monotonic() - began < 10  # each waited for what the other had: 20 seconds and an error
+
+
+def test_a_line_that_does_not_move_is_a_busy_database(actor, monkeypatch):
+    monkeypatch.setattr(transactions, "PATIENCE", 0.05)
+    opened, done = threading.Event(), threading.Event()
+
+    def work(number: int) -> None:
+        if number:
+            assert opened.wait(10)
+            try:
+                store.remember(MemoryDraft(content="in a hurry"), actor)
+            finally:
+                done.set()
+        else:
+            with transactions.write():
+                opened.set()
+                assert done.wait(10)
+
+    [error] = at_once(work, times=2)
+    assert isinstance(error, OperationalError)
+    assert "locked" in str(error)
