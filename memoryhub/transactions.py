@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from django.db import OperationalError, connection, transaction
 
-_turn = threading.Lock()
+_turn = threading.RLock()  # a callback on commit may write again
 PATIENCE = 20.0  # seconds, as long as SQLite itself waits for another process
 
 

@@ -247,3 +247,13 @@ def test_a_line_that_does_not_move_is_a_busy_database(actor, monkeypatch):
     [error] = at_once(work, times=2)
     assert isinstance(error, OperationalError)
     assert "locked" in str(error)
+
+
+def test_a_callback_on_commit_may_write(actor):
+    def again() -> None:
+        store.remember(MemoryDraft(content="after the commit"), actor)
+
+    with transactions.write():
+        store.remember(MemoryDraft(content="in the transaction"), actor)
+        transaction.on_commit(again)
+    assert Memory.objects.count() == 2
