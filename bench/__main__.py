@@ -1,8 +1,8 @@
 """Builds a store, serves it, and measures it: ``python -m bench --sizes 10000,100000 --corpus FILE``.
 
-Prints a table of import rate, HTTP store rate and HTTP search latency with 1 and 8 clients, and beside each search
-figure the same FTS5 query through bare ``sqlite3`` in the same run. Nothing is asserted; docs/benchmarks.md keeps
-what was measured.
+Prints import rate, HTTP store rate and HTTP search latency with 1 and 8 clients, and beside each search figure
+the same FTS5 query through bare ``sqlite3`` in the same run. Nothing is asserted; docs/benchmarks.md keeps what
+was measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", default="10000,100000", help="memories in the store, comma-separated")
     parser.add_argument("--corpus", type=Path, help="JSONL in the API's shape; text made here when absent")
     parser.add_argument("--requests", type=int, default=600, help="HTTP requests of each measurement")
@@ -54,7 +56,9 @@ def measure(home: Path, lines: list[dict[str, Any]], size: int, requests: int) -
     for name in ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL"):
         environment.pop(name, None)
     manage(environment, "migrate", "--verbosity", "0")
-    token = manage(environment, "create_token", "bench", "--clearance", "secret", "--rights", "read,write,maintain")
+    token = manage(
+        environment, "create_token", "bench", "--clearance", "secret", "--rights", "read,write,maintain"
+    )
     found: dict[str, Any] = {"import": import_rate(environment, home, lines, size)}
     queries = make_queries(lines, requests)
     with server(environment) as port:
@@ -63,7 +67,9 @@ def measure(home: Path, lines: list[dict[str, Any]], size: int, requests: int) -
         for clients in (1, 8):
             found[f"search {clients}"] = latency(crowd(port, token, searches(queries), clients))
         for clients in (1, 8):
-            fresh = list(corpus.memories(lines, len(lines) + requests * 2, seed=100 + clients))[-requests * 2 :]
+            fresh = list(corpus.memories(lines, len(lines) + requests * 2, seed=100 + clients))[
+                -requests * 2 :
+            ]
             stored = crowd(port, token, [("POST", "/api/v1/memories", dict(line)) for line in fresh], clients)
             found[f"store {clients}"] = latency(stored)
     found["bare"] = bare(home / "memory.db", queries)
@@ -86,7 +92,9 @@ def make_queries(lines: list[dict[str, Any]], count: int, seed: int = 3) -> list
     return made
 
 
-def import_rate(environment: dict[str, str], home: Path, lines: list[dict[str, Any]], size: int) -> dict[str, float]:
+def import_rate(
+    environment: dict[str, str], home: Path, lines: list[dict[str, Any]], size: int
+) -> dict[str, float]:
     """Memories a second of ``import_memories``, start-up of the command included."""
     source = home / "bench.jsonl"
     with source.open("w", encoding="utf-8") as file:
@@ -131,27 +139,36 @@ def latency(measured: Measured) -> dict[str, Any]:
 def report(size: int, found: dict[str, Any]) -> None:
     plain = found["bare"]
     print(f"\n{size} memories, database {found['bytes'] / 1e6:.0f} MB")
-    print(f"  import                {found['import']['rate']:8.0f} memories/s ({found['import']['seconds']:.1f} s)")
+    print(
+        f"  import                {found['import']['rate']:8.0f} memories/s ({found['import']['seconds']:.1f} s)"
+    )
     for clients in (1, 8):
         figure = found[f"store {clients}"]
         print(
             f"  HTTP store,  {clients} client(s) {figure['rate']:7.0f} /s   p50 {figure['p50_ms']:7.2f} ms"
             f"   p95 {figure['p95_ms']:7.2f} ms   statuses {figure['statuses']}"
         )
-    print(f"  bare sqlite3 search               p50 {plain['p50_ms']:7.2f} ms   p95 {plain['p95_ms']:7.2f} ms")
+    print(
+        f"  bare sqlite3 search               p50 {plain['p50_ms']:7.2f} ms   p95 {plain['p95_ms']:7.2f} ms"
+    )
     for clients in (1, 8):
         figure = found[f"search {clients}"]
+        ratios = [figure[name] / plain[name] for name in ("p50_ms", "p95_ms")]
         print(
             f"  HTTP search, {clients} client(s) {figure['rate']:7.0f} /s   p50 {figure['p50_ms']:7.2f} ms"
-            f"   p95 {figure['p95_ms']:7.2f} ms   {figure['p50_ms'] / plain['p50_ms']:.2f} x bare at p50,"
-            f" {figure['p95_ms'] / plain['p95_ms']:.2f} x at p95   statuses {figure['statuses']}"
+            f"   p95 {figure['p95_ms']:7.2f} ms   {ratios[0]:.2f} x bare at p50, {ratios[1]:.2f} x at p95"
+            f"   statuses {figure['statuses']}"
         )
 
 
 def manage(environment: dict[str, str], *arguments: str) -> str:
     """Run a command of the hub; its standard output without the last newline."""
     done = subprocess.run(
-        [sys.executable, ROOT / "manage.py", *arguments], env=environment, capture_output=True, text=True, cwd=ROOT
+        [sys.executable, ROOT / "manage.py", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     )
     if done.returncode:
         sys.exit(f"manage.py {arguments[0]} failed:\n{done.stdout}{done.stderr}")

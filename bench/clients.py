@@ -1,4 +1,4 @@
-"""Clients of a running hub: each a process of its own with one kept-alive connection, so that they do not share a GIL."""
+"""Clients of a running hub: processes of their own, each with one kept-alive connection."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def crowd(port: int, token: str, requests: Sequence[Request], clients: int) -> M
     context = multiprocessing.get_context("spawn")
     ready, start, answers = context.Semaphore(0), context.Event(), context.Queue()
     shares = [list(requests[n::clients]) for n in range(clients)]
-    workers = [context.Process(target=_work, args=(port, token, share, ready, start, answers)) for share in shares]
+    workers = [
+        context.Process(target=_work, args=(port, token, share, ready, start, answers)) for share in shares
+    ]
     for worker in workers:
         worker.start()
     for _ in workers:

@@ -9,11 +9,19 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-_NOUNS = """index query token cache migration request schema trigger session backup journal parser template facet
-column plugin database thread lock cursor webhook release config worker queue metric scheduler snapshot""".split()
-_VERBS = "fix add remove rename document refactor cache test expose validate retry measure split merge".split()
-_WHYS = """because it blocked the release|after a report from production|so that agents can rely on it|since the old
-way lost rows|to keep start-up quick|as agreed in the review|because the docs promised it""".replace("\n", " ").split("|")
+_NOUNS = """index query token cache migration request schema trigger session backup journal parser template
+facet column plugin database thread lock cursor webhook release config worker queue metric snapshot""".split()
+_VERBS = (
+    "fix add remove rename document refactor cache test expose validate retry measure split merge".split()
+)
+_WHYS = (
+    "because it blocked the release",
+    "after a report from production",
+    "so that agents can rely on it",
+    "since the old way lost rows",
+    "to keep start-up quick",
+    "as agreed in the review",
+)
 
 
 def own_text(count: int = 3000, seed: int = 7) -> list[dict[str, Any]]:
@@ -48,7 +56,7 @@ def read(path: Path | None) -> list[dict[str, Any]]:
 
 
 def memories(lines: list[dict[str, Any]], count: int, seed: int = 1) -> Iterator[dict[str, Any]]:
-    """``count`` distinct memories: the corpus as it is, then rounds in which one word in five is another's."""
+    """``count`` distinct memories: the corpus as it is, then rounds with one word in five exchanged."""
     vocabulary = [word for line in lines for word in line["content"].split() if word.isalpha()]
     for n in range(count):
         line = dict(lines[n % len(lines)])
@@ -64,6 +72,9 @@ def memories(lines: list[dict[str, Any]], count: int, seed: int = 1) -> Iterator
 
 def _varied(text: str, vocabulary: list[str], pick: random.Random) -> str:
     return "\n".join(
-        " ".join(pick.choice(vocabulary) if word.isalpha() and pick.random() < 0.2 else word for word in row.split(" "))
+        " ".join(
+            pick.choice(vocabulary) if word.isalpha() and pick.random() < 0.2 else word
+            for word in row.split(" ")
+        )
         for row in text.split("\n")
     )

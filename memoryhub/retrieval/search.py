@@ -119,8 +119,9 @@ def _score(memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now
 def _frequencies(memories: MemoryQuerySet, query: Query) -> tuple[dict[str, int], int]:
     """For each stem about how many memories hold it, and about how many memories there are.
 
-    The index counts all of them, and a score must not show that a word stands in a memory one may not see. So a
-    rare word is counted again among those within reach, and a common one is told to the next power of two.
+    The index counts all of them, and a score must not show that a word stands in a memory one may not
+    see. So a rare word is counted again among those within reach, and a common one is told to the next
+    power of two.
     """
     counted, total = document_frequencies([stem(word) for word in query.words]) if query.words else ({}, 0)
     frequencies = {}
