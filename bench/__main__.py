@@ -1,8 +1,8 @@
 """Builds a store, serves it, and measures it: ``python -m bench --sizes 10000,100000 --corpus FILE``.
 
-Prints import rate, HTTP store rate and HTTP search latency with 1 and 8 clients, and beside each search figure
-the same FTS5 query through bare ``sqlite3`` in the same run. Nothing is asserted; docs/benchmarks.md keeps what
-was measured.
+Prints import rate, HTTP store rate and HTTP search latency with 1 and 8 clients, and beside each search
+figure the same FTS5 query through bare ``sqlite3`` in the same run. Nothing is asserted; docs/benchmarks.md
+keeps what was measured.
 """
 
 from __future__ import annotations
@@ -139,9 +139,8 @@ def latency(measured: Measured) -> dict[str, Any]:
 def report(size: int, found: dict[str, Any]) -> None:
     plain = found["bare"]
     print(f"\n{size} memories, database {found['bytes'] / 1e6:.0f} MB")
-    print(
-        f"  import                {found['import']['rate']:8.0f} memories/s ({found['import']['seconds']:.1f} s)"
-    )
+    imported = found["import"]
+    print(f"  import                {imported['rate']:8.0f} memories/s ({imported['seconds']:.1f} s)")
     for clients in (1, 8):
         figure = found[f"store {clients}"]
         print(

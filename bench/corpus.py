@@ -31,10 +31,7 @@ def own_text(count: int = 3000, seed: int = 7) -> list[dict[str, Any]]:
     for n in range(count):
         noun, other, verb = pick.choice(_NOUNS), pick.choice(_NOUNS), pick.choice(_VERBS)
         title = f"{verb.capitalize()} the {noun} of the {other} {pick.choice('abcdefgh')}{n % 97}"
-        body = " ".join(
-            f"The {pick.choice(_NOUNS)} now {pick.choice(_VERBS)}s its {pick.choice(_NOUNS)} {pick.choice(_WHYS)}."
-            for _ in range(pick.randint(1, 8))
-        )
+        body = " ".join(_sentence(pick) for _ in range(pick.randint(1, 8)))
         lines.append(
             {
                 "title": title,
@@ -46,6 +43,11 @@ def own_text(count: int = 3000, seed: int = 7) -> list[dict[str, Any]]:
             }
         )
     return lines
+
+
+def _sentence(pick: random.Random) -> str:
+    subject, verb, thing = pick.choice(_NOUNS), pick.choice(_VERBS), pick.choice(_NOUNS)
+    return f"The {subject} now {verb}s its {thing} {pick.choice(_WHYS)}."
 
 
 def read(path: Path | None) -> list[dict[str, Any]]:
