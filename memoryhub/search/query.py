@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from memoryhub.text import CJK, STOP_WORDS, WORD, fold, stem, words
 
@@ -18,6 +19,7 @@ _QUOTED = re.compile(r'"([^"]+)"')
 _EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『』"
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
 MAX_TERMS = 32  # words of one query that are looked up; the rest of a longer text adds little
+MAX_WORDS = 2 * MAX_TERMS
 MAX_CHARS = 2000
 MAX_TRIGRAMS = 40  # characters of one text that the trigram index is asked for
 
@@ -46,8 +48,8 @@ class Query:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The distinct words of all terms, in order."""
-        return tuple(dict.fromkeys(word for term in self.terms for word in term.words))
+        """The distinct words of all terms, in order; of many long phrases the first :data:`MAX_WORDS`."""
+        return tuple(islice(dict.fromkeys(word for term in self.terms for word in term.words), MAX_WORDS))
 
     @property
     def literals(self) -> tuple[str, ...]:

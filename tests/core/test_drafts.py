@@ -88,7 +88,9 @@ def test_defaults(remember):
 
 
 def test_lists_are_trimmed_and_hold_each_item_once(remember):
-    memory = remember("x", tags=[" a ", "a", "b"], files_read=["f", " f"], entities=[{"entity": "e"}, {"entity": " e"}])
+    memory = remember(
+        "x", tags=[" a ", "a", "b"], files_read=["f", " f"], entities=[{"entity": "e"}, {"entity": " e"}]
+    )
     assert listed(memory, "tags") == ["a", "b"]
     assert listed(memory, "files_read") == ["f"]
     assert listed(memory, "entities") == [{"entity": "e", "entity_type": "concept"}]
@@ -106,7 +108,9 @@ def test_unknown_fields_are_told_and_not_stored():
     assert MemoryPatch(title="x", deleted_at=None).ignored == ["deleted_at"]
 
 
-@pytest.mark.parametrize("name", ["owner", "uid", "author", "copy", "content_hash", "deleted_at", "accessed_count"])
+@pytest.mark.parametrize(
+    "name", ["owner", "uid", "author", "copy", "content_hash", "deleted_at", "accessed_count"]
+)
 def test_what_the_store_decides_cannot_be_handed_in(remember, name):
     plain = getattr(remember("one"), name)
     given_in = getattr(remember("two", **{name: "7"}), name)

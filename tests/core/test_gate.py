@@ -370,6 +370,23 @@ def test_filters_are_sql_before_limit_too(db, actor, configure):
         assert len(found.hits) == 20, fields
 
 
+@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+@pytest.mark.parametrize(
+    "typed", ["zebra merger", "merger", "zebra merger okapi", "zebr merg", '"zebra merger"', "xmerger"]
+)
+def test_a_score_does_not_tell_whether_a_hidden_memory_holds_a_word(remember, low, level, typed):
+    for n in range(12):
+        remember(f"zebra number {n} and okapi", by=low)
+    remember("xmergerx is a word of the agent's own", by=low)
+    answers = []
+    for secret in ("nothing of interest", "the merger is near"):
+        hidden = remember(secret, sensitivity="secret")
+        Memory.objects.filter(pk=hidden.pk).update(sensitivity=level)
+        found = search(MemoryFilter().select(low.clearance), typed, min_score=0.0, now=hidden.updated_at)
+        answers.append([(hit.memory.uid, hit.components.match, hit.snippet) for hit in found.hits])
+    assert answers[0] == answers[1]
+
+
 # What a memory was under a stricter level
 
 

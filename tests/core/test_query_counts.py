@@ -29,10 +29,14 @@ def live():
 
 
 READS: dict[str, Callable[[], Any]] = {
-    "a search by words": lambda: [shapes.hit(hit) for hit in search(live(), "zebra", limit=200, min_score=0).hits],
+    "a search by words": lambda: [
+        shapes.hit(hit) for hit in search(live(), "zebra", limit=200, min_score=0).hits
+    ],
     "a search by a piece": lambda: search(live(), "ebra stri", limit=200, min_score=0),
     "a search by two letters": lambda: search(live(), "eb", limit=200, min_score=0),
-    "a list with details": lambda: shapes.memories(page(live(), "updated_at", 200, None).items, shapes.preview),
+    "a list with details": lambda: shapes.memories(
+        page(live(), "updated_at", 200, None).items, shapes.preview
+    ),
     "a list of objects": lambda: [shapes.memory(row) for row in live().with_details()],
     "the timeline": lambda: [shapes.entry(e) for e in timeline(CLEARANCE, MemoryFilter(), limit=200)[0]],
     "the statistics": lambda: overview.statistics(CLEARANCE),
