@@ -8,6 +8,8 @@ import sys
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+MOST_PROCESSES = 4  # each drives a browser of its own
+
 
 class Command(BaseCommand):
     help = "Run the tests with pytest; every argument goes to it: manage.py test tests/web -k trash"
@@ -18,7 +20,8 @@ class Command(BaseCommand):
         import pytest
 
         os.chdir(settings.BASE_DIR)
-        sys.exit(pytest.main(argv[2:]))
+        # All of the tests share the processors; a few are quicker in one process.
+        sys.exit(pytest.main(argv[2:] or ["-n", str(min(os.cpu_count() or 1, MOST_PROCESSES))]))
 
     def handle(self, *args: object, **options: object) -> None:
         """For ``call_command``: run all the tests."""

@@ -1,0 +1,42 @@
+"""``manage.py test`` hands over to pytest."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from django.conf import settings
+
+from memoryhub import bootstrap
+from memoryhub.management.commands.test import MOST_PROCESSES, Command
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The arguments that pytest got."""
+    given: list[list[str]] = []
+    monkeypatch.setattr(pytest, "main", lambda arguments: given.append(arguments) or 3)
+    monkeypatch.chdir(settings.BASE_DIR)
+    return given
+
+
+def test_arguments_and_the_exit_code_are_pytests(given):
+    with pytest.raises(SystemExit) as ended:
+        Command().run_from_argv(["manage.py", "test", "tests/web", "-k", "trash", "-x"])
+    assert given == [["tests/web", "-k", "trash", "-x"]]
+    assert ended.value.code == 3
+
+
+def test_all_of_the_tests_share_the_processors(given, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    with pytest.raises(SystemExit):
+        Command().run_from_argv(["manage.py", "test"])
+    assert given == [["-n", str(MOST_PROCESSES)]]
+
+
+@pytest.mark.parametrize(("command", "module"), [("test", "tests.settings"), ("check", "memoryhub.settings")])
+def test_it_runs_on_settings_that_know_no_real_store(monkeypatch, command, module):
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
+    monkeypatch.setattr("django.core.management.execute_from_command_line", lambda argv: None)
+    bootstrap.main(["manage.py", command])
+    assert os.environ["DJANGO_SETTINGS_MODULE"] == module
