@@ -176,7 +176,7 @@ def repair_level(
 def _as_json(values: Iterable[Any]) -> list[Any]:
     """A draft's list in the order and shape that :func:`rows.listed` gives."""
     plain = [v.model_dump() if hasattr(v, "model_dump") else v for v in values]
-    return plain if plain and isinstance(plain[0], dict) else sorted(plain)
+    return sorted(plain, key=lambda value: tuple(value.values()) if isinstance(value, dict) else value)
 
 
 def touch(memory: Memory, now: datetime | None = None) -> None:

@@ -117,7 +117,8 @@ def _row(name: str, value: Any) -> tuple[type[Model], tuple[str, ...]]:
 def listed(memory: Memory, name: str) -> list[Any]:
     """The value of a list-valued field in the shape of the API; prefetched rows are used where they are."""
     if name == "entities":
-        return [{"entity": row.entity, "entity_type": row.entity_type} for row in memory.entities.all()]
+        named = sorted((row.entity, row.entity_type) for row in memory.entities.all())
+        return [{"entity": entity, "entity_type": entity_type} for entity, entity_type in named]
     if name in ("tags", "concepts"):
         return sorted(row.value for row in memory.labels.all() if row.kind == name[:-1])
     access = name.removeprefix("files_")

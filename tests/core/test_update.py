@@ -86,9 +86,11 @@ def test_fields_that_are_not_given_stay(remember, actor):
 
 
 def test_the_same_values_again_change_nothing(remember, actor):
-    memory = remember("content", tags=["a", "b"], entities=[{"entity": "Ada"}])
+    memory = remember("content", tags=["a", "b"], entities=[{"entity": "Ada"}, {"entity": "Bob"}])
     at = memory.updated_at
-    again = change(memory, actor, content="content", tags=["b", "a"], entities=[{"entity": "Ada"}])
+    again = change(
+        memory, actor, content="content", tags=["b", "a"], entities=[{"entity": "Bob"}, {"entity": "Ada"}]
+    )
     assert again.updated_at == at
     assert not Revision.objects.exists()
 
