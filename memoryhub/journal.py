@@ -103,9 +103,27 @@ class Verification:
 
 
 def verify() -> Verification:
-    """Recompute the whole chain from the stored bytes."""
+    """Recompute the whole chain from the stored bytes, and hold its end against the mirror's.
+
+    What is left of a journal that lost its newest rows is a whole chain; the mirror still names them.
+    """
     with connection.cursor() as cursor:
-        return check_chain(cursor.execute(STORED_BYTES))
+        found = check_chain(cursor.execute(STORED_BYTES))
+    lost = _first_lost(found.rows) if found.ok else None
+    return found if lost is None else Verification(False, found.rows, lost)
+
+
+def _first_lost(rows: int) -> int | None:
+    """The first row that the mirror shows to be missing or written anew; None for another store's mirror."""
+    ends = mirror.ends()
+    if ends is None or not ends[1][0]:
+        return None
+    (first, first_hash), (last, last_hash) = ends
+    if rows and not JournalEntry.objects.filter(seq=first, hash=first_hash).exists():
+        return None
+    if last > rows:
+        return rows + 1
+    return None if JournalEntry.objects.filter(seq=last, hash=last_hash).exists() else last
 
 
 # Bytes: a parsed value could hide a changed byte, and a byte that is no UTF-8 could not be fetched at all.

@@ -70,10 +70,27 @@ def last_row(file: IO[bytes]) -> tuple[int, str]:
     whole = tail[: tail.rfind(b"\n") + 1]
     if len(whole) < len(tail):
         file.truncate(size - len(tail) + len(whole))
+    return _number_and_hash(whole.splitlines()[-1] if whole else b"")
+
+
+def ends() -> tuple[tuple[int, str], tuple[int, str]] | None:
+    """Number and hash of the first and of the last whole line; None where there is no readable file."""
     try:
-        last = json.loads(whole.splitlines()[-1])
-        return int(last["seq"]), str(last["hash"])
-    except (ValueError, KeyError, TypeError, IndexError):
+        with path().open("rb") as file:
+            first = file.readline()
+            tail = _read_from(file, max(0, file.seek(0, os.SEEK_END) - _TAIL))
+    except OSError:
+        return None
+    whole = tail[: tail.rfind(b"\n") + 1].splitlines()
+    return (_number_and_hash(first), _number_and_hash(whole[-1])) if whole else None
+
+
+def _number_and_hash(line: bytes) -> tuple[int, str]:
+    """Of one line; ``(0, "")`` when it is not readable."""
+    try:
+        row = json.loads(line)
+        return int(row["seq"]), str(row["hash"])
+    except (ValueError, KeyError, TypeError):
         return 0, ""
 
 

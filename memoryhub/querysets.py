@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import product
 from typing import Any, Self
 
 from django.apps import apps
 from django.db import models
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import (
+    Case,
+    Exists,
+    F,
+    FloatField,
+    Func,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
 from memoryhub.search.query import TRIGRAM, parse, title_expression, trigram_expression, word_expression
@@ -131,6 +144,18 @@ class MemoryQuerySet(GatedQuerySet):
         exact = Q(title__iexact=bare) | Q(title__iexact=f"{bare}.")
         return self.matching(title_expression(bare)).filter(exact).order_by("-pk")
 
+    def worthiest(self, recency: float, importance: float, trust: float) -> Self:
+        """Most worth first, by these shares of recency, importance and trust, whatever the match.
+
+        Recency falls in a straight line here, to nothing after nine weeks, which SQL computes by itself.
+        """
+        age = Func(Value("now"), function="julianday", output_field=FloatField()) - Func(
+            F("updated_at"), function="julianday", output_field=FloatField()
+        )
+        fresh = Greatest(Value(0.0), Value(1.0) - age / Value(63.0), output_field=FloatField())
+        worth = fresh * recency + F("importance") * importance + F("trust") * trust
+        return self.order_by(worth.desc(), "-pk")
+
     def containing(self, texts: Iterable[str]) -> Self:
         """Rows that hold any of these texts that is long enough for the trigram index, newest row first."""
         texts = [text for text in texts if len(text) >= TRIGRAM]
@@ -176,15 +201,38 @@ class FactQuerySet(GatedQuerySet):
 
 class SessionQuerySet(models.QuerySet[Any]):
     def visible_to(self, clearance: Clearance) -> Self:
-        """In a project that is open to this clearance, with something in it that may be seen."""
+        """In a project that is open to this clearance, with something in it that may be seen.
+
+        A session's own columns tell of hidden rows too, so what is shown of it is annotated:
+        ``first_seen`` and ``last_seen``, the span of what may be seen; ``agent_seen``; ``event_seen``,
+        whether an event may be seen, and with it what events brought (folder, segment); ``ended_seen``,
+        when it ended, for who may see an event or everything in it, else None.
+        """
         memory = apps.get_model("memoryhub", "Memory")
-        event = apps.get_model("memoryhub", "Event")
         same = {"session_id": OuterRef("session_id"), "project": OuterRef("project")}
+        memories = memory.objects.visible_to(clearance).live().in_session(**same)
+        all_events = apps.get_model("memoryhub", "Event").objects.filter(session=OuterRef("pk"))
+        events = all_events.visible_to(clearance)
+        hidden = Exists(all_events) | Exists(memory.objects.hidden_from(clearance).in_session(**same))
+        ended = Q(ended_at__isnull=False) & (Exists(events) | ~hidden)
+        author = memories.order_by("created_at", "pk").values("author")[:1]
         rows = self if clearance.projects is None else self.filter(project__in=sorted(clearance.projects))
-        return rows.filter(
-            Exists(memory.objects.visible_to(clearance).live().in_session(**same))
-            | Exists(event.objects.visible_to(clearance).filter(session=OuterRef("pk")))
+        return rows.filter(Exists(memories) | Exists(events)).annotate(
+            first_seen=Least(_edge(memories, "created_at", _LATEST), _edge(events, "at", _LATEST)),
+            last_seen=Greatest(_edge(memories, "-created_at", _EARLIEST), _edge(events, "-at", _EARLIEST)),
+            event_seen=Exists(events),
+            agent_seen=Case(When(Exists(events), then=F("agent")), default=Coalesce(author, Value(""))),
+            ended_seen=Case(When(ended, then=F("ended_at")), default=None),
         )
+
+
+# What stands for a moment that is not there, where the least or the greatest of two is taken.
+_EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+def _edge(rows: QuerySet[Any], order: str, otherwise: datetime) -> Coalesce:
+    """The first moment of a correlated queryset in an order that an index has."""
+    return Coalesce(Subquery(rows.order_by(order).values(order.lstrip("-"))[:1]), Value(otherwise))
 
 
 class EventQuerySet(models.QuerySet[Any]):

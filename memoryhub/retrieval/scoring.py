@@ -30,6 +30,7 @@ SUBSTRING_CREDIT = (
 COVERAGE_POWER = 2.0
 FULL_MATCH = 0.88  # every term in the title of a memory that is about more than that
 PHRASE_BONUS = 0.06  # the whole query stands in the text as typed
+PHRASE_MATCH = 0.6  # and is then worth at least this, even where its ends are parts of words
 FOCUS_BONUS = 0.05  # the title says little else
 
 
@@ -118,7 +119,7 @@ class Matcher:
         quality = earned / self._whole / covered
         value: float = FULL_MATCH * covered**COVERAGE_POWER * quality
         if len(self._needles) > 1 and any(self._text in text for _, text in texts):
-            value += PHRASE_BONUS
+            value = max(value + PHRASE_BONUS, PHRASE_MATCH)
         if in_title:
             value += FOCUS_BONUS * covered * min(in_title / max(len(WORD.findall(title)), 1), 1.0)
         return min(value, 0.99)

@@ -26,6 +26,7 @@ _SCORED = ("pk", "updated_at", "importance", "trust", *TEXTS)
 RELEVANT_MATCH = 0.05
 MOST_TITLES = 5000  # rows that are looked through for a title; a word in more of them is no title to look for
 RARE = 64  # memories; a word in more of them is common
+MOST_WEIGHED = 4096  # matching memories of which each one's worth is weighed
 COMMON_SHARE = 0.2  # squared and times the best quality this is less than RELEVANT_MATCH
 
 
@@ -41,12 +42,16 @@ class Hit:
 
 @dataclass(frozen=True)
 class Results:
-    """Best first. ``total`` counts the candidates that passed ``min_score``; ``ids`` are all of them."""
+    """Best first. ``total`` counts the candidates that passed ``min_score``; ``ids`` are all of them.
+
+    A query that many memories match has more of them than are scored: then ``total`` is not ``exact``.
+    """
 
     hits: list[Hit] = field(default_factory=list)
     total: int = 0
     ids: list[int] = field(default_factory=list)
     mode: str = "lexical"
+    exact: bool = True
     took_ms: float = 0.0
 
 
@@ -77,15 +82,15 @@ def search(
     limit = config.search_limit if limit is None else limit
     floor = config.min_score if min_score is None else min_score
     query = queries.parse(typed)
+    ranking = weights or default_weights()
+    found, exact = _score(memories, query, ranking, now or timezone.now())
     scored = [
-        one
-        for one in _score(memories, query, weights or default_weights(), now or timezone.now())
-        if one.score >= floor and (floor == 0 or one.parts.match >= RELEVANT_MATCH)
+        one for one in found if one.score >= floor and (floor == 0 or one.parts.match >= RELEVANT_MATCH)
     ]
     scored.sort(key=lambda one: (-one.score, -one.parts.match, -one.pk))
-    page = scored[offset : offset + limit]
-    took = (time.perf_counter() - began) * 1000
-    return Results(_hits(page, query), len(scored), [one.pk for one in scored], took_ms=round(took, 3))
+    hits = _hits(scored[offset : offset + limit], query)
+    took = round((time.perf_counter() - began) * 1000, 3)
+    return Results(hits, len(scored), [one.pk for one in scored], exact=exact, took_ms=took)
 
 
 def default_weights() -> scoring.Weights:
@@ -96,14 +101,18 @@ def default_weights() -> scoring.Weights:
     )
 
 
-def _score(memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now: datetime) -> list[_Scored]:
+def _score(
+    memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now: datetime
+) -> tuple[list[_Scored], bool]:
+    """The candidates with their scores, and whether they are all that match."""
     if not query.terms:
-        return []
+        return [], True
     frequencies, total = _frequencies(memories, query)
     matcher = scoring.Matcher(query, scoring.term_weights(query, frequencies, total))
     half_life = settings.MEMORYHUB.recency_half_life_days
     scored = []
-    for row in _candidates(memories, query, frequencies, total):
+    candidates, exact = _candidates(memories, query, frequencies, total, weights)
+    for row in candidates:
         pk, updated_at, importance, trust, *texts = row
         parts = scoring.Components(
             match=round(matcher(dict(zip(TEXTS, texts, strict=True))), 4),
@@ -113,7 +122,7 @@ def _score(memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now
         )
         if parts.match > 0:
             scored.append(_Scored(pk, round(scoring.composite(parts, weights), 4), parts))
-    return scored
+    return scored, exact
 
 
 def _frequencies(memories: MemoryQuerySet, query: Query) -> tuple[dict[str, int], int]:
@@ -140,19 +149,39 @@ def _rounded(number: int) -> int:
 
 
 def _candidates(
-    memories: MemoryQuerySet, query: Query, frequencies: dict[str, int], total: int
-) -> list[tuple[Any, ...]]:
-    """The rows worth scoring: by words; by substring for what is no word; by a scan as a last resort."""
+    memories: MemoryQuerySet,
+    query: Query,
+    frequencies: dict[str, int],
+    total: int,
+    weights: scoring.Weights,
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """The rows worth scoring, and whether no row was left out that matches.
+
+    By words; by substring for what is no word; by a scan as a last resort. Where more rows match than are
+    scored, those with the best bm25 are joined by those of most worth: a good match that is new, important
+    and trusted may beat a better one that is not. Among very many these are the last ones stored, because
+    weighing each would cost more than the search.
+    """
     pool = settings.MEMORYHUB.search_pool
     found: dict[int, tuple[Any, ...]] = {}
+    exact = True
 
-    def take(rows: MemoryQuerySet) -> None:
-        for row in rows.values_list(*_SCORED)[:pool]:
+    def take(rows: MemoryQuerySet, most: int = pool) -> None:
+        nonlocal exact
+        taken = list(rows.values_list(*_SCORED)[:most])
+        exact = exact and len(taken) < most
+        for row in taken:
             found.setdefault(row[0], row)
 
     known = [word for word in query.words if frequencies.get(stem(word))]
     if known:
-        take(memories.matching(queries.any_of(_telling(known, frequencies, total))))
+        telling = _telling(known, frequencies, total)
+        matching = memories.matching(queries.any_of(telling))
+        take(matching)
+        if not exact:
+            few = sum(frequencies[stem(word)] for word in telling) <= MOST_WEIGHED
+            worth = (weights.recency, weights.importance, weights.trust)
+            take(matching.worthiest(*worth) if few else matching.order_by("-text_index__pk"), pool // 4)
     if len(found) >= pool and min(frequencies[stem(word)] for word in known) <= MOST_TITLES:
         take(memories.titled(query.typed))  # among so many the one with this very title may rank too low
     unknown = (word for word in query.words if word not in known)
@@ -162,7 +191,7 @@ def _candidates(
         take(memories.containing(query.spellings(query.words)))
     for literal in _unseen(substrings, found.values())[:3]:
         take(memories.holding(literal))
-    return list(found.values())
+    return list(found.values()), exact
 
 
 def _unseen(substrings: list[str], found: Collection[tuple[Any, ...]]) -> list[str]:
@@ -194,7 +223,18 @@ def _telling(words: list[str], frequencies: dict[str, int], total: int) -> list[
 def _hits(page: list[_Scored], query: Query) -> list[Hit]:
     memories = Memory.objects.with_details().in_bulk([one.pk for one in page])
     return [
-        Hit(memory, one.score, one.parts, snippet(query, memory.content or memory.title))
+        Hit(memory, one.score, one.parts, _extract(query, memory))
         for one in page
         if (memory := memories.get(one.pk))
     ]
+
+
+def _extract(query: Query, memory: Memory) -> str:
+    """Of the content; of the first other text that holds what was looked for when the content does not."""
+    first = ""
+    for name in reversed(TEXTS):
+        shown = snippet(query, getattr(memory, name))
+        if "<mark>" in shown:
+            return shown
+        first = first or shown
+    return first

@@ -8,6 +8,8 @@ the index.
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +17,7 @@ from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 logger = logging.getLogger(__name__)
+LOG_TRIES = 600  # seconds that an erase goes on trying to empty the write-ahead log
 MEMORY = "memoryhub_memory"
 JOURNAL = "memoryhub_journalentry"
 COLUMNS = ("title", "subtitle", "abstract", "overview", "content")
@@ -65,6 +68,11 @@ def _triggers() -> dict[str, str]:
         made[f"{table}_insert"] = f"AFTER INSERT ON {MEMORY} BEGIN {add} END"
         made[f"{table}_delete"] = f"AFTER DELETE ON {MEMORY} BEGIN {remove} END"
         made[f"{table}_update"] = f"AFTER UPDATE OF {columns} ON {MEMORY} BEGIN {remove} {add} END"
+    # INSERT OR REPLACE fires no delete trigger on a connection without recursive_triggers.
+    made["memoryhub_journal_no_replace"] = (
+        f"BEFORE INSERT ON {JOURNAL} WHEN EXISTS (SELECT 1 FROM {JOURNAL} WHERE seq = new.seq)"
+        " BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
+    )
     for event in ("UPDATE", "DELETE"):
         refusal = "SELECT RAISE(ABORT, 'the journal is append-only');"
         made[f"memoryhub_journal_no_{event.lower()}"] = f"BEFORE {event} ON {JOURNAL} BEGIN {refusal} END"
@@ -165,17 +173,41 @@ def _rewrite_file() -> None:
     try:
         with connection.cursor() as cursor:
             cursor.execute("VACUUM")
-            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            busy = bool(cursor.fetchone()[0])
     except OperationalError as error:
         logger.error(
             "the database file still holds bytes of what was erased: %s; erase or vacuum again", error
         )
-    else:
-        if busy:
-            logger.warning(
-                "the write-ahead log is being read and keeps bytes of what was erased until it is not"
-            )
+        return
+    if not _truncate_log():
+        logger.warning("the write-ahead log is being read; it keeps bytes of what was erased until it is not")
+        threading.Thread(target=_truncate_log_later, name="truncate-log", daemon=True).start()
+
+
+def _truncate_log() -> bool:
+    """Empty the write-ahead log, unless somebody reads it; waits so briefly that no writer notices."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout")
+        patience = cursor.fetchone()[0]
+        cursor.execute("PRAGMA busy_timeout = 100")
+        try:
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return not cursor.fetchone()[0]
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {patience:d}")
+
+
+def _truncate_log_later() -> None:
+    """Try again until the readers have gone."""
+    try:
+        for _ in range(LOG_TRIES):
+            time.sleep(1)
+            if _truncate_log():
+                return
+        logger.error(
+            "the write-ahead log still holds bytes of what was erased: it is being read all the time"
+        )
+    finally:
+        connection.close()
 
 
 def sizes() -> dict[str, int]:

@@ -16,6 +16,8 @@ from memoryhub.querysets import MemoryQuerySet, memory_gate
 from memoryhub.sensitivity import Actor, Sensitivity
 from memoryhub.store import rows
 from memoryhub.store.errors import Conflict, NotFound
+from memoryhub.store.screening import MEMORY_FIELDS, refuse_secrets
+from memoryhub.store.removal import evict_over_cap
 from memoryhub.text import make_title
 from memoryhub.transactions import write
 
@@ -48,6 +50,7 @@ def update(
     now = now or timezone.now()
     with write():
         memory = find(uid, actor)
+        refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])
         if memory.deleted_at:
             raise Conflict("this memory is in the trash; restore it first", "id")
         if memory.expires_at and memory.expires_at <= now and "ttl_days" not in patch.given:
@@ -59,6 +62,8 @@ def update(
             memory.updated_at = now
             memory.save()
             journal.record(actor, changes, now)
+            if "project" in patch.given:
+                evict_over_cap({memory.project: [memory]}, actor, now)
     return memory
 
 

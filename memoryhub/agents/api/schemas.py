@@ -168,8 +168,11 @@ class DenseSide(BaseModel):
 
 
 class SearchResults(BaseModel):
+    """``total`` counts what was scored; more memories match where it is not exact."""
+
     results: list[HitShape]
     total: int
+    total_is_exact: bool
     mode: Literal["hybrid", "lexical", "semantic"]
     took_ms: float
     dense: DenseSide

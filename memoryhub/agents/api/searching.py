@@ -51,6 +51,7 @@ def _search(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
         {
             "results": [shapes.hit(hit) for hit in found.hits],
             "total": found.total,
+            "total_is_exact": found.exact,
             "mode": found.mode,
             "took_ms": found.took_ms,
             "dense": DENSE,
@@ -80,10 +81,10 @@ def get_timeline(request: ApiRequest, wanted: Query[TimelineRequest]) -> HttpRes
 )
 def list_sessions(request: ApiRequest, wanted: Query[SessionList]) -> HttpResponse:
     """Sessions with something in them that may be seen, latest first."""
-    bounds = {"project": wanted.project, "last_at__gte": wanted.since, "started_at__lt": wanted.until}
+    bounds = {"project": wanted.project, "last_seen__gte": wanted.since, "first_seen__lt": wanted.until}
     sessions = with_counts(wanted.clearance(request.auth))
     sessions = sessions.filter(**{name: value for name, value in bounds.items() if value})
-    found = page(sessions, "last_at", wanted.limit, wanted.cursor)
+    found = page(sessions, "last_seen", wanted.limit, wanted.cursor)
     return answer(
         {
             "items": [_session(row) for row in found.items],
@@ -103,7 +104,7 @@ def list_sessions(request: ApiRequest, wanted: Query[SessionList]) -> HttpRespon
 def get_session(request: ApiRequest, session_id: str, wanted: Query[OneSession]) -> HttpResponse:
     """Of several projects' sessions with this id the latest, unless ``project`` is given."""
     clearance = wanted.clearance(request.auth)
-    sessions = with_counts(clearance).filter(session_id=session_id).order_by("-last_at", "-pk")
+    sessions = with_counts(clearance).filter(session_id=session_id).order_by("-last_seen", "-pk")
     rows = list(sessions.filter(project=wanted.project) if wanted.project else sessions)
     if not rows:
         raise Http404
