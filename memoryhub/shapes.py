@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from memoryhub.models import Event, Fact, Memory, Revision, Session
+from memoryhub.models import Event, Fact, Memory, Revision
 from memoryhub.retrieval.details import Lists, lists_of
 from memoryhub.retrieval.search import Hit
 from memoryhub.retrieval.timeline import Entry
@@ -86,14 +86,15 @@ def fact(row: Fact) -> dict[str, Any]:
     }
 
 
-def session(row: Session, **counts: int) -> dict[str, Any]:
+def session(row: Any, **counts: int) -> dict[str, Any]:
+    """A session as ``Session.objects.visible_to`` gives it: with what may be seen of it, and no more."""
     return {
         "session_id": row.session_id,
         "project": row.project,
-        "agent": row.agent,
-        "started_at": moment(row.started_at),
-        "last_at": moment(row.last_at),
-        "ended_at": moment(row.ended_at),
+        "agent": row.agent_seen,
+        "started_at": moment(row.first_seen),
+        "last_at": moment(row.last_seen),
+        "ended_at": moment(row.ended_seen),
         **counts,
     }
 

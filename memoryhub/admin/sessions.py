@@ -47,17 +47,19 @@ class SessionList(ChangeList):
 
 @admin.register(Session)
 class SessionAdmin(ReadOnlyAdmin):
-    list_display = ("session_id", "project", "agent", "started", "last", "memory_count", "event_count")
-    list_filter = (ProjectFilter, when("last_at", "last active"))
-    search_fields = ("session_id", "project", "agent")
-    ordering = ("-last_at",)
+    list_display = ("session_id", "project", "agent_shown", "started", "last", "memory_count", "event_count")
+    list_filter = (ProjectFilter, when("last_seen", "last active"))
+    search_fields = ("session_id", "project")
     fields = (
-        *("session_id", "project", "agent", "cwd", "started_at", "last_at", "ended_at", "end_reason"),
-        *("segment", "summary_shown", "memories_shown", "events_shown"),
+        *("session_id", "project", "agent_shown", "folder", "started", "last", "ended"),
+        *("segment_shown", "summary_shown", "memories_shown", "events_shown"),
     )
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return SessionList
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        return ("-last_seen",)  # which `ordering` cannot name: it is no column
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         session = super().get_object(request, object_id, from_field)
@@ -65,13 +67,31 @@ class SessionAdmin(ReadOnlyAdmin):
             session.clearance = clearance_of(request)
         return session
 
-    @column("started", order="started_at")
-    def started(self, session: Session) -> str:
-        return moment(session.started_at)
+    @column("agent", order="agent_seen")
+    def agent_shown(self, session: Any) -> str:
+        return str(session.agent_seen) or EMPTY
 
-    @column("last active", order="last_at")
-    def last(self, session: Session) -> str:
-        return moment(session.last_at)
+    @column("started", order="first_seen")
+    def started(self, session: Any) -> str:
+        return moment(session.first_seen)
+
+    @column("last active", order="last_seen")
+    def last(self, session: Any) -> str:
+        return moment(session.last_seen)
+
+    @column("ended")
+    def ended(self, session: Any) -> str:
+        if not session.ended_seen:
+            return EMPTY
+        return f"{moment(session.ended_seen)} {session.end_reason}".rstrip()
+
+    @column("folder")
+    def folder(self, session: Any) -> str:
+        return session.cwd if session.event_seen and session.cwd else EMPTY
+
+    @column("segment")
+    def segment_shown(self, session: Any) -> str:
+        return str(session.segment) if session.event_seen else EMPTY
 
     @column("memories")
     def memory_count(self, session: Any) -> int:

@@ -50,9 +50,15 @@ def _decode(cursor: str, column: str, rows: QuerySet[Any]) -> tuple[Any, int]:
         named, value, pk = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
         if named != column or not isinstance(pk, int) or not 0 <= pk < 2**63:
             raise BadCursor
-        return _value(rows.model._meta.get_field(column).to_python(value)), pk
+        return _value(_field(rows, column).to_python(value)), pk
     except (ValueError, TypeError, OverflowError, RecursionError, ValidationError):
         raise BadCursor from None
+
+
+def _field(rows: QuerySet[Any], column: str) -> Any:
+    """The field of a column, or of what the rows are annotated with under that name."""
+    annotated = rows.query.annotations.get(column)
+    return annotated.output_field if annotated else rows.model._meta.get_field(column)
 
 
 def _value(value: Any) -> Any:

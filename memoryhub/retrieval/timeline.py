@@ -107,8 +107,8 @@ def _happenings(
     for rows, column, kind in (
         (events.filter(boundary=False), "at", "event"),
         (events.filter(boundary=True), "at", "boundary"),
-        (sessions, "started_at", "session_start"),
-        (sessions.filter(ended_at__isnull=False), "ended_at", "session_end"),
+        (sessions, "first_seen", "session_start"),
+        (sessions.filter(ended_seen__isnull=False), "ended_seen", "session_end"),
     ):
         if wanted.since:
             rows = rows.filter(**{f"{column}__gte": wanted.since})

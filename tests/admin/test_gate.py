@@ -8,6 +8,7 @@ from django.contrib.auth.models import Permission, User
 from memoryhub import facts, store
 from memoryhub.drafts import FactDraft, MemoryPatch
 from memoryhub.models import Event, Fact, Injection, JournalEntry, Memory, Session
+from memoryhub.sensitivity import Actor
 from tests.admin.conftest import CURATOR, act, page, show
 
 LEVELS = ("public", "private", "secret", "cosmic")
@@ -265,3 +266,25 @@ def test_the_switch_in_the_header_comes_back_to_the_page(staff, four_levels):
     response = client.post("/switch/", {"level": "private", "on": "1", "next": back})
     assert response.url == back
     assert levels_in(client.get(back)) == {"public", "private"}
+
+
+def test_a_session_is_dated_and_signed_by_what_may_be_seen_of_it(boss, remember, actor):
+    hider = Actor("token:hider", actor.clearance)
+    remember("hidden one", session_id="s", sensitivity="secret", created_at="2019-05-05", by=hider)
+    remember("shown one", session_id="s", created_at="2024-05-05", by=Actor("token:shower"))
+    session = Session.objects.get()
+    for address in (page(Session), page(Session, "change", session.pk)):
+        text = boss.get(address).content.decode()
+        assert "2024-05-05" in text
+        assert "token:shower" in text
+        assert "2019-05-05" not in text
+        assert "token:hider" not in text
+
+
+def test_sessions_are_listed_and_filtered_by_when_they_were_seen_last(boss, remember):
+    remember("shown one", session_id="old", created_at="2024-05-05")
+    remember("hidden one", session_id="old", sensitivity="secret")
+    remember("another", session_id="new", created_at="2024-05-06")
+    listed = boss.get(page(Session)).context["cl"].result_list
+    assert [row.session_id for row in listed] == ["new", "old"]
+    assert not boss.get(page(Session), {"last_seen": "year"}).context["cl"].result_list

@@ -37,7 +37,8 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
     """Sessions with something in them that may be seen, those active last first."""
     form = SessionFilter(request.GET)
     valid = form.is_valid()
-    rows = _narrow(with_counts(clearance_of(request)), form) if valid else Session.objects.none()
+    everything = with_counts(clearance_of(request))
+    rows = _narrow(everything, form) if valid else everything.none()
     page = _page(rows, request.GET.get("cursor"))
     context = {
         "form": form,
@@ -64,7 +65,7 @@ def _narrow(rows: SessionQuerySet, form: SessionFilter) -> SessionQuerySet:
 
 def _page(rows: SessionQuerySet, cursor: str | None) -> paging.Page:
     try:
-        return paging.page(rows, "last_at", PAGE, cursor)
+        return paging.page(rows, "last_seen", PAGE, cursor)
     except paging.BadCursor as error:
         raise BadRequest(str(error)) from None
 
@@ -75,7 +76,7 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
     rows = with_counts(clearance_of(request)).filter(session_id=session_id)
     if (project := request.GET.get("project")) is not None:
         rows = rows.filter(project=project)
-    found = list(rows.order_by("-last_at")[:_SAME_ID])
+    found = list(rows.order_by("-last_seen", "-pk")[:_SAME_ID])
     if not found:
         raise Http404
     if len(found) > 1:
