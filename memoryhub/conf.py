@@ -58,6 +58,7 @@ class Config:
     expiry_grace_days: int = _tunable(30, "days the daily job keeps an expired memory revivable", 0, 36500)
     max_batch: int = _tunable(1000, "most memories in one batch call", 1, 100_000)
     max_body_bytes: int = _tunable(1_048_576, "largest request body, bytes", 1024, 2**31)
+    block_secrets: bool = _tunable(True, "refuse to store what looks like a credential")
     preview_chars: int = _tunable(200, "length of the preview in lists, characters", 1, 10_000)
     summary_words: int = _tunable(20, "words of an automatic abstract and of a recall index entry", 1, 200)
 

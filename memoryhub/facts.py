@@ -17,6 +17,7 @@ from memoryhub.querysets import FactQuerySet
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.rows import project_for
+from memoryhub.store.screening import FACT_FIELDS, refuse_secrets
 from memoryhub.transactions import write
 
 _WORDS = ("subject", "predicate", "object")
@@ -25,6 +26,7 @@ _WORDS = ("subject", "predicate", "object")
 def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> tuple[Fact, bool]:
     """Store a triple; the same one again updates its confidence. Returns the fact and whether it is new."""
     now = now or timezone.now()
+    refuse_secrets(draft, FACT_FIELDS)
     with write():
         project = project_for(draft.project, actor)
         memory = _memory(draft.memory_id, actor)
@@ -111,6 +113,7 @@ def change_fact(
     now = now or timezone.now()
     with write():
         fact = _find(uid, actor)
+        refuse_secrets(draft, FACT_FIELDS)
         if unchanged_since and fact.updated_at != unchanged_since:
             raise Conflict("someone changed this fact since you opened it; look at it again", "updated_at")
         values = {name: getattr(draft, name) for name in _WORDS} | {

@@ -1,9 +1,9 @@
 """Credentials in a text: which kind, on which line. Never the value itself.
 
-Precision comes first, for what is found is refused: a rule wants a prefix that its issuer gives out, or a name
-like ``password`` before a value that no person would write as a placeholder. Pure, and linear in the text's
-length: every repetition that could start anew at each character is bounded or kept from doing so by what must
-stand before it. A text without any rule's marker, as nearly all are, costs a few substring searches.
+Precision comes first, for what is found is refused: a rule wants a prefix that its issuer gives out, or a
+name like ``password`` before a value that no person would write as a placeholder. Pure, and linear in the
+text's length: every repetition that could start anew at each character is bounded, or kept from doing so by
+what must stand before it. A text without any rule's marker, as most are, costs a few substring searches.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ _STAND_IN = re.compile(
     r"|environ|getenv|process\.env|\$\{|\{\{|%\(|secrets\.|vault:|encrypted:",
     re.IGNORECASE,
 )
+_OPENS_A_STAND_IN = re.compile(r"[<${\[*:]|%(?![0-9A-Fa-f]{2})")
 # Words that a made-up value is made of; what is left without them is what could be real.
 _FILLER = re.compile(
     r"my|the|test|fake|some|secret|passw(?:or)?d|token|api|key|here|value|super|user|admin|abc|1234*5?6?7?8?9?0?",
@@ -124,7 +125,7 @@ def _assigned(match: re.Match[str]) -> bool:
 
 def _url_password(match: re.Match[str]) -> bool:
     value, user = match["value"], match["user"]
-    if _STAND_IN.search(value) or value[0] in "<$%{[*:" and not re.match(r"%[0-9A-Fa-f]{2}", value):
+    if _STAND_IN.search(value) or _OPENS_A_STAND_IN.match(value):
         return False
     plain = value.lower()
     said = {
@@ -213,7 +214,8 @@ _NAMES = (
     r"|(?:api|access|auth|private|signing|encryption)[_-]?key|token"
 )
 _ASSIGNED = (
-    rf"(?P<name>{_NAMES})[\"'`]?(?:[ \t]?:[ \t]?\w{{1,20}})?(?P<sep>[ \t]{{0,20}}(?:=>|:=|={{1,3}}|:)[ \t]{{0,20}})"
+    rf"(?P<name>{_NAMES})[\"'`]?(?:[ \t]?:[ \t]?\w{{1,20}})?"
+    r"(?P<sep>[ \t]{0,20}(?:=>|:=|={1,3}|:)[ \t]{0,20})"
     r"(?:[rbuf]{0,2}(?P<quote>[\"'`]))?(?P<value>[^\s\"'`,;]{8,300})"
 )
 

@@ -91,7 +91,7 @@ def _summarise(part: MemoryQuerySet, expected: int, actor: Actor, now: datetime)
             return Summarised()  # someone was at them since they were counted; the next run will see
         # The hub's own upkeep reaches everyone's personal memories, and each stays with its owner.
         owner = replace(actor, clearance=replace(actor.clearance, owner=memories[0].owner or actor.owner))
-        [made] = store.remember_many([_draft(memories, now)], owner, now, hold_cap=False)
+        [made] = store.remember_many([_draft(memories, now)], owner, now, hold_cap=False, screen=False)
         if isinstance(made, store.StoreError):
             raise made
         gone = store.merge_into(made.memory, [m.uid for m in memories], actor, TrashReason.COMPRESSED, now)

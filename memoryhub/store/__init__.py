@@ -6,7 +6,7 @@ takes the :class:`~memoryhub.sensitivity.Actor` who does it and reaches only wha
 """
 
 from memoryhub.store.change import expire, repair_level, touch, update
-from memoryhub.store.errors import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.store.errors import Conflict, Forbidden, NotFound, SecretDetected, StoreError
 from memoryhub.store.remember import Outcome, remember, remember_many
 from memoryhub.store.removal import empty_trash, erase, evict, merge_into, purge_expired, restore, trash
 
@@ -15,6 +15,7 @@ __all__ = [
     "Forbidden",
     "NotFound",
     "Outcome",
+    "SecretDetected",
     "StoreError",
     "empty_trash",
     "erase",

@@ -29,3 +29,20 @@ class Conflict(StoreError):
     """The change would collide with something that the actor may see."""
 
     code = "conflict"
+
+
+class SecretDetected(StoreError):
+    """A text holds what looks like a credential. Says its kind and place, never the value.
+
+    ``line`` counts from 1; with ``unit="item"`` it is the place in a list.
+    """
+
+    code = "secret_detected"
+
+    def __init__(self, kind: str, line: int, field: str, unit: str = "line") -> None:
+        self.kind, self.line = kind, line
+        article = "an" if kind[0] in "AEIOaeio" or kind.startswith("npm") else "a"
+        super().__init__(
+            f"{unit} {line} of {field} holds what looks like {article} {kind}; remove it and store again",
+            field,
+        )

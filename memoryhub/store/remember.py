@@ -20,6 +20,7 @@ from memoryhub.store import rows
 from memoryhub.store.change import apply, twins
 from memoryhub.store.errors import StoreError
 from memoryhub.store.removal import evict_over_cap
+from memoryhub.store.screening import MEMORY_FIELDS, refuse_secrets
 from memoryhub.transactions import write
 
 _Group = tuple[str, str, str, str]  # content hash or key, project, scope, owner
@@ -42,11 +43,17 @@ def remember(draft: MemoryDraft, actor: Actor, now: datetime | None = None) -> O
 
 
 def remember_many(
-    drafts: Sequence[MemoryDraft], actor: Actor, now: datetime | None = None, *, hold_cap: bool = True
+    drafts: Sequence[MemoryDraft],
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    hold_cap: bool = True,
+    screen: bool = True,
 ) -> list[Outcome | StoreError]:
     """Store drafts in order in one transaction; a refused one does not lose the others.
 
-    ``hold_cap=False`` is for imports by a person: the cap bounds what agents pile up.
+    ``hold_cap=False`` is for imports by a person: the cap bounds what agents pile up. ``screen=False`` is for
+    drafts made of stored memories: what was stored once is not looked at for credentials again.
     """
     now = now or timezone.now()
     results: list[Outcome | StoreError] = []
@@ -55,6 +62,8 @@ def remember_many(
         batch.look_up(drafts)
         for draft in drafts:
             try:
+                if screen:
+                    refuse_secrets(draft, MEMORY_FIELDS)
                 results.append(batch.take(draft))
             except StoreError as refusal:
                 results.append(refusal)

@@ -40,7 +40,10 @@ POSITIVES = {
         "export AWS_ACCESS_KEY_ID=AS" + "IA" + "Q3EGRIV7ZZ2K5TML",
     ],
     "AWS secret access key": ["aws_secret_access_key = " + body(40)],
-    "GitHub token": [*("gh" + c + "_" + body(36) for c in "pousr"), "github" + "_pat_" + body(22) + "_" + body(59)],
+    "GitHub token": [
+        *("gh" + c + "_" + body(36) for c in "pousr"),
+        "github" + "_pat_" + body(22) + "_" + body(59),
+    ],
     "GitLab token": ["gl" + "pat-" + body(20)],
     "Slack token": ["xo" + f"x{c}-123456789012-" + body(24) for c in "abprs"],
     "Slack webhook URL": ["https://hooks.slack" + ".com/services/T0AB12CD3/B0EF45GH6/" + body(24)],
@@ -59,7 +62,8 @@ POSITIVES = {
     "Azure storage key": ["AccountName=x;Account" + "Key=" + body(86) + "=="],
     "memoryhub token": ["m" + "h_" + body(43)],
     "private key": [
-        PEM.format(kind) + "\nMIIEvQIBADANBgkqhkiG9w0" for kind in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")
+        PEM.format(kind) + "\nMIIEvQIBADANBgkqhkiG9w0"
+        for kind in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")
     ],
     "JSON Web Token": [JWT],
     "URL with a password": [
