@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from django.db.models import Exists, Max, OuterRef, Q
 from django.utils import timezone
 
 from memoryhub import journal
@@ -21,6 +22,7 @@ from memoryhub.store.screening import FACT_FIELDS, refuse_secrets
 from memoryhub.transactions import write
 
 _WORDS = ("subject", "predicate", "object")
+_IDENTITY = frozenset({*_WORDS, "project", "sensitivity"})
 
 
 def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> tuple[Fact, bool]:
@@ -30,32 +32,42 @@ def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> t
     with write():
         project = project_for(draft.project, actor)
         memory = _memory(draft.memory_id, actor)
-        fact, created = Fact.objects.get_or_create(
-            subject=draft.subject,
-            predicate=draft.predicate,
-            object=draft.object,
-            project=project,
-            sensitivity=draft.sensitivity.value,
-            defaults={
-                "confidence": draft.confidence,
-                "session_id": draft.session_id,
-                "memory": memory,
-                "author": actor.name,
-                "created_at": now,
-                "updated_at": now,
-                "valid_from": now,
-            },
-        )
-        if not created:
+        words = {name: getattr(draft, name) for name in _WORDS}
+        identity = {**words, "project": project, "sensitivity": draft.sensitivity.value}
+        twins = _same(identity)
+        fact = _known(twins, actor)
+        if fact is None:
+            created = True
+            fact = Fact(**identity, author=actor.name, created_at=now, valid_from=now, copy=_free_copy(twins))
+            _restate(fact, draft, memory, actor, now, anew=True)
+        else:
             created = _is_news(fact, actor)
             _restate(fact, draft, memory, actor, now, anew=created)
-            fact.save()
+        fact.save()
         journal.record(actor, [journal.of_fact("insert" if created else "update", fact)], now)
     return fact, created
 
 
+def _known(twins: FactQuerySet, actor: Actor) -> Fact | None:
+    """The twin that is said again: one the actor may know of, or said before at a level they do not read.
+
+    Any other is neither revealed nor touched: the actor gets a row of their own beside it.
+    """
+    hidden = Fact.objects.hidden_from(actor.clearance).filter(pk=OuterRef("pk"))
+    own_above = Q(author=actor.name) & ~Q(sensitivity__in=actor.clearance.levels)
+    visible = Fact.objects.visible_to(actor.clearance).filter(pk=OuterRef("pk"))
+    known = twins.filter(own_above | ~Exists(hidden)).annotate(shown=Exists(visible))
+    fact: Fact | None = known.select_related("memory").order_by("-shown", "copy").first()
+    return fact
+
+
+def _free_copy(twins: FactQuerySet) -> int:
+    last: int | None = twins.aggregate(last=Max("copy"))["last"]
+    return 0 if last is None else last + 1
+
+
 def _is_news(fact: Fact, actor: Actor) -> bool:
-    """Whether the actor reads this level and yet cannot see the fact: its memory is hidden or ended."""
+    """Whether the actor reads this level and yet cannot see the fact: its memory has ended."""
     at_level = fact.sensitivity in actor.clearance.levels
     return at_level and not Fact.objects.visible_to(actor.clearance).filter(pk=fact.pk).exists()
 
@@ -63,7 +75,7 @@ def _is_news(fact: Fact, actor: Actor) -> bool:
 def _restate(
     fact: Fact, draft: FactDraft, memory: Memory | None, actor: Actor, now: datetime, *, anew: bool
 ) -> None:
-    """A fact said again. ``anew``: by someone who cannot know that it was said; it is theirs from here on."""
+    """A fact said, or said again. ``anew``: for the first time, or once more after it had ended."""
     fact.confidence, fact.updated_at = draft.confidence, now
     if anew:
         fact.memory, fact.session_id, fact.author = memory, draft.session_id, actor.name
@@ -107,8 +119,9 @@ def change_fact(
 ) -> Fact:
     """Correct a fact: the draft's values replace all of its own.
 
-    :class:`NotFound` when the actor may see no such fact; :class:`Conflict` when another one says the same,
-    or someone changed this one after ``unchanged_since``, the ``updated_at`` that the editor started from.
+    :class:`NotFound` when the actor may see no such fact; :class:`Conflict` when another one that they may
+    know of says the same, or someone changed this one after ``unchanged_since``, the ``updated_at`` that the
+    editor started from.
     """
     now = now or timezone.now()
     with write():
@@ -126,14 +139,21 @@ def change_fact(
         changed = sorted(name for name, value in values.items() if getattr(fact, name) != value)
         if not changed:
             return fact
-        if _same(values).exclude(pk=fact.pk).exists():
-            raise Conflict("another fact of this project and level says the same; change that one", "object")
+        if not _IDENTITY.isdisjoint(changed):
+            fact.copy = _place(_same(values).exclude(pk=fact.pk), actor)
         for name, value in values.items():
             setattr(fact, name, value)
         fact.updated_at = now
         fact.save()
         journal.record(actor, [journal.of_fact("update", fact, fields=changed)], now)
     return fact
+
+
+def _place(twins: FactQuerySet, actor: Actor) -> int:
+    """The ``copy`` beside facts that say the same; Conflict if the actor may know of one."""
+    if twins.exclude(pk__in=Fact.objects.hidden_from(actor.clearance).values("pk")).exists():
+        raise Conflict("another fact of this project and level says the same; change that one", "object")
+    return _free_copy(twins)
 
 
 def delete_fact(uid: str, actor: Actor, now: datetime | None = None) -> Fact:
@@ -154,8 +174,8 @@ def _find(uid: str, actor: Actor) -> Fact:
 
 
 def _same(values: Mapping[str, object]) -> FactQuerySet:
-    """Facts with these words in the same project at the same level: there can be one."""
-    identity = {name: values[name] for name in (*_WORDS, "project", "sensitivity")}
+    """Facts with these words in the same project at the same level."""
+    identity = {name: values[name] for name in _IDENTITY}
     found: FactQuerySet = Fact.objects.filter(**identity)
     return found
 

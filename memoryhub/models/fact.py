@@ -30,13 +30,19 @@ class Fact(models.Model):
     superseded_by = models.ForeignKey(
         "self", models.SET_NULL, null=True, blank=True, related_name="supersedes"
     )
+    copy = models.PositiveIntegerField(
+        default=0,
+        editable=False,
+        help_text="Above 0: a twin exists that the writer of this row may not know of",
+    )
 
     objects = FactQuerySet.as_manager()
 
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["subject", "predicate", "object", "project", "sensitivity"], name="fact_once"
+                fields=["subject", "predicate", "object", "project", "sensitivity", "copy"],
+                name="fact_once",
             ),
             share_constraint("fact", "confidence"),
         ]

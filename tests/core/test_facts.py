@@ -10,7 +10,7 @@ from django.utils import timezone
 from memoryhub import facts, store
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Fact, JournalEntry
-from memoryhub.store import NotFound
+from memoryhub.store import Conflict, NotFound
 
 
 def say(actor, object="SQLite", subject="hub", predicate="runs on", **fields):
@@ -109,6 +109,7 @@ def test_a_hidden_fact_said_by_someone_who_cannot_know_it_is_theirs(remember, ac
     )
     assert created is True
     assert (said.memory, said.session_id, said.author, said.created_at) == (None, "", low.name, later)
+    assert Fact.objects.get(copy=0).memory == memory, "the hidden one stays as it was"
     assert facts.query_facts(low.clearance).get() == said
     assert JournalEntry.objects.visible_to(low.clearance).get().operation == "insert"
 
@@ -137,3 +138,49 @@ def test_the_journal_does_not_hold_the_words_of_a_fact(db, actor):
     fact, _ = say(actor, "xylophonequark")
     facts.delete_fact(fact.uid, actor)
     assert "xylophonequark" not in str(list(JournalEntry.objects.values()))
+
+
+def test_a_hidden_fact_is_neither_changed_nor_revealed_by_one_who_may_not_know_of_it(db, actor, low):
+    hidden, _ = say(actor, sensitivity="secret", confidence=0.4)
+    said, created = say(low, sensitivity="secret", confidence=0.9)
+    assert created is True
+    assert said.uid != hidden.uid
+    hidden.refresh_from_db()
+    assert (hidden.confidence, hidden.author) == (0.4, actor.name)
+
+
+def test_who_said_a_fact_above_their_clearance_says_it_again(db, actor, low):
+    say(actor, sensitivity="secret")
+    own, _ = say(low, sensitivity="secret", confidence=0.2)
+    again, created = say(low, sensitivity="secret", confidence=0.9)
+    assert (again.pk, created, again.confidence) == (own.pk, False, 0.9)
+    assert Fact.objects.count() == 2
+
+
+def test_a_fact_of_a_trashed_memory_said_again_lives_anew(remember, actor):
+    memory = remember("source")
+    first, _ = say(actor, memory_id=memory.uid)
+    store.trash([memory.uid], actor)
+    again, created = say(actor)
+    assert (again.pk, created, again.memory) == (first.pk, True, None)
+
+
+def test_a_change_that_meets_a_hidden_twin_is_not_told_of_it(remember, actor, low):
+    say(actor, memory_id=remember("hidden", sensitivity="secret").uid)
+    own, _ = say(low, "PostgreSQL")
+    changed = facts.change_fact(own.uid, FactDraft(subject="hub", predicate="runs on", object="SQLite"), low)
+    assert (changed.pk, changed.copy) == (own.pk, 1)
+
+
+def test_a_change_to_what_a_fact_in_sight_says_is_refused(db, actor):
+    say(actor)
+    other, _ = say(actor, "PostgreSQL")
+    with pytest.raises(Conflict):
+        facts.change_fact(other.uid, FactDraft(subject="hub", predicate="runs on", object="SQLite"), actor)
+
+
+def test_who_sees_both_twins_may_change_either(remember, actor, low):
+    say(actor, memory_id=remember("hidden", sensitivity="secret").uid)
+    own, _ = say(low)
+    draft = FactDraft(subject="hub", predicate="runs on", object="SQLite", confidence=0.1)
+    assert facts.change_fact(own.uid, draft, actor).confidence == 0.1
