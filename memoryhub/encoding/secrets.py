@@ -30,7 +30,8 @@ def find_secrets(text: str) -> list[Found]:
     """Every credential in the text, by line; several of one kind on one line count once."""
     low = text.lower()
     found: set[tuple[int, str]] = set()
-    for rule in {id(rule): rule for marker, rule in _BY_MARKER if marker in low}.values():
+    rules = [rule for sign, pairs in _BY_SIGN if sign in low for marker, rule in pairs if marker in low]
+    for rule in dict.fromkeys(rules):
         if not rule.hints or any(hint.search(low) for hint in rule.hints):
             hits = (match for match in rule.pattern.finditer(text) if rule.real(match))
             found.update((text.count("\n", 0, _start(match)) + 1, rule.kind) for match in hits)
@@ -183,7 +184,7 @@ def _near_twilio(match: re.Match[str]) -> bool:
 # --- The rules ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Rule:
     """``markers``: in small letters, one of which every match holds; one of ``hints``, where there
     are any, is then sought in the lowered text.
@@ -198,9 +199,15 @@ class _Rule:
 
 
 def _rule(
-    kind: str, markers: str, pattern: str, real: Callable[[re.Match[str]], bool] = _varied, flags: int = 0
+    kind: str,
+    markers: str,
+    pattern: str,
+    real: Callable[[re.Match[str]], bool] = _varied,
+    *hints: str,
+    flags: int = 0,
 ) -> _Rule:
-    return _Rule(kind, tuple(markers.split()), re.compile(pattern, re.ASCII | flags), real)
+    found = tuple(re.compile(hint, re.ASCII) for hint in hints)
+    return _Rule(kind, tuple(markers.split()), re.compile(pattern, re.ASCII | flags), real, found)
 
 
 def _issued(kind: str, markers: str, pattern: str) -> _Rule:
@@ -226,8 +233,10 @@ _RULES = (
     _rule("AWS access key id", "akia asia", r"(?<![A-Za-z0-9+])A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _rule(
         "AWS secret access key",
-        "secret",
+        "aws",
         r"aws.{0,20}secret.{0,20}?[:=]{1,2}>?\s{0,5}[\"']?(?P<value>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+        _varied,
+        "aws.{0,20}secret",
         flags=re.IGNORECASE,
     ),
     _issued("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{36,255}"),
@@ -252,10 +261,10 @@ _RULES = (
     _issued("DigitalOcean token", "_v1_", r"do[opr]_v1_[0-9a-f]{64}"),
     _rule("Azure storage key", "accountkey", r"AccountKey\s{0,3}=\s{0,3}(?P<value>[A-Za-z0-9+/]{40,100})"),
     _issued("memoryhub token", "mh_", r"mh_[\w-]{43}"),
-    _rule("private key", "private key", rf"(?m:^)[ \t>\"']{{0,20}}{_PEM}", lambda match: True),
+    _rule("private key", "-----begin", rf"(?m:^)[ \t>\"']{{0,20}}{_PEM}", lambda match: True),
     _rule(
         "private key",
-        "private key",
+        "-----begin",
         rf"{_PEM}(?:\s|\\[nr]){{0,8}}(?P<value>[A-Za-z0-9+/]{{16}})",
         lambda match: True,
     ),
@@ -277,21 +286,34 @@ _RULES = (
         r"authorization[\"']?\s{0,5}[:=,]\s{0,5}[\"'f]{0,2}(?P<scheme>bearer|basic|token)\s{1,5}"
         r"(?P<value>[\w.~+/=-]{8,4000})",
         _bearer,
-        re.IGNORECASE,
+        r"authorization[\"']?\s{0,5}[:=,]",
+        flags=re.IGNORECASE,
     ),
-    _Rule(
+    _rule(
         "password or key",
-        _ROOTS,
-        re.compile(_ASSIGNED, re.ASCII | re.IGNORECASE),
+        " ".join(_ROOTS),
+        _ASSIGNED,
         _assigned,
-        tuple(re.compile(root + _SUFFIX) for root in _ROOTS),
+        *(root + _SUFFIX for root in _ROOTS),
+        flags=re.IGNORECASE,
     ),
-    _Rule(
+    _rule(
         "Discord bot token",
-        (".",),
-        re.compile(r"(?<![\w-])(?P<id>[MNO][\w-]{17,40})\.[\w-]{6}\.[\w-]{27,45}(?![\w-])", re.ASCII),
+        ".",
+        r"(?<![\w-])(?P<id>[MNO][\w-]{17,40})\.[\w-]{6}\.[\w-]{27,45}(?![\w-])",
         _discord,
-        (re.compile(r"\.[\w-]{6}\.[\w-]{27}", re.ASCII),),
+        r"\.[\w-]{6}\.[\w-]{27}",
     ),
 )
-_BY_MARKER = [(marker, rule) for rule in _RULES for marker in rule.markers]
+
+
+def _by_sign() -> list[tuple[str, list[tuple[str, _Rule]]]]:
+    """Markers with their rules, under a sign that these markers hold: a text without it has none of them."""
+    pairs = [(marker, rule) for rule in _RULES for marker in rule.markers]
+    signed: dict[str, list[tuple[str, _Rule]]] = {}
+    for marker, rule in pairs:
+        signed.setdefault(next((sign for sign in "_-:." if sign in marker), ""), []).append((marker, rule))
+    return list(signed.items())
+
+
+_BY_SIGN = _by_sign()

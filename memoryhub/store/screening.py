@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -21,24 +21,24 @@ def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
     """:class:`SecretDetected` names the first field that holds what looks like a credential."""
     if not settings.MEMORYHUB.block_secrets:
         return
-    texts = [text for name in fields for text in _texts(getattr(draft, name))]
+    texts: list[str] = []
+    for name in fields:
+        if value := getattr(draft, name):
+            texts += (value,) if isinstance(value, str) else _items(value)
     # One look at all of them; which field it is matters only to the few that are refused.
     if not find_secrets("\n\n".join(texts)):
         return
     for name in fields:
         value = getattr(draft, name)
-        for number, text in enumerate(_texts(value), 1):
-            for kind, line in find_secrets(text):
-                if isinstance(value, str):
-                    raise SecretDetected(kind, line, name)
+        if isinstance(value, str):
+            for kind, line in find_secrets(value):
+                raise SecretDetected(kind, line, name)
+            continue
+        for number, item in enumerate(_items(value), 1):
+            for kind, _ in find_secrets(item):
                 raise SecretDetected(kind, number, name, unit="item")
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """The texts of a field: itself, or one for each item of a list."""
-    if isinstance(value, str):
-        if value:
-            yield value
-        return
-    for item in value:
-        yield item if isinstance(item, str) else f"{item.entity}\n{item.entity_type}"
+def _items(values: list[Any]) -> list[str]:
+    """The text of each item of a list-valued field."""
+    return [item if isinstance(item, str) else f"{item.entity}\n{item.entity_type}" for item in values]

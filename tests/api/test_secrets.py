@@ -1,0 +1,74 @@
+"""Credentials are refused over HTTP: by kind, field and line, and never repeated."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memoryhub.models import Fact, JournalEntry, Memory
+from tests.api.conftest import is_problem
+
+TOKEN = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
+TOLD = "line 2 of content holds what looks like a GitHub token; remove it and store again"
+DRAFT = {"content": f"deploy with\n{TOKEN}"}
+
+
+def test_a_memory_with_a_credential_is_refused_by_kind_and_line(bot):
+    response = bot.post("/memories", DRAFT)
+    problem = is_problem(response, 422, "secret_detected")
+    assert problem["errors"] == [{"field": "content", "message": TOLD}]
+    assert not Memory.objects.exists()
+
+
+def test_the_value_reaches_neither_answer_nor_log_nor_journal(bot, caplog):
+    issued = JournalEntry.objects.count()
+    with caplog.at_level("DEBUG"):
+        responses = [
+            bot.post("/memories", DRAFT),
+            bot.post("/memories/batch", {"memories": [DRAFT]}),
+            bot.post("/tools/letsgo/store_memory", DRAFT),
+            bot.post("/facts", {"subject": "ci", "predicate": "uses", "object": TOKEN}),
+        ]
+    assert all(b"secret_detected" in response.content for response in responses)
+    assert all(TOKEN.encode() not in response.content for response in responses)
+    assert TOKEN not in caplog.text
+    assert JournalEntry.objects.count() == issued
+
+
+def test_in_a_batch_only_the_item_with_it_is_refused(bot):
+    body = bot.post("/memories/batch", {"memories": [{"content": "one"}, DRAFT, {"content": "two"}]}).json()
+    assert [result.get("outcome") for result in body["results"]] == ["created", None, "created"]
+    error = body["results"][1]["error"]
+    assert (error["code"], error["errors"]) == ("secret_detected", [{"field": "content", "message": TOLD}])
+    assert Memory.objects.count() == 2
+
+
+def test_a_change_is_refused(bot):
+    uid = bot.post("/memories", {"content": "words"}).json()["memory"]["id"]
+    response = bot.patch(f"/memories/{uid}", {"tags": ["fine", TOKEN]})
+    problem = is_problem(response, 422, "secret_detected")
+    assert problem["errors"][0]["message"].startswith("item 2 of tags holds what looks like a GitHub token")
+    assert Memory.objects.get().content == "words"
+
+
+def test_a_tool_says_the_same(bot):
+    problem = is_problem(bot.post("/tools/letsgo/store_memory", DRAFT), 422, "secret_detected")
+    assert problem["detail"] == TOLD
+
+
+@pytest.mark.parametrize("field", ["subject", "predicate", "object"])
+def test_a_fact_is_refused(bot, field):
+    response = bot.post("/facts", {"subject": "a", "predicate": "b", "object": "c", field: TOKEN})
+    assert is_problem(response, 422, "secret_detected")["errors"][0]["field"] == field
+    assert not Fact.objects.exists()
+
+
+def test_a_token_of_this_hub_is_one_too(bot):
+    response = bot.post("/memories", {"content": f"the bot's token is {bot.raw}"})
+    assert bot.raw not in json.dumps(is_problem(response, 422, "secret_detected"))
+
+
+def test_it_can_be_turned_off(bot, configure):
+    configure(block_secrets=False)
+    assert bot.post("/memories", DRAFT).status_code == 201
