@@ -38,7 +38,7 @@ def issue_token(
     owner: str,
     clearance: str = Sensitivity.PUBLIC.value,
     rights: Iterable[str] | None = None,
-    projects: Iterable[str] = (),
+    projects: Iterable[str] | None = None,
     *,
     actor: Actor,
     expires_at: datetime | None = None,
@@ -46,7 +46,8 @@ def issue_token(
 ) -> tuple[AgentToken, str]:
     """Make a token; returns its row and the token itself, which cannot be had again.
 
-    ``rights`` default to read and write; ``projects`` empty: all of them. A StoreError names a bad value.
+    ``rights`` default to read and write; ``projects`` None: all of them, while an empty list, which could be
+    meant as a confinement to nothing, is refused. A StoreError names a bad value.
     """
     now = now or timezone.now()
     raw = PREFIX + secrets.token_urlsafe(32)
@@ -67,11 +68,12 @@ def change_token(
     name: str,
     clearance: str,
     rights: Iterable[str],
-    projects: Iterable[str],
+    projects: Iterable[str] | None,
     expires_at: datetime | None,
     now: datetime | None = None,
 ) -> AgentToken:
-    """Set what a token is called and may do; its owner stays. A StoreError names a bad value.
+    """Set what a token is called and may do; its owner stays. ``projects`` None: all. A StoreError names a
+    bad value.
 
     NotFound when there is none, Conflict when it was revoked: nothing brings it back.
     """
@@ -145,19 +147,29 @@ def _set(
     name: str,
     clearance: str,
     rights: Iterable[str],
-    projects: Iterable[str],
+    projects: Iterable[str] | None,
     expires_at: datetime | None,
     now: datetime,
 ) -> None:
     token.name = _name("name", name, 100)
     token.clearance = _one_of("clearance", [clearance], LEVELS)[0]
     token.rights = _one_of("rights", rights, RIGHTS)
-    token.projects = sorted({_name("projects", project, 200) for project in projects})
+    token.projects = _confinement(projects)
     if not token.rights:
         raise StoreError(f"a token needs at least one of: {', '.join(RIGHTS)}", "rights")
     if expires_at and expires_at <= now and expires_at != token.expires_at:
         raise StoreError("must lie in the future", "expires_at")
     token.expires_at = expires_at
+
+
+def _confinement(projects: Iterable[str] | None) -> list[str]:
+    """The projects as a token keeps them, where empty means all: an empty list must not come to mean that."""
+    if projects is None:
+        return []
+    named = sorted({_name("projects", project, 200) for project in projects})
+    if not named:
+        raise StoreError("names no project; name at least one, or leave it out for all of them", "projects")
+    return named
 
 
 def _reach(token: AgentToken) -> dict[str, object]:

@@ -143,7 +143,8 @@ class TokenAdmin(DraftAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: AgentToken, form: TokenForm, change: bool) -> None:
-        values = form.cleaned_data
+        # In the form an empty list says all projects, as its help tells.
+        values = {**form.cleaned_data, "projects": form.cleaned_data["projects"] or None}
         if change:
             stored = tokens.change_token(obj.uid, actor_of(request), **values)
         else:

@@ -16,7 +16,7 @@ SAME = {
     "name": "scribe",
     "clearance": "public",
     "rights": ["read", "write"],
-    "projects": [],
+    "projects": None,
     "expires_at": None,
 }
 
@@ -64,6 +64,7 @@ def test_a_token_that_is_not_there_cannot_be_changed(actor):
         ("rights", []),
         ("rights", ["rule"]),
         ("projects", ["a\nb"]),
+        ("projects", []),
         ("expires_at", timezone.now() - timedelta(days=1)),
     ],
 )
@@ -79,3 +80,10 @@ def test_a_token_that_has_run_out_can_still_be_renamed(token, actor):
     tokens.change_token(token.uid, actor, **SAME | {"name": "old scribe", "expires_at": past})
     token.refresh_from_db()
     assert token.name == "old scribe"
+
+
+@pytest.mark.parametrize("field", ["projects", "rights"])
+def test_an_empty_list_is_refused_when_a_token_is_issued_for_it_could_mean_none(db, actor, field):
+    with pytest.raises(StoreError) as refusal:
+        tokens.issue_token("scribe", "ada", actor=actor, **{field: []})
+    assert refusal.value.field == field

@@ -33,7 +33,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--rights", default="read,write", help=f"of {','.join(RIGHTS)}, with commas (default: read,write)"
         )
-        parser.add_argument("--projects", default="", help="confine it to these projects, with commas")
+        parser.add_argument("--projects", help="confine it to these projects, with commas (default: all)")
         parser.add_argument("--owner", default="", help="whose personal memories it holds (default: NAME)")
         parser.add_argument("--expires-days", type=float, help="days until it stops working (default: never)")
 
@@ -44,7 +44,7 @@ class Command(BaseCommand):
                 options["owner"] or options["name"],
                 options["clearance"],
                 _items(options["rights"]),
-                _items(options["projects"]),
+                None if options["projects"] is None else _items(options["projects"]),
                 actor=system("create_token"),
                 expires_at=_moment(options["expires_days"]),
             )
