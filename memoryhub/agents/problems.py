@@ -115,7 +115,7 @@ class ApiProblemMiddleware:
             return self.get_response(request)
         try:
             _limit_body(request)
-            response = self.get_response(request)
+            response = self._answer(request)
         except Problem as problem:
             response = problem.response(request)
         if response.status_code >= 400 and response.headers.get("Content-Type") != MEDIA_TYPE:
@@ -123,6 +123,24 @@ class ApiProblemMiddleware:
         response.headers["X-Request-ID"] = id_of(request)
         response.headers["Cache-Control"] = "no-store"
         return response
+
+    def _answer(self, request: HttpRequest) -> HttpResponseBase:
+        """HEAD is answered like GET, which ninja's paths know alone; the server leaves the body out."""
+        if request.method != "HEAD":
+            return _with_head(self.get_response(request))
+        request.method = "GET"
+        try:
+            return _with_head(self.get_response(request))
+        finally:
+            request.method = "HEAD"
+
+
+def _with_head(response: HttpResponseBase) -> HttpResponseBase:
+    """Where ``Allow`` names GET, HEAD is served too."""
+    allowed = [method.strip() for method in response.headers.get("Allow", "").split(",")]
+    if "GET" in allowed and "HEAD" not in allowed:
+        response.headers["Allow"] = ", ".join(sorted([*allowed, "HEAD"]))
+    return response
 
 
 def _limit_body(request: HttpRequest) -> None:
