@@ -47,9 +47,9 @@ def memories(
 
 
 def preview(row: Memory, lists: Lists | None = None) -> dict[str, Any]:
-    """A memory in a list: a preview in the place of the long texts."""
+    """A memory in a list: a preview in the place of the content."""
     shown = memory(row, lists)
-    del shown["content"], shown["overview"]
+    del shown["content"]
     return {**shown, "preview": shorten(row.content, settings.MEMORYHUB.preview_chars)}
 
 

@@ -217,7 +217,7 @@ def test_reading_a_memory_counts_an_access_and_does_not_make_it_look_new(bot):
 def test_a_list_shows_previews_in_the_place_of_long_texts(bot):
     stored(bot, content="word " * 1000)
     [item] = bot.get("/memories").json()["items"]
-    assert set(item) == FIELDS - {"content", "overview"} | {"preview"}
+    assert set(item) == FIELDS - {"content"} | {"preview"}
     assert len(item["preview"]) <= 200
 
 
@@ -423,3 +423,14 @@ def test_the_history_tells_what_happened_newest_first(bot):
     history = bot.get(f"/memories/{made['id']}/history").json()
     assert [row["number"] for row in history["revisions"]] == [2, 1]
     assert [row["operation"] for row in history["journal"]] == ["update", "update", "insert"]
+
+
+def test_a_list_shows_the_overview_and_previews_the_content_alone(bot):
+    bot.post("/memories", {"content": "long " * 100, "overview": "a paragraph"})
+    [item] = bot.get("/memories").json()["items"]
+    [line] = bot.get("/timeline").json()["items"]
+    [tooled] = bot.tool("list_memories")["memories"]
+    for shown in (item, line["memory"], tooled):
+        assert shown["overview"] == "a paragraph"
+        assert "content" not in shown
+        assert len(shown["preview"]) <= 200

@@ -53,7 +53,7 @@ def test_many_memories_have_the_same_shape_as_one(full, remember):
 
 def test_a_list_shows_a_preview_instead_of_the_long_texts(full):
     shown = shapes.preview(full)
-    assert set(shown) == (MEMORY - {"content", "overview"}) | {"preview"}
+    assert set(shown) == (MEMORY - {"content"}) | {"preview"}
     assert 150 < len(shown["preview"]) <= 200
 
 

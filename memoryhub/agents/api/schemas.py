@@ -45,6 +45,7 @@ class _Described(BaseModel):
     title: str
     subtitle: str
     abstract: str
+    overview: str
     category: str
     type: str
     concepts: list[str]
@@ -72,7 +73,6 @@ class _Described(BaseModel):
 
 class MemoryShape(_Described):
     content: str
-    overview: str
 
 
 class PreviewShape(_Described):
