@@ -115,13 +115,16 @@ def _assigned(match: re.Match[str]) -> bool:
     if not quoted and re.search(r"[()\[\]{}<>|]|::", value):
         return False  # code: a call, an index, a type
     of_password = name.startswith("pass") or name == "pwd"
-    if not (of_password and (quoted or "=" in match["sep"])) and _CAMEL_WORDS.fullmatch(value):
+    chosen = of_password and (quoted or "=" in match["sep"])  # a person's words may be a password
+    if "is" in match["sep"] and not of_password:
+        return False  # prose about tokens and keys
+    if not chosen and _CAMEL_WORDS.fullmatch(value):
         return False
     if _HEX.fullmatch(value):
         return not of_password and name != "token" and len(value) >= 32 and _entropy(value) > 3
     if not any(c.isdigit() for c in value) or not any(c.isalpha() for c in value):
         return False
-    return _entropy(value) >= 2.5 and (_classes(value) >= 3 or len(value) >= 16)
+    return _entropy(value) >= 2.5 and (_classes(value) >= 3 or len(value) >= (10 if chosen else 16))
 
 
 def _url_password(match: re.Match[str]) -> bool:
@@ -217,18 +220,22 @@ def _issued(kind: str, markers: str, pattern: str) -> _Rule:
 
 _PEM = r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 _NAMES = (
-    r"pass(?:word|wd|phrase)|pwd|(?:client[_-]?|app[_-]?)?secret(?:[_-]?(?:access[_-]?)?key)?"
-    r"|(?:api|access|auth|private|signing|encryption)[_-]?key|token"
+    r"pass(?:word|wd|phrase)|(?<=[_-])pass|pwd|(?:client[_-]?|app[_-]?)?secret(?:[_-]?(?:access[_-]?)?key)?"
+    r"|(?:api|access|auth|private|signing|encryption)[_-]?key"
+    r"|(?:(?:auth|access|refresh|bearer|bot|api)[_-]?)?token"
 )
 _ASSIGNED = (
     rf"(?P<name>{_NAMES})[\"'`]?(?:[ \t]?:[ \t]?\w{{1,20}})?"
-    r"(?P<sep>[ \t]{0,20}(?:=>|:=|={1,3}|:)[ \t]{0,20})"
+    r"(?P<sep>[ \t]{0,20}(?:=>|:=|={1,3}|:|[ \t]is:?[ \t])[ \t]{0,20})"
     r"(?:[rbuf]{0,2}(?P<quote>[\"'`]))?(?P<value>[^\s\"'`,;]{8,300})"
 )
 
 # A hint with a literal beginning is found ten times faster than names in any case.
 _ROOTS = ("pass", "pwd", "secret", "key", "token")
-_SUFFIX = r"(?:word|wd|phrase|[_-]?key|[_-]?access[_-]?key)?[\"'`]?(?:[ \t]?:[ \t]?\w{1,20})?[ \t]{0,20}[:=]"
+_SUFFIX = (
+    r"(?:word|wd|phrase|[_-]?key|[_-]?access[_-]?key)?[\"'`]?"
+    r"(?:[ \t]?:[ \t]?\w{1,20})?[ \t]{0,20}(?:[:=]|is[: ])"
+)
 _RULES = (
     _rule("AWS access key id", "akia asia", r"(?<![A-Za-z0-9+])A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _rule(
