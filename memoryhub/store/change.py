@@ -16,8 +16,8 @@ from memoryhub.querysets import MemoryQuerySet, memory_gate
 from memoryhub.sensitivity import Actor, Sensitivity
 from memoryhub.store import rows
 from memoryhub.store.errors import Conflict, NotFound
-from memoryhub.store.screening import MEMORY_FIELDS, refuse_secrets
 from memoryhub.store.removal import evict_over_cap
+from memoryhub.store.screening import MEMORY_FIELDS, refuse_secrets
 from memoryhub.text import make_title
 from memoryhub.transactions import write
 
