@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,9 +33,19 @@ def find_secrets(text: str) -> list[Found]:
     rules = [rule for sign, pairs in _BY_SIGN if sign in low for marker, rule in pairs if marker in low]
     for rule in dict.fromkeys(rules):
         if not rule.hints or any(hint.search(low) for hint in rule.hints):
-            hits = (match for match in rule.pattern.finditer(text) if rule.real(match))
-            found.update((text.count("\n", 0, _start(match)) + 1, rule.kind) for match in hits)
+            found.update((line, rule.kind) for line in _lines(rule, text))
     return [Found(kind, line) for line, kind in sorted(found)]
+
+
+def _lines(rule: _Rule, text: str) -> Iterator[int]:
+    """The lines on which the rule finds something real."""
+    line, seen = 1, 0
+    for match in rule.pattern.finditer(text):
+        if rule.real(match):
+            start = _start(match)
+            line += text.count("\n", seen, start)
+            seen = start
+            yield line
 
 
 def _start(match: re.Match[str]) -> int:

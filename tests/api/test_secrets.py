@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
+from memoryhub.lifecycle.summarise import summarise_old
 from memoryhub.models import Fact, JournalEntry, Memory
 from tests.api.conftest import is_problem
 
@@ -72,3 +75,12 @@ def test_a_token_of_this_hub_is_one_too(bot):
 def test_it_can_be_turned_off(bot, configure):
     configure(block_secrets=False)
     assert bot.post("/memories", DRAFT).status_code == 201
+
+
+def test_what_was_stored_while_it_was_off_does_not_stop_the_upkeep(bot, actor, configure):
+    configure(block_secrets=False)
+    then = (timezone.now() - timedelta(days=60)).isoformat()
+    for number in range(5):
+        bot.post("/memories", {"content": f"{TOKEN} {number}", "created_at": then})
+    configure(block_secrets=True)
+    assert summarise_old(actor).summarised == 5
