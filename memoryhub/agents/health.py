@@ -50,7 +50,10 @@ def unsound() -> list[dict[str, str]]:
     try:
         executor = MigrationExecutor(connection)
         pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
-        found = [field_error("schema", f"{problem}; run manage.py migrate") for problem in schema.problems()]
+        found = [
+            field_error("schema", f"{problem}; manage.py doctor tells the mend")
+            for problem in schema.problems()
+        ]
     except DatabaseError as error:
         return [field_error("database", f"{type(error).__name__}: {error}")]
     if pending:

@@ -4,7 +4,7 @@ Each check is a small function that yields findings; one that finds what is safe
 may need another not to have failed: without a store there is nothing to say about what is in it.
 """
 
-from memoryhub.doctor import content, machine, store, web
+from memoryhub.doctor import content, machine, store, tables, web
 from memoryhub.doctor.registry import Check, Finding, Report, Status, examine
 
 __all__ = ["CHECKS", "Check", "Finding", "Report", "Status", "examine"]
@@ -21,6 +21,8 @@ CHECKS: tuple[Check, ...] = (
     store.database,
     store.write_ahead_log,
     store.migrations,
+    tables.present,
+    tables.indexes,
     store.triggers,
     store.text_index,
     store.integrity,

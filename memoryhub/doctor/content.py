@@ -22,7 +22,7 @@ _RELEASED = datetime(2025, 1, 1, tzinfo=UTC)
 _GATED = ("Memory", "Fact", "Event", "JournalEntry", "Injection", "Revision")
 
 
-@check("sensitivity", needs="migrations")
+@check("sensitivity", needs="tables")
 def levels() -> Iterator[Finding]:
     found = {
         name.lower(): n
@@ -38,7 +38,7 @@ def levels() -> Iterator[Finding]:
         yield ok("every row is of a known level")
 
 
-@check("cap", needs="migrations")
+@check("cap", needs="tables")
 def cap() -> Iterator[Finding]:
     cap = settings.MEMORYHUB.max_memories
     near = near_cap(Memory.objects.live())
@@ -54,7 +54,7 @@ def cap() -> Iterator[Finding]:
         yield ok(f"at most {most:,} memories in a project, " + (f"the cap is {cap:,}" if cap else "no cap"))
 
 
-@check("expiry", needs="migrations")
+@check("expiry", needs="tables")
 def expiry() -> Iterator[Finding]:
     now = timezone.now()
     expired = Memory.objects.expired(now).count()
@@ -70,7 +70,7 @@ def expiry() -> Iterator[Finding]:
         )
 
 
-@check("clock", needs="migrations")
+@check("clock", needs="tables")
 def clock() -> Iterator[Finding]:
     now = timezone.now()
     newest = JournalEntry.objects.order_by("-seq").values_list("at", flat=True).first()
@@ -86,7 +86,7 @@ def clock() -> Iterator[Finding]:
         yield ok(f"{now:%Y-%m-%d %H:%M} UTC")
 
 
-@check("administrator", needs="migrations")
+@check("administrator", needs="tables")
 def administrator() -> Iterator[Finding]:
     people = get_user_model().objects.filter(is_active=True)
     admins = people.filter(is_superuser=True).count()
@@ -96,7 +96,7 @@ def administrator() -> Iterator[Finding]:
         yield warn("there is no administrator", "manage.py createsuperuser")
 
 
-@check("tokens", needs="migrations")
+@check("tokens", needs="tables")
 def tokens() -> Iterator[Finding]:
     now = timezone.now()
     active = AgentToken.objects.active(now)

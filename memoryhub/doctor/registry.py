@@ -9,6 +9,13 @@ from enum import StrEnum
 from django.core.checks import CheckMessage
 from django.db import DatabaseError
 
+RESTORE = "Put a backup back: manage.py restore_backup FILE."
+_BUSY = "Something else keeps the store busy; run doctor again."
+
+
+def is_busy(error: DatabaseError) -> bool:
+    return any(word in str(error) for word in ("locked", "busy"))
+
 
 class Status(StrEnum):
     OK = "ok"
@@ -68,7 +75,7 @@ class Check:
         try:
             return list(self.run())
         except DatabaseError as error:
-            return [fail(f"the store cannot be read: {error}", "See the failed checks above.")]
+            return [fail(f"the store cannot be read: {error}", _BUSY if is_busy(error) else RESTORE)]
         except OSError as error:
             return [
                 fail(f"{error.filename or 'the system'}: {error.strerror or error}", "Mend the access to it.")

@@ -8,10 +8,9 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub import backup, journal, mirror_audit
-from memoryhub.doctor.registry import Finding, check, fail, ok, warn
+from memoryhub.doctor.registry import RESTORE, Finding, check, fail, ok, warn
 from memoryhub.search import schema
 
-_RESTORE = "Put a backup back: manage.py restore_backup FILE."
 _MAGIC = b"SQLite format 3\x00"
 
 
@@ -24,7 +23,7 @@ def database() -> Iterator[Finding]:
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
     if start and start != _MAGIC:
-        yield fail(f"{path} is no SQLite database", f"Move it away. {_RESTORE}")
+        yield fail(f"{path} is no SQLite database", f"Move it away. {RESTORE}")
         return
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM sqlite_master")
@@ -71,7 +70,7 @@ def _rebuild() -> Iterator[str]:
     yield "rebuilt the index"
 
 
-@check("triggers", needs="migrations", fix=_reinstall)
+@check("triggers", needs="tables", fix=_reinstall)
 def triggers() -> Iterator[Finding]:
     found = schema.problems()
     for problem in found:
@@ -97,14 +96,14 @@ def integrity() -> Iterator[Finding]:
         cursor.execute("PRAGMA foreign_key_check")
         orphans = len(cursor.fetchall())
     for line in damage:
-        yield fail(f"the file is damaged: {line}", _RESTORE)
+        yield fail(f"the file is damaged: {line}", RESTORE)
     if orphans:
-        yield fail(f"{orphans} rows belong to rows that are gone", _RESTORE)
+        yield fail(f"{orphans} rows belong to rows that are gone", RESTORE)
     if not damage and not orphans:
         yield ok("the file is whole")
 
 
-@check("journal", needs="migrations", slow=True)
+@check("journal", needs="tables", slow=True)
 def journal_chain() -> Iterator[Finding]:
     found = journal.verify()
     if found.ok:
@@ -122,7 +121,7 @@ def _rewrite_mirror() -> Iterator[str]:
         yield "wrote the rows that the mirror lacked"
 
 
-@check("mirror", needs="migrations", slow=True, fix=_rewrite_mirror)
+@check("mirror", needs="tables", slow=True, fix=_rewrite_mirror)
 def journal_mirror() -> Iterator[Finding]:
     found = mirror_audit.audit()
     if found.in_step or (not found.exists and not found.behind):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from django.apps import apps
 from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
@@ -133,7 +134,7 @@ def tables_missing() -> list[str]:
 def problems(deep: bool = False) -> list[str]:
     """What is wrong with the schema, in words; ``deep`` compares every index row with its table row."""
     tables = set(connection.introspection.table_names())
-    found = [f"table {table} is missing" for table in (MEMORY, JOURNAL, *INDEXES) if table not in tables]
+    found = [f"table {table} is missing" for table in (*managed_tables(), *INDEXES) if table not in tables]
     if found:
         return found
     for kind, wanted in (("TABLE", _tables()), ("TRIGGER", _triggers())):
@@ -143,9 +144,18 @@ def problems(deep: bool = False) -> list[str]:
                 found.append(f"{kind.lower()} {name} is missing")
             elif present[name] != statement:
                 found.append(f"{kind.lower()} {name} is not the one this version installs")
-    if deep:
-        found += [f"index {table} does not fit its table" for table in INDEXES if not _is_sound(table)]
+    for table in INDEXES:
+        if deep and not _is_sound(table):
+            found.append(f"index {table} does not fit its table")
+        elif not _is_complete(table):
+            found.append(f"index {table} does not hold as many rows as its table")
     return found
+
+
+def managed_tables() -> list[str]:
+    """The tables that the migrations of the hub make."""
+    models = apps.get_app_config("memoryhub").get_models(include_auto_created=True)
+    return [model._meta.db_table for model in models if model._meta.managed]
 
 
 def rebuild(table: str | None = None) -> None:
@@ -251,6 +261,13 @@ def _present(kind: str) -> dict[str, str]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = %s", [kind.lower()])
         return dict(cursor.fetchall())
+
+
+def _is_complete(table: str) -> bool:
+    """Whether there is a row in the index for each memory; counts alone, a few milliseconds at 100 000."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT (SELECT count(*) FROM {table}_docsize) = (SELECT count(*) FROM {MEMORY})")
+        return bool(cursor.fetchone()[0])
 
 
 def _is_sound(table: str) -> bool:

@@ -26,6 +26,24 @@ class TestUnsound:
         assert Agent().http.get(path)["Retry-After"]
         schema.install()
 
+    @pytest.mark.parametrize("table", ["memoryhub_fact", "memoryhub_label", "memoryhub_session"])
+    def test_a_missing_table_is_named(self, db, path, table):
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA legacy_alter_table = ON")  # what refers to it stays as it is
+            cursor.execute(f"ALTER TABLE {table} RENAME TO elsewhere")
+            problem = is_problem(Agent().http.get(path), 503, "not_ready")
+            cursor.execute(f"ALTER TABLE elsewhere RENAME TO {table}")
+            cursor.execute("PRAGMA legacy_alter_table = OFF")
+        assert f"table {table} is missing" in problem["errors"][0]["message"]
+
+    @pytest.mark.parametrize("table", schema.INDEXES)
+    def test_an_index_that_lost_its_rows_is_named(self, remember, path, table):
+        remember("zebra")
+        with connection.cursor() as cursor:
+            cursor.execute(f"INSERT INTO {table}({table}) VALUES ('delete-all')")
+        problem = is_problem(Agent().http.get(path), 503, "not_ready")
+        assert f"index {table}" in problem["errors"][0]["message"]
+
     def test_a_pending_migration_is_named(self, db, path):
         MigrationRecorder(connection).record_unapplied("memoryhub", "0001_first")
         problem = is_problem(Agent().http.get(path), 503, "not_ready")

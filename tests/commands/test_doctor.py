@@ -7,13 +7,14 @@ import os
 import shutil
 import sqlite3
 from collections import namedtuple
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from memoryhub import checks, doctor, journal, mirror_audit, store, tokens
@@ -115,7 +116,7 @@ def test_a_finding_cannot_write_to_the_terminal(run, sound, configure):
 
 
 def test_every_check_stands_in_the_registry_once():
-    modules = (machine, web, doctor.store, doctor.content)
+    modules = (machine, web, doctor.store, doctor.tables, doctor.content)
     made = [one for module in modules for one in vars(module).values() if isinstance(one, Check)]
     assert sorted(one.name for one in made) == sorted(one.name for one in doctor.CHECKS)
     names = [one.name for one in doctor.CHECKS]
@@ -282,7 +283,7 @@ def test_a_store_that_is_not_there_fails_and_is_not_made(run, own_store):
     assert ran.code == 1
     assert "FAIL  store: there is no store at" in ran.out
     assert "→ Make an empty one: manage.py migrate." in ran.out
-    assert "SKIP  tokens: not looked at, because of: migrations" in ran.out
+    assert "SKIP  tokens: not looked at, because of: tables" in ran.out
     assert not own_store.exists()
 
 
@@ -504,3 +505,42 @@ def test_what_djangos_own_checks_find_is_told(settings):
     settings.LANGUAGE_CODE = "no such language"
     found = named("system checks").findings()
     assert found[0].status is Status.FAIL
+
+
+# Tables and plain indexes
+
+
+def test_a_missing_table_is_named_with_its_mend(run, sound):
+    tamper(sound, "DROP TABLE memoryhub_fact")
+    ran = run("doctor")
+    assert ran.code == 1
+    assert "FAIL  tables: table memoryhub_fact is missing" in ran.out
+    assert "→ Put a backup back" in ran.out
+    assert "cannot be read" not in ran.out
+
+
+@pytest.mark.parametrize(
+    "name", ["memory_gate", "memory_key_once", "memoryhub_fact_updated_at_", "memoryhub_label_memory_id_"]
+)
+def test_a_missing_index_is_named_and_made_anew(run, sound, name):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND name LIKE %s", [f"{name}%"])
+        [[found]] = cursor.fetchall()
+    tamper(sound, f"DROP INDEX {found}")
+    assert "WARN  indexes: index" in run("doctor").out
+    assert "made index" in run("doctor", "--fix").out
+    assert "OK    indexes" in run("doctor").out
+
+
+def test_a_store_that_cannot_be_read_is_to_be_restored():
+    def broken() -> Iterator[Finding]:
+        raise DatabaseError("database disk image is malformed")
+
+    assert "restore_backup" in look(Check("pages", broken)).mend
+
+
+def test_a_store_that_is_busy_is_to_be_looked_at_again():
+    def busy() -> Iterator[Finding]:
+        raise DatabaseError("database is locked")
+
+    assert "run doctor again" in look(Check("pages", busy)).mend
