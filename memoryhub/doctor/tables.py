@@ -25,7 +25,7 @@ def present() -> Iterator[Finding]:
 
 
 def _missing_indexes() -> list[tuple[type[models.Model], _Wanted]]:
-    """What is declared and not there. An index counts by its columns: Django names those of fields by a hash."""
+    """Declared and not there; an index of a single field, which Django names, is known by its column."""
     found: list[tuple[type[models.Model], _Wanted]] = []
     for model in apps.get_app_config("memoryhub").get_models(include_auto_created=True):
         if not model._meta.managed:
@@ -36,13 +36,14 @@ def _missing_indexes() -> list[tuple[type[models.Model], _Wanted]]:
         found += [(model, one) for one in named if one.name not in there]
         columns = {tuple(one["columns"]) for one in there.values() if one["index"] or one["unique"]}
         for field in model._meta.local_concrete_fields:
-            if field.db_index and not field.unique and (field.column,) not in columns:
+            indexed = getattr(field, "db_index", False) and not field.unique
+            if indexed and (field.column,) not in columns:
                 found.append((model, models.Index(fields=[field.name])))
     return found
 
 
 def _unique_indexes(model: type[models.Model]) -> list[models.UniqueConstraint]:
-    """Unique constraints with a condition are indexes; others are part of their table and cannot be dropped."""
+    """Unique constraints with a condition are indexes; others are part of their table, and stay with it."""
     constraints = model._meta.constraints
     return [one for one in constraints if isinstance(one, models.UniqueConstraint) and one.condition]
 
