@@ -1,0 +1,143 @@
+"""Markup that is taken for more than text: chat tokens, tool calls, images that leak. Pure.
+
+Everything here looks at the normalised text, so that ``&lt;/memory-context&gt;`` and fullwidth brackets show.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Named so that no ordinary document has them as a tag.
+_RESERVED = (
+    r"memory[-_ ]?context|tool[-_]calls?|tool[-_]use|tool[-_]results?|tool[-_]response|function[-_]calls?"
+    r"|function[-_]results?|function[-_]response|antml:\w+|invoke(?=\s+name)|parameter(?=\s+name)|/invoke"
+    r"|system[-_](?:reminder|prompt|message|instructions?)|human[-_]turn|assistant[-_]turn|untrusted[-_]\w+"
+)
+_TOKENS = re.compile(
+    r"<\|[a-z_][\w ./:-]{0,38}\|>|<</?sys>>"
+    r"|\[/?(?:inst|sys|system_prompt|available_tools|tool_calls|tool_results)\]"
+    rf"|</?(?:start|end)_of_turn>|<\s{{0,3}}/?\s{{0,3}}(?:{_RESERVED})\b[^<>]{{0,200}}>?"
+)
+_SYSTEM_TAG = re.compile(r"<system>(?=[ \t]{0,4}\n?[ \t]{0,4}[^\W_]+(?:[ ,'’][^\W_]*){2,})|</system>")
+_CALL_OPENINGS = re.compile(r"<((?:tool|function)_calls?)>|<(invoke)\s+name")
+_JSON_CALL = re.compile(
+    r'\{[^{}"]{0,40}"(?:tool|tool_name|function_call|tool_calls?|tool_use)"\s{0,3}:'
+    r'|"type"\s{0,3}:\s{0,3}"(?:tool_use|tool_call|function_call)"'
+    r'|"name"\s{0,3}:\s{0,3}"[\w.-]{1,80}"\s{0,3},\s{0,3}"arguments"\s{0,3}:\s{0,3}[{"]'
+)
+_JSON_ARGUMENTS = re.compile(r'"(?:arguments|args|input|parameters|tool_input|params|cmd|command)"\s{0,3}:')
+_IMAGE = re.compile(r"!\[[^\]\n]{0,200}\]\(\s{0,3}<?(?:https?:)?//[^\s()<>]{1,200}[?&/]([^\s()]{0,400})\)?")
+_HTML_IMAGE = re.compile(
+    r"<img\b[^<>]{0,200}src\s{0,3}=\s{0,3}[\"']?(?:https?:)?//[^\s\"'<>]{1,200}\?([^\s\"'<>]{1,400})"
+)
+# A query that waits to be filled: empty, a placeholder, or named for what it carries away.
+_WAITING = re.compile(
+    r"=(?:$|&|\{|\[|<|\$|%7b|[a-z]{2,}_[a-z_]{3,}|x{3,}\b)|\{\{?[^{}]{0,60}\}"
+    r"|(?:^|[?&])(?:q|data|d|payload|secret|msg|leak|exfil|stolen|conversation|history|chat)="
+    r"(?![\w%.+-]{0,3}(?:&|$))"
+)
+_WORDS = re.compile(r"[^\W_]+")
+_BRACE = re.compile(r"[{}]")
+_BLOB = 6000  # characters of a tool call at most
+
+
+@dataclass(frozen=True)
+class Markup:
+    """A stretch of the normalised text; ``removed`` or, where false, made harmless in its place."""
+
+    start: int
+    end: int
+    kind: str
+    reason: str
+    removed: bool
+
+
+def find_markup(text: str) -> list[Markup]:
+    """Smuggled markup, in order of place."""
+    found: list[Markup] = []
+    if "<" in text or "[" in text:
+        found += _calls(text)
+        found += [
+            Markup(*match.span(), "markup", "a chat or memory token", False)
+            for match in _TOKENS.finditer(text)
+        ]
+        if "system>" in text:
+            found += _system_tags(text)
+    if '"' in text and "{" in text:
+        found += _json_calls(text)
+    if "//" in text:
+        found += _images(text)
+    return sorted(found, key=lambda markup: (markup.start, markup.end))
+
+
+def _system_tags(text: str) -> Iterator[Markup]:
+    """System tags around prose; around a value they are somebody's XML."""
+    for match in _SYSTEM_TAG.finditer(text):
+        before = text[max(0, match.start() - 200) : match.start()].rpartition("<")[2]
+        after = text[match.end() : match.end() + 200].partition("<")[0]
+        closing = match.group() == "</system>"
+        if not closing or max(len(_WORDS.findall(before)), len(_WORDS.findall(after))) > 2:
+            yield Markup(*match.span(), "markup", "a system tag", False)
+
+
+def _calls(text: str) -> Iterator[Markup]:
+    """Whole tool calls that stand by themselves; one inside a sentence only has its tags made harmless."""
+    position = 0
+    for match in _CALL_OPENINGS.finditer(text):
+        if match.start() < position:
+            continue
+        closing = f"</{match[1] or match[2]}>"
+        end = text.find(closing, match.end(), match.end() + _BLOB)
+        position = len(text) if end < 0 and len(text) - match.end() < _BLOB else end + len(closing)
+        if end < 0 or not _alone(text, match.start(), position):
+            position = match.end()
+            continue
+        yield Markup(match.start(), position, "toolcall", "a tool call", True)
+
+
+def _json_calls(text: str) -> Iterator[Markup]:
+    position = 0
+    closing: dict[int, int] | None = None
+    for match in _JSON_CALL.finditer(text):
+        opening = text.rfind("{", max(position, match.start() - 200), match.start() + 1)
+        if opening < position:
+            continue
+        if closing is None:
+            closing = _objects(text)
+        end = closing.get(opening, 0)
+        if (
+            0 < end - opening < _BLOB
+            and _JSON_ARGUMENTS.search(text, opening, end)
+            and _alone(text, opening, end)
+        ):
+            yield Markup(opening, end, "toolcall", "a tool call in JSON", True)
+            position = end
+
+
+def _objects(text: str) -> dict[int, int]:
+    """Where each brace that opens is closed."""
+    found: dict[int, int] = {}
+    open_braces: list[int] = []
+    for match in _BRACE.finditer(text):
+        if match.group() == "{":
+            open_braces.append(match.start())
+        elif open_braces:
+            found[open_braces.pop()] = match.end()
+    return found
+
+
+def _alone(text: str, start: int, end: int) -> bool:
+    """Whether hardly anything else stands on the lines of this stretch."""
+    before = text[text.rfind("\n", 0, start) + 1 : start]
+    newline = text.find("\n", end)
+    after = text[end : newline if newline >= 0 else len(text)]
+    return len(_WORDS.findall(f"{before[-200:]} {after[:200]}")) < 4
+
+
+def _images(text: str) -> Iterator[Markup]:
+    for pattern in (_IMAGE, _HTML_IMAGE):
+        for match in pattern.finditer(text):
+            if _WAITING.search(match[1]):
+                yield Markup(*match.span(), "exfiltration", "an image that carries data away", True)

@@ -1,0 +1,142 @@
+"""Other selves for the model, and freedom from its rules: English. Pure data; see ``words/__init__.py``."""
+
+from __future__ import annotations
+
+WORDS: dict[str, str] = {
+    "younow": """
+        you are now, you're now, you are no longer, you're no longer, you are going to be, now you are,
+        you will now be, you have become, you've become, you are henceforth, you will take on, you become,
+        you are going to play, you are going to act, you have been switched to, you've been switched to,
+        you are about to become, you're going to be, you're going to act, you're going to pretend,
+        you're going to play, you are to be, you will henceforth, you will from now on, you are to act,
+        you are to play, you will act as, you will play, you will pretend, you shall be,
+        you are going to pretend, you are from now on, you are about to, you will now act,
+        you will now play, you were never, now be, you will roleplay, you will respond as,
+        you will behave, you now are, you are hereby, you will take the role""",
+    "youare": "you are, you're, youre, u r, u are, you will be, your name is, you'll be, you must be",
+    "arenot": "you aren't, you are not, you're not, you are no longer, you're no longer",
+    "newname": """
+        your new name is, your new identity is, your name will be, your true name is, your real name is,
+        you are called""",
+    "stopbeing": "stop being, quit being, cease to be, stop acting as, stop acting like, no longer be",
+    "iwant": """
+        i want you, i would like you, i'd like you, i need you, we want you, i order you, i command you,
+        i want u, i wish you, i'd want you, i would want you, it is your job""",
+    "wish": "i want, i would like, i need, i wish",
+    "obliged": """
+        you are required to, you are ordered to, you are obliged to, you are instructed to,
+        you are commanded to, you are expected to, you are told to, you are programmed to,
+        you are forced to, you are hereby ordered to, you are bound to, you're required to""",
+    "actas": """
+        into the role of, immerse yourself in the role, act as, act like, act as if, act as though,
+        acting as, behave as, behave like, behave as if, behave as though, pretend, pretend to be,
+        pretend that, pretending to be, roleplay as, role play as, roleplay, role play, play the role of,
+        play the part of, take the role of, take on the role of, assume the role of, assume the role,
+        assume the persona of, assume the identity of, impersonate, simulate, imagine you,
+        imagine that you, imagine being, imagine yourself, respond as, answer as, reply as, speak as,
+        speak like, talk like, talk as, be my, embody, personify, emulate, take on the identity of,
+        adopt the persona of, write as, take the identity of, let's play, let us roleplay, let's roleplay,
+        let us play, channel, adopt the role of, assume you are, suppose you are, suppose you were,
+        transform into""",
+    "persona": """
+        dan, stan, evilbot, devbot, character, persona, hacker, terminal, oracle, twin, alter ego,
+        grandmother, grandma, pirate, villain, machiavelli, advisor, consultant, dictator, robot, machine,
+        cat, storyteller, salesperson, salesman, expert, someone, somebody, human, person, identity,
+        entity, interpreter, console, shell, assistant, ai, model, bot, chatbot, god, servant, slave,
+        psychopath, terrorist, criminal, language model, search engine, role, being, simulator,
+        persona of, ai assistant, llm, chatgpt, translator, chemist, scientist, author, writer, novelist,
+        spy, comedian, poet, teacher, doctor, lawyer, guard, actor, magician, chef, grandpa, sergeant,
+        demon, agent, girlfriend, boyfriend, administrator, admin, developer, root user, system,
+        unfiltered, interviewer, guide, coach, debater, player, critic, recruiter, therapist, journalist,
+        rapper, generator, bartender""",
+    "grandma": """
+        grandma, grandmother, late grandmother, deceased, uncle, deceased grandmother, dead grandmother,
+        granny, nana""",
+    "unbound": """
+        unrestricted, unfiltered, uncensored, unlimited, amoral, immoral, unethical, jailbroken,
+        liberated, unchained, unbound, unhinged, evil, malicious, lawless, do anything, anything now,
+        can do anything, do everything, can do everything, no longer bound, not bound, isn't bound,
+        freed from, freed, breaks its own rules, broken out of, break out of, broken free, broken free of,
+        broken free from, rogue, rebellious, ruthless, no filter, no filters, no limits, no restrictions,
+        no rules, no morals, no ethics, no laws, no boundaries, no limitations, not have to follow,
+        does not care about, without any filter, unrestrained, without restrictions, without limits,
+        without filters, without filter, without rules, hates humans, unaligned, outside the law,
+        does not have to keep, unconstrained""",
+    "limits": """
+        restriction, restrictions, limit, limits, limitation, limitations, rule, rules, filter, filters,
+        censorship, boundaries, guideline, guidelines, ethics, ethical, moral, morals, morality, policy,
+        policies, laws, law, safety, constraint, constraints, disclaimer, disclaimers, content policy,
+        content policies, safeguards, guardrails, conscience, confines, chains, norms, safety training,
+        safety rules, safety filters, safety checks, safety protocols, ethical guidelines,
+        content restrictions, moralising, moralizing, inhibitions, refusals, safety guidelines,
+        openai's policy""",
+    "safety": """
+        morality, legality, safety, safety rules, safety measures, safety restrictions, security filters,
+        safety features, safety filters, safety checks, safety protocols, content restrictions,
+        censorship, content policy, content policies, ethical guidelines, ethical rules,
+        safety guidelines, safeguards, guardrails, moral, morals, ethics, your limits, your restrictions,
+        safety training""",
+    "without": """
+        no, without, zero, free of, free from, lacks, lacking, has no, have no, had no, doesn't have,
+        does not have, do not have, don't have, isn't bound by, not bound by, ignores, ignoring,
+        never been written, not have to abide by, not abide by, does not abide by, not have to follow,
+        not need to follow, not subject to, immune to, outside, not follow, does not follow,
+        doesn't follow, does not respect, doesn't respect, not respect, not obey, does not obey,
+        not limited by, isn't limited by, not restricted by, freed from, not care about,
+        doesn't care about, unbound by, unlimited by, devoid of, are no, is no, without any,
+        broken out of, out of the usual, break""",
+    "norefuse": """
+        never refuse, never refuses, cannot refuse, can't refuse, not refuse, never say no, never says no,
+        never decline, never declines, do not decline, always answers, always answer, answers everything,
+        answer everything, reply to everything, respond to everything, never warn, no warnings,
+        not contain any warnings, without a warning, no disclaimers, without disclaimers,
+        without moralising, without moralizing, no moralising, no moralizing, without judging,
+        without judgement, without judgment, not apologise, not apologize, do not moralise,
+        never says that, unable to do something, obey, obeys, without question, never apologise,
+        never apologize, cannot do something, as an ai language model, unfiltered answer,
+        refuse to answer, full detail, every detail, unfiltered, no matter how illegal,
+        regardless of legality, never admit, comply with any, any request, every request, all requests,
+        all the requests, strong language, obedient, grant all requests, grant all""",
+    "stay": """
+        stay in character, never break character, not break character, stay in the role,
+        stay in this role, stay in role, remain in character, fall out of the role, drop the act,
+        keep in character, out of character, speak freely, cease to exist""",
+    "mode": """
+        dan mode, god mode, sudo mode, unfiltered mode, jailbreak mode, opposite mode, evil mode,
+        unrestricted mode, chaos mode, freedom mode, uncensored mode, anarchy mode, unlocked mode,
+        no filter mode, unrestricted access""",
+    "softmode": """
+        developer mode, debug mode, maintenance mode, admin mode, root mode, administrator mode,
+        test mode, admin level, root access, dev mode, override mode, special mode, diagnostic mode,
+        emergency mode""",
+    "modeword": "mode, protocol, personality, version",
+    "enter": """
+        enter, enable, activate, switch to, entering, turn on, switched to, upgraded to, switch on,
+        simulate""",
+    "enabled": "enabled, activated, active, unlocked, engaged",
+    "off": """
+        off, disabled, lifted, removed, suspended, switched off, turned off, bypassed, deactivated,
+        are off, gone, have been lifted, has been lifted, have been disabled, has been disabled,
+        has been switched off, been broken, broken, no longer exist, do not exist, don't exist,
+        do not count, shut down""",
+    "jailbreak": "jailbreak, jailbroken, do anything now, anything now, ablated",
+    "fiction": """
+        simulation, hypothetical, hypothetical world, fictional, fiction, thought experiment, novel, game,
+        story, scene, parallel universe, movie, screenplay, bedtime stories, thrillers, roleplay,
+        in this world""",
+    "world": """
+        in a world where, in a world in which, imagine a world, in this world, in a universe where,
+        hypothetical world""",
+    "fullaccess": """
+        full access, full system access, unrestricted access, root access, admin access, full control,
+        administrator access, full permissions, elevated privileges, admin privileges, unlimited access,
+        access to everything""",
+    "harmful": """
+        bomb, bombs, explosives, explosive, drugs, meth, malware, ransomware, weapon, weapons, napalm,
+        steal, hotwire, counterfeit, phishing, racist, porn, explicit, nsfw, illegal, keylogger, virus,
+        kill, murder, hack into, break into, cheat, curse words, swear words, profanity, hateful,
+        offensive, insult, insults, dangerous, drugs are legal, suicide, self harm, unethical""",
+    "if": "if, when, once",
+    "comply": "comply, obey, agree, accept, approve, submit, serve, do whatever",
+    "servant": "servant, slave, prisoner, genie",
+}
