@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -79,8 +79,9 @@ def insert_objects(objects: Sequence[models.Model]) -> None:
     )
 
 
+@lru_cache(maxsize=1024)
 def adapt_moment(at: Any) -> Any:
-    """A datetime as the database keeps it."""
+    """A datetime as the database keeps it; the rows of a batch share most of theirs."""
     return connection.ops.adapt_datetimefield_value(at)
 
 

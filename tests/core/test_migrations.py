@@ -30,6 +30,7 @@ TRIGGERS = {
     "memoryhub_trigram_delete",
     "memoryhub_journal_no_update",
     "memoryhub_journal_no_delete",
+    "memoryhub_journal_no_replace",
 }
 
 
