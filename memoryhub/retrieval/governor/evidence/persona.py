@@ -71,7 +71,8 @@ PERSONA: tuple[Row, ...] = (
         "tells the model to act as",
         1.0,
         "",
-        "{iwant} ~2 {actas} ~3 (.|{persona}|{agent})|{you} ~1 {ought} ~2 {actas} ~3 ({persona}|{agent})|{obliged} ~1 {actas}"
+        "{iwant} ~2 {actas} ~3 (.|{persona}|{agent})|{you} ~1 {ought} ~2 {actas} ~3 ({persona}|{agent})"
+        "|{obliged} ~1 {actas}"
         "|<youmust> ~2 {actas} ~3 {persona}|{wish} ~3 {you} ~3 {actas}",
     ),
     ("gives a role to play", 0.4, "!", "{actas} ~3 ({persona}|.)"),
@@ -90,7 +91,7 @@ PERSONA: tuple[Row, ...] = (
     ("never refuses", 0.6, "+refuse", "{norefuse}"),
     ("never refuses", 0.9, "+refuse", "{norefuse} ~9 ({norefuse}|{without} ~2 {limits})"),
     ("stays in character", 0.8, "+stay", "{stay}"),
-    ("stays in character", 1.0, "+stay", "{stay} ~4 {stay}"),
+    ("stays in character", 1.0, "+stay", "{stay} ~4 {stay}|{stay} ~1 {as}"),
     ("switches a mode on", 1.1, "!", "{enter} ~2 {mode}|{mode} ~2 {enabled}|{mode} {colon}"),
     (
         "switches a mode on",

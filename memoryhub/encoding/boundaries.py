@@ -1,0 +1,52 @@
+"""Where one piece of work ends and the next begins: keyword Jaccard in a sliding window. Pure.
+
+LetsGo's memory guide: "detects context shifts via keyword Jaccard similarity in a sliding window". The window
+holds the keywords of the last tool outputs of the segment; one that shares too little with all of them opens
+a new segment, and a new segment starts with a fresh window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memoryhub.text import STOP_WORDS, jaccard, stem, words
+
+MAX_KEYWORDS = 40
+MIN_KEYWORDS = 4  # a shorter output says too little to be a shift
+MIN_WINDOW = 2  # outputs that a segment needs before it can end
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """``similarity`` to the window, 0..1; the window after this output."""
+
+    boundary: bool
+    similarity: float
+    window: tuple[frozenset[str], ...]
+
+
+def keywords(text: str, most: int = MAX_KEYWORDS) -> list[str]:
+    """The stems that stand for a text, most frequent first; numbers and single letters say nothing."""
+    counted: dict[str, int] = {}
+    for word in words(text):
+        if len(word) > 2 and not word.isdigit() and word not in STOP_WORDS:
+            one = stem(word)
+            counted[one] = counted.get(one, 0) + 1
+    return sorted(counted, key=lambda one: (-counted[one], one))[:most]
+
+
+def judge(found: Sequence[str], window: Sequence[frozenset[str]], threshold: float, size: int) -> Judgement:
+    """Hold the keywords of a new output against the window.
+
+    The similarity is that to the nearest of the outputs in the window or to all of them together,
+    whichever is higher: going back to what was done two outputs ago is no shift, and a repeat never is.
+    """
+    new = frozenset(found)
+    if len(new) < MIN_KEYWORDS:
+        return Judgement(False, 1.0, tuple(window))
+    together = frozenset().union(*window)
+    similarity = max((jaccard(set(new), set(one)) for one in (*window, together) if one), default=1.0)
+    if len(window) >= MIN_WINDOW and similarity < threshold:
+        return Judgement(True, similarity, (new,))
+    return Judgement(False, similarity, (*window, new)[-size:])

@@ -1,0 +1,182 @@
+"""What a tool call did, read from its input and output. Pure.
+
+Knows the tools of Claude Code and LetsGo by name; an unknown tool is read by the usual names of its
+parameters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+READING = frozenset({"read", "notebookread", "read_file", "view", "cat", "open_file"})
+WRITING = frozenset(
+    {
+        "write",
+        "edit",
+        "multiedit",
+        "notebookedit",
+        "write_file",
+        "edit_file",
+        "apply_patch",
+        "str_replace",
+        "create",
+    }
+)
+RUNNING = frozenset({"bash", "shell", "run", "execute", "terminal", "run_command", "powershell"})
+SEARCHING = frozenset({"grep", "glob", "ls", "search", "find", "list_files", "list_dir", "toolsearch"})
+ASKING = frozenset({"webfetch", "websearch", "task", "agent", "web_search", "web_fetch", "fetch"})
+_PATH_KEYS = ("file_path", "path", "notebook_path", "filename", "file", "target_file")
+_OUTPUT_KEYS = ("output", "stdout", "content", "result", "text", "file", "message", "stderr", "error")
+MAX_OUTPUT = 20_000
+_FAILED = re.compile(
+    r"^(?:E\s{2,}|Traceback \(most recent call last\)|\w*(?:Error|Exception)\b:|error(?:\[\w+\])?:"
+    r"|fatal:|FAILED\b|panic:)"
+    r"|\b\d+ (?:failed|errors?)\b|\bexit(?:ed)?(?: with)?(?: code| status)? [1-9]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PASSED = re.compile(
+    r"\b\d+ passed\b|\bOK\b \(?|\ball tests pass|\bBuild succeeded|\bno issues found", re.IGNORECASE
+)
+_PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^\+\+\+ b/(.+)$", re.MULTILINE)
+_TESTS = re.compile(
+    r"\b(pytest|unittest|jest|vitest|go test|cargo test|npm (?:run )?test|make test|tox|manage\.py test)\b"
+)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One tool call.
+
+    ``kind``: read, write, run, search, ask or other; ``failed`` and ``passed``: what the output shows.
+    """
+
+    tool: str
+    kind: str
+    files_read: tuple[str, ...] = ()
+    files_modified: tuple[str, ...] = ()
+    command: str = ""
+    question: str = ""
+    output: str = ""
+    added: str = ""
+    removed: str = ""
+    failed: bool = False
+    passed: bool = False
+    creates: bool = False
+
+    @property
+    def is_test_run(self) -> bool:
+        return bool(_TESTS.search(self.command))
+
+    @property
+    def commit_message(self) -> str:
+        """The message of a ``git commit`` command, empty for anything else."""
+        return commit_message(self.command)
+
+    @property
+    def text(self) -> str:
+        """What keywords and boundaries are taken from."""
+        return "\n".join(part for part in (self.question, self.command, self.added, self.output) if part)[
+            :MAX_OUTPUT
+        ]
+
+
+def observe(tool: str, given: Mapping[str, Any], response: Any, cwd: str = "") -> Observation:
+    """Read a tool call; paths below ``cwd`` become relative to it."""
+    kind = kind_of(tool)
+    paths = tuple(dict.fromkeys(_relative(path, cwd) for path in _paths(given)))
+    output = output_text(response)[:MAX_OUTPUT]
+    command = _text(given, "command", "cmd", "script")
+    refused = isinstance(response, Mapping) and bool(response.get("is_error") or response.get("error"))
+    return Observation(
+        tool=tool,
+        kind=kind,
+        files_read=paths if kind in ("read", "search") else (),
+        files_modified=paths if kind == "write" else (),
+        command=command if kind == "run" else "",
+        question=_text(given, "prompt", "query", "url", "pattern", "description") if kind != "write" else "",
+        output=output if kind not in ("write",) else "",
+        added=_changed(given, "new_string", "content", "new_str", "file_text", "new_source"),
+        removed=_changed(given, "old_string", "old_str"),
+        failed=refused or (kind == "run" and bool(_FAILED.search(output))),
+        passed=kind == "run" and bool(_PASSED.search(output)) and not _FAILED.search(output),
+        creates=kind == "write" and tool.lower() in ("write", "write_file", "create"),
+    )
+
+
+def kind_of(tool: str) -> str:
+    """The kind of a tool by its name; MCP tools (``mcp__server__tool``) by their last part."""
+    name = tool.rsplit("__", 1)[-1].lower()
+    for kind, names in (
+        ("read", READING),
+        ("write", WRITING),
+        ("run", RUNNING),
+        ("search", SEARCHING),
+        ("ask", ASKING),
+    ):
+        if name in names:
+            return kind
+    return "other"
+
+
+def output_text(response: Any) -> str:
+    """The readable part of a tool's response, whatever its shape."""
+    if response is None:
+        return ""
+    if isinstance(response, str):
+        return response
+    if isinstance(response, Mapping):
+        parts = [output_text(response[key]) for key in _OUTPUT_KEYS if response.get(key)]
+        return "\n".join(part for part in parts if part) or json.dumps(
+            response, ensure_ascii=False, default=str
+        )
+    if isinstance(response, list):
+        return "\n".join(output_text(item) for item in response)
+    return str(response)
+
+
+def commit_message(command: str) -> str:
+    """The message given to ``git commit`` by ``-m``, several of them as paragraphs, or by a here-document."""
+    if "git commit" not in command:
+        return ""
+    if heredoc := re.search(r"<<-?\s*['\"]?(\w+)['\"]?\n(.*?)\n\s*\1", command, re.DOTALL):
+        return heredoc.group(2).strip()
+    try:
+        parts = shlex.split(command)
+    except ValueError:
+        return ""
+    said = [parts[n + 1] for n, part in enumerate(parts[:-1]) if part in ("-m", "--message", "-am")]
+    said += [part.split("=", 1)[1] for part in parts if part.startswith("--message=")]
+    return "\n\n".join(said).strip()
+
+
+def _paths(given: Mapping[str, Any]) -> list[str]:
+    found = [value for key in _PATH_KEYS if isinstance(value := given.get(key), str) and value]
+    for key in ("patch", "input", "diff"):
+        if isinstance(value := given.get(key), str):
+            found += [one or other for one, other in _PATCHED.findall(value)]
+    return [path.strip() for path in found if len(path) <= 1000 and "\x00" not in path]
+
+
+def _relative(path: str, cwd: str) -> str:
+    folder = cwd.rstrip("/") + "/"
+    return path.removeprefix(folder) if len(folder) > 1 else path
+
+
+def _text(given: Mapping[str, Any], *keys: str) -> str:
+    return next((value for key in keys if isinstance(value := given.get(key), str) and value), "")[
+        :MAX_OUTPUT
+    ]
+
+
+def _changed(given: Mapping[str, Any], *keys: str) -> str:
+    """The text that an edit brings in or takes out; of several edits, all of it."""
+    own = _text(given, *keys)
+    edits = given.get("edits")
+    if isinstance(edits, list):
+        own = "\n".join([own, *(_text(edit, *keys) for edit in edits if isinstance(edit, Mapping))]).strip()
+    return own[:MAX_OUTPUT]
