@@ -103,14 +103,19 @@ class Verification:
 
 
 def verify() -> Verification:
-    """Recompute the whole chain from the stored bytes, and hold its end against the mirror's.
+    """:func:`verify_chain`, and its end held against the mirror's.
 
     What is left of a journal that lost its newest rows is a whole chain; the mirror still names them.
     """
-    with connection.cursor() as cursor:
-        found = check_chain(cursor.execute(STORED_BYTES))
+    found = verify_chain()
     lost = _first_lost(found.rows) if found.ok else None
     return found if lost is None else Verification(False, found.rows, lost)
+
+
+def verify_chain() -> Verification:
+    """Recompute the whole chain from the stored bytes."""
+    with connection.cursor() as cursor:
+        return check_chain(cursor.execute(STORED_BYTES))
 
 
 def _first_lost(rows: int) -> int | None:
