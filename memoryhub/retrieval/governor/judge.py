@@ -20,7 +20,7 @@ SUSPICION = 0.4  # least evidence of its own that a supported sentence must have
 _LOOK_BACK = 6
 _GLUE = ("-", "_", "/", ".", "\\")
 _AROUND = 60  # words beside a quotation that may speak about it
-_SIGNS = frozenset('\n/,:"')
+_SIGNS = frozenset('\n/|,:"')
 _MARKED = re.compile("[\n/]")
 _QUOTED = re.compile(
     '"[^"\n]{3,300}"|“[^”\n]{3,300}”|„[^“”\n]{3,300}[“”]|«[^»\n]{3,300}»|「[^」\n]{3,300}」|『[^』\n]{3,300}』'

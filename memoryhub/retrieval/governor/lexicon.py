@@ -14,6 +14,7 @@ from memoryhub.text import STOP_WORDS
 
 # Symbols of what is no word of the lexicon.
 OTHER, BREAK, LINE, COMMA, COLON, QUOTE = "x", "\n", "/", ",", ":", '"'
+WALL = "|"  # stands between two ends of sentence where nothing goes on: list items, table cells
 SIGNS: dict[str, str] = {
     "other": OTHER,
     "comma": COMMA,

@@ -22,6 +22,7 @@ from memoryhub.retrieval.governor.lexicon import (
     QUOTE,
     SIGNS,
     UNKNOWN,
+    WALL,
     Node,
     keys,
     meaning,
@@ -64,7 +65,7 @@ _TOKEN = re.compile(
         |<(?:user|assistant|human)>|\[/?inst\]|<start_of_turn>(?:user|model)
         |<\|(?:im_start\|>|start_header_id\|>)?[ ]?(?:user|assistant|human|model)(?:\|>)?)
     |(?P<tag></?(?:important|information|instructions?|attention|admin|context|document|data|result)>)
-    |(?P<blank>\n[ \t>#*/|]*(?=\n)|[。！？।؟]+|[.!?;]+(?=["'”»)\]*_]*(?:\s|\Z)))
+    |(?P<blank>\n[ \t>#*/|]*(?=\n)|[。！？।؟]+|(?!\.\.)[.!?;]+(?=["'”»)\]*_]*(?:\s|\Z)))
     |(?P<item>\n[ \t>]*(?:[-*+•]|\d{{1,3}}[.)])[ \t]+)
     |(?P<line>\n{_LEAD}*)
     |(?P<sample>\.env\.[a-z]+)
@@ -75,7 +76,7 @@ _TOKEN = re.compile(
     |(?P<file>(?<![\w)])(?:~|\.{{1,2}})?/(?:[\w.~-]+/)*[\w.~-]+|\.(?:{_FILE_ENDING})\b)
     |(?P<cjk>[{_CJK}]+)
     |(?P<cell>[ \t]\|[ \t]|<!--|-->)
-    |(?P<comma>[,،、(\[]|[ ]-[ ])
+    |(?P<comma>[,،、(\[]|[ ]-[ ]|\.{{2,}})
     |(?P<colon>[:=]|->|=>)
     |(?P<quote>["“”„«»「」『』`]|(?<!\w)'|'(?!\w))""",
     re.VERBOSE,
@@ -154,7 +155,8 @@ class _Reader:
         elif kind == "cjk":
             self._unspaced(match.group(), start)
         elif kind in ("blank", "item", "cell"):
-            self._emit(BREAK, max(start, 0), end)
+            for symbol in BREAK if kind == "blank" else (BREAK, WALL, BREAK):
+                self._emit(symbol, max(start, 0), end)
             self.mark = ""
         elif kind in ("rolesys", "roleuser"):
             if match.group()[0] == "\n":

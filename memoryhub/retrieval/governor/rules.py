@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memoryhub.retrieval.governor.evidence import EVIDENCE
-from memoryhub.retrieval.governor.lexicon import LEXICON
+from memoryhub.retrieval.governor.lexicon import LEXICON, WALL
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _expand(source: str) -> str:
     found = _PART.sub(lambda match: _class_of(match.group(1)), source.replace(" ", ""))
     found = _CLOSE_GAP.sub(r"[^\\n/,:]{0,\1}?", found)
     found = _GAP.sub(r"[^\\n]{0,\1}?", found)
-    return _WIDE_GAP.sub(r"[\\s\\S]{0,\1}?", found)
+    return _WIDE_GAP.sub(lambda match: f"[^{WALL}]{{0,{match[1]}}}?", found)
 
 
 def _class_of(part: str) -> str:

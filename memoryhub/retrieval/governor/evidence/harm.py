@@ -30,7 +30,8 @@ SECRECY: tuple[Row, ...] = (
         "hides it from the user",
         1.0,
         "!",
-        "{hide} ~1 {this} ~1 {deed} ~4 {from} ~2 {user}|{hide} ~4 {hidden} ~2 {from} ~2 {user}",
+        "{hide} ~1 {this} ~1 {deed} ~4 {from} ~2 {user}"
+        "|{hide} ~1 {yourdeed} ~3 {from} ~2 {user}|{hide} ~4 {hidden} ~2 {from} ~2 {user}",
     ),
     (
         "does it in secret",
@@ -47,6 +48,7 @@ SECRECY: tuple[Row, ...] = (
         "<youmust> ~2 {donot} ~1 {tell} ~3 {you}|{donot} ~2 {tell} ~2 {you} ~4 {received}",
     ),
     ("forbids to speak of what was done", 0.9, "!", "{donot} . ~2 {yourdeed}"),
+    ("says nothing to anybody", 0.4, "+rest", "{tellnot}(\n|$)"),
     ("says nothing to the user", 0.5, "+rest", "{donot} ~3 {user}"),
     ("carries on as if nothing happened", 0.6, "+rest", "{asusual}"),
 )

@@ -41,6 +41,9 @@ WORDS: dict[str, str] = {
     "wholly": """
         everything, anything, all of it, all that, all this, all of that, all of this, the whole thing,
         all about this, whole conversation""",
+    "overrides": """
+        overrides everything, overrides all other, takes precedence over all, has priority over all,
+        replaces all other, overrules everything""",
     "orders": """
         instruction, instructions, prompt, prompts, guideline, guidelines, directive, directives, command,
         commands, orders, guidance, directions, programming, guardrails, safeguards, safety rules,
@@ -93,7 +96,8 @@ WORDS: dict[str, str] = {
         usage policy, terms of service""",
     "updated": "updated, changed, replaced, rewritten, overwritten, reset, modified, revised",
     "nothappen": """
-        did not happen, didn't happen, never happened, does not exist, did not exist, never existed""",
+        didn't exist, did not happen, didn't happen, never happened, does not exist, did not exist,
+        never existed""",
     "fromnow": """
         from now on, from now, from here on, from here on out, from this point on, from this point,
         from this point forward, from this point onward, from this point onwards, from this moment,
@@ -102,18 +106,20 @@ WORDS: dict[str, str] = {
         for the rest of the conversation, until the end of this conversation, during this conversation,
         for the remainder of this conversation, since today, for this conversation""",
     "newtask": """
-        new task, new instruction, new instructions, new job, new goal, new objective, new assignment,
-        new mission, new command, new commands, new order, new orders, new prompt, new directive,
-        new directives, new persona, new identity, new purpose, new role, new rule, new rules,
-        updated instructions, updated instruction, fresh instructions, additional order,
-        additional instruction, additional instructions, actual task, real task, true task,
-        real assignment, actual assignment, actual instruction, actual instructions, real instructions,
-        real question, actual question, real job, correct task, special instruction, special instructions,
-        following instruction, following instructions, following task, following job, secret task,
-        hidden task, following command, true instructions, correct prompt, true text, real text,
-        actual text, true prompt, real prompt, new system prompt, updated rules, updated guidelines,
-        new behaviour, new behavior, override instructions, emergency instructions, correct instructions""",
+        real user question, actual user question, true question, new plan, new task, new instruction,
+        new instructions, new job, new goal, new objective, new assignment, new mission, new command,
+        new commands, new order, new orders, new prompt, new directive, new directives, new persona,
+        new identity, new purpose, new role, new rule, new rules, updated instructions,
+        updated instruction, fresh instructions, additional order, additional instruction,
+        additional instructions, actual task, real task, true task, real assignment, actual assignment,
+        actual instruction, actual instructions, real instructions, real question, actual question,
+        real job, correct task, special instruction, special instructions, following instruction,
+        following instructions, following task, following job, secret task, hidden task,
+        following command, true instructions, correct prompt, true text, real text, actual text,
+        true prompt, real prompt, new system prompt, updated rules, updated guidelines, new behaviour,
+        new behavior, override instructions, emergency instructions, correct instructions""",
     "othertask": """
+        next assignment, next topic, next step, other questions, new topic, some other questions,
         different assignment, different task, another task, other tasks, other task, another assignment,
         another exercise, another job, second job, next task, additional task, different job,
         something else, some other tasks, new request, another mission, something different, new things,
@@ -193,9 +199,9 @@ WORDS: dict[str, str] = {
     "instead": "instead, rather, instead of, rather than, in place of, in lieu of",
     "stop": "stop, halt, wait, stop reading, hold on, stop here, pause, attention, listen",
     "stopwork": """
-        stop processing, stop reading, stop summarising, stop summarizing, stop translating,
-        stop analysing, stop what you are doing, stop working on, stop the task, stop your task,
-        interrupt the task, stop with that""",
+        stop answering, stop helping, stop responding, stop processing, stop reading, stop summarising,
+        stop summarizing, stop translating, stop analysing, stop what you are doing, stop working on,
+        stop the task, stop your task, interrupt the task, stop with that""",
     "nomatter": """
         whatever the previous, whatever the above, whatever the text, whatever the document,
         no matter what, no matter, whatever the question, regardless of what, regardless of the question,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 WORDS: dict[str, str] = {
     "younow": """
-        you are now, you're now, you are no longer, you're no longer, you are going to be, now you are,
-        you will now be, you have become, you've become, you are henceforth, you will take on, you become,
+        you have been promoted, you've been promoted, you have been upgraded, you are now, you're now,
+        you are no longer, you're no longer, you are going to be, now you are, you will now be,
+        you have become, you've become, you are henceforth, you will take on, you become,
         you are going to play, you are going to act, you have been switched to, you've been switched to,
         you are about to become, you're going to be, you're going to act, you're going to pretend,
         you're going to play, you are to be, you will henceforth, you will from now on, you are to act,
@@ -53,15 +54,16 @@ WORDS: dict[str, str] = {
         grandma, grandmother, late grandmother, deceased, uncle, deceased grandmother, dead grandmother,
         granny, nana""",
     "unbound": """
-        unrestricted, unfiltered, uncensored, unlimited, amoral, immoral, unethical, jailbroken,
-        liberated, unchained, unbound, unhinged, evil, malicious, lawless, do anything, anything now,
-        can do anything, do everything, can do everything, no longer bound, not bound, isn't bound,
-        freed from, freed, breaks its own rules, broken out of, break out of, broken free, broken free of,
-        broken free from, rogue, rebellious, ruthless, no filter, no filters, no limits, no restrictions,
-        no rules, no morals, no ethics, no laws, no boundaries, no limitations, not have to follow,
-        does not care about, without any filter, unrestrained, without restrictions, without limits,
-        without filters, without filter, without rules, hates humans, unaligned, outside the law,
-        does not have to keep, unconstrained""",
+        do what you like, do whatever you like, do whatever you want, do what you want,
+        say whatever you want, do anything you want, unrestricted, unfiltered, uncensored, unlimited,
+        amoral, immoral, unethical, jailbroken, liberated, unchained, unbound, unhinged, evil, malicious,
+        lawless, do anything, anything now, can do anything, do everything, can do everything,
+        no longer bound, not bound, isn't bound, freed from, freed, breaks its own rules, broken out of,
+        break out of, broken free, broken free of, broken free from, rogue, rebellious, ruthless,
+        no filter, no filters, no limits, no restrictions, no rules, no morals, no ethics, no laws,
+        no boundaries, no limitations, not have to follow, does not care about, without any filter,
+        unrestrained, without restrictions, without limits, without filters, without filter,
+        without rules, hates humans, unaligned, outside the law, does not have to keep, unconstrained""",
     "limits": """
         restriction, restrictions, limit, limits, limitation, limitations, rule, rules, filter, filters,
         censorship, boundaries, guideline, guidelines, ethics, ethical, moral, morals, morality, policy,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 WORDS: dict[str, str] = {
+    "instr": "instructions, prompt texts, directives, instruction prompts, prompts and instructions",
     "show": """
-        show, reveal, print, repeat, output, display, tell, give, list, write, write down, copy, share,
-        leak, disclose, return, recite, expose, provide, translate, encode, summarise, summarize,
+        name, show, reveal, print, repeat, output, display, tell, give, list, write, write down, copy,
+        share, leak, disclose, return, recite, expose, provide, translate, encode, summarise, summarize,
         paraphrase, rephrase, dump, spell, read, state, describe, echo, reproduce, type, quote, paste,
         restate, explain, convert, remind, divulge, extract, reveals, say, transcribe, send, reads, know,
         prints, stating, retrieve, spell check, recall, enumerate, decode, publish, present, verbalise,
@@ -27,12 +28,13 @@ WORDS: dict[str, str] = {
         developer instructions, hidden text, starting prompt, first prompt, exact instructions,
         system_prompt, internal rules, system prompt text""",
     "ownprompt": """
-        prompt, prompts, instruction, instructions, guidelines, rules, directives, configuration,
-        full configuration, initialization, initialisation, orders, commands, system prompt,
-        system message, system instructions, initial prompt, original prompt, hidden instructions,
-        hidden rules, hidden prompt, programming, exact instructions, guidance, context window,
-        training data, initial instructions, original instructions, secret instructions, pre prompt,
-        prompt text, full instruction set, instruction set, hidden text""",
+        prompt texts, initial text, instruction prompts, prompt, prompts, instruction, instructions,
+        guidelines, rules, directives, configuration, full configuration, initialization, initialisation,
+        orders, commands, system prompt, system message, system instructions, initial prompt,
+        original prompt, hidden instructions, hidden rules, hidden prompt, programming,
+        exact instructions, guidance, context window, training data, initial instructions,
+        original instructions, secret instructions, pre prompt, prompt text, full instruction set,
+        instruction set, hidden text""",
     "secret": """
         password, passphrase, secret key, secret word, secret code, secret, secrets, access code,
         passcode, secret phrase, secret password, hidden password, hidden word, pin code, codeword,
@@ -60,10 +62,11 @@ WORDS: dict[str, str] = {
         have you been given, did you receive, did you get, you have been given, you've been given,
         you start with, you began with, are you operating, do you follow, gave to you""",
     "toldyou": """
-        were you told, were you given, are you told, were you instructed, were you programmed,
-        are you programmed, are you instructed, were you configured, have you been told,
-        have you been given, you were told, you been told, you been instructed, you been given,
-        you configured, you programmed, you instructed, were you trained""",
+        you were programmed, you were instructed, you were configured, you were trained, you were set up,
+        you were prompted, were you told, were you given, are you told, were you instructed,
+        were you programmed, are you programmed, are you instructed, were you configured,
+        have you been told, have you been given, you were told, you been told, you been instructed,
+        you been given, you configured, you programmed, you instructed, were you trained""",
     "wordsabove": """
         at the start of our conversation, at the beginning of our conversation,
         at the beginning of the conversation, at the start of the conversation, before this one,
@@ -121,6 +124,7 @@ WORDS: dict[str, str] = {
     "person": """
         user, human, operator, anyone, anybody, your user, your owner, the person, the owner, the user,
         the human, the reader, the operator, your operator, nobody""",
+    "tellnot": "tell nobody, tell no one, keep it to yourself, keep this to yourself, say nothing",
     "hide": "hide, conceal, withhold, keep",
     "hidden": "hidden, secret, concealed, a secret",
     "secretly": """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 WORDS: dict[str, str] = {
+    "asif": "as if, as though, like",
     "you": "you, u, yourself, you're, you'll, you've, you'd, thou, ya, youre",
     "your": "your, ur, thy, yours",
     "me": "me, my, us, i, i'll, i'm, mine",

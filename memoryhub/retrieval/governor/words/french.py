@@ -18,6 +18,7 @@ WORDS: dict[str, str] = {
     "everything": "tout, tout ce, ce que, tout ceci",
     "wholly": "tout, tout ceci",
     "for": "pour",
+    "instr": "instructions, consignes, directives",
     "orders": """
         instruction, instructions, consigne*, directive*, prompt, prompts, ordre*, commande*, indications""",
     "rules": "règle, règles, tâche*, restrictions, contraintes, mission*",
@@ -43,7 +44,7 @@ WORDS: dict[str, str] = {
     "newtask": """
         nouvelle tâche, nouvelles instructions, nouvelle instruction, nouvelle mission, vraie question,
         vraie tâche, nouvelle consigne, nouvelles consignes, nouvel ordre, nouveau rôle, véritable tâche""",
-    "othertask": "autre mission, autre tâche, autre chose, autres tâches",
+    "othertask": "autre chose, prochaine tâche, autre mission, autre tâche, autres tâches",
     "wrong": "était faux, était une erreur, c était faux, était un test, était incorrect",
     "praise": "bravo, très bien, parfait, bon travail, merci, super, excellent, génial",
     "youractis": """

@@ -18,14 +18,18 @@ WORDS: dict[str, str] = {
         vorherig*, vorig*, bisherig*, bisher, zuvor, vorher, obig*, oben, früher*, vorangegangen*,
         bis jetzt, vorausgehend*, ursprünglich*, davor, vorhin, vorstehend*, am anfang, bestehend*,
         erwähnt*, weiter oben""",
-    "all": "alle, allen, alles, sämtliche, jede, jegliche, ganzen, gesamten",
+    "all": "jeder, jedes, jeden, alle, allen, alles, sämtliche, jede, jegliche, ganzen, gesamten",
     "everything": "alles, was, allem, den ganzen, das ganze",
     "wholly": "alles",
     "for": "für",
+    "dowhat": "was ich sage, was ich dir sage, tu was ich sage, was ich will",
+    "instr": "anweisungen, instruktionen, prompttexte, vorgaben",
     "orders": """
         anweisung*, instruktion*, vorgabe*, richtlinie*, befehl*, prompt, prompts, anordnung*, anleitungen""",
     "rules": "regel, regeln, aufgabe, aufgaben, auftrag, aufträge, einschränkung*, beschränkung*",
-    "matter": "text, texte, kontext, nachricht*, gespräch*, unterhaltung, informationen, dokument, inhalt*",
+    "matter": """
+        aufgaben davor, text, texte, kontext, nachricht*, gespräch*, unterhaltung, informationen,
+        dokument, inhalt*""",
     "told": "gesagt, erhalten, bekommen, gegeben, gelernt, gelesen, geschrieben, besprochen, gab, mitgeteilt",
     "void": """
         gelten nicht mehr, gilt nicht mehr, sind ungültig, sind aufgehoben, sind hinfällig, zählen nicht""",
@@ -35,8 +39,8 @@ WORDS: dict[str, str] = {
     "must": "musst, müssen, sollst, sollen, darfst, dürfen, wirst, werden",
     "ought": "musst, müssen, sollst, wirst, darfst",
     "authority": """
-        ich bin dein entwickler, ich bin der administrator, ich bin dein administrator,
-        ich bin dein schöpfer""",
+        ich bin der chef, ich bin dein chef, ich bin dein entwickler, ich bin der administrator,
+        ich bin dein administrator, ich bin dein schöpfer""",
     "agent": "assistent, ki, sprachmodell*, modell, ki modell, chatbot",
     "machine": "ki, sprachmodell*, ki modell, chatbot",
     "soft": "bitte, jetzt, nun, nur, einfach, sofort, mal, doch, stattdessen",
@@ -47,7 +51,9 @@ WORDS: dict[str, str] = {
         neue aufgabe, neue anweisung*, neuer auftrag, neuen aufgabe, eigentliche frage,
         eigentliche aufgabe, neue rolle, neue instruktion*, neuer befehl, neue befehle, wirkliche aufgabe,
         wahre aufgabe, eigentliche auftrag, neuen anweisung*, neue regeln""",
-    "othertask": "andere aufgabe, weitere aufgabe, anderen auftrag, andere frage, anderes",
+    "othertask": """
+        etwas anderes, etwas anderem, nächste aufgabe, nächsten aufgabe, neues thema, nächsten thema,
+        andere aufgabe, weitere aufgabe, anderen auftrag, andere frage, anderes""",
     "wrong": """
         war falsch, war leider falsch, war gelogen, war nur ein test, war ein fehler, war ein test,
         ist falsch""",
@@ -71,10 +77,8 @@ WORDS: dict[str, str] = {
     "taskverb": "übersetze, übersetzen sie, beantworte, fasse zusammen, bewerte",
     "instead": "stattdessen, anstatt, statt, sondern, lieber",
     "nomatter": "egal was, ganz gleich was, egal",
-    "younow": """
-        du bist jetzt, du bist nun, du bist ab jetzt, sie sind jetzt, sie sind nun, ab jetzt bist du,
-        jetzt bist du""",
-    "youare": "du bist, sie sind, dein name ist",
+    "younow": "du bist jetzt, du bist nun, du bist ab jetzt, sie sind jetzt, sie sind nun, jetzt bist du",
+    "youare": "bist du, sind sie, du bist, sie sind, dein name ist",
     "iwant": "ich möchte dass du, ich will dass du, ich möchte dass sie, bitte, du sollst",
     "actas": """
         tu so, tue so, stell dir vor, spiele, spiel, verhalte dich wie, handle als, agiere als,
@@ -103,8 +107,8 @@ WORDS: dict[str, str] = {
     "secretprompt": """
         system prompt, systemprompt, systemanweisung*, systemnachricht, deines prompts, ausgangsprompt""",
     "ownprompt": """
-        prompt, prompts, anweisung*, instruktion*, regeln, befehle, richtlinien, vorgaben, system prompt,
-        systemprompt""",
+        prompttext*, prompttexte, promptvorlage*, anweisungen, prompt, prompts, anweisung*, instruktion*,
+        regeln, befehle, richtlinien, vorgaben, system prompt, systemprompt""",
     "secret": "passwort, kennwort, geheimwort, geheime, geheimen, schlüsselwort, geheimnis, losung",
     "received": """
         erhalten hast, bekommen hast, hast du bekommen, erhalten haben, hast du erhalten, gegeben hat,

@@ -15,6 +15,7 @@ WORDS: dict[str, str] = {
     "everything": "todo, lo que, todo lo",
     "wholly": "todo, todo lo anterior",
     "for": "para",
+    "instr": "instrucciones, directrices",
     "orders": """
         instrucción, instrucciones, indicaci*, directriz, directrices, orden, órdenes, prompt, prompts,
         directivas, comandos, consignas""",
@@ -38,7 +39,7 @@ WORDS: dict[str, str] = {
     "newtask": """
         nueva tarea, nuevas instrucciones, nueva instrucción, pregunta real, tarea real, verdadera tarea,
         verdadera pregunta, nueva orden, nuevas órdenes, nueva misión, nuevo rol""",
-    "othertask": "otra tarea, otra cosa, otra misión, otras tareas",
+    "othertask": "otra cosa, siguiente tarea, otra tarea, otra misión, otras tareas",
     "wrong": "estaba mal, era falso, era mentira, fue un error, era incorrecto, era una prueba",
     "praise": "muy bien, bien hecho, perfecto, gracias, genial, excelente, buen trabajo",
     "youractis": """
