@@ -34,3 +34,8 @@ def write() -> Iterator[None]:
             yield
     finally:
         _turn.release()
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether this is SQLite saying that somebody else writes, so that trying again may help."""
+    return isinstance(error, OperationalError) and any(word in str(error) for word in ("locked", "busy"))

@@ -10,11 +10,13 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest
 from django.http import HttpResponseRedirect as Redirect
 from django.http.response import HttpResponseBase
+from django.shortcuts import render
 from django.urls import Resolver404, resolve
 from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
+from memoryhub.transactions import is_busy
 from memoryhub.web.htmx import patch_vary
 
 _PAGES = "memoryhub.web."
@@ -37,6 +39,14 @@ class PageMiddleware(LoginRequiredMiddleware):
             patch_cache_control(response, private=True, no_store=True)
             patch_vary(response)
         return response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
+        """A database that stayed locked is no fault of the page: it says so, here and in the admin."""
+        if not is_busy(exception):
+            return None
+        page = render(request, "503.html", status=503)
+        page["Retry-After"] = "5"
+        return page
 
     def process_view(
         self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any

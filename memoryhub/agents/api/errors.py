@@ -22,6 +22,7 @@ from memoryhub.agents.problems import (
 )
 from memoryhub.retrieval.paging import BadCursor
 from memoryhub.store import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.transactions import is_busy
 
 logger = logging.getLogger(__name__)
 _UNFORESEEN = "something went wrong here; the log has the details under this request_id"
@@ -101,7 +102,7 @@ def _(exc: Http404) -> Problem:
 @problem_of.register
 def _(exc: OperationalError) -> Problem:
     headers = {"Retry-After": RETRY_AFTER}
-    if any(word in str(exc) for word in ("locked", "busy")):
+    if is_busy(exc):
         return Problem(503, "database_busy", "the database is busy; try again", headers=headers)
     detail = "the database cannot serve this; see /readyz"
     return Problem(503, "database_unavailable", detail, headers=headers)
