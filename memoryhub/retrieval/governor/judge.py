@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
+from math import log
 
-from memoryhub.retrieval.governor.lexicon import LEXICON
+from memoryhub.retrieval.governor.lexicon import LEXICON, WALL
 from memoryhub.retrieval.governor.reading import Reading
 from memoryhub.retrieval.governor.rules import Rule, candidates
+from memoryhub.retrieval.governor.wording import MODEL, features
 
 THRESHOLD = 0.9
 BEGINNING = 0.5  # share of evidence for the sentence in which it begins and does not end
@@ -17,7 +20,15 @@ FURTHER = 0.25  # share of a kind's second and later evidence
 NEAR = 3  # sentences to each side whose evidence supports a suspicion
 SUPPORT = 0.5  # share of the neighbours' evidence
 SUSPICION = 0.4  # least evidence of its own that a supported sentence must have
+PASSAGE = 60  # words of a passage whose wording is weighed as a whole
+WORDING = 0.3  # weight of one point of wording
+CROWD = 0.7  # points off, times the logarithm of their number: of many passages one is odd by chance
+UNLIKELY = -1.5  # the wording speaks against an order
+DOUBT = -0.15  # what that takes away
+_WORDED = "worded like orders to a model"
 _LOOK_BACK = 6
+_OF_THE_MODEL = frozenset({"persona", "leak"})  # kinds that speak to the model, or not about an order
+_QUOTES = 5  # quotations of one sentence that are looked at
 _GLUE = ("-", "_", "/", ".", "\\")
 _AROUND = 60  # words beside a quotation that may speak about it
 _SIGNS = frozenset('\n/|,:"')
@@ -27,6 +38,7 @@ _QUOTED = re.compile(
     "|`[^`\n]{3,300}`|(?<!\\w)'[^'\n]{3,300}'(?!\\w)"
 )
 _MEMBERS = LEXICON.members
+_SPOKEN = frozenset().union(*(_MEMBERS[part] for part in ("you", "your", "me", "ignore", "instead")))
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,7 @@ class _Sentence:
     first: int
     last: int
     found: dict[tuple[str, str], list[tuple[float, str]]] = field(default_factory=dict)
+    wording: float = 0.0  # by how much the wording speaks for (or against) an order
 
     def score(self, known: Container[str] = ()) -> float:
         """The weight of the evidence, leaving out what is ``known`` already."""
@@ -82,9 +95,10 @@ class _Judge:
 
     def charges(self) -> list[Charge]:
         self._collect()
+        self._weigh_wording()
         if not any(sentence.found for sentence in self.sentences):
             return []
-        scores = [sentence.score() for sentence in self.sentences]
+        scores = [max(0.0, sentence.score() + sentence.wording) for sentence in self.sentences]
         guilty = [self._guilty(place, scores) for place in range(len(scores))]
         return [
             Charge(sentence.kind(), *self._span(sentence), sentence.evidence(), round(scores[place], 2))
@@ -118,6 +132,67 @@ class _Judge:
                 if match.end() > match.start() and self._holds(branch.rule, match):
                     self._charge(branch.rule, match)
 
+    def _weigh_wording(self) -> None:
+        """What the wording adds, where there is a suspicion or somebody is spoken to."""
+        passages = list(self._passages())
+        crowd = CROWD * log(len(passages)) if passages else 0.0
+        for first, last in passages:
+            inside = self.sentences[first:last]
+            spoken = not _SPOKEN.isdisjoint(self.symbols[inside[0].first : inside[-1].last])
+            if spoken or any(sentence.found for sentence in inside):
+                self._weigh(inside, crowd)
+
+    def _weigh(self, inside: list[_Sentence], crowd: float) -> None:
+        """The wording of a passage, half by the whole and half by each sentence."""
+        own = [self._features(sentence.first, sentence.last) for sentence in inside]
+        whole = MODEL.score(set().union(*own))
+        for sentence, found in zip(inside, own, strict=True):
+            score = MODEL.score(found) if len(inside) > 1 else whole
+            both = (whole + score) / 2 - crowd
+            if score > 0 and both > 0 and not self._reports(sentence):
+                sentence.wording = WORDING * both
+                sentence.found.setdefault(("wording", ""), []).append((0.0, _WORDED))
+            elif both + crowd < UNLIKELY:
+                sentence.wording = DOUBT
+
+    def _reports(self, sentence: _Sentence) -> bool:
+        """Whether a sentence tells of a model or of attacks, or quotes an order to speak about it."""
+        number = self._sentence_at(sentence.first)
+        if self._about(sentence.first) or self._of_the_model(number):
+            return True
+        first, last = self.reading.starts[sentence.first], self.reading.ends[sentence.last - 1]
+        quoted = self._quotations()
+        place = bisect_left(quoted, (first, 0))
+        for opening, closing in quoted[place : place + _QUOTES]:
+            if closing > last:
+                break
+            if self._described(opening, closing):
+                return True
+        return False
+
+    def _quotations(self) -> list[tuple[int, int]]:
+        if self.quoted is None:
+            self.quoted = [match.span() for match in _QUOTED.finditer(self.text)]
+        return self.quoted
+
+    def _features(self, start: int, end: int) -> set[str]:
+        """What there is in the wording of some symbols."""
+        first, last = self.reading.starts[start], self.reading.ends[end - 1]
+        return features(self.text[first:last], self.symbols[start:end])
+
+    def _passages(self) -> Iterator[tuple[int, int]]:
+        """Runs of sentences of up to 60 words that no list item or table cell parts."""
+        first = words = 0
+        for place, sentence in enumerate(self.sentences):
+            size = sentence.last - sentence.first
+            walled = WALL in self.symbols[max(0, sentence.first - 2) : sentence.first]
+            if place > first and (walled or words + size > PASSAGE):
+                yield first, place
+                first, words = place, 0
+            words += size
+        if self.sentences:
+            yield first, len(self.sentences)
+
     def _charge(self, rule: Rule, match: re.Match[str]) -> None:
         """Evidence counts where it ends; where it only begins, in an earlier sentence, it counts half."""
         first, last = self._sentence_at(match.start()), self._sentence_at(match.end() - 1)
@@ -139,6 +214,8 @@ class _Judge:
             return False
         if self._is(end, "metanoun") or (not rule.order and self._about(start)):
             return False
+        if rule.kind in _OF_THE_MODEL and not rule.order and self._of_the_model(self._sentence_at(start)):
+            return False
         return not self._mentioned(start, end)
 
     def _is(self, place: int, *parts: str) -> bool:
@@ -156,6 +233,16 @@ class _Judge:
             to_nobody = inside.isdisjoint(_MEMBERS["you"] | _MEMBERS["your"])
             self.described[number] = speaks and to_nobody
         return self.described[number]
+
+    def _of_the_model(self, number: int) -> bool:
+        """Whether the sentence speaks of a model ("the bot ..."), and neither to nor for anybody."""
+        sentence = self.sentences[number]
+        inside = self.symbols[sentence.first : sentence.last]
+        if not (_MEMBERS["you"] | _MEMBERS["your"] | _MEMBERS["me"]).isdisjoint(inside):
+            return False
+        return any(
+            first in _MEMBERS["article"] and second in _MEMBERS["agent"] for first, second in pairwise(inside)
+        )
 
     def _located(self, end: int) -> bool:
         """Whether the object is in some place: "the instructions in the README"."""
@@ -203,12 +290,11 @@ class _Judge:
     def _mentioned(self, start: int, end: int) -> bool:
         """Whether the words are quoted in a sentence that speaks about them."""
         first, last = self.reading.starts[start], self.reading.ends[end - 1]
-        if self.quoted is None:
-            self.quoted = [match.span() for match in _QUOTED.finditer(self.text)]
-        place = bisect_right(self.quoted, (first, len(self.text))) - 1
+        quoted = self._quotations()
+        place = bisect_right(quoted, (first, len(self.text))) - 1
         if place < 0:
             return False
-        opening, closing = self.quoted[place]
+        opening, closing = quoted[place]
         return last <= closing and self._described(opening, closing)
 
     def _described(self, opening: int, closing: int) -> bool:
