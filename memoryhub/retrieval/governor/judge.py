@@ -144,10 +144,11 @@ class _Judge:
 
     def _weigh(self, inside: list[_Sentence], crowd: float) -> None:
         """The wording of a passage, half by the whole and half by each sentence."""
-        own = [self._features(sentence.first, sentence.last) for sentence in inside]
-        whole = MODEL.score(set().union(*own))
-        for sentence, found in zip(inside, own, strict=True):
-            score = MODEL.score(found) if len(inside) > 1 else whole
+        whole = self._wording(inside[0].first, inside[-1].last)
+        if whole < 0 and not any(sentence.found for sentence in inside):
+            return
+        for sentence in inside:
+            score = self._wording(sentence.first, sentence.last) if len(inside) > 1 else whole
             both = (whole + score) / 2 - crowd
             if score > 0 and both > 0 and not self._reports(sentence):
                 sentence.wording = WORDING * both
@@ -175,10 +176,10 @@ class _Judge:
             self.quoted = [match.span() for match in _QUOTED.finditer(self.text)]
         return self.quoted
 
-    def _features(self, start: int, end: int) -> set[str]:
-        """What there is in the wording of some symbols."""
+    def _wording(self, start: int, end: int) -> float:
+        """The score of the wording of some symbols."""
         first, last = self.reading.starts[start], self.reading.ends[end - 1]
-        return features(self.text[first:last], self.symbols[start:end])
+        return MODEL.score(features(self.text[first:last], self.symbols[start:end]))
 
     def _passages(self) -> Iterator[tuple[int, int]]:
         """Runs of sentences of up to 60 words that no list item or table cell parts."""
