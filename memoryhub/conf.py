@@ -12,9 +12,10 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,13 @@ class ConfigError(ValueError):
         super().__init__("\n".join(problems))
 
 
-def _tunable(default: float | bool | str, doc: str, low: float = -math.inf, high: float = math.inf) -> Any:
+def _tunable(default: float | bool, doc: str, low: float = -math.inf, high: float = math.inf) -> Any:
     return field(default=default, metadata={"doc": doc, "low": low, "high": high})
+
+
+def _words(default: str, doc: str, form: str, shown: str) -> Any:
+    """A text of a given form (a regular expression); ``shown`` tells a person what that is."""
+    return field(default=default, metadata={"doc": doc, "form": form, "shown": shown})
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,7 @@ class Config:
     boundary_window: int = _tunable(5, "tool outputs in the sliding window of boundaries", 1, 1000)
     event_preview_chars: int = _tunable(300, "characters of a tool's output that an event keeps", 0, 10_000)
     event_retention_days: int = _tunable(180, "days until events are pruned; 0: never", 0, 36500)
+    checkpoint_events: int = _tunable(100, "tool calls after which a session is summed up; 0: none", 0, 10**6)
 
     # Temporal scales
     immediate_minutes: float = _tunable(5, "the immediate scale ends at this age, minutes", 0)
@@ -127,6 +134,38 @@ class Config:
     injection_min_score: float = _tunable(0.35, "nothing below this score is injected", 0, 1)
     injection_deadline_ms: int = _tunable(
         300, "after this an injection answers empty, milliseconds", 1, 60_000
+    )
+
+    # Capabilities: each can be switched off, and the others go on
+    capability_memorability: bool = _tunable(True, "memory.memorability: the gate before capture")
+    capability_boundaries: bool = _tunable(True, "memory.boundaries: sessions fall into segments")
+    capability_temporal: bool = _tunable(True, "memory.temporal: injections balance the four scales")
+    capability_consolidation: bool = _tunable(True, "memory.consolidation: importance follows use")
+    capability_compression: bool = _tunable(True, "memory.compression: old alike memories become one")
+
+    # Maintenance
+    session_end_consolidation: str = _words(
+        "auto", "consolidate the project when a session ends", "auto|manual", "auto or manual"
+    )
+    session_end_compression: str = _words(
+        "auto", "compress the project when a session ends", "auto|manual", "auto or manual"
+    )
+    inline_maintenance_limit: int = _tunable(
+        1000, "memories of a project up to which a session's end tends them at once; more: a run", 0, 10**6
+    )
+    maintenance_worker: bool = _tunable(True, "the server itself works on queued maintenance runs")
+    maintenance_step_ms: int = _tunable(50, "what one write of a run aims at, milliseconds", 1, 10_000)
+    maintenance_at: str = _words(
+        "03:30",
+        "time of the daily maintenance, in MEMORYHUB_TIME_ZONE; empty: none",
+        r"|([01]\d|2[0-3]):[0-5]\d",
+        "HH:MM or empty",
+    )
+    maintenance_operations: str = _words(
+        "purge_expired,prune_events,consolidate,compress,evict",
+        "what the daily maintenance does, in this order",
+        r"|[a-z_]+(,[a-z_]+)*",
+        "names with commas between",
     )
 
 
@@ -209,11 +248,18 @@ def _take(
     except (ValueError, TypeError):
         problems.append(f"{source}: {key} must be {_KINDS[str(spec.type)]}, not {raw!r}")
         return
-    low, high = spec.metadata["low"], spec.metadata["high"]
-    if not low <= value <= high:
-        problems.append(f"{source}: {key} must be {_range(low, high)}, not {raw!r}")
+    if wanted := _misfit(spec, value):
+        problems.append(f"{source}: {key} must be {wanted}, not {raw!r}")
         return
     values[key], sources[key] = value, source
+
+
+def _misfit(spec: Field[Any], value: Any) -> str:
+    """What the value should be instead; empty when it fits."""
+    if isinstance(value, str):
+        return "" if re.fullmatch(spec.metadata["form"], value) else str(spec.metadata["shown"])
+    low, high = spec.metadata["low"], spec.metadata["high"]
+    return "" if low <= value <= high else _range(low, high)
 
 
 def _whole_number(raw: object) -> int:
@@ -237,6 +283,12 @@ def _flag(raw: object) -> bool:
     return parse_flag(str(raw))
 
 
+def _text(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise TypeError
+    return raw.strip()
+
+
 def parse_flag(raw: str) -> bool:
     """``1/true/yes/on`` or ``0/false/no/off``, in any case; anything else is a ValueError."""
     word = raw.strip().lower()
@@ -249,7 +301,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "int": _whole_number,
     "float": _number,
     "bool": _flag,
-    "str": str,
+    "str": _text,
 }
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
@@ -44,9 +45,29 @@ def test_the_documented_defaults_hold():
     assert (config.importance_weight, config.trust_weight, config.min_score) == (0.15, 0.10, 0.35)
 
 
-def test_every_default_lies_in_its_range():
+def test_every_default_is_what_it_may_be():
     for spec in fields(Config):
-        assert spec.metadata["low"] <= spec.default <= spec.metadata["high"], spec.name
+        if "form" in spec.metadata:
+            assert re.fullmatch(spec.metadata["form"], spec.default), spec.name
+        else:
+            assert spec.metadata["low"] <= spec.default <= spec.metadata["high"], spec.name
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("MEMORYHUB_MAINTENANCE_AT", "25:00", "maintenance_at must be HH:MM or empty, not '25:00'"),
+        ("MEMORYHUB_SESSION_END_COMPRESSION", "never", "must be auto or manual, not 'never'"),
+        ("MEMORYHUB_MAINTENANCE_OPERATIONS", "evict;rm", "must be names with commas between"),
+    ],
+)
+def test_a_text_of_the_wrong_form_says_the_right_one(variable, value, says):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        load({variable: value})
+
+
+def test_the_daily_maintenance_can_be_switched_off_by_an_empty_time():
+    assert load({"MEMORYHUB_MAINTENANCE_AT": ""}).config.maintenance_at == ""
 
 
 def test_every_key_of_the_documented_table_is_read(tmp_path):

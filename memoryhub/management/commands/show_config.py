@@ -121,6 +121,8 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _range(spec: Field[Any]) -> str:
+    if "shown" in spec.metadata:
+        return str(spec.metadata["shown"])
     low, high = spec.metadata["low"], spec.metadata["high"]
     if low == -math.inf and high == math.inf:
         return ""
