@@ -12,7 +12,7 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
-from memoryhub.models.run import MaintenanceRun
+from memoryhub.models.run import MaintenanceRun, RunChanges
 from memoryhub.models.session import Event, Injection, Session
 from memoryhub.models.token import AgentToken
 
@@ -31,5 +31,6 @@ __all__ = [
     "MemoryText",
     "MemoryTrigram",
     "Revision",
+    "RunChanges",
     "Session",
 ]
