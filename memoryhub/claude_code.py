@@ -1,0 +1,55 @@
+"""What goes into Claude Code's ``settings.json`` so that a project uses the hub. Pure.
+
+The page in the browser and the documentation show the same. HTTP hooks send their JSON by themselves; a hook of
+SessionStart has to be a command, so that one is a line of curl.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+PATH = "/api/v1/hooks/claude-code"
+VARIABLE = "MEMORYHUB_TOKEN"  # the environment variable that holds the token
+HTTP_EVENTS = ("UserPromptSubmit", "PostToolUse", "PreCompact", "Stop", "SessionEnd")
+TIMEOUT = 5  # seconds that Claude Code waits; the hub answers in a fraction of one
+_MATCHED = frozenset({"PostToolUse"})
+
+
+def hook_url(base_url: str) -> str:
+    """The address of the hub's hook under an address like ``http://127.0.0.1:8000``."""
+    return base_url.rstrip("/") + PATH
+
+
+def session_start_command(base_url: str) -> str:
+    """One line for SessionStart: hands standard input to the hub; says nothing when the hub is away."""
+    return (
+        f"curl -sf -m {TIMEOUT} -H 'Authorization: Bearer '\"${VARIABLE}\" -H 'Content-Type: application/json'"
+        f" --data-binary @- {_quoted(hook_url(base_url))} || true"
+    )
+
+
+def settings_snippet(base_url: str, token: str | None) -> dict[str, Any]:
+    """The part of ``settings.json``; with a token it sets the variable too, which otherwise the shell has to."""
+    http = {
+        "type": "http",
+        "url": hook_url(base_url),
+        "headers": {"Authorization": f"Bearer ${VARIABLE}"},
+        "allowedEnvVars": [VARIABLE],
+        "timeout": TIMEOUT,
+    }
+    command = {"type": "command", "command": session_start_command(base_url), "timeout": TIMEOUT}
+    hooks: dict[str, Any] = {"SessionStart": [{"hooks": [command]}]}
+    for event in HTTP_EVENTS:
+        hooks[event] = [{**({"matcher": "*"} if event in _MATCHED else {}), "hooks": [dict(http)]}]
+    return {**({"env": {VARIABLE: token}} if token else {}), "hooks": hooks}
+
+
+def as_text(snippet: dict[str, Any]) -> str:
+    """JSON as a person pastes it."""
+    return json.dumps(snippet, indent=2, ensure_ascii=False)
+
+
+def _quoted(text: str) -> str:
+    """For a POSIX shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
