@@ -1,7 +1,7 @@
 """What goes into Claude Code's ``settings.json`` so that a project uses the hub. Pure.
 
-The page in the browser and the documentation show the same. HTTP hooks send their JSON by themselves; a hook of
-SessionStart has to be a command, so that one is a line of curl.
+The page in the browser and the documentation show the same. HTTP hooks send their JSON by themselves; a hook
+of SessionStart has to be a command, so that one is a line of curl.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def hook_url(base_url: str) -> str:
 def session_start_command(base_url: str) -> str:
     """One line for SessionStart: hands standard input to the hub; says nothing when the hub is away."""
     return (
-        f"curl -sf -m {TIMEOUT} -H 'Authorization: Bearer '\"${VARIABLE}\" -H 'Content-Type: application/json'"
-        f" --data-binary @- {_quoted(hook_url(base_url))} || true"
+        f'curl -sf -m {TIMEOUT} -H "Authorization: Bearer ${VARIABLE}"'
+        f" -H 'Content-Type: application/json' --data-binary @- {_quoted(hook_url(base_url))} || true"
     )
 
 
 def settings_snippet(base_url: str, token: str | None) -> dict[str, Any]:
-    """The part of ``settings.json``; with a token it sets the variable too, which otherwise the shell has to."""
+    """The part of ``settings.json``; with a token it sets the variable too, else the shell has to."""
     http = {
         "type": "http",
         "url": hook_url(base_url),
