@@ -237,13 +237,24 @@ def _edge(rows: QuerySet[Any], order: str, otherwise: datetime) -> Coalesce:
 
 class EventQuerySet(models.QuerySet[Any]):
     def visible_to(self, clearance: Clearance) -> Self:
-        """By its own level and its session's project; one that became a memory shows no more than that."""
+        """By its own level and its session's project; one that became a memory shows no more than that.
+
+        Its preview, files and keywords are words of the memory: while that lies in the trash or has expired,
+        they are as invisible as the memory itself, and come back with it.
+        """
         memory = apps.get_model("memoryhub", "Memory")
-        seen = memory.objects.visible_to(clearance).filter(pk=OuterRef("memory"))
+        seen = memory.objects.visible_to(clearance).live().filter(pk=OuterRef("memory"))
         rows = self.filter(sensitivity__in=sorted(clearance.levels))
         if clearance.projects is not None:
             rows = rows.filter(session__project__in=sorted(clearance.projects))
         return rows.filter(Q(memory__isnull=True) | Exists(seen))
+
+
+class InjectionQuerySet(GatedQuerySet):
+    """Injections. The memories that one names have gates of their own: ``retrieval.injections`` looks them up.
+
+    ``visible_to`` goes by the injection's own level and project, as for everything with both columns.
+    """
 
 
 # What ends an object for good; a memory's "delete" is a move to the trash.

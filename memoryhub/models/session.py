@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from memoryhub.models.fields import name_field, sensitivity_field, uid_field
 from memoryhub.models.memory import Memory
-from memoryhub.querysets import EventQuerySet, SessionQuerySet
+from memoryhub.querysets import EventQuerySet, InjectionQuerySet, SessionQuerySet
 from memoryhub.search import bulk
 
 
@@ -105,3 +105,5 @@ class Injection(models.Model):
         default=list, blank=True, help_text="id, score and scale of each memory shown"
     )
     withheld = models.JSONField(default=list, blank=True, help_text="id and reason of each memory held back")
+
+    objects = InjectionQuerySet.as_manager()

@@ -14,7 +14,7 @@ from memoryhub.models import Event, Fact, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import schema
 from memoryhub.search.bulk import batched
-from memoryhub.sensitivity import Actor
+from memoryhub.sensitivity import LEVELS, Actor, rank
 from memoryhub.store.errors import NotFound
 from memoryhub.store.rows import CHUNK, expiry, pick
 from memoryhub.transactions import write
@@ -177,7 +177,17 @@ def _delete(memories: list[Memory], actor: Actor, operation: str, now: datetime)
     facts = list(Fact.objects.filter(memory__in=ids).select_related("memory"))
     changes = [journal.of_fact(operation, fact) for fact in facts]
     changes += [journal.of_memory(operation, memory) for memory in memories]
-    Event.objects.filter(memory__in=ids).update(preview="", keywords=[])
+    _silence_events(memories)
     Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
     Memory.objects.filter(pk__in=ids).delete()
     journal.record(actor, changes, now)
+
+
+def _silence_events(memories: list[Memory]) -> None:
+    """Events stay as a record that something happened, without its words, no wider than the memory showed."""
+    for level in {memory.sensitivity for memory in memories}:
+        ids = [memory.pk for memory in memories if memory.sensitivity == level]
+        events = Event.objects.filter(memory__in=ids)
+        events.update(preview="", keywords=[], files=[], handlers=[])
+        wider = LEVELS[: rank(level)] if level in LEVELS else LEVELS
+        events.filter(sensitivity__in=wider).update(sensitivity=level)
