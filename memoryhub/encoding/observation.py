@@ -6,10 +6,9 @@ parameters.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +31,9 @@ SEARCHING = frozenset({"grep", "glob", "ls", "search", "find", "list_files", "li
 ASKING = frozenset({"webfetch", "websearch", "task", "agent", "web_search", "web_fetch", "fetch"})
 _PATH_KEYS = ("file_path", "path", "notebook_path", "filename", "file", "target_file")
 _OUTPUT_KEYS = ("output", "stdout", "content", "result", "text", "file", "message", "stderr", "error")
-MAX_OUTPUT = 20_000
+MAX_OUTPUT = 20_000  # characters of a call that are looked at
+MAX_DEPTH = 20  # of nested objects and lists
+MAX_FILES = 50  # of one call
 _FAILED = re.compile(
     r"^(?:E\s{2,}|Traceback \(most recent call last\)|\w*(?:Error|Exception)\b:|error(?:\[\w+\])?:"
     r"|fatal:|FAILED\b|panic:)"
@@ -85,8 +86,9 @@ class Observation:
         ]
 
 
-def observe(tool: str, given: Mapping[str, Any], response: Any, cwd: str = "") -> Observation:
-    """Read a tool call; paths below ``cwd`` become relative to it."""
+def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
+    """Read a tool call, whatever JSON it brings; paths below ``cwd`` become relative to it."""
+    given = given if isinstance(given, Mapping) else {"input": given}
     kind = kind_of(tool)
     paths = tuple(dict.fromkeys(_relative(path, cwd) for path in _paths(given)))
     output = output_text(response)[:MAX_OUTPUT]
@@ -123,20 +125,39 @@ def kind_of(tool: str) -> str:
     return "other"
 
 
-def output_text(response: Any) -> str:
-    """The readable part of a tool's response, whatever its shape."""
-    if response is None:
+def output_text(response: Any, depth: int = 0) -> str:
+    """The readable part of a tool's response, whatever its shape; at most :data:`MAX_OUTPUT` characters."""
+    if response is None or depth > MAX_DEPTH:
         return ""
     if isinstance(response, str):
-        return response
+        return _clean(response[:MAX_OUTPUT])
     if isinstance(response, Mapping):
-        parts = [output_text(response[key]) for key in _OUTPUT_KEYS if response.get(key)]
-        return "\n".join(part for part in parts if part) or json.dumps(
-            response, ensure_ascii=False, default=str
-        )
-    if isinstance(response, list):
-        return "\n".join(output_text(item) for item in response)
+        named = _joined((response[key] for key in _OUTPUT_KEYS if response.get(key)), depth)
+        return named or _joined((f"{key}: {_scalar(value)}" for key, value in response.items()), depth)
+    if isinstance(response, list | tuple):
+        return _joined(response, depth)
     return str(response)
+
+
+def _joined(parts: Iterable[Any], depth: int) -> str:
+    """The texts of the parts, one to a line, as far as there is room."""
+    found, room = [], MAX_OUTPUT
+    for part in parts:
+        if text := output_text(part, depth + 1):
+            found.append(text[:room])
+            room -= len(text) + 1
+        if room <= 0:
+            break
+    return "\n".join(found)
+
+
+def _scalar(value: Any) -> str:
+    return "…" if isinstance(value, Mapping | list) else str(value)[:MAX_OUTPUT]
+
+
+def _clean(text: str) -> str:
+    """Without NUL, which no column holds, and without halves of surrogate pairs, which are no characters."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
 
 
 def commit_message(command: str) -> str:
@@ -158,8 +179,8 @@ def _paths(given: Mapping[str, Any]) -> list[str]:
     found = [value for key in _PATH_KEYS if isinstance(value := given.get(key), str) and value]
     for key in ("patch", "input", "diff"):
         if isinstance(value := given.get(key), str):
-            found += [one or other for one, other in _PATCHED.findall(value)]
-    return [path.strip() for path in found if len(path) <= 1000 and "\x00" not in path]
+            found += [one or other for one, other in _PATCHED.findall(value[: 10 * MAX_OUTPUT])]
+    return [_clean(path.strip()) for path in found if path.strip() and len(path) <= 1000][:MAX_FILES]
 
 
 def _relative(path: str, cwd: str) -> str:
@@ -168,9 +189,8 @@ def _relative(path: str, cwd: str) -> str:
 
 
 def _text(given: Mapping[str, Any], *keys: str) -> str:
-    return next((value for key in keys if isinstance(value := given.get(key), str) and value), "")[
-        :MAX_OUTPUT
-    ]
+    found = next((value for key in keys if isinstance(value := given.get(key), str) and value), "")
+    return _clean(found[:MAX_OUTPUT])
 
 
 def _changed(given: Mapping[str, Any], *keys: str) -> str:
