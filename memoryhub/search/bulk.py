@@ -38,6 +38,14 @@ def insert(
             )
 
 
+def update(model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Set these columns to plain values, row by row; the key is the last value of each."""
+    names = ", ".join(f'"{column}" = %s' for column in columns)
+    key = model._meta.pk.column if model._meta.pk else "id"
+    with connection.cursor() as cursor:
+        cursor.executemany(f'UPDATE "{model._meta.db_table}" SET {names} WHERE "{key}" = %s', list(rows))
+
+
 def batched(rows: Iterable[T], size: int) -> Iterator[list[T]]:
     """Lists of at most ``size`` rows (``itertools.batched`` comes with Python 3.12)."""
     rows = iter(rows)

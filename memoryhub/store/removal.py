@@ -31,7 +31,7 @@ def trash(
     now = now or timezone.now()
     with write():
         memories = pick(_visible(actor).filter(deleted_at__isnull=True), uids)
-        _to_trash(memories, actor, reason, now, "delete" if reason is TrashReason.FORGOTTEN else reason.value)
+        to_trash(memories, actor, reason, now, "delete" if reason is TrashReason.FORGOTTEN else reason.value)
     return memories
 
 
@@ -46,7 +46,7 @@ def merge_into(
     now = now or timezone.now()
     with write():
         memories = pick(_visible(actor).filter(deleted_at__isnull=True).exclude(pk=target.pk), uids)
-        _to_trash(memories, actor, reason, now, reason.value, target)
+        to_trash(memories, actor, reason, now, reason.value, target)
     return memories
 
 
@@ -120,7 +120,7 @@ def evict(
     with write():
         live = Memory.objects.filter(project=project).live(now)
         memories = list(live.order_by(spared, "accessed_count", "updated_at", "importance", "pk")[:count])
-        _to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
+        to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
     return memories
 
 
@@ -145,7 +145,7 @@ def _visible(actor: Actor) -> MemoryQuerySet:
     return visible
 
 
-def _to_trash(
+def to_trash(
     memories: list[Memory],
     actor: Actor,
     reason: TrashReason,
@@ -153,6 +153,7 @@ def _to_trash(
     operation: str,
     into: Memory | None = None,
 ) -> None:
+    """Inside a transaction, with memories just read in it; a journal row for each."""
     for memory in memories:
         memory.deleted_at, memory.trash_reason, memory.merged_into = now, reason.value, into
     Memory.objects.bulk_update(memories, ["deleted_at", "trash_reason", "merged_into"], batch_size=CHUNK)

@@ -1,0 +1,163 @@
+"""Consolidation: what was used counts more, what was not counts less, what has faded away is evicted.
+
+Days and accesses count from the last consolidation; before the first one, days count from the last change
+(``updated_at``), because until then the importance was what somebody had just said. A change too small to
+be seen is not written and does not count as a consolidation, so that nothing is lost by rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from memoryhub.lifecycle.decay import PROTECTED, Rates, consolidated, is_stale
+from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Step
+from memoryhub.models import Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.sensitivity import Actor
+from memoryhub.store import upkeep
+from memoryhub.transactions import write
+
+LEAST = 0.0005  # smaller changes of importance wait for a later run
+_DAY = timedelta(days=1)
+_FIELDS = (
+    *("pk", "uid", "type", "importance", "accessed_count", "consolidated_accesses"),
+    *("consolidated_at", "updated_at", "last_accessed_at", *upkeep.GATE),
+)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A memory as consolidation sees it."""
+
+    pk: int
+    uid: str
+    type: str
+    importance: float
+    accessed_count: int
+    consolidated_accesses: int
+    consolidated_at: datetime | None
+    updated_at: datetime
+    last_accessed_at: datetime | None
+    project: str
+    sensitivity: str
+    owner: str
+
+    @property
+    def accesses(self) -> int:
+        """Since the last consolidation."""
+        return max(self.accessed_count - self.consolidated_accesses, 0)
+
+    def days(self, now: datetime) -> float:
+        """Since the last consolidation, else since the last change."""
+        return max((now - (self.consolidated_at or self.updated_at)) / _DAY, 0.0)
+
+    def days_unused(self, now: datetime) -> float:
+        """Since somebody read or wrote it."""
+        return (now - max(self.updated_at, self.last_accessed_at or self.updated_at)) / _DAY
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What becomes of a memory: a change for people, and what is to be written."""
+
+    change: Change
+    worth: upkeep.Worth | None
+    evicted: bool = False
+
+
+class Consolidation(Operation[OnProject]):
+    name = "consolidate"
+    label = "Consolidate"
+    help = (
+        "Raises the importance of what was used since the last consolidation and lowers that of what was not "
+        "(decisions and discoveries at half rate); what has faded away and was long not used goes to the "
+        "trash. Undo gives back the importances that nobody changed since, and what went to the trash."
+    )
+    undoable = True
+    Params = OnProject
+
+    def total(self, params: OnProject, actor: Actor, now: datetime) -> int:
+        return _eligible(params, actor, now).count()
+
+    def steps(
+        self, params: OnProject, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+    ) -> Iterator[Step]:
+        after, pace = (position or {}).get("after", 0), Pace()
+        eligible = _eligible(params, actor, now).order_by("pk")
+        while True:
+            page = [_Row(*row) for row in eligible.filter(pk__gt=after)[: pace.size].values_list(*_FIELDS)]
+            if not page:
+                return
+            after = page[-1].pk
+            verdicts = [verdict for row in page if (verdict := _judge(row, now))]
+            step = _step(verdicts, len(page), after, actor, now)
+            yield step
+            pace.after(step)
+
+    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
+        now = now or timezone.now()
+        for entry in upkeep.noted("evict", run_uid, actor):
+            yield upkeep.unevict(entry, actor, now)
+        for entry in upkeep.noted("consolidate", run_uid, actor):
+            yield upkeep.unweigh(entry, actor, now)
+
+
+def _eligible(params: OnProject, actor: Actor, now: datetime) -> MemoryQuerySet:
+    live: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).live(now)
+    return live if params.project is None else live.filter(project=params.project)
+
+
+def _judge(row: _Row, now: datetime) -> _Verdict | None:
+    """None when nothing is to be written."""
+    config = settings.MEMORYHUB
+    rates = Rates(config.consolidation_decay_rate, config.consolidation_boost, config.protected_decay_share)
+    after = consolidated(row.importance, row.type, row.days(now), row.accesses, rates)
+    gate = (row.project, row.sensitivity, row.owner)
+    worth = upkeep.Worth(row.pk, row.uid, row.importance, after, row.accessed_count, gate)
+    unused = row.days_unused(now)
+    # An access is counted even where it cannot lift the importance further: it would hold off decay for ever.
+    written = worth if row.accesses or abs(after - row.importance) >= LEAST else None
+    if is_stale(after, unused, config.evict_min_importance, config.evict_after_days):
+        reason = f"faded to {after:.2f} and not used for {_count(int(unused), 'day')}: to the trash"
+        return _Verdict(Change("evict", row.uid, row.importance, after, reason), written, True)
+    if written is None:
+        return None
+    action = "boost" if row.accesses else "decay"
+    return _Verdict(Change(action, row.uid, row.importance, after, _reason(row, after, now)), written)
+
+
+def _reason(row: _Row, after: float, now: datetime) -> str:
+    shown = f"{row.importance:.2f} → {after:.2f}"
+    since = " since the last consolidation" if row.consolidated_at else ""
+    if row.accesses:
+        return f"used {_count(row.accesses, 'time')}{since}: {shown}"
+    unused, days = int(row.days_unused(now)), int(row.days(now))
+    part = f", {days} of them{since}" if days < unused else ""
+    kind = f"; half rate, a {row.type}" if row.type in PROTECTED else ""
+    if unused < 1:
+        return f"not used{since or ' since it was written'}: {shown}{kind}"
+    return f"not used for {_count(unused, 'day')}{part}: {shown}{kind}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _step(verdicts: list[_Verdict], seen: int, after: int, actor: Actor, now: datetime) -> Step:
+    def commit(run_uid: str) -> tuple[Change, ...]:
+        with write():
+            weighed = upkeep.weigh([v.worth for v in verdicts if v.worth], actor, run_uid, now)
+            held = [v for v in verdicts if v.worth is None or v.change.uid in weighed]
+            evicted = {
+                memory.uid
+                for memory in upkeep.evict([v.change.uid for v in held if v.evicted], actor, run_uid, now)
+            }
+        return tuple(v.change for v in held if not v.evicted or v.change.uid in evicted)
+
+    return Step(tuple(verdict.change for verdict in verdicts), {"after": after}, seen, commit)

@@ -1,0 +1,48 @@
+"""The operations of maintenance by their wire names, and a way to do one at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from memoryhub.lifecycle.consolidation import Consolidation
+from memoryhub.lifecycle.plan import Change, Operation, Step
+from memoryhub.sensitivity import Actor
+
+__all__ = ["OPERATIONS", "Change", "Operation", "Ran", "Step", "run_now"]
+
+OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in (Consolidation(),)}
+
+
+@dataclass
+class Ran:
+    """What a whole operation did: things looked at, memories changed, and how many changes of each action."""
+
+    seen: int = 0
+    changed: int = 0
+    actions: Counter[str] = field(default_factory=Counter)
+
+
+def run_now(
+    name: str,
+    params: Mapping[str, Any],
+    actor: Actor,
+    *,
+    run_uid: str = "",
+    now: datetime | None = None,
+) -> Ran:
+    """Apply all steps here and now; ``run_uid`` is what the journal calls it (a run's or a session's id).
+
+    KeyError for an operation that is not known, pydantic's ValidationError for parameters that do not fit.
+    """
+    operation, ran = OPERATIONS[name], Ran()
+    for step in operation.steps(operation.Params(**params), actor, now or timezone.now()):
+        ran.changed += step.apply(run_uid)
+        ran.seen += step.seen
+        ran.actions.update(change.action for change in step.applied)
+    return ran

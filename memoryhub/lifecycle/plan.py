@@ -1,0 +1,136 @@
+"""What every operation of the lifecycle is made of: changes that are planned first, and steps that make them.
+
+An operation walks through the store and yields steps. Each says what it would change and why, and
+:meth:`Step.apply` does just that in one short transaction, after it has looked whether things are still as
+they were. A dry run is the same walk without ``apply``, so it lists exactly what a run would do.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, ClassVar, Generic, TypeVar
+
+from django.conf import settings
+from django.db import connection
+from pydantic import BaseModel, ConfigDict, Field
+
+from memoryhub.sensitivity import Actor
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that changes, and why, in words for a person.
+
+    ``action``: boost, decay, evict, merge, summarise, purge, erase, prune, reindex. ``uid``: the memory; of a
+    merge the member that the summary is named after. ``before``, ``after``: importances. ``members``: the
+    ids of all memories that become one, ``uid`` among them; ``into``: the id of that one, known once it is
+    made. ``reason`` never holds words of a memory. Show one to those who may see ``uid`` and all members.
+    """
+
+    action: str
+    uid: str = ""
+    before: float | None = None
+    after: float | None = None
+    reason: str = ""
+    members: tuple[str, ...] = ()
+    into: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Without what is empty."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values["members"] = list(self.members)
+        return {name: value for name, value in values.items() if value not in (None, "", [])}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Change:
+        """What :meth:`as_json` gave; names that are not known are left out."""
+        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        return cls(**{**known, "members": tuple(known.get("members", ()))})
+
+
+Commit = Callable[[str], tuple[Change, ...]]
+
+
+@dataclass
+class Step:
+    """What one short transaction would change.
+
+    ``position``: where to go on once this step is done. ``seen``: how many of the operation's ``total`` it
+    looked at, for a progress bar. After :meth:`apply`, ``applied`` holds what was really changed (with
+    ``into`` filled in) and ``took_ms`` for how long others had to wait.
+    """
+
+    changes: tuple[Change, ...]
+    position: dict[str, Any]
+    seen: int = 0
+    commit: Commit = field(default=lambda run_uid: (), repr=False)
+    applied: tuple[Change, ...] = ()
+    took_ms: float = 0.0
+
+    def apply(self, run_uid: str = "") -> int:
+        """Make the changes that still hold, in one transaction; returns how many memories that were."""
+        if not self.changes:
+            return 0
+        start = time.perf_counter()
+        self.applied = self.commit(run_uid)
+        self.took_ms = (time.perf_counter() - start) * 1000
+        return sum(len(change.members) or 1 for change in self.applied)
+
+
+class Pace:
+    """How many rows a step takes, so that it lasts about ``maintenance_step_ms``, and a rest after each.
+
+    The rest is as long as the step: a writer of another process, which SQLite has asleep for a while between
+    two tries, meets an open door at every second try.
+    """
+
+    def __init__(self, first: int = 200, most: int = 5000) -> None:
+        self.size, self.most = first, most
+
+    def after(self, step: Step) -> None:
+        """Take the measure of a step that was applied (or was not: nothing to learn then)."""
+        if not step.took_ms:
+            return
+        factor = settings.MEMORYHUB.maintenance_step_ms / step.took_ms
+        self.size = max(1, min(int(self.size * min(max(factor, 0.25), 1.5)), self.most))
+        if not connection.in_atomic_block:
+            time.sleep(min(step.took_ms, 200) / 1000)
+
+
+class OnProject(BaseModel):
+    """What may be asked of any operation on memories."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    project: str | None = Field(default=None, max_length=200, description="This project alone.")
+
+
+P = TypeVar("P", bound=BaseModel)
+
+
+class Operation(ABC, Generic[P]):
+    """One thing that maintenance does; without state of its own."""
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    help: ClassVar[str]
+    undoable: ClassVar[bool] = False
+    Params: type[P]
+
+    @abstractmethod
+    def total(self, params: P, actor: Actor, now: datetime) -> int:
+        """How many things there are to look at: what ``seen`` of all steps adds up to, about."""
+
+    @abstractmethod
+    def steps(
+        self, params: P, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+    ) -> Iterator[Step]:
+        """The steps from a position on; empty or None: from the start."""
+
+    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
+        """Undo what a run did, in short transactions; yields how many memories each gave back."""
+        raise NotImplementedError(f"{self.name} cannot be undone")

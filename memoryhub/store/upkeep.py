@@ -1,0 +1,142 @@
+"""What maintenance writes, a step at a time: importances, and the journal rows that let a run be undone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from memoryhub import journal
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.search import bulk
+from memoryhub.sensitivity import Actor
+from memoryhub.store.removal import restore, to_trash
+from memoryhub.store.rows import CHUNK, pick
+from memoryhub.transactions import write
+from memoryhub.vocabulary import TrashReason
+
+# One journal row for all memories of a step that share these: a row for each would drown the journal.
+GATE = ("project", "sensitivity", "owner")
+
+
+@dataclass(frozen=True)
+class Worth:
+    """A memory's importance as it was read, and as it is to be; ``accesses`` are those counted in it."""
+
+    pk: int
+    uid: str
+    before: float
+    after: float
+    accesses: int
+    gate: tuple[str, str, str]
+
+
+def weigh(worths: Sequence[Worth], actor: Actor, run: str, now: datetime) -> set[str]:
+    """Write importances of memories that are as they were read; returns the ids of these.
+
+    ``consolidated_at`` and ``consolidated_accesses`` follow, ``updated_at`` stays. One journal row for each
+    project, level and owner names all old and new values, which is what :func:`unweigh` goes by.
+    """
+    with write():
+        there = _as_read(worths, actor, now)
+        held = [
+            worth for worth in worths if there.get(worth.pk) == (worth.before, worth.accesses, worth.gate)
+        ]
+        at = bulk.adapt_moment(now)
+        bulk.update(
+            Memory,
+            ("importance", "consolidated_at", "consolidated_accesses"),
+            [(one.after, at, one.accesses, one.pk) for one in held],
+        )
+        changes: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+        for one in held:
+            changes[one.gate].append([one.uid, one.before, one.after])
+        note("consolidate", run, {gate: {"changes": rows} for gate, rows in changes.items()}, actor, now)
+    return {one.uid for one in held}
+
+
+def _as_read(worths: Sequence[Worth], actor: Actor, now: datetime) -> dict[int, tuple[Any, ...]]:
+    live = Memory.objects.visible_to(actor.clearance).live(now)
+    found: dict[int, tuple[Any, ...]] = {}
+    for chunk in bulk.batched(worths, CHUNK):
+        rows = live.filter(pk__in=[worth.pk for worth in chunk])
+        for pk, importance, accesses, *gate in rows.values_list("pk", "importance", "accessed_count", *GATE):
+            found[pk] = (importance, accesses, tuple(gate))
+    return found
+
+
+def note(
+    operation: str,
+    run: str,
+    details: dict[tuple[str, str, str], dict[str, Any]],
+    actor: Actor,
+    now: datetime,
+) -> None:
+    """A journal row about several memories for each group of one project, level and owner."""
+    journal.record(
+        actor,
+        [
+            journal.Change(operation, "memories", run, {"run": run, **detail}, *gate)
+            for gate, detail in sorted(details.items())
+        ],
+        now,
+    )
+
+
+def noted(operation: str, run: str, actor: Actor) -> Iterator[JournalEntry]:
+    """What :func:`note` wrote about a run, as far as the actor may see it; newest first."""
+    rows = JournalEntry.objects.visible_to(actor.clearance).filter(
+        object_id=run, object_type="memories", operation=operation
+    )
+    yield from list(rows.order_by("-seq"))
+
+
+def unweigh(entry: JournalEntry, actor: Actor, now: datetime) -> int:
+    """Give memories the importance back that they had before; what was changed since stays as it is.
+
+    Returns how many. They stay marked as consolidated: what was undone is not done again by the next run.
+    """
+    wanted = {uid: (before, after) for uid, before, after in entry.detail["changes"] if before != after}
+    undone: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+    rows: list[tuple[float, int]] = []
+    with write():
+        for pk, uid, importance, *gate in _still(wanted, actor):
+            before, after = wanted[uid]
+            if importance == after:
+                rows.append((before, pk))
+                undone[tuple(gate)].append([uid, after, before])
+        bulk.update(Memory, ("importance",), rows)
+        details = {gate: {"changes": changes} for gate, changes in undone.items()}
+        note("undo_consolidate", entry.object_id, details, actor, now)
+    return len(rows)
+
+
+def _still(uids: Iterable[str], actor: Actor) -> Iterator[Any]:
+    visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
+    for chunk in bulk.batched(uids, CHUNK):
+        yield from visible.filter(uid__in=chunk).values_list("pk", "uid", "importance", *GATE)
+
+
+def evict(uids: Iterable[str], actor: Actor, run: str, now: datetime) -> list[Memory]:
+    """Move memories to the trash as evicted: a journal row for each, and one that :func:`unevict` goes by."""
+    with write():
+        live = Memory.objects.visible_to(actor.clearance).live(now)
+        memories = pick(live, uids)
+        to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
+        gone: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+        for memory in memories:
+            gone[(memory.project, memory.sensitivity, memory.owner)].append(memory.uid)
+        note("evict", run, {gate: {"evicted": uids} for gate, uids in gone.items()}, actor, now)
+    return memories
+
+
+def unevict(entry: JournalEntry, actor: Actor, now: datetime) -> int:
+    """Take out of the trash what a run moved there and what still lies there as evicted; how many."""
+    with write():
+        evicted = Memory.objects.visible_to(actor.clearance).filter(
+            deleted_at=entry.at, trash_reason=TrashReason.EVICTED.value
+        )
+        return len(restore([memory.uid for memory in pick(evicted, entry.detail["evicted"])], actor, now))
