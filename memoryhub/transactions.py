@@ -8,6 +8,7 @@ the moment the one before has committed. Between processes SQLite's own waiting 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,22 +19,55 @@ PATIENCE = 20.0  # seconds, as long as SQLite itself waits for another process
 
 
 @contextmanager
-def write() -> Iterator[None]:
-    """A transaction that writes; nested ones are savepoints. OperationalError when the line does not move."""
+def write(patience: float | None = None) -> Iterator[None]:
+    """A transaction that writes; nested ones are savepoints. OperationalError when the line does not move.
+
+    ``patience``: how long to wait for other writers, of this process and of others, in seconds; usually
+    :data:`PATIENCE`.
+    """
     if connection.in_atomic_block:
         # It has SQLite's lock already (transactions are IMMEDIATE): who has the turn may be waiting for that.
         with transaction.atomic():
             yield
         return
-    if not _turn.acquire(timeout=PATIENCE):
+    began = time.monotonic()
+    if not _turn.acquire(timeout=PATIENCE if patience is None else max(patience, 0)):
         raise OperationalError(
             "database is locked: another thread of this process has been writing for too long"
         )
     try:
-        with transaction.atomic():
-            yield
+        if patience is None:
+            with transaction.atomic():
+                yield
+        else:
+            with _within(patience - (time.monotonic() - began)):
+                yield
     finally:
         _turn.release()
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """A transaction that waits no longer than this for writers of other processes."""
+    usual = _busy_timeout()
+    _set_busy_timeout(max(int(seconds * 1000), 0))
+    try:
+        with transaction.atomic():
+            _set_busy_timeout(usual)  # the lock is held: what comes now is not the caller's hurry
+            yield
+    finally:
+        _set_busy_timeout(usual)
+
+
+def _busy_timeout() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout")
+        return int(cursor.fetchone()[0])
+
+
+def _set_busy_timeout(milliseconds: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"PRAGMA busy_timeout = {milliseconds:d}")
 
 
 def is_busy(error: BaseException) -> bool:

@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+REDACTED = "[secret removed]"
+_PEM_END = re.compile(r"-----END [A-Z0-9 ]{1,60}-----")
+
 
 class Found(NamedTuple):
     """What a credential seems to be, and the line it begins on, from 1."""
@@ -30,11 +33,35 @@ def find_secrets(text: str) -> list[Found]:
     """Every credential in the text, by line; several of one kind on one line count once."""
     low = text.lower()
     found: set[tuple[int, str]] = set()
+    for rule in _rules_for(low):
+        found.update((line, rule.kind) for line in _lines(rule, text))
+    return [Found(kind, line) for line, kind in sorted(found)]
+
+
+def redact(text: str) -> str:
+    """The text with :data:`REDACTED` in the place of every credential; of a private key nothing is left."""
+    spans = []
+    for rule in _rules_for(text.lower()):
+        for match in filter(rule.real, rule.pattern.finditer(text)):
+            start, end = match.span("value" if "value" in match.re.groupindex else 0)
+            if "-----BEGIN" in match[0]:
+                closing = _PEM_END.search(text, end)
+                end = closing.end() if closing else len(text)
+            spans.append((start, end))
+    pieces, position = [], 0
+    for start, end in sorted(spans):
+        if start >= position:
+            pieces += [text[position:start], REDACTED]
+        position = max(position, end)
+    return "".join([*pieces, text[position:]])
+
+
+def _rules_for(low: str) -> Iterator[_Rule]:
+    """The rules that may find something in a text, given in small letters."""
     rules = [rule for sign, pairs in _BY_SIGN if sign in low for marker, rule in pairs if marker in low]
     for rule in dict.fromkeys(rules):
         if not rule.hints or any(hint.search(low) for hint in rule.hints):
-            found.update((line, rule.kind) for line in _lines(rule, text))
-    return [Found(kind, line) for line, kind in sorted(found)]
+            yield rule
 
 
 def _lines(rule: _Rule, text: str) -> Iterator[int]:

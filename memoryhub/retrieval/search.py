@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.db import connection
 from django.utils import timezone
 
 from memoryhub.models import Memory
@@ -56,7 +57,9 @@ class Results:
 
 
 @dataclass(frozen=True)
-class _Scored:
+class Scored:
+    """A candidate: its score and what that is made of."""
+
     pk: int
     score: float
     parts: scoring.Components
@@ -83,7 +86,7 @@ def search(
     floor = config.min_score if min_score is None else min_score
     query = queries.parse(typed)
     ranking = weights or default_weights()
-    found, exact = _score(memories, query, ranking, now or timezone.now())
+    found, exact = rank(memories, query, ranking, now or timezone.now())
     scored = [
         one for one in found if one.score >= floor and (floor == 0 or one.parts.match >= RELEVANT_MATCH)
     ]
@@ -101,18 +104,32 @@ def default_weights() -> scoring.Weights:
     )
 
 
-def _score(
-    memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now: datetime
-) -> tuple[list[_Scored], bool]:
-    """The candidates with their scores, and whether they are all that match."""
+def rank(
+    memories: MemoryQuerySet,
+    query: Query,
+    weights: scoring.Weights,
+    now: datetime,
+    *,
+    pool: int | None = None,
+    beside: MemoryQuerySet | None = None,
+) -> tuple[list[Scored], bool]:
+    """The candidates with their scores, in no order, and whether they are all that match.
+
+    ``pool``: about how many candidates are scored, as configured unless given. ``beside``: more of them,
+    that were found another way.
+    """
     if not query.terms:
         return [], True
-    frequencies, total = _frequencies(memories, query)
+    frequencies, total = frequencies_of(memories, query.words)
     matcher = scoring.Matcher(query, scoring.term_weights(query, frequencies, total))
+    pool = pool or settings.MEMORYHUB.search_pool
+    rows, exact = _candidates(memories, query, frequencies, total, weights, pool)
+    if beside is not None:
+        known = {row[0] for row in rows}
+        rows += [row for row in beside.values_list(*_SCORED) if row[0] not in known]
     half_life = settings.MEMORYHUB.recency_half_life_days
     scored = []
-    candidates, exact = _candidates(memories, query, frequencies, total, weights)
-    for row in candidates:
+    for row in rows:
         pk, updated_at, importance, trust, *texts = row
         parts = scoring.Components(
             match=round(matcher(dict(zip(TEXTS, texts, strict=True))), 4),
@@ -121,26 +138,40 @@ def _score(
             trust=trust,
         )
         if parts.match > 0:
-            scored.append(_Scored(pk, round(scoring.composite(parts, weights), 4), parts))
+            scored.append(Scored(pk, round(scoring.composite(parts, weights), 4), parts))
     return scored, exact
 
 
-def _frequencies(memories: MemoryQuerySet, query: Query) -> tuple[dict[str, int], int]:
+def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> tuple[dict[str, int], int]:
     """For each stem about how many memories hold it, and about how many memories there are.
 
     The index counts all of them, and a score must not show that a word stands in a memory one may not
     see. So a rare word is counted again among those within reach, and a common one is told to the next
     power of two.
     """
-    counted, total = document_frequencies([stem(word) for word in query.words]) if query.words else ({}, 0)
-    frequencies = {}
-    for word in query.words:
-        found = counted.get(stem(word), 0)
-        if 0 < found <= RARE:
-            frequencies[stem(word)] = memories.matching(queries.any_of([word])).order_by().count()
-        else:
-            frequencies[stem(word)] = _rounded(found)
+    counted, total = document_frequencies([stem(word) for word in words]) if words else ({}, 0)
+    rare = [word for word in words if 0 < counted.get(stem(word), 0) <= RARE]
+    recounted = dict(zip(rare, _counts(memories, rare), strict=True))
+    frequencies = {
+        stem(word): recounted[word] if word in recounted else _rounded(counted.get(stem(word), 0))
+        for word in words
+    }
     return frequencies, _rounded(total)
+
+
+def _counts(memories: MemoryQuerySet, words: list[str]) -> list[int]:
+    """How many of the memories hold each word, in one statement for all of them."""
+    if not words:
+        return []
+    stand_in = queries.any_of(["any word"])
+    sql, params = memories.matching(stand_in).order_by().values("pk").query.sql_with_params()
+    expressions = [queries.any_of([word]) for word in words]
+    filled = [[one if value == stand_in else value for value in params] for one in expressions]
+    statement = " UNION ALL ".join(f"SELECT {n}, count(*) FROM ({sql})" for n in range(len(words)))  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [value for values in filled for value in values])
+        found = dict(cursor.fetchall())
+    return [found[n] for n in range(len(words))]
 
 
 def _rounded(number: int) -> int:
@@ -154,6 +185,7 @@ def _candidates(
     frequencies: dict[str, int],
     total: int,
     weights: scoring.Weights,
+    pool: int,
 ) -> tuple[list[tuple[Any, ...]], bool]:
     """The rows worth scoring, and whether no row was left out that matches.
 
@@ -162,7 +194,6 @@ def _candidates(
     and trusted may beat a better one that is not. Among very many these are the last ones stored, because
     weighing each would cost more than the search.
     """
-    pool = settings.MEMORYHUB.search_pool
     found: dict[int, tuple[Any, ...]] = {}
     exact = True
 
@@ -220,7 +251,7 @@ def _telling(words: list[str], frequencies: dict[str, int], total: int) -> list[
     return kept
 
 
-def _hits(page: list[_Scored], query: Query) -> list[Hit]:
+def _hits(page: list[Scored], query: Query) -> list[Hit]:
     memories = Memory.objects.with_details().in_bulk([one.pk for one in page])
     return [
         Hit(memory, one.score, one.parts, _extract(query, memory))

@@ -7,8 +7,10 @@ from typing import Any
 
 from django.conf import settings
 
-from memoryhub.encoding.secrets import find_secrets
+from memoryhub.encoding.secrets import find_secrets, redact
 from memoryhub.store.errors import SecretDetected
+
+__all__ = ["FACT_FIELDS", "MEMORY_FIELDS", "redact", "refuse_secrets"]  # redact: for floors beside encoding
 
 MEMORY_FIELDS = (
     *("content", "title", "subtitle", "abstract", "overview", "category", "key", "project", "session_id"),

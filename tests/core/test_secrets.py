@@ -251,3 +251,19 @@ class TestStore:
     ) -> None:
         configure(block_secrets=False)
         assert store.remember(MemoryDraft(content=GITHUB), actor).outcome == "created"
+
+
+def test_a_text_is_redacted_of_its_credentials_and_nothing_else():
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    text = f"use {token} for the mirror, then run make sync"
+    assert find_secrets(text)
+    assert redact(text) == "use [secret removed] for the mirror, then run make sync"
+    assert redact("nothing to hide here") == "nothing to hide here"
+
+
+def test_of_a_private_key_nothing_is_left_after_redaction():
+    body = "MIIEpAIBAAKCAQEA7bq" + "x9Zr" * 12
+    text = f"key:\n-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY-----\nafter"
+    assert body not in redact(text)
+    assert redact(text).endswith("\nafter")
+    assert body not in redact(text.partition("-----END")[0])
