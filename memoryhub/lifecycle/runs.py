@@ -1,0 +1,225 @@
+"""Maintenance runs: asked for, looked at, stopped, resumed and taken back.
+
+A run is a row that a worker picks up: the server's own thread (:mod:`memoryhub.lifecycle.worker`) or
+``manage.py maintain``. It works under the reach of whoever asked for it, kept with it and never wider.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import date, datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+from pydantic import ValidationError
+
+from memoryhub import journal
+from memoryhub.lifecycle import reach
+from memoryhub.lifecycle.operations import OPERATIONS, Operation
+from memoryhub.lifecycle.outcome import ShownChange, Told, changes_of, told
+from memoryhub.lifecycle.reach import visible_runs
+from memoryhub.lifecycle.working import mark_interrupted, work
+from memoryhub.models import MaintenanceRun
+from memoryhub.sensitivity import Actor
+from memoryhub.store import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.transactions import write
+
+__all__ = [
+    "ShownChange",
+    "Told",
+    "changes_of",
+    "find",
+    "mark_interrupted",
+    "operation_named",
+    "resume",
+    "start",
+    "stop",
+    "told",
+    "undo",
+    "visible_runs",
+    "work",
+]
+
+# Set when a run was queued in this process: its worker need not wait for its next look.
+queued = threading.Event()
+Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
+PENDING = (Status.QUEUED, Status.RUNNING)
+
+
+def start(
+    operation: str,
+    params: dict[str, Any],
+    actor: Actor,
+    *,
+    dry_run: bool = False,
+    now: datetime | None = None,
+    day: date | None = None,
+) -> MaintenanceRun:
+    """Queue a run. A dry run lists what would change and changes nothing; any number of them may run.
+
+    StoreError names a field that cannot be used. Conflict when the same operation is under way, or waits, on
+    the same project. ``day``: the day whose daily maintenance this is.
+    """
+    now = now or timezone.now()
+    kept = _checked(operation_named(operation), params)
+    project = str(kept.get("project") or "")
+    if project and not actor.clearance.reaches(project):
+        raise Forbidden("this project is out of your reach; name one that is open to you", "project")
+    with write():
+        if not dry_run:
+            _require_free(operation, project, actor, now)
+        run = MaintenanceRun.objects.create(
+            operation=operation,
+            params=kept,
+            project=project,
+            reach=reach.as_json(actor.clearance),
+            dry_run=dry_run,
+            day=day,
+            actor=actor.name,
+            created_at=now,
+        )
+        _note("run", run, actor, now)
+    return run
+
+
+def undo(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
+    """Queue a run that takes another back, under that one's reach.
+
+    NotFound, Forbidden, or Conflict when there is nothing to take back (any more).
+    """
+    now = now or timezone.now()
+    with write():
+        run = _to_steer(uid, actor)
+        _require_undoable(run)
+        _require_free(run.operation, run.project, actor, now)
+        undoing = MaintenanceRun.objects.create(
+            operation=run.operation,
+            project=run.project,
+            reach=run.reach,
+            undoes=run,
+            actor=actor.name,
+            created_at=now,
+            total=(run.result or {}).get("changed", 0),
+        )
+        _note("run_undo", undoing, actor, now)
+    return undoing
+
+
+def resume(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
+    """Queue a failed, interrupted or stopped run again; it goes on where it was, under its own reach."""
+    now = now or timezone.now()
+    with write():
+        run = _to_steer(uid, actor)
+        if run.status != Status.FAILED:
+            raise Conflict(f"this run is {run.status}; only one that failed, or was stopped, can go on")
+        operation_named(run.operation)
+        if not run.dry_run:
+            _require_free(run.operation, run.project, actor, now)
+        run.status, run.cause, run.error = Status.QUEUED, "", ""
+        run.worker, run.stop_requested, run.finished_at = "", False, None
+        run.save()
+        _note("run_resume", run, actor, now)
+    return run
+
+
+def stop(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
+    """Ask a run to stop between two steps; one that still waits is stopped at once. It can be resumed."""
+    now = now or timezone.now()
+    with write():
+        run = _to_steer(uid, actor)
+        if run.status not in PENDING:
+            raise Conflict(f"this run is {run.status} already")
+        run.stop_requested = True
+        if run.status == Status.QUEUED:
+            run.status, run.cause, run.finished_at = Status.FAILED, Cause.STOPPED, now
+            run.error = "stopped before it began; resume it to go on"
+        run.save(update_fields=["stop_requested", "status", "cause", "error", "finished_at"])
+        _note("run_stop", run, actor, now)
+    return run
+
+
+def find(uid: str, actor: Actor) -> MaintenanceRun:
+    """A run that the actor may know of; NotFound otherwise."""
+    run = visible_runs(actor.clearance).filter(uid=uid).first()
+    if run is None:
+        raise NotFound("there is no such run")
+    return run
+
+
+def is_undoable(run: MaintenanceRun) -> bool:
+    """Whether a run changed something that can be taken back still, and nobody is at it."""
+    operation = OPERATIONS.get(run.operation)
+    return (
+        operation is not None
+        and operation.undoable
+        and not run.dry_run
+        and run.undoes_id is None
+        and run.undone_at is None
+        and run.status in (Status.DONE, Status.FAILED)
+        and bool((run.result or {}).get("changed"))
+        and not run.undoings.filter(status__in=PENDING).exists()
+    )
+
+
+def operation_named(name: str) -> Operation[Any]:
+    """StoreError when there is none of this name."""
+    try:
+        return OPERATIONS[name]
+    except KeyError:
+        names = ", ".join(OPERATIONS)
+        raise StoreError(f"there is no such operation; choose one of {names}", "operation") from None
+
+
+def _checked(operation: Operation[Any], params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters as they are kept: those that were given, validated."""
+    known = operation.Params.model_fields
+    for name in params:
+        if name not in known:
+            raise StoreError(f"{operation.name} has no such parameter; it knows {', '.join(known)}", name)
+    try:
+        kept: dict[str, Any] = operation.Params(**params).model_dump(mode="json", exclude_unset=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        words = str(first["msg"]).removeprefix("Value error, ")
+        raise StoreError(words, ".".join(map(str, first["loc"])) or "params") from None
+    return kept
+
+
+def _require_free(operation: str, project: str, actor: Actor, now: datetime) -> None:
+    """Conflict when a run of this operation is under way on a project that a new one would work on."""
+    under_way = MaintenanceRun.objects.filter(operation=operation, status__in=PENDING, dry_run=False)
+    if under_way.exists():
+        mark_interrupted(now)
+    for run in under_way:
+        if reach.meet(run, project, actor.clearance):
+            raise Conflict(f"run {run.uid} of {operation} is {run.status} on the same memories; wait for it")
+
+
+def _require_undoable(run: MaintenanceRun) -> None:
+    if is_undoable(run):
+        return
+    if run.undone_at:
+        raise Conflict("this run was taken back already")
+    if run.status in PENDING:
+        raise Conflict("this run is not finished; stop it first")
+    operation = OPERATIONS.get(run.operation)
+    if operation is None or not operation.undoable:
+        raise Conflict(f"what {run.operation} does cannot be undone")
+    raise Conflict("this run changed nothing that could be taken back, or is being taken back now")
+
+
+def _to_steer(uid: str, actor: Actor) -> MaintenanceRun:
+    run = find(uid, actor)
+    if not reach.steers(actor.clearance, run):
+        raise Forbidden("this run reaches further than you may see; leave it to those who may")
+    return run
+
+
+def _note(deed: str, run: MaintenanceRun, actor: Actor, now: datetime) -> None:
+    """The journal's row, and a nudge for the worker of this process once it is true."""
+    detail: dict[str, Any] = {"operation": run.operation, "dry_run": run.dry_run}
+    if run.undoes:
+        detail["undoes"] = run.undoes.uid
+    journal.record(actor, [journal.Change(deed, "run", run.uid, detail, run.project)], now)
+    transaction.on_commit(queued.set)
