@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from memoryhub.text import STOP_WORDS, jaccard, stem, words
 
 MAX_KEYWORDS = 40
+MAX_LETTERS = 40  # a longer "word" is data
 MIN_KEYWORDS = 4  # a shorter output says too little to be a shift
 MIN_WINDOW = 2  # outputs that a segment needs before it can end
 
@@ -30,7 +31,7 @@ def keywords(text: str, most: int = MAX_KEYWORDS) -> list[str]:
     """The stems that stand for a text, most frequent first; numbers and single letters say nothing."""
     counted: dict[str, int] = {}
     for word in words(text):
-        if len(word) > 2 and not word.isdigit() and word not in STOP_WORDS:
+        if 2 < len(word) <= MAX_LETTERS and not word.isdigit() and word not in STOP_WORDS:
             one = stem(word)
             counted[one] = counted.get(one, 0) + 1
     return sorted(counted, key=lambda one: (-counted[one], one))[:most]

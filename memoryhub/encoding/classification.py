@@ -112,19 +112,24 @@ SALIENCE_SPAN = 0.25  # how far salience moves importance from its base, at most
 
 @dataclass(frozen=True)
 class Classified:
-    """A type, a title without its commit prefix, concept tags, and importance 0..1."""
+    """A type, a title without its commit prefix, concept tags, importance 0..1.
+
+    ``body``: the text below its first line, empty where that says it all.
+    """
 
     type: MemoryType
     title: str
     concepts: tuple[str, ...]
     importance: float
+    body: str = ""
 
 
 def classify(text: str) -> Classified:
     """Read type, title, concepts and importance from a text."""
     kind = type_of(text)
     head = _PREFIX.sub("", first_line(text)) if _declared(text) else first_line(text)
-    return Classified(kind, _title(head), concepts_of(text), importance_of(kind, text))
+    body = text.strip().partition("\n")[2].strip()
+    return Classified(kind, _title(head), concepts_of(text), importance_of(kind, text), body)
 
 
 def type_of(text: str) -> MemoryType:

@@ -77,6 +77,11 @@ def without_injections(text: str) -> str:
     return _BLOCK.sub("", text)
 
 
+def holds_injection(text: str) -> bool:
+    """Whether a memory-context block stands in the text."""
+    return bool(_BLOCK.search(text))
+
+
 def distill(seen: Observation, work: Work) -> Candidate | str:
     """The candidate in a tool call, or the short reason why it is skipped. Updates what is open."""
     work.note(seen)

@@ -130,7 +130,7 @@ def output_text(response: Any, depth: int = 0) -> str:
     if response is None or depth > MAX_DEPTH:
         return ""
     if isinstance(response, str):
-        return _clean(response[:MAX_OUTPUT])
+        return clean(response[:MAX_OUTPUT])
     if isinstance(response, Mapping):
         named = _joined((response[key] for key in _OUTPUT_KEYS if response.get(key)), depth)
         return named or _joined((f"{key}: {_scalar(value)}" for key, value in response.items()), depth)
@@ -155,7 +155,7 @@ def _scalar(value: Any) -> str:
     return "…" if isinstance(value, Mapping | list) else str(value)[:MAX_OUTPUT]
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Without NUL, which no column holds, and without halves of surrogate pairs, which are no characters."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
 
@@ -180,7 +180,7 @@ def _paths(given: Mapping[str, Any]) -> list[str]:
     for key in ("patch", "input", "diff"):
         if isinstance(value := given.get(key), str):
             found += [one or other for one, other in _PATCHED.findall(value[: 10 * MAX_OUTPUT])]
-    return [_clean(path.strip()) for path in found if path.strip() and len(path) <= 1000][:MAX_FILES]
+    return [clean(path.strip()) for path in found if path.strip() and len(path) <= 1000][:MAX_FILES]
 
 
 def _relative(path: str, cwd: str) -> str:
@@ -190,7 +190,7 @@ def _relative(path: str, cwd: str) -> str:
 
 def _text(given: Mapping[str, Any], *keys: str) -> str:
     found = next((value for key in keys if isinstance(value := given.get(key), str) and value), "")
-    return _clean(found[:MAX_OUTPUT])
+    return clean(found[:MAX_OUTPUT])
 
 
 def _changed(given: Mapping[str, Any], *keys: str) -> str:

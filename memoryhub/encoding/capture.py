@@ -1,0 +1,167 @@
+"""Capture: what a tool call leaves behind becomes a memory, or has a reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.conf import settings
+from django.utils import timezone
+
+from memoryhub import capabilities, store
+from memoryhub.drafts import MemoryDraft
+from memoryhub.encoding import memorability
+from memoryhub.encoding.calls import Call
+from memoryhub.encoding.classification import Classified, classify, subtitle_of
+from memoryhub.encoding.distillation import Candidate, distill, holds_injection
+from memoryhub.encoding.memorability import Memorability, Shares
+from memoryhub.encoding.secrets import find_secrets, redact
+from memoryhub.encoding.working import working
+from memoryhub.models import Memory, Session
+from memoryhub.sensitivity import Actor
+from memoryhub.store.rows import content_hash
+from memoryhub.text import jaccard, summary, terms
+from memoryhub.vocabulary import TrashReason
+
+# The terms of the memories that are most like a text: handed in, for finding them is retrieval's.
+Neighbours = Callable[[str], list[set[str]]]
+SAME = 0.85  # term Jaccard from which a candidate says what a memory says already
+TAG = "captured"  # on every memory that formed by itself
+# Trust in the source: what people wrote on purpose stands above what a page said.
+TRUST = {"commit": 0.7, "document": 0.7, "recovery": 0.6, "comment": 0.6, "output": 0.5, "answer": 0.4}
+
+
+@dataclass
+class Captured:
+    """``reason``: why nothing was kept, empty when something was. ``due``: it is time for a checkpoint.
+
+    ``notes``: capabilities that were missed.
+    """
+
+    reason: str = ""
+    memory: Memory | None = None
+    judged: Memorability | None = None
+    due: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a call stands: session, segment (0 where nobody draws boundaries), time, level."""
+
+    session: Session
+    segment: int
+    at: datetime
+    sensitivity: str
+
+
+def capture(call: Call, place: Place, neighbours: Neighbours, actor: Actor) -> Captured:
+    """Distil, classify and weigh a call; keep what is worth it."""
+    found, tokens, due = _distilled(call, place.session)
+    done = Captured(due=due)
+    if isinstance(found, str):
+        done.reason = found
+        return done
+    if find_secrets(found.text):
+        done.reason = "secret"
+        return done
+    if twin := _twin(found.text, place.session.project, actor):
+        done.reason = twin
+        return done
+    named = classify(found.text)
+    done.judged, done.reason = _judge(found.text, named, neighbours, done.notes)
+    if not done.reason:
+        _keep(done, found, named, place, tokens, actor)
+    return done
+
+
+def _distilled(call: Call, session: Session) -> tuple[Candidate | str, int, bool]:
+    """The candidate or the reason; about what it cost to find out; whether a checkpoint is due."""
+    every = settings.MEMORYHUB.checkpoint_events
+    with working(session) as state:
+        state.calls += 1
+        due = bool(every) and state.calls - state.summed_up >= every
+        if due:
+            state.summed_up = state.calls
+        if call.own:
+            return "memory tool", 0, due
+        if call.secret:
+            return "secret", 0, due
+        state.tokens += call.tokens
+        found = distill(call.seen, state.work)
+        state.work.failure = redact(state.work.failure)
+        state.work.failed_command = redact(state.work.failed_command)
+        tokens = state.tokens
+        if isinstance(found, Candidate):
+            state.tokens = 0
+        elif found == "routine" and holds_injection(call.seen.text):
+            found = "injected block"
+        return found, tokens, due
+
+
+_COVERED = {TrashReason.COMPRESSED.value, TrashReason.MERGED.value}  # another memory says it now
+
+
+def _twin(text: str, project: str, actor: Actor) -> str:
+    """Why the very same words are not stored again: they are there, or a person threw them away."""
+    twins = Memory.objects.visible_to(actor.clearance).filter(content_hash=content_hash(text))
+    found = twins.filter(project=project).values_list("deleted_at", "trash_reason", "expires_at")
+    for deleted_at, reason, expires_at in found:
+        if deleted_at and reason == TrashReason.FORGOTTEN.value:
+            return "forgotten before"
+        if reason in _COVERED if deleted_at else not expires_at or expires_at > timezone.now():
+            return "duplicate"
+    return ""
+
+
+def _judge(
+    text: str, named: Classified, neighbours: Neighbours, notes: list[str]
+) -> tuple[Memorability | None, str]:
+    """The four parts, and the reason to skip; without the capability all passes."""
+    config = settings.MEMORYHUB
+    shares = Shares(
+        config.substance_weight, config.salience_weight, config.distinctiveness_weight, config.type_weight
+    )
+    own = terms(text)
+
+    def ask() -> tuple[Memorability, bool]:
+        near = neighbours(text)
+        repeated = any(jaccard(own, other) >= SAME for other in near)
+        return memorability.score(text, named.type, near, shares), repeated
+
+    answer = capabilities.consult(capabilities.MEMORABILITY, ask, notes)
+    if answer is None:
+        return None, ""
+    judged, repeated = answer
+    if repeated:
+        return judged, "duplicate"
+    return judged, "below the gate" if judged.total < config.memorability_threshold else ""
+
+
+def _keep(
+    done: Captured, found: Candidate, named: Classified, place: Place, tokens: int, actor: Actor
+) -> None:
+    files = (*found.files_modified, *found.files_read)
+    draft = MemoryDraft(
+        content=found.text,
+        title=named.title,
+        subtitle=subtitle_of(files),
+        abstract=summary(named.body or found.text, settings.MEMORYHUB.summary_words),
+        type=named.type,
+        importance=named.importance,
+        trust=TRUST.get(found.source, 0.5),
+        concepts=list(named.concepts),
+        tags=[TAG, *([f"segment-{place.segment}"] if place.segment else [])],
+        files_read=list(found.files_read),
+        files_modified=list(found.files_modified),
+        project=place.session.project,
+        session_id=place.session.session_id,
+        sensitivity=place.sensitivity,
+        discovery_tokens=tokens or None,
+        created_at=place.at,
+    )
+    try:
+        done.memory = store.remember(draft, actor).memory
+    except store.SecretDetected:
+        done.reason = "secret"

@@ -1,0 +1,165 @@
+"""Session summaries and checkpoints: memories made of what a session left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Prefetch
+
+from memoryhub import store
+from memoryhub.drafts import MemoryDraft, MemoryPatch
+from memoryhub.encoding.capture import TAG
+from memoryhub.encoding.observation import kind_of
+from memoryhub.encoding.recounting import MOST_FILES, Told, headline, recount, shared_concepts
+from memoryhub.encoding.working import working
+from memoryhub.models import Event, Label, Memory, Session
+from memoryhub.querysets import EventQuerySet, MemoryQuerySet
+from memoryhub.sensitivity import LEVELS, Actor, Clearance, higher, rank
+from memoryhub.text import shorten
+from memoryhub.transactions import write
+from memoryhub.vocabulary import MemoryType, Scope
+
+CHECKPOINT_DAYS = 14  # a checkpoint serves the session it was made in; its summary says the same for longer
+_MADE = (
+    MemoryType.SESSION_SUMMARY.value,
+    MemoryType.CHECKPOINT.value,
+    MemoryType.COMPRESSED_SUMMARY.value,
+)
+_ASKED_CHARS = 160
+_ASKED_WORDS = 4  # of a prompt that says what is wanted; "go on" does not
+
+
+@dataclass(frozen=True)
+class Recap:
+    """The text with what goes beside it; ``sensitivity``: the highest of what it tells."""
+
+    text: str
+    title: str
+    concepts: list[str]
+    modified: list[str]
+    sensitivity: str
+
+
+def summarise_session(session: Session, at: datetime, actor: Actor) -> tuple[Memory | None, str]:
+    """The summary of a session so far, and what became of it; none when nothing happened.
+
+    A session that went on after its end gets its summary updated; one that a person threw away stays
+    there unless there is more to tell.
+    """
+    recap = _recap(session, None)
+    if recap is None:
+        return None, "nothing to sum up"
+    with write():
+        session.refresh_from_db(fields=["summary"])
+        before = session.summary
+        if before and before.content == recap.text:
+            return (None, "thrown away before") if before.deleted_at else (before, "unchanged")
+        if before and not before.deleted_at and (before.expires_at is None or before.expires_at > at):
+            return _update(before, recap, actor, session.project), "updated"
+        memory = _store(recap, session, at, actor, MemoryType.SESSION_SUMMARY)
+        Session.objects.filter(pk=session.pk).update(summary=memory)
+        session.summary = memory
+    return memory, "made"
+
+
+def checkpoint(session: Session, at: datetime, actor: Actor) -> tuple[Memory | None, str]:
+    """What was kept since the last checkpoint, as a memory of its own; none when that is nothing."""
+    with working(session) as state:
+        since = datetime.fromisoformat(state.recapped_at) if state.recapped_at else None
+        recap = _recap(session, since)
+        if recap is None:
+            return None, "nothing since the last checkpoint"
+        state.recapped_at = at.isoformat()
+        return _store(recap, session, at, actor, MemoryType.CHECKPOINT), "made"
+
+
+def _recap(session: Session, since: datetime | None) -> Recap | None:
+    """From the memories and events of a session, later than ``since``."""
+    memories, events, level = _material(session)
+    if since:
+        memories, events = memories.filter(created_at__gt=since), events.filter(at__gt=since)
+    concepts = Prefetch("labels", Label.objects.filter(kind=Label.Kind.CONCEPT), to_attr="concept_rows")
+    rows = memories.order_by("created_at", "pk").prefetch_related(concepts)
+    told = [Told(row.type, row.title, row.importance, _concepts(row)) for row in rows]
+    modified = _modified(events)
+    text = recount(told, modified, "" if since else _asked(events))
+    return Recap(text, headline(told, modified), shared_concepts(told), modified, level) if text else None
+
+
+def _material(session: Session) -> tuple[MemoryQuerySet, EventQuerySet, str]:
+    """What may be told, and the level that it is told under: the highest of what was captured.
+
+    What an agent stored on purpose at a higher level is left out: it does not make a whole summary secret.
+    """
+    reach = _reach(session.project)
+    memories = Memory.objects.visible_to(reach).live().in_session(session.session_id, project=session.project)
+    memories = memories.exclude(type__in=_MADE).exclude(scope=Scope.PERSONAL.value)
+    events = Event.objects.visible_to(reach).filter(session=session)
+    captured = memories.filter(pk__in=events.filter(memory__isnull=False).values("memory"))
+    levels = [*captured.order_by().values_list("sensitivity", flat=True).distinct(), LEVELS[0]]
+    level = max(levels, key=rank)
+    told = LEVELS[: rank(level) + 1]
+    return memories.filter(sensitivity__in=told), events.filter(sensitivity__in=told), level
+
+
+def _reach(project: str) -> Clearance:
+    """All of one project, as the hub's own upkeep of its sessions needs it; nobody's personal memories."""
+    return Clearance(frozenset(LEVELS), projects=frozenset({project}))
+
+
+def _concepts(memory: Memory) -> tuple[str, ...]:
+    return tuple(sorted(row.value for row in memory.concept_rows))  # type: ignore[attr-defined]
+
+
+def _modified(events: EventQuerySet) -> list[str]:
+    """The files that were written, each once, in order."""
+    calls = events.filter(event="tool:post").order_by("at", "pk").values_list("tool_name", "files")
+    return list(dict.fromkeys(path for tool, files in calls if kind_of(tool) == "write" for path in files))
+
+
+def _asked(events: EventQuerySet) -> str:
+    """The first prompt that says something."""
+    prompts = events.filter(event="prompt:submit").order_by("at", "pk").values_list("preview", flat=True)[:10]
+    return next((shorten(one, _ASKED_CHARS) for one in prompts if len(one.split()) >= _ASKED_WORDS), "")
+
+
+def _fields(recap: Recap) -> dict[str, Any]:
+    return {
+        "content": recap.text,
+        "concepts": recap.concepts,
+        "files_modified": recap.modified[:MOST_FILES],
+        "sensitivity": recap.sensitivity,
+    }
+
+
+def _store(recap: Recap, session: Session, at: datetime, actor: Actor, kind: MemoryType) -> Memory:
+    own: dict[str, Any] = {"title": f"Session: {recap.title}", "importance": 0.6}
+    if kind is MemoryType.CHECKPOINT:
+        usual = settings.MEMORYHUB.default_ttl_days or CHECKPOINT_DAYS
+        own = {
+            "title": f"So far: {recap.title}",
+            "importance": 0.4,
+            "ttl_days": min(usual, CHECKPOINT_DAYS),
+        }
+    draft = MemoryDraft(
+        **_fields(recap),
+        **own,
+        subtitle=f"{session.project or 'no project'}, {at.date().isoformat()}",
+        type=kind,
+        trust=0.6,
+        tags=[TAG],
+        project=session.project,
+        session_id=session.session_id,
+        created_at=at,
+    )
+    return store.remember(draft, actor).memory
+
+
+def _update(memory: Memory, recap: Recap, actor: Actor, project: str) -> Memory:
+    """In the agent's name, whatever its clearance: the hub tells here what it captured itself."""
+    level = higher(recap.sensitivity, memory.sensitivity)
+    patch = MemoryPatch(**{**_fields(recap), "title": f"Session: {recap.title}", "sensitivity": level})
+    return store.update(memory.uid, patch, Actor(actor.name, _reach(project)))

@@ -1,0 +1,95 @@
+"""Sessions fall into segments: where one begins is a fact ``session:{id}`` / ``boundary_at``."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.conf import settings
+
+from memoryhub import facts
+from memoryhub.drafts import FactDraft
+from memoryhub.encoding.boundaries import judge
+from memoryhub.encoding.calls import Call
+from memoryhub.encoding.working import Working, working
+from memoryhub.models import Event, Session
+from memoryhub.sensitivity import Actor
+
+PREDICATE = "boundary_at"
+SHOWN_KEYWORDS = 12  # of each side in the fact
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The segment that a call belongs to; ``boundary``: it opens this segment. ``similarity``: 0..1."""
+
+    segment: int
+    boundary: bool = False
+    similarity: float = 1.0
+    late: bool = False
+
+
+def place(call: Call, session: Session, at: datetime, sensitivity: str, actor: Actor) -> Placed:
+    """Hold a call against the session's window; a shift opens a segment and is stored as a fact.
+
+    A call that arrives after later ones is put into the segment of its time and leaves the window alone.
+    """
+    with working(session) as state:
+        if state.window_at and at < datetime.fromisoformat(state.window_at):
+            return Placed(_segment_at(session, at, state.segment), late=True)
+        state.window_at = at.isoformat()
+        repeated = bool(call.output_digest) and call.output_digest == state.output
+        state.output = call.output_digest
+        if repeated:
+            return Placed(state.segment)
+        window = [frozenset(one) for one in state.window]
+        config = settings.MEMORYHUB
+        judged = judge(call.keywords, window, config.boundary_similarity, config.boundary_window)
+        state.window = [sorted(one) for one in judged.window]
+        if judged.boundary:
+            state.segment += 1
+            before = _most_shared(window)
+            draft = _boundary(call, session, at, sensitivity, state, before, judged.similarity)
+            facts.store_fact(draft, actor)
+        return Placed(state.segment, judged.boundary, judged.similarity)
+
+
+def _segment_at(session: Session, at: datetime, latest: int) -> int:
+    earlier = Event.objects.filter(session=session, at__lte=at).order_by("-at", "-pk")
+    found: int | None = earlier.values_list("segment", flat=True).first()
+    return max(found if found is not None else 1, 1) if latest > 1 else 1
+
+
+def _most_shared(window: list[frozenset[str]]) -> list[str]:
+    """The keywords of a window, those of most outputs first."""
+    counted = Counter(word for one in window for word in one)
+    return sorted(counted, key=lambda word: (-counted[word], word))
+
+
+def _boundary(
+    call: Call,
+    session: Session,
+    at: datetime,
+    sensitivity: str,
+    state: Working,
+    before: list[str],
+    similarity: float,
+) -> FactDraft:
+    told = {
+        "time": at.isoformat(),
+        "tool": call.seen.tool,
+        "segment": state.segment,
+        "similarity": round(similarity, 3),
+        "keywords_before": before[:SHOWN_KEYWORDS],
+        "keywords_after": list(call.keywords[:SHOWN_KEYWORDS]),
+    }
+    return FactDraft(
+        subject=f"session:{session.session_id}",
+        predicate=PREDICATE,
+        object=json.dumps(told, ensure_ascii=False),
+        project=session.project,
+        session_id=session.session_id,
+        sensitivity=sensitivity,
+    )

@@ -1,0 +1,73 @@
+"""What a session has open between two events: the window of boundaries, the work since the last capture.
+
+Kept as JSON in the session's row, read and written under the write lock, so that two events of one session at
+once do not lose each other's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from memoryhub.encoding.distillation import Work
+from memoryhub.models import Session
+from memoryhub.transactions import write
+
+MOST_SEEN = 200  # events of a session that are told from a second delivery
+
+
+@dataclass
+class Working:
+    """``window_at``: the moment (ISO) of the latest output in the window; ``output``: that output's digest.
+
+    ``calls``: tool calls so far; ``summed_up``: those when the last checkpoint was due;
+    ``recapped_at``: the moment (ISO) up to which a checkpoint told; ``tokens``: about what was
+    spent since the last capture; ``seen``: marks of the latest events.
+    """
+
+    segment: int = 1
+    window: list[list[str]] = field(default_factory=list)
+    window_at: str = ""
+    output: str = ""
+    work: Work = field(default_factory=Work)
+    tokens: int = 0
+    calls: int = 0
+    summed_up: int = 0
+    recapped_at: str = ""
+    seen: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, state: dict[str, Any], segment: int) -> Working:
+        """From a session's row; a state that another version wrote is read as far as it fits."""
+        known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
+        known |= {"segment": max(segment, 1), "work": Work.from_state(state.get("work") or {})}
+        return cls(**known)
+
+    def as_state(self) -> dict[str, Any]:
+        state = asdict(self)
+        del state["segment"]
+        return state
+
+    def note(self, mark: str) -> bool:
+        """Whether an event is seen for the first time; one without a mark always is."""
+        if not mark:
+            return True
+        if mark in self.seen:
+            return False
+        self.seen = [*self.seen, mark][-MOST_SEEN:]
+        return True
+
+
+@contextmanager
+def working(session: Session) -> Iterator[Working]:
+    """The working state under the write lock; what the block changes is saved with it."""
+    with write():
+        state, segment = Session.objects.values_list("state", "segment").get(pk=session.pk)
+        found = Working.of(state, segment)
+        before = (found.as_state(), segment)
+        yield found
+        after = (found.as_state(), found.segment)
+        if after != before:
+            Session.objects.filter(pk=session.pk).update(state=after[0], segment=after[1])
