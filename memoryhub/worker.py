@@ -2,6 +2,8 @@
 
 Granian ends its workers with SIGTERM, and a worker that gets a second signal while it handles the first hangs
 for good: the handler is not reentrant. A terminal's Ctrl-C goes to the workers too, so they must not hear it.
+
+Each of these processes has a worker for maintenance beside its requests.
 """
 
 import signal
@@ -13,3 +15,7 @@ signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 from memoryhub.wsgi import application  # noqa: E402
 
 __all__ = ["application"]
+
+from memoryhub.lifecycle import worker  # noqa: E402 once the apps are loaded
+
+worker.begin()

@@ -14,10 +14,10 @@ from django.db import transaction
 from django.utils import timezone
 from pydantic import ValidationError
 
-from memoryhub import journal
+from memoryhub import capabilities, journal
 from memoryhub.lifecycle import reach
 from memoryhub.lifecycle.operations import OPERATIONS, Operation
-from memoryhub.lifecycle.outcome import ShownChange, Told, changes_of, told
+from memoryhub.lifecycle.outcome import KEPT, ShownChange, Told, changes_of, told
 from memoryhub.lifecycle.reach import visible_runs
 from memoryhub.lifecycle.working import mark_interrupted, work
 from memoryhub.models import MaintenanceRun
@@ -26,23 +26,27 @@ from memoryhub.store import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.transactions import write
 
 __all__ = [
+    "KEPT",
     "ShownChange",
     "Told",
     "changes_of",
     "find",
+    "is_undoable",
     "mark_interrupted",
     "operation_named",
     "resume",
     "start",
     "stop",
+    "switched_off",
     "told",
     "undo",
     "visible_runs",
     "work",
 ]
 
-# Set when a run was queued in this process: its worker need not wait for its next look.
-queued = threading.Event()
+# Told when a run was queued in this process: its worker need not wait for its next look.
+queued = threading.Condition()
+_CAPABILITIES = {"consolidate": capabilities.CONSOLIDATION, "compress": capabilities.COMPRESSION}
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 PENDING = (Status.QUEUED, Status.RUNNING)
 
@@ -55,19 +59,23 @@ def start(
     dry_run: bool = False,
     now: datetime | None = None,
     day: date | None = None,
+    may_wait: bool = False,
 ) -> MaintenanceRun:
     """Queue a run. A dry run lists what would change and changes nothing; any number of them may run.
 
     StoreError names a field that cannot be used. Conflict when the same operation is under way, or waits, on
-    the same project. ``day``: the day whose daily maintenance this is.
+    the same project, unless it ``may_wait`` for that. ``day``: the day whose daily maintenance this is.
     """
     now = now or timezone.now()
+    if switched_off(operation):
+        words = capabilities.switched_off(_CAPABILITIES[operation])
+        raise StoreError(f"{words} in the configuration; switch it on", "operation")
     kept = _checked(operation_named(operation), params)
     project = str(kept.get("project") or "")
     if project and not actor.clearance.reaches(project):
         raise Forbidden("this project is out of your reach; name one that is open to you", "project")
     with write():
-        if not dry_run:
+        if not dry_run and not may_wait:
             _require_free(operation, project, actor, now)
         run = MaintenanceRun.objects.create(
             operation=operation,
@@ -162,6 +170,12 @@ def is_undoable(run: MaintenanceRun) -> bool:
     )
 
 
+def switched_off(operation: str) -> bool:
+    """Whether the capability that an operation belongs to is switched off in the configuration."""
+    capability = _CAPABILITIES.get(operation)
+    return capability is not None and not capabilities.is_on(capability)
+
+
 def operation_named(name: str) -> Operation[Any]:
     """StoreError when there is none of this name."""
     try:
@@ -222,4 +236,9 @@ def _note(deed: str, run: MaintenanceRun, actor: Actor, now: datetime) -> None:
     if run.undoes:
         detail["undoes"] = run.undoes.uid
     journal.record(actor, [journal.Change(deed, "run", run.uid, detail, run.project)], now)
-    transaction.on_commit(queued.set)
+    transaction.on_commit(_wake)
+
+
+def _wake() -> None:
+    with queued:
+        queued.notify_all()
