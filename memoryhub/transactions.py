@@ -11,11 +11,23 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from django.db import OperationalError, connection, transaction
 
 _turn = threading.RLock()  # a callback on commit may write again
 PATIENCE = 20.0  # seconds, as long as SQLite itself waits for another process
+_until: ContextVar[float | None] = ContextVar("until", default=None)  # on the monotonic clock
+
+
+@contextmanager
+def hurried(seconds: float) -> Iterator[None]:
+    """Writes in here that name no patience of their own wait so long for other writers, all together."""
+    mine = _until.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _until.reset(mine)
 
 
 @contextmanager
@@ -31,6 +43,9 @@ def write(patience: float | None = None) -> Iterator[None]:
             yield
         return
     began = time.monotonic()
+    until = _until.get()
+    if patience is None and until is not None:
+        patience = max(until - began, 0)
     if not _turn.acquire(timeout=PATIENCE if patience is None else max(patience, 0)):
         raise OperationalError(
             "database is locked: another thread of this process has been writing for too long"

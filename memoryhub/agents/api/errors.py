@@ -11,6 +11,8 @@ from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
+from memoryhub import claude_code
+from memoryhub.agents.api.wire import answer
 from memoryhub.agents.problems import (
     RETRY_AFTER,
     Problem,
@@ -34,6 +36,8 @@ def answer_exception(request: HttpRequest, exc: Exception | type[Exception]) -> 
     problem = problem_of(exc)
     if problem.status >= 500:
         logger.error("%s %s %s: %s", id_of(request), request.method, request.path, problem.code, exc_info=exc)
+        if request.path_info == claude_code.PATH:
+            return answer({})  # an agent at work is not held up by what ails the hub
     return problem.response(request)
 
 

@@ -16,7 +16,7 @@ from ninja.operation import Operation
 
 import memoryhub
 from memoryhub.agents import health
-from memoryhub.agents.api import memories, records, searching, tools
+from memoryhub.agents.api import lifecycle, memories, records, searching, tools
 from memoryhub.agents.api.errors import answer_exception
 from memoryhub.agents.api.wire import StrictParser
 from memoryhub.agents.problems import MEDIA_TYPE
@@ -65,6 +65,7 @@ for router in (
     memories.router,
     searching.router,
     records.router,
+    lifecycle.router,
     tools.router,
     health.router,
 ):

@@ -1,0 +1,126 @@
+"""The first and the last step of the chain: find the session, and record the event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from django.conf import settings
+
+from memoryhub.encoding.calls import read_call, read_prompt
+from memoryhub.encoding.observation import clean
+from memoryhub.encoding.secrets import find_secrets, redact
+from memoryhub.encoding.working import Working, working
+from memoryhub.hooks import happening as names
+from memoryhub.hooks.happening import HandlerReport, Happening, Passage
+from memoryhub.models import Event, Session
+from memoryhub.sensitivity import LEVELS, Actor, Sensitivity, higher
+from memoryhub.store.errors import SecretDetected, StoreError
+from memoryhub.store.rows import project_for
+from memoryhub.transactions import write
+
+CLOCK_SKEW = timedelta(minutes=5)  # another machine's clock may go ahead by this much
+_KNOWN = (*names.EVENTS, names.CHECKPOINT)
+
+
+def begin(happening: Happening, actor: Actor, now: datetime) -> Passage:
+    """Check an event, find or make its session, and read what it brings. StoreError names a bad field."""
+    happening = _checked(happening)
+    at = _moment(happening.at, now)
+    session = _session(happening, actor, at)
+    event = Event(
+        session=session,
+        at=at,
+        event=happening.event,
+        segment=max(session.segment, 1),
+        sensitivity=happening.sensitivity,
+    )
+    passage = Passage(happening, actor, session, at, event)
+    passage.repeated = happening.mark in Working.of(session.state, session.segment).seen
+    if happening.event == names.TOOL_POST:
+        _read_call(passage)
+    elif happening.event == names.PROMPT_SUBMIT:
+        chars = settings.MEMORYHUB.event_preview_chars
+        event.preview, keywords = read_prompt(str(happening.data.get("prompt") or ""), chars)
+        event.keywords = list(keywords)
+    return passage
+
+
+def record(passage: Passage, reports: Sequence[HandlerReport]) -> Event | None:
+    """Save the event; None for one that came before."""
+    event, happening = passage.event, passage.happening
+    event.handlers = [report.as_dict() for report in reports]
+    with working(passage.session) as state:
+        if passage.repeated or not state.note(happening.mark):
+            return None
+        event.save(force_insert=True)
+        _note(passage)
+    return event
+
+
+def _note(passage: Passage) -> None:
+    """What an event changes in its session's row."""
+    row = Session.objects.filter(pk=passage.session.pk)
+    ended, at = passage.session.ended_at, passage.at
+    if at > passage.session.last_at:
+        row.update(last_at=at)
+    if at < passage.session.started_at:
+        row.update(started_at=at)
+    if passage.happening.event == names.SESSION_END:
+        reason = clean(str(passage.happening.data.get("reason") or ""))[:50]
+        row.update(ended_at=max(at, ended) if ended else at, end_reason=reason)
+    elif ended and at > ended:
+        row.update(ended_at=None, end_reason="")
+
+
+def _checked(happening: Happening) -> Happening:
+    if happening.event not in _KNOWN:
+        raise StoreError(f"must be one of: {', '.join(names.EVENTS)}", "event")
+    if happening.sensitivity not in LEVELS:
+        raise StoreError(f"must be one of: {', '.join(LEVELS)}", "sensitivity")
+    session_id = clean(happening.session_id).strip()
+    if not 0 < len(session_id) <= 200:
+        raise StoreError("must have 1 to 200 characters", "session_id")
+    project = clean(happening.project).strip()
+    if len(project) > 200:
+        raise StoreError("must have at most 200 characters", "project")
+    for name, value in (("session_id", session_id), ("project", project)):
+        for kind, line in find_secrets(value):
+            raise SecretDetected(kind, line, name)
+    cwd = redact(clean(happening.cwd))[:1000]
+    return replace(happening, session_id=session_id, project=project, cwd=cwd)
+
+
+def _moment(at: datetime | None, now: datetime) -> datetime:
+    """When it happened. A clock that goes a little ahead is taken for now."""
+    if at is None:
+        return now
+    if at > now + CLOCK_SKEW:
+        raise StoreError("lies in the future; send the moment it happened, or nothing for now", "at")
+    return min(at, now)
+
+
+def _session(happening: Happening, actor: Actor, at: datetime) -> Session:
+    place = {"session_id": happening.session_id, "project": project_for(happening.project, actor)}
+    session = Session.objects.filter(**place).first()
+    if session is None:
+        first = {"agent": actor.name, "cwd": happening.cwd, "started_at": at, "last_at": at}
+        with write():
+            session, _ = Session.objects.get_or_create(**place, defaults=first)
+    if happening.cwd and not session.cwd:
+        Session.objects.filter(pk=session.pk).update(cwd=happening.cwd)
+    return session
+
+
+def _read_call(passage: Passage) -> None:
+    data, event = passage.happening.data, passage.event
+    tool = clean(str(data.get("tool_name") or ""))[:200]
+    chars = settings.MEMORYHUB.event_preview_chars
+    cwd = passage.happening.cwd or passage.session.cwd
+    call = read_call(tool, data.get("tool_input"), data.get("tool_response"), cwd, chars)
+    passage.call = call
+    event.tool_name, event.preview = tool, call.preview
+    event.files, event.keywords = list(call.files), list(call.keywords)
+    if call.secret:
+        event.sensitivity = higher(event.sensitivity, Sensitivity.PRIVATE.value)
