@@ -71,6 +71,11 @@ def render(passages: Sequence[Passage], texts: Sequence[str]) -> str:
     return f"{OPENING}{middle}{CLOSING}"
 
 
+def tokens(context: str) -> int:
+    """What a block costs."""
+    return estimate_tokens(context)
+
+
 def fit(passages: Sequence[Passage], budget: int) -> list[str] | None:
     """A text for each passage, so that the block keeps within the budget; None when that cannot be.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, Max, Q
+from django.db.models import Case, F, Max, Q, Value, When
+from django.db.models.lookups import Exact
 from django.utils import timezone
 
 from memoryhub import journal
@@ -190,6 +191,30 @@ def touch(memory: Memory, now: datetime | None = None) -> None:
     Memory.objects.filter(pk=memory.pk).update(accessed_count=F("accessed_count") + 1, last_accessed_at=now)
     memory.accessed_count += 1
     memory.last_accessed_at = now
+
+
+def touch_all(
+    memories: Iterable[Memory],
+    now: datetime | None = None,
+    *,
+    promotions: Mapping[int, str] | None = None,
+    every: int = 1,
+) -> None:
+    """Count one access of each, in one statement. Not journaled, and ``updated_at`` stays.
+
+    ``promotions``: the scale that a memory, by its primary key, rises to if this is the last of ``every``
+    accesses.
+    """
+    now = now or timezone.now()
+    by_scale: dict[str, list[int]] = {}
+    for pk, scale in (promotions or {}).items():
+        by_scale.setdefault(scale, []).append(pk)
+    due = Exact((F("accessed_count") + 1) % every, 0)
+    cases = [When(Q(pk__in=pks) & Q(due), then=Value(scale)) for scale, pks in by_scale.items()]
+    scales = {"scale": Case(*cases, default=F("scale"))} if cases else {}
+    Memory.objects.filter(pk__in=[memory.pk for memory in memories]).update(
+        accessed_count=F("accessed_count") + 1, last_accessed_at=now, **scales
+    )
 
 
 def expire(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:

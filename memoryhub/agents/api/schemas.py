@@ -178,6 +178,34 @@ class SearchResults(BaseModel):
     dense: DenseSide
 
 
+class ShownShape(BaseModel):
+    """``scale``: immediate, task, session or project; empty when ``memory.temporal`` is off."""
+
+    id: str
+    score: float
+    scale: str
+
+
+class WithheldShape(BaseModel):
+    """``reason``: below the floor, already shown in this session, over the count, over the budget, blocked by
+    the governor; with instruction removed the rest of the memory is shown. ``detail``: which kinds."""
+
+    id: str
+    reason: str
+    detail: str
+
+
+class InjectionShape(BaseModel):
+    """``skipped`` says what could not be done, one line each."""
+
+    context: str
+    injected: list[ShownShape]
+    withheld: list[WithheldShape]
+    tokens_used: int
+    took_ms: float
+    skipped: list[str]
+
+
 class EntryShape(BaseModel):
     """A line of a timeline; what else it holds depends on ``kind``."""
 

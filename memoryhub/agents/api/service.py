@@ -16,7 +16,7 @@ from ninja.operation import Operation
 
 import memoryhub
 from memoryhub.agents import health
-from memoryhub.agents.api import lifecycle, memories, records, searching, tools
+from memoryhub.agents.api import injection, lifecycle, maintenance, memories, records, searching, tools
 from memoryhub.agents.api.errors import answer_exception
 from memoryhub.agents.api.wire import StrictParser
 from memoryhub.agents.problems import MEDIA_TYPE
@@ -64,9 +64,11 @@ api = Api(
 for router in (
     memories.router,
     searching.router,
+    injection.router,
     records.router,
     lifecycle.router,
     tools.router,
+    maintenance.router,
     health.router,
 ):
     api.add_router("", router)

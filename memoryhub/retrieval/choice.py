@@ -1,0 +1,196 @@
+"""Which of the candidates go into the block: above the floor, new to the session, balanced, governed, within
+the budget; and why the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.conf import settings
+
+from memoryhub.capabilities import TEMPORAL, consult
+from memoryhub.models import Memory
+from memoryhub.retrieval import block
+from memoryhub.retrieval.candidates import Candidate
+from memoryhub.retrieval.deadline import Deadline
+from memoryhub.retrieval.details import Lists, lists_of
+from memoryhub.retrieval.governor import MARK, FieldsVerdict, inspect_fields
+from memoryhub.retrieval.temporal import SCALES, Scale, balanced, scale_of
+
+BELOW = "below the floor"
+BEFORE = "already shown in this session"
+OVER_COUNT = "over the count"
+OVER_BUDGET = "over the budget"
+BLOCKED = "blocked by the governor"
+REDACTED = "instruction removed"
+MOST_BELOW = 5  # of those below the floor, the best
+MOST_OVER = 10  # of those that found no room
+SHARERS = 3  # a text may take the whole budget alone, and no less than a third of it beside many others
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """A memory that is not in the block, or not all of it."""
+
+    memory: Memory
+    reason: str
+    detail: str = ""
+    candidate: Candidate | None = None
+    verdict: FieldsVerdict | None = None
+
+
+@dataclass(frozen=True)
+class Governed:
+    """A memory as the block shows it: its passage after the governor, and how much of the text there is
+    room for."""
+
+    candidate: Candidate
+    scale: str
+    passage: block.Passage
+    verdict: FieldsVerdict
+    text: str = ""
+    fields: Mapping[str, str | list[str]] = field(default_factory=dict)
+
+
+@dataclass
+class Choice:
+    """What is shown, best first, and what is held back."""
+
+    shown: list[Governed] = field(default_factory=list)
+    withheld: list[HeldBack] = field(default_factory=list)
+
+
+def choose(
+    found: Sequence[Candidate],
+    known: Mapping[str, datetime],
+    budget: int,
+    count: int,
+    now: datetime,
+    deadline: Deadline,
+    notes: list[str],
+) -> Choice:
+    """``known``: when this session was shown which memory. ``notes`` takes what was skipped."""
+    chosen = Choice()
+    fit = _sift(found, known, chosen)
+    picked = _picked(fit, count, now, notes)
+    lists = lists_of([candidate.memory for candidate, _ in picked])
+    share = budget // max(min(len(picked), SHARERS), 1)
+    for candidate, scale in picked:
+        deadline.check()
+        governed = _governed(candidate, scale, lists[candidate.memory.pk], share)
+        _admit(governed, chosen)
+    _squeeze(chosen, budget)
+    taken = {one.memory.pk for one, _ in picked}
+    over = [one for one in fit if one.memory.pk not in taken]
+    chosen.withheld += [HeldBack(one.memory, OVER_COUNT, candidate=one) for one in over[:MOST_OVER]]
+    return chosen
+
+
+def _sift(found: Sequence[Candidate], known: Mapping[str, datetime], chosen: Choice) -> list[Candidate]:
+    """Those at or above the floor that the session has not been shown as they are."""
+    floor = settings.MEMORYHUB.injection_min_score
+    fit, below = [], []
+    for one in found:
+        shown_at = known.get(one.memory.uid)
+        if one.score < floor:
+            below.append(one)
+        elif shown_at and one.memory.updated_at <= shown_at:
+            chosen.withheld.append(HeldBack(one.memory, BEFORE, candidate=one))
+        else:
+            fit.append(one)
+    chosen.withheld += [HeldBack(one.memory, BELOW, candidate=one) for one in below[:MOST_BELOW]]
+    return fit
+
+
+def _picked(
+    fit: Sequence[Candidate], count: int, now: datetime, notes: list[str]
+) -> list[tuple[Candidate, str]]:
+    """The candidates with their scales: balanced over these, or by score when that is switched off."""
+    scaled = consult(TEMPORAL, lambda: _balanced(fit, count, now), notes)
+    return [(one, "") for one in fit[:count]] if scaled is None else scaled
+
+
+def _balanced(fit: Sequence[Candidate], count: int, now: datetime) -> list[tuple[Candidate, str]]:
+    scales = {one.memory.pk: scale_at(one.memory, now) for one in fit}
+    picked = balanced(fit, lambda one: scales[one.memory.pk], _counts(count), count)
+    return [(one, scales[one.memory.pk].value) for one in picked]
+
+
+def scale_at(memory: Memory, now: datetime) -> Scale:
+    """The scale of a memory's age, or the higher one that it was promoted to."""
+    config = settings.MEMORYHUB
+    limits = (config.immediate_minutes, config.task_minutes, config.session_minutes)
+    return scale_of(max(now - memory.created_at, timedelta()), limits, memory.scale)
+
+
+def _counts(count: int) -> dict[Scale, int]:
+    """How many of each scale; when more are asked for than these make, in the same proportion."""
+    counts = {scale: int(getattr(settings.MEMORYHUB, f"{scale.value}_count")) for scale in SCALES}
+    whole = sum(counts.values())
+    if not whole:
+        return {**counts, Scale.PROJECT: count}
+    return {scale: -(-n * max(count, whole) // whole) for scale, n in counts.items()}
+
+
+def _governed(candidate: Candidate, scale: str, lists: Lists, share: int) -> Governed:
+    memory = candidate.memory
+    paths = [*lists["files_modified"], *lists["files_read"]]
+    fields: dict[str, str | list[str]] = {
+        "title": memory.title[:1000],
+        "text": block.cut(_without_title(memory), share),
+        "type": memory.type,
+        "project": memory.project,
+        "files": list(dict.fromkeys(paths))[: block.MOST_LABELS],
+        "tags": lists["tags"][: block.MOST_LABELS],
+    }
+    verdict = inspect_fields(fields)
+    clean = {name: value if isinstance(value, str) else "" for name, value in verdict.clean.items()}
+    passage = block.Passage(
+        uid=memory.uid,
+        type=clean["type"],
+        date=f"{memory.created_at:%Y-%m-%d}",
+        project=clean["project"],
+        title=clean["title"],
+        text=clean["text"],
+        files=tuple(verdict.clean["files"]),
+        tags=tuple(verdict.clean["tags"]),
+    )
+    return Governed(candidate, scale, passage, verdict, fields=fields)
+
+
+def _without_title(memory: Memory) -> str:
+    """The content; without its first line when the title says that already."""
+    first, _, rest = memory.content.strip().partition("\n")
+    return rest.strip() if first.strip() == memory.title.strip() else memory.content
+
+
+def _admit(governed: Governed, chosen: Choice) -> None:
+    """Show it, unless the governor left nothing of title and text."""
+    candidate, verdict = governed.candidate, governed.verdict
+    kinds = sorted({found.finding.kind for found in verdict.findings if found.finding.removed})
+    left = f"{governed.passage.title} {governed.passage.text}".replace(MARK, "")
+    blocked = verdict.blocked or not any(map(str.isalnum, left))
+    if blocked or kinds:
+        reason = BLOCKED if blocked else REDACTED
+        held = HeldBack(candidate.memory, reason, ", ".join(kinds), candidate, verdict)
+        chosen.withheld.append(held)
+    if not blocked:
+        chosen.shown.append(governed)
+
+
+def _squeeze(chosen: Choice, budget: int) -> None:
+    """Cut texts so that the block keeps within the budget; the last go when there is no room for all."""
+    shown = list(chosen.shown)
+    while shown:
+        texts = block.fit([one.passage for one in shown], budget)
+        if texts is not None:
+            break
+        dropped = shown.pop()
+        chosen.withheld.append(HeldBack(dropped.candidate.memory, OVER_BUDGET, candidate=dropped.candidate))
+    else:
+        texts = []
+    chosen.shown = [
+        Governed(one.candidate, one.scale, one.passage, one.verdict, text, one.fields)
+        for one, text in zip(shown, texts, strict=True)
+    ]

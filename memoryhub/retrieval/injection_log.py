@@ -1,0 +1,88 @@
+"""What was injected is written down, and looked up again so that a session is not told the same twice."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.db import OperationalError
+
+from memoryhub import store
+from memoryhub.models import Injection, Session
+from memoryhub.retrieval.deadline import Deadline
+from memoryhub.sensitivity import Actor, Clearance, Sensitivity, higher
+from memoryhub.store.screening import redact
+from memoryhub.text import shorten
+from memoryhub.transactions import is_busy, write
+
+if TYPE_CHECKING:
+    from memoryhub.retrieval.inject import Injected, Wanted
+
+logger = logging.getLogger(__name__)
+MOST_LOOKED_AT = 30  # prompts of a session back
+
+
+def shown_before(wanted: Wanted, clearance: Clearance, now: datetime) -> dict[str, datetime]:
+    """When each memory was last shown to this session, as far as the agent still has it before its eyes:
+    within the session scale, and since it last lost its context."""
+    if not wanted.session_id:
+        return {}
+    begin = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
+    rows = Injection.objects.visible_to(clearance).filter(
+        session__session_id=wanted.session_id,
+        project=wanted.project,
+        at__gte=max(begin, wanted.fresh_since or begin),
+    )
+    found: dict[str, datetime] = {}
+    for at, injected in rows.order_by("-at").values_list("at", "injected")[:MOST_LOOKED_AT]:
+        for one in injected:
+            found.setdefault(one["id"], at)
+    return found
+
+
+def write_down(
+    wanted: Wanted, result: Injected, clearance: Clearance, actor: Actor, now: datetime, deadline: Deadline
+) -> bool:
+    """Log the injection and count an access of each memory shown; whether that could be done.
+
+    A prompt that brought nothing up is not logged.
+    """
+    if not result.injected and not result.withheld:
+        return True
+    level = Sensitivity.PUBLIC.value
+    for one in result.shown:
+        level = higher(level, one.candidate.memory.sensitivity)
+    try:
+        with write(patience=deadline.left()):
+            Injection.objects.create(
+                session=_session(wanted, clearance, actor, now),
+                project=wanted.project,
+                at=now,
+                sensitivity=level,
+                prompt_preview=shorten(redact(wanted.prompt), settings.MEMORYHUB.event_preview_chars),
+                token_budget=wanted.budget,
+                tokens_used=result.tokens_used,
+                took_ms=deadline.took(),
+                injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
+                withheld=[
+                    {"id": one.uid, "reason": one.reason, **({"detail": one.detail} if one.detail else {})}
+                    for one in result.withheld
+                ],
+            )
+            store.touch_all([one.candidate.memory for one in result.shown], now)
+    except OperationalError as error:
+        if not is_busy(error):
+            raise
+        logger.warning("an injection could not be logged: %s", error)
+        return not result.injected
+    return True
+
+
+def _session(wanted: Wanted, clearance: Clearance, actor: Actor, now: datetime) -> Session | None:
+    """The session that asked; one that is new begins here."""
+    if not wanted.session_id or not clearance.reaches(wanted.project):
+        return None
+    Session.widen([(wanted.session_id, wanted.project, now, now)], actor.name)
+    return Session.objects.get(session_id=wanted.session_id, project=wanted.project)
