@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 READING = frozenset({"read", "notebookread", "read_file", "view", "cat", "open_file"})
@@ -46,6 +47,17 @@ _PASSED = re.compile(
 _PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^\+\+\+ b/(.+)$", re.MULTILINE)
 _TESTS = re.compile(
     r"\b(pytest|unittest|jest|vitest|go test|cargo test|npm (?:run )?test|make test|tox|manage\.py test)\b"
+)
+
+_COMMIT = re.compile(r"\bgit(?: -[cC] \S+| --?[\w-]+(?:=\S+)?)* commit\b")
+_HEREDOC = re.compile(
+    r"[^\n]*?(?:-\w*F\s?-|--file[= ]-|\$\(cat)\s*<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n(.*?)\n\s*\1\b", re.DOTALL
+)
+_NEXT_COMMAND = frozenset({"&&", "||", ";", "|"})
+_MESSAGE = re.compile(r"-[a-z]*m|--message")
+_TRAILER = re.compile(
+    r"^(?:Co-authored-by|Signed-off-by|Reviewed-by|Change-Id|Generated[- ]by):.*$|^\W*Generated with\b.*$",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
@@ -161,18 +173,23 @@ def clean(text: str) -> str:
 
 
 def commit_message(command: str) -> str:
-    """The message given to ``git commit`` by ``-m``, several of them as paragraphs, or by a here-document."""
-    if "git commit" not in command:
+    """The message given to ``git commit`` by ``-m``, several of them as paragraphs, or by a here-document.
+
+    Without what tools add to it: trailers like ``Co-authored-by:``, and who generated it.
+    """
+    found = _COMMIT.search(command)
+    if not found:
         return ""
-    if heredoc := re.search(r"<<-?\s*['\"]?(\w+)['\"]?\n(.*?)\n\s*\1", command, re.DOTALL):
-        return heredoc.group(2).strip()
+    rest = command[found.end() :]
+    if heredoc := _HEREDOC.match(rest):
+        return _TRAILER.sub("", heredoc.group(2)).strip()
     try:
-        parts = shlex.split(command)
+        parts = list(takewhile(lambda part: part not in _NEXT_COMMAND, shlex.split(rest)))
     except ValueError:
         return ""
-    said = [parts[n + 1] for n, part in enumerate(parts[:-1]) if part in ("-m", "--message", "-am")]
+    said = [parts[n + 1] for n, part in enumerate(parts[:-1]) if _MESSAGE.fullmatch(part)]
     said += [part.split("=", 1)[1] for part in parts if part.startswith("--message=")]
-    return "\n\n".join(said).strip()
+    return _TRAILER.sub("", "\n\n".join(said)).strip()
 
 
 def _paths(given: Mapping[str, Any]) -> list[str]:

@@ -50,6 +50,12 @@ def test_reading_and_listing_are_routine():
         "git commit -m 'Round once per rate' -m 'Because cents got lost.'",
         "git add -A && git commit -m 'Round once per rate' -m 'Because cents got lost.'",
         "git commit -F - <<'END'\nRound once per rate\n\nBecause cents got lost.\nEND",
+        "git add . && git commit -qF - <<'X' && git log\nRound once per rate\n\nBecause cents got lost.\nX",
+        "cat > a <<'EOF'\nText\nEOF\ngit -C a commit -qam 'Round once per rate' -m 'Because cents got lost.'",
+        "git commit -qm 'Round once per rate' -m 'Because cents got lost.' && python -m pytest",
+        "git commit -m 'Round once per rate' -m 'Because cents got lost.' && cat > a <<END\nText\nEND",
+        "git commit -m \"$(cat <<'EOF'\nRound once per rate\n\nBecause cents got lost.\n\n"
+        'Co-Authored-By: A Model <a@example.org>\nEOF\n)"',
     ],
 )
 def test_a_commit_message_is_what_its_author_wanted_to_tell(command):
