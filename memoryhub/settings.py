@@ -82,6 +82,7 @@ TEMPLATES = [
         "OPTIONS": {
             "libraries": {
                 "hub": "memoryhub.web.templatetags.hub",
+                "maintenance": "memoryhub.web.templatetags.maintenance",
                 "pages": "memoryhub.web.templatetags.pages",
             },
             "context_processors": [

@@ -1,0 +1,55 @@
+"""Runs and their changes in templates: words, and the small bars of importance before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from memoryhub.lifecycle.operations import OPERATIONS, Change
+from memoryhub.models import MaintenanceRun
+from memoryhub.web import maintenance
+
+register = template.Library()
+
+register.filter("run_title", maintenance.title)
+register.filter("run_state", maintenance.state)
+register.filter("is_under_way", maintenance.is_under_way)
+register.filter("is_broken", maintenance.is_broken)
+register.filter("run_params", maintenance.params)
+
+
+@register.filter
+def operation_label(name: str) -> str:
+    """What an operation is called; by its wire name where it is no more."""
+    return OPERATIONS[name].label if name in OPERATIONS else name
+
+
+@register.filter
+def operation_help(name: str) -> str:
+    """What an operation does and what of it can be undone."""
+    return OPERATIONS[name].help if name in OPERATIONS else ""
+
+
+@register.filter
+def deed(change: Change, run: MaintenanceRun) -> str:
+    """What the run did to a memory, or would do."""
+    return maintenance.deed(change.action, run.dry_run)
+
+
+@register.inclusion_tag("maintenance/turn.html")
+def turn(change: Change) -> dict[str, Any]:
+    """Importance before and after, as a bar with what was gained or lost."""
+    before, after = change.before, change.after
+    if before is None or after is None:
+        return {"is_shown": False}
+    low, high = sorted((before, after))
+    return {
+        "is_shown": True,
+        "before": f"{before:.2f}",
+        "after": f"{after:.2f}",
+        "kept": round(low * 100, 1),
+        "moved": max(round((high - low) * 100, 1), 0.8),
+        "kind": "gain" if after >= before else "loss",
+        "was": round(before * 100, 1),
+    }

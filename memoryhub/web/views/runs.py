@@ -1,0 +1,161 @@
+"""Runs of maintenance: the list, one run with its progress and what it changed, stop, resume, undo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_htmx.http import reswap, retarget
+
+from memoryhub.lifecycle import reach, runs
+from memoryhub.lifecycle.asking import MAINTAIN, may_look, may_run
+from memoryhub.lifecycle.operations import OPERATIONS
+from memoryhub.models import MaintenanceRun
+from memoryhub.retrieval import paging
+from memoryhub.sensitivity import Actor
+from memoryhub.store import NotFound, StoreError
+from memoryhub.web import maintenance
+from memoryhub.web.access import actor_of, clearance_of
+
+PAGE = 30
+CHANGES = 50
+
+
+@require_safe
+def run_list(request: HttpRequest) -> HttpResponse:
+    """Newest first."""
+    _require_look(request)
+    form = maintenance.RunFilter(request.GET)
+    rows = runs.visible_runs(clearance_of(request)).select_related("undoes")
+    rows = form.select(rows) if form.is_valid() else rows.none()
+    cursor = request.GET.get("cursor")
+    try:
+        page = paging.page(rows, "created_at", PAGE, cursor)
+    except paging.BadCursor as error:
+        raise BadRequest(str(error)) from None
+    told = [(run, runs.told(run, clearance_of(request), counted=False)) for run in page.items]
+    context = {"form": form, "page": page, "told": told, "first": not cursor}
+    return render(request, "maintenance/runs.html", context, status=200 if form.is_valid() else 422)
+
+
+@require_safe
+def run(request: HttpRequest, uid: str) -> HttpResponse:
+    """One run, and a page of what it changed."""
+    found = _find(request, uid)
+    return render(request, "maintenance/run.html", _run(request, found))
+
+
+@require_safe
+def run_progress(request: HttpRequest, uid: str) -> HttpResponse:
+    """The state of a run, for htmx to ask for again and again; everything about it, once it has ended."""
+    found = _find(request, uid)
+    if maintenance.is_under_way(found):
+        return render(request, "maintenance/progress.html", _progress(request, found))
+    whole = render(request, "maintenance/run_body.html", _run(request, found))
+    return reswap(retarget(whole, "#run"), "outerHTML")
+
+
+@require_POST
+def run_stop(request: HttpRequest, uid: str) -> HttpResponse:
+    return _steer(request, uid, runs.stop)
+
+
+@require_POST
+def run_resume(request: HttpRequest, uid: str) -> HttpResponse:
+    return _steer(request, uid, runs.resume)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_undo(request: HttpRequest, uid: str) -> HttpResponse:
+    """GET asks, POST takes back: a run of its own, which this leads to."""
+    if request.method == "POST":
+        return _steer(request, uid, runs.undo)
+    found = _find(request, uid)
+    if not (_may_steer(request, found) and runs.is_undoable(found)):
+        raise Http404
+    return render(request, "maintenance/undo.html", _run(request, found))
+
+
+def _find(request: HttpRequest, uid: str) -> MaintenanceRun:
+    """A run that this person may know of. One whose worker has died is marked, for nobody else might."""
+    _require_look(request)
+    runs.mark_interrupted()
+    try:
+        return runs.find(uid, actor_of(request))
+    except NotFound:
+        raise Http404 from None
+
+
+def _require_look(request: HttpRequest) -> None:
+    if not may_look(request.user):
+        raise PermissionDenied
+
+
+def _may_steer(request: HttpRequest, found: MaintenanceRun) -> bool:
+    return request.user.has_perm(MAINTAIN) and reach.steers(clearance_of(request), found)
+
+
+def _steer(request: HttpRequest, uid: str, do: Callable[[str, Actor], MaintenanceRun]) -> HttpResponse:
+    if not request.user.has_perm(MAINTAIN):
+        raise PermissionDenied
+    found = _find(request, uid)
+    try:
+        found = do(uid, actor_of(request))
+    except StoreError as refusal:
+        messages.error(request, f"{refusal.message[:1].upper()}{refusal.message[1:]}.")
+    return redirect("run", found.uid)
+
+
+def _progress(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
+    told = runs.told(found, clearance_of(request), counted=False)
+    percent = maintenance.percent(told)
+    # What a screen reader is told: each quarter once, not every second.
+    step = f"{found.status}-{percent // 25}-{found.stop_requested:d}"
+    return {
+        "run": found,
+        "told": told,
+        "percent": percent,
+        "step": step,
+        "is_news": request.GET.get("told") != step,
+        "is_polling": True,
+    }
+
+
+def _run(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
+    if maintenance.is_under_way(found):
+        return {**_progress(request, found), "may_steer": _may_steer(request, found)}
+    clearance = clearance_of(request)
+    told = runs.told(found, clearance)
+    last = max(1, -(-min(told.changes, runs.KEPT) // CHANGES))
+    number = _number(request, last)
+    return {
+        "run": found,
+        "told": told,
+        "percent": maintenance.percent(told),
+        "results": maintenance.results(found, told),
+        "changes": runs.changes_of(found, clearance, (number - 1) * CHANGES, CHANGES),
+        "number": number,
+        "last": last,
+        "may_steer": _may_steer(request, found),
+        "may_undo": runs.is_undoable(found),
+        "may_do": _may_do(request, found),
+    }
+
+
+def _may_do(request: HttpRequest, found: MaintenanceRun) -> bool:
+    """Whether the button under a dry run does the same in earnest."""
+    wanted = found.dry_run and found.operation in OPERATIONS and found.status == MaintenanceRun.Status.DONE
+    return wanted and may_run(request.user, found.operation, dry_run=False)
+
+
+def _number(request: HttpRequest, last: int) -> int:
+    """The page of changes that was asked for."""
+    text = request.GET.get("page", "1")
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 8):
+        raise BadRequest("page is not the number of a page")
+    return min(max(int(text), 1), last)
