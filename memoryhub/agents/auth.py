@@ -71,7 +71,8 @@ def needs(right: Right | None) -> list[Any]:
     return [BearerToken(right), ApiKey(right)]
 
 
-READ, WRITE, ANY_RIGHT = needs(Right.READ), needs(Right.WRITE), needs(None)
+READ, WRITE, MAINTAIN = needs(Right.READ), needs(Right.WRITE), needs(Right.MAINTAIN)
+ANY_RIGHT = needs(None)
 
 
 def _admit(request: HttpRequest, raw: str, right: Right | None) -> Caller | None:

@@ -1,0 +1,204 @@
+"""``maintain``: the maintenance of the hub at the command line, and from cron."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+from tqdm import tqdm
+
+from memoryhub.lifecycle import runs, schedule
+from memoryhub.management.operator import operator, short_name, shown
+from memoryhub.management.run_table import lines_of, overview
+from memoryhub.models import MaintenanceRun
+from memoryhub.sensitivity import system
+from memoryhub.store import StoreError
+
+INTERRUPTED = 130
+Status = MaintenanceRun.Status
+
+
+class Command(BaseCommand):
+    help = (
+        "Do the maintenance here and now: what the daily schedule does, or the operations that are named. "
+        "Each is a run with a journal, like those started in the browser."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("operations", nargs="*", metavar="OPERATION", help="default: the daily ones")
+        parser.add_argument("--project", metavar="NAME", help="this project alone")
+        parser.add_argument("--dry-run", action="store_true", help="print what would change; change nothing")
+        parser.add_argument(
+            *("--param", "-p"),
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="a parameter of the named operation, as JSON or a text; may be repeated",
+        )
+        parser.add_argument(
+            "--waiting", action="store_true", help="work on the runs that wait, and start none"
+        )
+        parser.add_argument("--list", action="store_true", help="list the operations and the latest runs")
+        parser.add_argument("--resume", metavar="ID", help="let a failed, interrupted or stopped run go on")
+        parser.add_argument("--undo", metavar="ID", help="take a run back")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.actor = operator(system("maintain").clearance)
+        self.failed: list[MaintenanceRun] = []
+        runs.mark_interrupted()
+        if options["list"]:
+            for line in overview(self.actor.clearance):
+                self.stdout.write(line)
+            return
+        try:
+            waiting = self._wanted(options)
+        except StoreError as error:
+            place = f"{error.field}: " if error.field else ""
+            raise CommandError(f"{place}{error.message}") from None
+        if not waiting:
+            self.stdout.write("Nothing to do.")
+        self._work_on(waiting, options["verbosity"])
+        if self.failed:
+            raise CommandError(
+                "failed: " + "; ".join(f"{run.operation} ({run.error})" for run in self.failed)
+            )
+
+    def _wanted(self, options: dict[str, Any]) -> list[MaintenanceRun]:
+        """The runs to work on, queued."""
+        one_of = [name for name in ("waiting", "resume", "undo") if options[name]]
+        if len(one_of) > 1 or (one_of and (options["operations"] or options["project"] or options["param"])):
+            raise CommandError(f"--{one_of[0]} stands alone")
+        if options["resume"]:
+            return [runs.resume(options["resume"], self.actor)]
+        if options["undo"]:
+            return [runs.undo(options["undo"], self.actor)]
+        already = [] if options["dry_run"] else list(MaintenanceRun.objects.filter(status=Status.QUEUED))
+        already.sort(key=lambda run: run.pk)
+        if options["waiting"]:
+            return already
+        if options["operations"]:
+            return self._named(options)
+        return [*already, *self._daily(options)]
+
+    def _named(self, options: dict[str, Any]) -> list[MaintenanceRun]:
+        names = options["operations"]
+        if options["param"] and len(names) > 1:
+            raise CommandError("--param belongs to one operation; name that one alone")
+        params = dict(map(_param, options["param"]))
+        if options["project"] is not None:
+            params["project"] = short_name(options["project"], "--project")
+        for name in names:
+            runs.operation_named(name)
+        return [runs.start(name, params, self.actor, dry_run=options["dry_run"]) for name in names]
+
+    def _daily(self, options: dict[str, Any]) -> list[MaintenanceRun]:
+        """What the schedule does. Done for the whole store, it counts as this day's."""
+        if options["param"]:
+            raise CommandError("--param belongs to an operation; name it")
+        if unknown := schedule.unknown_operations():
+            raise CommandError(f"maintenance_operations names what there is not: {', '.join(unknown)}")
+        now = timezone.now()
+        if not options["dry_run"] and options["project"] is None:
+            today = timezone.localdate(now)
+            done = schedule.last_day()
+            return schedule.start_daily(self.actor, None if done and done >= today else today, now)
+        started = []
+        for name in schedule.operations():
+            params = schedule.daily_params(name)
+            if options["project"] is not None:
+                params["project"] = short_name(options["project"], "--project")
+            started.append(runs.start(name, params, self.actor, dry_run=options["dry_run"], now=now))
+        return started
+
+    def _work_on(self, waiting: list[MaintenanceRun], verbosity: int) -> None:
+        try:
+            while waiting:
+                self._one(waiting[0], verbosity)
+                waiting.pop(0)
+        except KeyboardInterrupt:
+            for run in waiting:
+                run.refresh_from_db()
+                if run.status in runs.PENDING:
+                    runs.stop(run.uid, self.actor)
+            ids = ", ".join(run.uid for run in waiting)
+            raise CommandError(
+                f"interrupted; go on with: manage.py maintain --resume ID ({ids})", returncode=INTERRUPTED
+            ) from None
+
+    def _one(self, run: MaintenanceRun, verbosity: int) -> None:
+        """Work on a run here; where the server was quicker, look on until it is done."""
+        began = time.monotonic()
+        self._wait_for_others(run)
+        with self._bar(run, verbosity) as watch:
+            if not runs.work(run, watcher=watch):
+                if run.status == Status.RUNNING:
+                    self.stdout.write(f"{run.operation}: the server works on it (run {run.uid}); waiting")
+                while run.status in runs.PENDING:
+                    time.sleep(0.5)
+                    runs.mark_interrupted()
+                    run.refresh_from_db()
+                    watch(run)
+        self._report(run, time.monotonic() - began)
+
+    def _wait_for_others(self, run: MaintenanceRun) -> None:
+        """One run that writes at a time: two would take turns, and agents would wait for both."""
+        said = ""
+        while not run.dry_run:
+            others = MaintenanceRun.objects.filter(status=Status.RUNNING, dry_run=False).exclude(pk=run.pk)
+            if (other := others.first()) is None:
+                return
+            if said != other.uid:
+                said = other.uid
+                self.stdout.write(
+                    f"{run.operation}: waiting for {other.operation} (run {said}), "
+                    "at which the server or another command is"
+                )
+                self.stdout.flush()
+            time.sleep(0.5)
+            runs.mark_interrupted()
+
+    @contextmanager
+    def _bar(self, run: MaintenanceRun, verbosity: int) -> Iterator[Any]:
+        """A bar on a terminal, for :func:`runs.work` to move."""
+        shows = sys.stderr.isatty() and verbosity > 0
+        with tqdm(disable=not shows, desc=run.operation, total=run.total or None, leave=False) as bar:
+
+            def watch(run: MaintenanceRun) -> None:
+                bar.total = run.total or None
+                bar.update(run.done - bar.n)
+
+            yield watch
+
+    def _report(self, run: MaintenanceRun, took: float) -> None:
+        if run.status != Status.DONE:
+            self.failed.append(run)
+            self.stderr.write(f"{run.operation}: {run.error} (run {run.uid})", self.style.ERROR)
+            return
+        result = run.result or {}
+        counts = ", ".join(f"{n:,} {action}" for action, n in result.get("counts", {}).items())
+        what = counts or ("nothing would change" if run.dry_run else "nothing to change")
+        verb = "would " if run.dry_run and counts else ""
+        self.stdout.write(
+            f"{run.operation}: {verb}{what} ({run.done:,} looked at, {took:.1f} s, run {run.uid})"
+        )
+        if run.dry_run:
+            for line in lines_of(run, self.actor.clearance):
+                self.stdout.write(line)
+
+
+def _param(text: str) -> tuple[str, Any]:
+    """``days=3`` is a number, ``project=x`` a text."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise CommandError(f"--param is written NAME=VALUE, not {shown(text)}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
