@@ -11,26 +11,51 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from memoryhub.models import Event, Memory, Session
+from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.paging import BadCursor
 from memoryhub.sensitivity import Clearance
 
 # At the same moment: an end stands above what happened, a start below it.
-KINDS = ("session_start", "event", "boundary", "memory", "session_end")
+_ORDER = ("session_start", "event", "boundary", "injection", "memory", "session_end")
+# What the wire contract knows; injections are shown on pages alone.
+KINDS = tuple(kind for kind in _ORDER if kind != "injection")
+PAGE_KINDS = _ORDER
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a timeline. ``kind`` is one of session_start, event, boundary, memory, session_end."""
+    """One line of a timeline. ``kind`` is one of :data:`PAGE_KINDS`."""
 
     at: datetime
     kind: str
-    row: Memory | Event | Session
+    row: Memory | Event | Session | Injection
 
     @property
     def order(self) -> tuple[datetime, int, int]:
-        return (self.at, KINDS.index(self.kind), self.row.pk)
+        return (self.at, _ORDER.index(self.kind), self.row.pk)
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """Which events to show. Empty: all of them.
+
+    ``tool``: the name of a tool, or of an event that comes of none; ``kept``: "kept" for those that became
+    a memory, "skipped" for those that were judged and did not; ``reason``: why they did not.
+    """
+
+    tool: str = ""
+    kept: str = ""
+    reason: str = ""
+
+    def select(self, events: QuerySet[Any]) -> QuerySet[Any]:
+        if self.tool:
+            events = events.filter(Q(tool_name=self.tool) | Q(tool_name="", event=self.tool))
+        if self.kept == "kept":
+            events = events.filter(memory__isnull=False)
+        if self.kept == "skipped":
+            events = events.filter(memory__isnull=True).exclude(skip_reason="")
+        return events.filter(skip_reason=self.reason) if self.reason else events
 
 
 def timeline(
@@ -42,17 +67,20 @@ def timeline(
     kinds: Container[str] = KINDS,
     of: Session | None = None,
     oldest_first: bool = False,
+    which: EventFilter = EventFilter(),
 ) -> tuple[list[Entry], str | None]:
     """The next entries after the cursor, and the cursor after them; newest first, or oldest first.
 
     A filter by what only memories have shows memories alone. ``of`` holds to one session, also one whose
-    project has no name. The number of queries is fixed.
+    project has no name; ``which`` picks among events. The number of queries is fixed.
     """
     after = _decode(cursor) if cursor else None
     entries: list[Entry] = []
     for rows, column, kind in _sources(clearance, wanted, of):
         if kind not in kinds:
             continue
+        if kind in ("event", "boundary"):
+            rows = which.select(rows)
         if len(entries) > limit:
             # The page is full up to here: what lies beyond cannot be on it, and need not be gated.
             rows = rows.filter(**{f"{column}__{'lte' if oldest_first else 'gte'}": entries[limit].at})
@@ -94,19 +122,22 @@ def _happenings(
     """What happened besides memories."""
     events = Event.objects.visible_to(clearance).select_related("session", "memory")
     sessions = Session.objects.visible_to(clearance)
+    injections = Injection.objects.visible_to(clearance).select_related("session")
     if of:
         events, sessions = events.filter(session=of), sessions.filter(pk=of.pk)
+        injections = injections.filter(session=of)
     if wanted.project:
-        events, sessions = (
-            events.filter(session__project=wanted.project),
-            sessions.filter(project=wanted.project),
-        )
+        events = events.filter(session__project=wanted.project)
+        sessions = sessions.filter(project=wanted.project)
+        injections = injections.filter(project=wanted.project)
     if wanted.session_id:
         events = events.filter(session__session_id=wanted.session_id)
         sessions = sessions.filter(session_id=wanted.session_id)
+        injections = injections.filter(session__session_id=wanted.session_id)
     for rows, column, kind in (
         (events.filter(boundary=False), "at", "event"),
         (events.filter(boundary=True), "at", "boundary"),
+        (injections, "at", "injection"),
         (sessions, "first_seen", "session_start"),
         (sessions.filter(ended_seen__isnull=False), "ended_seen", "session_end"),
     ):
@@ -129,7 +160,7 @@ def _take(
     on, sign = ("gt", "") if oldest_first else ("lt", "-")
     if after:
         at, place, pk = after
-        here = KINDS.index(kind)
+        here = _ORDER.index(kind)
         same = Q(pk__in=[])
         if here == place:
             same = Q(**{column: at, f"pk__{on}": pk})
@@ -151,7 +182,7 @@ def _decode(cursor: str) -> tuple[datetime, int, int]:
             base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         )
         moment = datetime.fromisoformat(at)
-        if moment.tzinfo is None or not (0 <= int(place) < len(KINDS)) or not 0 <= int(pk) < 2**63:
+        if moment.tzinfo is None or not (0 <= int(place) < len(_ORDER)) or not 0 <= int(pk) < 2**63:
             raise BadCursor
         return moment.astimezone(UTC), int(place), int(pk)
     except (ValueError, TypeError, OverflowError, RecursionError):

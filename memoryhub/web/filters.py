@@ -75,6 +75,14 @@ class SessionFilter(ListFilter):
     project = ProjectField()
 
 
+class InjectionFilter(ListFilter):
+    q = WordField(label="In the prompt", widget=forms.TextInput(attrs={"type": "search"}))
+    project = ProjectField()
+    session_id = WordField(label="Session")
+    since = DayField(label="From")
+    until = DayField(label="To")
+
+
 class TimelineFilter(ListFilter):
     project = ProjectField()
     type = forms.ChoiceField(

@@ -7,17 +7,27 @@ from datetime import datetime
 from typing import Any
 
 from django import template
+from django.conf import settings
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
+from memoryhub.models import Event
 from memoryhub.web.templatetags.hub import moment
 
 register = template.Library()
 
 _HASH_CHARS = 12
+# The parts of memorability, with the setting that weighs each.
+_PARTS = {
+    "substance": "substance_weight",
+    "salience": "salience_weight",
+    "distinctiveness": "distinctiveness_weight",
+    "type_weight": "type_weight",
+}
+_ROUNDING = 0.01  # parts are stored with three decimals
 
 
 @register.simple_tag
@@ -58,3 +68,51 @@ def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}: {_plain(one)}" for name, one in value.items())
     return field_value(value)
+
+
+@register.inclusion_tag("timeline/memorability.html")
+def memorability(event: Event) -> dict[str, Any]:
+    """The four parts of an event's memorability as bars, and their total against the gate."""
+    config = settings.MEMORYHUB
+    gate = config.memorability_threshold
+    context = {"gate": f"{gate:.2f}", "gate_percent": round(100 * gate, 1)}
+    context["reason"] = "" if event.memory else event.skip_reason
+    if event.memorability is None:
+        return context
+    stored = event.memorability_parts if isinstance(event.memorability_parts, dict) else {}
+    parts: list[dict[str, Any]] = []
+    whole = 0.0
+    for name, weight_of in _PARTS.items():
+        value, weight = stored.get(name), getattr(config, weight_of)
+        if isinstance(value, int | float):
+            whole += value * weight
+            shown = {"value": f"{value:.2f}", "weight": f"{weight:.2f}", "points": f"{value * weight:.2f}"}
+            parts.append({"name": name.replace("_", " "), "percent": _percent(value), **shown})
+    total = event.memorability
+    context["parts"] = parts
+    context["total"] = {
+        "value": f"{total:.2f}",
+        "percent": _percent(total),
+        "passes": total >= gate,
+        "less": len(parts) == len(_PARTS) and total < whole - _ROUNDING,
+    }
+    return context
+
+
+@register.inclusion_tag("timeline/handlers.html")
+def handlers_said(event: Event) -> dict[str, Any]:
+    """What each handler of the hook said to an event, the skipped and the failed too."""
+    said = event.handlers if isinstance(event.handlers, list) else []
+    names = ("name", "priority", "status", "detail")
+    return {"handlers": [{n: one.get(n, "") for n in names} for one in said if isinstance(one, dict)]}
+
+
+@register.inclusion_tag("injections/budget.html")
+def budget(used: int, budget: int) -> dict[str, Any]:
+    """How much of a budget of tokens was used, as a bar and in figures."""
+    share = used / budget if budget else float(bool(used))
+    return {"used": used, "budget": budget, "percent": _percent(share), "over": used > budget}
+
+
+def _percent(share: float) -> float:
+    return round(100 * min(max(share, 0.0), 1.0), 1)

@@ -10,25 +10,30 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from memoryhub.models import Event, Memory, Session
+from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.querysets import SessionQuerySet
-from memoryhub.retrieval import paging, timeline
+from memoryhub.retrieval import injections, paging, timeline
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.sessions import with_counts
+from memoryhub.sensitivity import Clearance
+from memoryhub.web import chips
 from memoryhub.web.access import clearance_of
 from memoryhub.web.days import by_day
 from memoryhub.web.filters import SessionFilter
 from memoryhub.web.htmx import HtmxHttpRequest, page_or_fragment
+from memoryhub.web.session_story import picture_of
 
 PAGE = 50
 ENTRIES = 100
 # The tabs of a session's page, and what each shows.
 KINDS = {
-    "": ("All", timeline.KINDS),
+    "": ("All", timeline.PAGE_KINDS),
     "memory": ("Memories", ("memory",)),
     "event": ("Events", ("event", "boundary")),
     "boundary": ("Boundaries", ("boundary",)),
+    "injection": ("Injections", ("injection",)),
 }
+_WITH_EVENTS = {"", "event", "boundary"}
 _SAME_ID = 50
 
 
@@ -85,10 +90,34 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
 
 
 def _timeline(request: HttpRequest, found: Session) -> dict[str, Any]:
+    """The whole page: what is known of the session, its picture, and a page of what happened."""
     clearance = clearance_of(request)
     kind, order = request.GET.get("kind", ""), request.GET.get("order", "")
     if kind not in KINDS or order not in ("", "newest"):
         raise BadRequest("kind or order is not one of this page's")
+    events = Event.objects.visible_to(clearance).filter(session=found)
+    picture, more = picture_of(found, clearance)
+    return {
+        "session": found,
+        "summary": _summary(request, found),
+        "boundaries": events.filter(boundary=True).count(),
+        "picture": picture,
+        "more": more,
+        "chips": chips.groups(request, events) if kind in _WITH_EVENTS else [],
+        "injections": Injection.objects.visible_to(clearance).filter(session=found).count(),
+        "kind": kind,
+        "kinds": [(name, label) for name, (label, _) in KINDS.items()],
+        "order": order,
+        **_entries(request, found, clearance, kind, order),
+    }
+
+
+def _entries(
+    request: HttpRequest, found: Session, clearance: Clearance, kind: str, order: str
+) -> dict[str, Any]:
+    which = chips.asked(request) if kind in _WITH_EVENTS else timeline.EventFilter()
+    # Who asks for some events wants no memories between them.
+    kinds = KINDS["event" if kind == "" and which != timeline.EventFilter() else kind][1]
     cursor = request.GET.get("cursor")
     try:
         entries, next_cursor = timeline.timeline(
@@ -96,22 +125,20 @@ def _timeline(request: HttpRequest, found: Session) -> dict[str, Any]:
             MemoryFilter(),
             limit=ENTRIES,
             cursor=cursor,
-            kinds=KINDS[kind][1],
+            kinds=kinds,
             of=found,
             oldest_first=not order,
+            which=which,
         )
     except paging.BadCursor as error:
         raise BadRequest(str(error)) from None
+    injections.look_up_entries(entries, clearance)
+    narrowed = which != timeline.EventFilter()
     return {
-        "session": found,
-        "summary": _summary(request, found),
-        "boundaries": Event.objects.visible_to(clearance).filter(session=found, boundary=True).count(),
         "days": by_day(entries),
         "next_cursor": next_cursor,
         "first": not cursor,
-        "kind": kind,
-        "kinds": [(name, label) for name, (label, _) in KINDS.items()],
-        "order": order,
+        "narrowed": narrowed,
     }
 
 

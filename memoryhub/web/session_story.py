@@ -1,0 +1,111 @@
+"""What a session's picture shows: its events, injections and memories, behind the gate, in a few queries."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.urls import reverse
+from django.utils import timezone
+
+from memoryhub.encoding.observation import kind_of
+from memoryhub.models import Event, Injection, Memory
+from memoryhub.retrieval.injections import Log, look_up
+from memoryhub.sensitivity import Clearance
+from memoryhub.text import shorten
+from memoryhub.web.session_picture import END, START, Happening, Picture, draw
+
+MOST = 1500  # of a kind; a picture of more would be a grey wall
+TITLE = 90
+_LANES = {"prompt:submit": "prompt", "session:start": START, "session:end": END}
+
+
+def picture_of(session: Any, clearance: Clearance) -> tuple[Picture | None, bool]:
+    """The picture of a session that ``SessionQuerySet.visible_to`` gave; and whether it leaves something out.
+
+    Of a longer session it shows the beginning.
+    """
+    events = _events(session, clearance)
+    more = len(events) > MOST
+    drawn = [_event(one) for one in events[:MOST]]
+    drawn += [_injection(log) for log in _injections(session, clearance)]
+    drawn += [_memory(one) for one in _memories(session, clearance, {e.memory_id for e in events})]
+    if more:
+        last = events[MOST - 1].at
+        drawn = [one for one in drawn if one.at <= last]
+    drawn += _edges(session, {one.lane for one in drawn}, ends=not more)
+    gate = settings.MEMORYHUB.memorability_threshold
+    return draw(drawn, gate, timezone.get_current_timezone()), more
+
+
+def _events(session: Any, clearance: Clearance) -> list[Any]:
+    """One more than :data:`MOST` when there are more."""
+    events = Event.objects.visible_to(clearance).filter(session=session).select_related("memory")
+    names = ("at", "event", "tool_name", "segment", "memorability", "skip_reason", "files", "keywords")
+    mine = ("memory__uid", "memory__title", "memory__type")
+    return list(events.only(*names, *mine).order_by("at", "pk")[: MOST + 1])
+
+
+def _injections(session: Any, clearance: Clearance) -> list[Log]:
+    rows = Injection.objects.visible_to(clearance).filter(session=session)
+    return look_up(rows.order_by("at", "pk")[:MOST], clearance)
+
+
+def _memories(session: Any, clearance: Clearance, drawn: set[int | None]) -> list[Memory]:
+    """Those that came by another way than an event: checkpoints, summaries, what an agent stored itself."""
+    memories = Memory.objects.visible_to(clearance).live()
+    mine = memories.in_session(session.session_id, project=session.project)
+    rows = mine.only("uid", "title", "type", "created_at").order_by("created_at", "pk")[:MOST]
+    return [memory for memory in rows if memory.pk not in drawn]
+
+
+def _event(event: Any) -> Happening:
+    memory = event.memory
+    return Happening(
+        at=event.at,
+        lane=_LANES.get(event.event) or kind_of(event.tool_name),
+        title=_told(event),
+        type=memory.type if memory else "",
+        href=reverse("memory", args=[memory.uid]) if memory else "",
+        memorability=event.memorability,
+        segment=event.segment,
+        keywords=tuple(map(str, event.keywords)) if isinstance(event.keywords, list) else (),
+    )
+
+
+def _told(event: Any) -> str:
+    """``14:02:31 Edit src/a.py, memorability 0.41, became “…”``."""
+    name = " ".join([event.tool_name or event.event, *map(str, event.files[:1])])
+    parts = [f"{_clock(event.at)} {shorten(name, TITLE)}"]
+    if event.memorability is not None:
+        parts.append(f"memorability {event.memorability:.2f}")
+    if event.memory:
+        parts.append(f"became “{shorten(str(event.memory), TITLE)}”")
+    elif event.skip_reason:
+        parts.append(f"not kept: {event.skip_reason}")
+    return ", ".join(parts)
+
+
+def _injection(log: Log) -> Happening:
+    told = "; ".join(shorten(str(one.memory), TITLE) for one in log.told) or "nothing to be listed"
+    return Happening(log.injection.at, "injection", f"{_clock(log.injection.at)} injected: {told}")
+
+
+def _memory(memory: Memory) -> Happening:
+    title = f"{_clock(memory.created_at)} {memory.type.replace('_', ' ')}: {shorten(str(memory), TITLE)}"
+    return Happening(memory.created_at, "memory", title, memory.type, reverse("memory", args=[memory.uid]))
+
+
+def _edges(session: Any, lanes: set[str], *, ends: bool) -> list[Happening]:
+    """Where it began and ended, as far as no event of its own says so."""
+    edges = []
+    if START not in lanes:
+        edges.append(Happening(session.first_seen, START, f"{_clock(session.first_seen)} session began"))
+    if ends and session.ended_seen and END not in lanes:
+        edges.append(Happening(session.ended_seen, END, f"{_clock(session.ended_seen)} session ended"))
+    return edges
+
+
+def _clock(at: datetime) -> str:
+    return f"{timezone.localtime(at):%H:%M:%S}"

@@ -1,0 +1,49 @@
+"""What agents were told with their prompts, over all sessions."""
+
+from __future__ import annotations
+
+from django.core.exceptions import BadRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from memoryhub.models import Injection
+from memoryhub.querysets import InjectionQuerySet
+from memoryhub.retrieval import paging
+from memoryhub.retrieval.injections import look_up
+from memoryhub.web.access import clearance_of
+from memoryhub.web.filters import InjectionFilter
+
+PAGE = 30
+
+
+@require_safe
+def injections(request: HttpRequest) -> HttpResponse:
+    """The injections that may be seen, newest first; their memories have gates of their own."""
+    form = InjectionFilter(request.GET)
+    valid = form.is_valid()
+    clearance = clearance_of(request)
+    visible: InjectionQuerySet = Injection.objects.visible_to(clearance).select_related("session")
+    rows = _narrow(visible, form) if valid else visible.none()
+    try:
+        page = paging.page(rows, "at", PAGE, request.GET.get("cursor"))
+    except paging.BadCursor as error:
+        raise BadRequest(str(error)) from None
+    context = {
+        "form": form,
+        "logs": look_up(page.items, clearance),
+        "next_cursor": page.next_cursor,
+        "first": not request.GET.get("cursor"),
+    }
+    return render(request, "injections/page.html", context, status=200 if valid else 422)
+
+
+def _narrow(rows: InjectionQuerySet, form: InjectionFilter) -> InjectionQuerySet:
+    rows = rows.between("at", form.begin(), form.end())
+    if typed := form.value("q"):
+        rows = rows.filter(prompt_preview__icontains=typed)
+    if project := form.value("project"):
+        rows = rows.filter(project=project)
+    if session_id := form.value("session_id"):
+        rows = rows.filter(session__session_id=session_id)
+    return rows
