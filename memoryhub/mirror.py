@@ -26,7 +26,7 @@ from memoryhub.models import JournalEntry
 
 logger = logging.getLogger(__name__)
 LINE = ("seq", "at", "actor", "operation", "object_type", "object_id", "detail", "hash")
-_TAIL = 65_536
+_TAIL = 4096  # bytes read from the end at first; more when they hold no whole line
 
 
 def path() -> Path:
@@ -48,7 +48,6 @@ def append(lines: list[dict[str, Any]], after: str = "") -> None:
     A full disk is logged, never raised: the journal itself is written, and the next append makes up for it.
     """
     try:
-        path().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with ExitStack() as stack:
             file = stack.enter_context(_locked())
             seq, digest = last_row(file)
@@ -64,13 +63,11 @@ def append(lines: list[dict[str, Any]], after: str = "") -> None:
 def last_row(file: IO[bytes]) -> tuple[int, str]:
     """Number and hash of the last whole line, ``(0, "")`` without a readable one; a torn line is cut off."""
     size = file.seek(0, os.SEEK_END)
-    tail = _read_from(file, max(0, size - _TAIL))
-    if size > len(tail) and tail.count(b"\n") < 2:
-        tail = _read_from(file, 0)
+    tail = _tail(file, size)
     whole = tail[: tail.rfind(b"\n") + 1]
     if len(whole) < len(tail):
         file.truncate(size - len(tail) + len(whole))
-    return _number_and_hash(whole.splitlines()[-1] if whole else b"")
+    return _number_and_hash(_last_line(whole))
 
 
 def ends() -> tuple[tuple[int, str], tuple[int, str]] | None:
@@ -78,11 +75,11 @@ def ends() -> tuple[tuple[int, str], tuple[int, str]] | None:
     try:
         with path().open("rb") as file:
             first = file.readline()
-            tail = _read_from(file, max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            tail = _tail(file, file.seek(0, os.SEEK_END))
     except OSError:
         return None
-    whole = tail[: tail.rfind(b"\n") + 1].splitlines()
-    return (_number_and_hash(first), _number_and_hash(whole[-1])) if whole else None
+    last = _last_line(tail[: tail.rfind(b"\n") + 1])
+    return (_number_and_hash(first), _number_and_hash(last)) if last else None
 
 
 def _number_and_hash(line: bytes) -> tuple[int, str]:
@@ -100,12 +97,28 @@ def _locked() -> Iterator[IO[bytes]]:
 
     Made for its owner alone where there is none.
     """
+    name = path()
     while True:
-        with open(path(), "a+b", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with _open(name) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if path().exists() and os.path.samestat(os.fstat(file.fileno()), path().stat()):
+            try:
+                is_current = os.path.samestat(os.fstat(file.fileno()), os.stat(name))
+            except FileNotFoundError:
+                is_current = False
+            if is_current:
                 yield file
                 return
+
+
+def _open(name: Path) -> IO[bytes]:
+    def owner_only(file: str, flags: int) -> int:
+        return os.open(file, flags, 0o600)
+
+    try:
+        return open(name, "a+b", opener=owner_only)
+    except FileNotFoundError:
+        name.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return open(name, "a+b", opener=owner_only)
 
 
 def _is_ours(file: IO[bytes], seq: int, digest: str) -> bool:
@@ -126,9 +139,20 @@ def _rows_after(seq: int) -> Iterator[dict[str, Any]]:
     return map(as_line, JournalEntry.objects.filter(seq__gt=seq).order_by("seq").iterator(chunk_size=1000))
 
 
-def _read_from(file: IO[bytes], start: int) -> bytes:
-    file.seek(start)
-    return file.read()
+def _tail(file: IO[bytes], size: int) -> bytes:
+    """The end of the file: at least one whole line, with the break before it, where there is one."""
+    reach = _TAIL
+    while True:
+        file.seek(max(0, size - reach))
+        tail = file.read()
+        if reach >= size or tail.count(b"\n") > 1:
+            return tail
+        reach *= 16
+
+
+def _last_line(whole: bytes) -> bytes:
+    """Of lines that each end with a break; empty without any."""
+    return whole[whole.rfind(b"\n", 0, -1) + 1 : -1]
 
 
 def _encode(line: dict[str, Any]) -> bytes:
