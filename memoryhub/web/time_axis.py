@@ -77,14 +77,15 @@ class Axis:
 
 
 def in_words(pause: timedelta) -> str:
-    """``45 min``, ``3 h 20 min``, ``2 days``: the two largest units, hours alone from ten on."""
+    """``45 min``, ``3 h 20 min``, ``14 h``, ``2 days``: no more exact than it has to be."""
     minutes = max(round(pause.total_seconds() / 60), 1)
     if minutes < 60:
         return f"{minutes} min"
     hours, rest = divmod(minutes, 60)
     if hours < 10:
         return f"{hours} h {rest} min" if rest else f"{hours} h"
-    return f"{hours} h" if hours < 48 else f"{hours // 24} days"
+    hours = round(minutes / 60)
+    return f"{hours} h" if hours < 48 else f"{round(hours / 24)} days"
 
 
 def make(sizes: Mapping[datetime, float]) -> Axis:
