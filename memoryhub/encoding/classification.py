@@ -16,6 +16,7 @@ from memoryhub.vocabulary import MemoryType
 
 # Conventional commits say outright what they are.
 _PREFIX = re.compile(r"^(?P<kind>[a-z]+)(?:\([^)]*\))?!?:\s*", re.IGNORECASE)
+_NUMBER = re.compile(r"^(?:(?:ADR|RFC)[- ]?)?\d{1,4}[.):]\s+", re.IGNORECASE)
 _BY_PREFIX = {
     "fix": MemoryType.BUGFIX,
     "bugfix": MemoryType.BUGFIX,
@@ -124,17 +125,31 @@ class Classified:
     body: str = ""
 
 
-def classify(text: str) -> Classified:
-    """Read type, title, concepts and importance from a text."""
+# What a text is that says nothing else of itself, by where it comes from.
+_BY_SOURCE = {
+    "answer": MemoryType.DISCOVERY,
+    "comment": MemoryType.DISCOVERY,
+    "document": MemoryType.DECISION,
+    "output": MemoryType.DISCOVERY,
+    "recovery": MemoryType.BUGFIX,
+}
+
+
+def classify(text: str, source: str = "") -> Classified:
+    """Read type, title, concepts and importance from a text, and from where it comes."""
     kind = type_of(text)
-    head = _PREFIX.sub("", first_line(text)) if _declared(text) else first_line(text)
+    if kind is MemoryType.CHANGE and not declared_type(text):
+        kind = _BY_SOURCE.get(source, kind)
+    if source == "answer" and kind is not MemoryType.DECISION:
+        kind = MemoryType.DISCOVERY  # a page tells of features and fixes of others
+    head = _PREFIX.sub("", first_line(text)) if declared_type(text) else first_line(text)
     body = text.strip().partition("\n")[2].strip()
     return Classified(kind, _title(head), concepts_of(text), importance_of(kind, text), body)
 
 
 def type_of(text: str) -> MemoryType:
     """A commit prefix decides; otherwise the type with most evidence, ``change`` without any."""
-    if declared := _declared(text):
+    if declared := declared_type(text):
         return declared
     head = first_line(text)
     counted = [(2 * len(seen.findall(head)) + len(seen.findall(text)), kind) for kind, seen in _EVIDENCE]
@@ -160,11 +175,12 @@ def subtitle_of(files: Sequence[str]) -> str:
     return f"in {named}" + (f" and {len(files) - 3} more" if len(files) > 3 else "")
 
 
-def _declared(text: str) -> MemoryType | None:
+def declared_type(text: str) -> MemoryType | None:
+    """What a commit prefix says outright."""
     found = _PREFIX.match(first_line(text))
     return _BY_PREFIX.get(found["kind"].lower()) if found else None
 
 
 def _title(head: str) -> str:
-    line = shorten(head, 100).rstrip(" .")
+    line = shorten(_NUMBER.sub("", head), 100).rstrip(" .")
     return line[:1].upper() + line[1:]

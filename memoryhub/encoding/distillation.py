@@ -2,39 +2,47 @@
 
 Reading and listing are routine. What speaks is what people wrote on purpose: commit messages, decisions put
 into a document, comments that give a reason, answers that were asked for; and what happened: a failure that
-was mended.
+was mended. A comment and a repair are noted first, for the commit that follows mostly tells them better; what
+it leaves out, and what no commit follows, is told by itself.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from memoryhub.encoding.classification import declared_type, type_of
+from memoryhub.encoding.commands import is_display, program
 from memoryhub.encoding.observation import Observation
-from memoryhub.text import collapse, shorten
+from memoryhub.encoding.passages import (
+    MAX_CHARS,
+    error_of,
+    gives_reason,
+    paragraphs,
+    reasons,
+    told_reasons,
+)
+from memoryhub.encoding.secrets import find_secrets
+from memoryhub.text import shorten, terms
+from memoryhub.vocabulary import MemoryType
 
 _BLOCK = re.compile(r"<memory-context\b.*?(?:</memory-context>|\Z)", re.DOTALL | re.IGNORECASE)
 _DECISIONS = re.compile(
     r"(?:^|/)(?:adr|adrs|decisions?|rfcs?|architecture|design)(?:/|[-_.\w]*\.(?:md|rst|txt)$)"
-    r"|(?:^|/)(?:CLAUDE|AGENTS|CONTRIBUTING|NOTES)[\w.]*\.md$",
+    r"|(?:^|/)(?:CLAUDE|AGENTS|CONTRIBUTING|NOTES|GOTCHAS)[\w.]*\.md$",
     re.IGNORECASE,
 )
-_COMMENT = re.compile(r"^\s*(?:#|//|--|\*|;)\s?(?P<said>.+)$")
-_TRAILING = re.compile(r"\s(?:#|//)\s(?P<said>.{20,})$")
-_REASON = re.compile(
-    r"\b(?:because|otherwise|so that|note|hack|workaround|gotcha|beware|caution|must|never|instead of|"
-    r"rather than|careful|on purpose|deliberately|unlike|since)\b",
+_DOCUMENT = re.compile(r"\.(?:md|markdown|rst|txt|adoc|html?)$", re.IGNORECASE)
+_NO_MESSAGE = re.compile(
+    r"^(?:wip|tmp|temp|save|checkpoint|update|(?:fixup|squash)!.*|merge (?:branch|remote|pull request)\b.*"
+    r"|\W*)$",
     re.IGNORECASE,
 )
-_ERROR_LINE = re.compile(
-    r"^(?:E\s+)?(?P<said>(?:[\w.]*(?:Error|Exception|Failure|Warning)\b.*|error(?:\[\w+\])?:.*|fatal:.*"
-    r"|panic:.*|FAILED .*|.*\bFAIL(?:ED)?\b.*|AssertionError.*))$",
-    re.MULTILINE,
-)
-_WORDY = re.compile(r"[A-Za-zÀ-ɏЀ-ӿ぀-ヿ一-鿿]")
-MAX_CHARS = 2000
-MIN_WORDS = 6
+PATIENCE = 40  # tool calls after which what was noted is told without a commit
+MOST_NOTES = 20
+MOST_READ = 10  # files read that are told with a memory: the latest
+COVERED = 0.6  # share of a note's terms in a commit message that says it too
 
 
 @dataclass(frozen=True)
@@ -49,13 +57,35 @@ class Candidate:
 
 
 @dataclass
+class Note:
+    """What is not told yet; ``at``: the tool call of the session that it comes from."""
+
+    text: str
+    source: str
+    modified: list[str]
+    at: int
+    read: list[str] = field(default_factory=list)
+
+    def candidate(self) -> Candidate:
+        return Candidate(
+            self.text, self.source, tuple(self.read), tuple(self.modified), self.source == "recovery"
+        )
+
+
+@dataclass
 class Work:
-    """What is open in a session: what was touched since the last capture, and the failure being worked on."""
+    """What is open in a session: what was touched since the last commit, the failure worked on, the notes.
+
+    ``calls``: tool calls so far; ``committed``: the files of the last commit, should it be amended.
+    """
 
     read: list[str] = field(default_factory=list)
     modified: list[str] = field(default_factory=list)
     failure: str = ""
     failed_command: str = ""
+    notes: list[Note] = field(default_factory=list)
+    committed: list[str] = field(default_factory=list)
+    calls: int = 0
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Work:
@@ -64,12 +94,26 @@ class Work:
             list(state.get("modified", ())),
             str(state.get("failure", "")),
             str(state.get("failed_command", "")),
+            [Note(**one) for one in state.get("notes", ())],
+            list(state.get("committed", ())),
+            int(state.get("calls", 0)),
         )
 
-    def note(self, seen: Observation) -> None:
-        """Add the files of a tool call, each once, the latest 50."""
-        self.read = list(dict.fromkeys([*self.read, *seen.files_read]))[-50:]
+    def as_state(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def touch(self, seen: Observation) -> None:
+        """Add the files of a tool call, each once, the latest 50; a place that was searched is not read."""
+        self.calls += 1
+        if seen.kind == "read":
+            self.read = list(dict.fromkeys([*self.read, *seen.files_read]))[-50:]
         self.modified = list(dict.fromkeys([*self.modified, *seen.files_modified]))[-50:]
+
+    def due(self, all_of_them: bool = False) -> list[Candidate]:
+        """What no commit told in time, or (at the end of a session) all that is left; it is noted no more."""
+        ripe = [note for note in self.notes if all_of_them or self.calls - note.at >= PATIENCE]
+        self.notes = [note for note in self.notes if note not in ripe]
+        return [note.candidate() for note in ripe]
 
 
 def without_injections(text: str) -> str:
@@ -84,113 +128,125 @@ def holds_injection(text: str) -> bool:
 
 def distill(seen: Observation, work: Work) -> Candidate | str:
     """The candidate in a tool call, or the short reason why it is skipped. Updates what is open."""
-    work.note(seen)
+    work.touch(seen)
     if seen.kind in ("read", "search"):
         return "routine"
     if message := without_injections(seen.commit_message).strip():
-        return _committed(message, work)
+        return _committed(message, "--amend" in seen.command, work)
     if seen.kind == "run":
         return _ran(seen, work)
     if seen.kind == "write":
-        return _wrote(seen)
+        return _wrote(seen, work)
     return _answered(seen)
 
 
-def _committed(message: str, work: Work) -> Candidate:
-    text = message
-    if work.failure and work.failure not in message:
-        text += f"\n\nProblem: {work.failure}"
-    candidate = Candidate(
-        text[:MAX_CHARS], "commit", tuple(work.read), tuple(work.modified), bool(work.failure)
+def _committed(message: str, amends: bool, work: Work) -> Candidate | str:
+    if _NO_MESSAGE.match(message):
+        return "routine"
+    text, solved = (
+        message,
+        work.failure
+        or next(
+            (
+                note.text.partition("\n")[0].removeprefix("Fixed: ")
+                for note in work.notes
+                if note.source == "recovery"
+            ),
+            "",
+        ),
     )
-    work.read, work.modified, work.failure, work.failed_command = [], [], "", ""
+    mends = _may_mend(message)
+    if solved and mends and solved not in message:
+        text += f"\n\nProblem: {solved}"
+    files = list(dict.fromkeys([*(work.committed if amends else ()), *work.modified]))
+    candidate = Candidate(
+        text[:MAX_CHARS], "commit", tuple(work.read[-MOST_READ:]), tuple(files), bool(solved) and mends
+    )
+    work.read, work.modified, work.committed = [], [], files
+    work.failure = work.failed_command = ""
+    work.notes = [
+        _ripe(note) for note in work.notes if note.source == "comment" and not _covered(note.text, message)
+    ]
     return candidate
 
 
+def _may_mend(message: str) -> bool:
+    """Whether a commit that follows a failure may be its repair; a new test fails first, too."""
+    if declared := declared_type(message):
+        return declared is MemoryType.BUGFIX
+    return type_of(message) not in (MemoryType.FEATURE, MemoryType.REFACTOR)
+
+
+def _ripe(note: Note) -> Note:
+    """The commit came and did not tell it: it is told now."""
+    note.at = -PATIENCE
+    return note
+
+
+def _covered(note: str, message: str) -> bool:
+    own = terms(note)
+    return len(own & terms(message)) >= COVERED * len(own)
+
+
 def _ran(seen: Observation, work: Work) -> Candidate | str:
+    if is_display(seen.command):
+        return "routine"
     if seen.failed:
         if error := error_of(seen.output):
             work.failure, work.failed_command = error, seen.command
             return "failure noted"
     elif work.failure and seen.passed and _same_check(seen.command, work.failed_command):
-        files = ", ".join(work.modified[-5:]) or "no file of this session"
-        text = (
-            f"Fixed: {work.failure}\n\n`{shorten(seen.command, 200)}` passes again after changes in {files}."
-        )
-        candidate = Candidate(text, "recovery", tuple(work.read), tuple(work.modified), True)
-        work.failure, work.failed_command = "", ""
-        return candidate
-    said = prose(without_injections(seen.output))
+        return _mended(seen, work)
+    if seen.is_test_run:
+        return "routine"
+    said = told_reasons(without_injections(seen.output))
     return Candidate(said, "output", (), ()) if said else "routine"
 
 
-def _wrote(seen: Observation) -> Candidate | str:
-    added = without_injections(seen.added)
+def _mended(seen: Observation, work: Work) -> str:
+    files = ", ".join(work.modified[-5:]) or "no file of this session"
+    text = f"Fixed: {work.failure}\n\n`{shorten(seen.command, 200)}` passes again after changes in {files}."
+    work.failure = work.failed_command = ""
+    return _note(work, text, "recovery", work.modified, work.read[-MOST_READ:]) or "repair noted"
+
+
+def _wrote(seen: Observation, work: Work) -> Candidate | str:
     if any(_DECISIONS.search(path) for path in seen.files_modified):
-        said = prose(added)
+        said = paragraphs(_new_lines(without_injections(seen.added), seen.removed))
         return Candidate(said, "document", (), seen.files_modified) if said else "routine"
-    if said := reasons(added, seen.removed):
-        return Candidate(said, "comment", (), seen.files_modified)
-    return "routine"
+    if any(_DOCUMENT.search(path) for path in seen.files_modified):
+        return "routine"
+    outcome = "routine"
+    for said in reasons(without_injections(seen.added), seen.removed):
+        outcome = _note(work, said, "comment", list(seen.files_modified)) or "reason noted"
+    return outcome
+
+
+def _note(work: Work, text: str, source: str, modified: list[str], read: list[str] | None = None) -> str:
+    """Keep for later; the reason when that may not be."""
+    if find_secrets(text):
+        return "secret"
+    if all(note.text != text for note in work.notes):
+        work.notes = [*work.notes, Note(text, source, list(modified), work.calls, list(read or ()))][
+            -MOST_NOTES:
+        ]
+    return ""
+
+
+def _new_lines(added: str, removed: str) -> str:
+    old = set(removed.splitlines())
+    return "\n".join(line for line in added.splitlines() if line not in old or not line.strip())
 
 
 def _answered(seen: Observation) -> Candidate | str:
-    said = prose(without_injections(seen.output))
-    if not said:
+    """An answer that only gives a definition or a list is looked up again when it is needed."""
+    said = paragraphs(without_injections(seen.output))
+    if not gives_reason(said):
         return "routine"
     asked = shorten(seen.question, 200)
-    return Candidate(f"{asked}\n\n{said}" if asked else said, "answer", (), ())
-
-
-def error_of(output: str) -> str:
-    """The last line of an output that names an error, as one line."""
-    found = [match["said"] for match in _ERROR_LINE.finditer(output)]
-    return shorten(found[-1], 300) if found else ""
-
-
-def prose(text: str) -> str:
-    """The lines of a text that are sentences, not data, code or log."""
-    kept = [line.strip() for line in text.splitlines() if _is_sentence(line)]
-    return "\n".join(kept)[:MAX_CHARS]
-
-
-def reasons(added: str, removed: str = "") -> str:
-    """Comments in new code that give a reason, joined where they run over several lines."""
-    old = set(removed.splitlines())
-    blocks: list[list[str]] = [[]]
-    for line in added.splitlines():
-        found = _COMMENT.match(line) or _TRAILING.search(line)
-        if found and line not in old:
-            blocks[-1].append(found["said"].strip())
-        elif blocks[-1]:
-            blocks.append([])
-    said = [collapse(" ".join(block)) for block in blocks if block]
-    return "\n".join(one for one in said if _REASON.search(one) and len(one.split()) >= MIN_WORDS)[:MAX_CHARS]
-
-
-def _is_sentence(line: str) -> bool:
-    """At least six words, mostly letters, and not the look of a log line or of code."""
-    bare = line.strip().lstrip("#>*-• ").strip()
-    if not bare or bare[0] in "{}[]<|+=@$\\/" or bare.endswith(("{", ";", "(", "[", ",", "\\")):
-        return False
-    words = bare.split()
-    letters = sum(1 for char in bare if _WORDY.match(char))
-    if len(words) < MIN_WORDS and not (len(bare) > 12 and ord(bare[0]) > 0x2E80):
-        return False
-    return letters / len(bare) > 0.7 and not re.match(r"\d{2,4}[-:/.]\d{1,2}|\w+=|\S+:\d+", bare)
+    return Candidate(f"{said}\n\nAsked: {asked}" if asked else said, "answer", (), ())
 
 
 def _same_check(command: str, failed: str) -> bool:
     """Whether two commands run the same checker: the program, whatever its arguments."""
-    return _program(command) == _program(failed)
-
-
-def _program(command: str) -> str:
-    words = re.sub(
-        r"^(?:cd \S+ && |\w+=\S+ |time |uv run |poetry run |python3? -m )+", "", command.strip()
-    ).split()
-    return (
-        " ".join(words[:2])
-        if words[:1] in (["npm"], ["go"], ["cargo"], ["make"], ["python"])
-        else "".join(words[:1])
-    )
+    return program(command) == program(failed)

@@ -31,22 +31,36 @@ RUNNING = frozenset({"bash", "shell", "run", "execute", "terminal", "run_command
 SEARCHING = frozenset({"grep", "glob", "ls", "search", "find", "list_files", "list_dir", "toolsearch"})
 ASKING = frozenset({"webfetch", "websearch", "task", "agent", "web_search", "web_fetch", "fetch"})
 _PATH_KEYS = ("file_path", "path", "notebook_path", "filename", "file", "target_file")
-_OUTPUT_KEYS = ("output", "stdout", "content", "result", "text", "file", "message", "stderr", "error")
+_OUTPUT_KEYS = (
+    "output",
+    "stdout",
+    "content",
+    "result",
+    "results",
+    "text",
+    "file",
+    "message",
+    "stderr",
+    "error",
+)
 MAX_OUTPUT = 20_000  # characters of a call that are looked at
 MAX_DEPTH = 20  # of nested objects and lists
 MAX_FILES = 50  # of one call
 _FAILED = re.compile(
     r"^(?:E\s{2,}|Traceback \(most recent call last\)|\w*(?:Error|Exception)\b:|error(?:\[\w+\])?:"
-    r"|fatal:|FAILED\b|panic:)"
-    r"|\b\d+ (?:failed|errors?)\b|\bexit(?:ed)?(?: with)?(?: code| status)? [1-9]",
+    r"|fatal:|FAILED\b|panic:|not ok \d|--- FAIL|# fail [1-9])"
+    r"|\b[1-9]\d* (?:failed|failing|errors?)\b|\bexit(?:ed)?(?: with)?(?: code| status)? [1-9]",
     re.IGNORECASE | re.MULTILINE,
 )
 _PASSED = re.compile(
-    r"\b\d+ passed\b|\bOK\b \(?|\ball tests pass|\bBuild succeeded|\bno issues found", re.IGNORECASE
+    r"\b[1-9]\d* (?:passed|passing)\b|^OK\b|\ball tests pass|\bBuild succeeded|\bno issues found"
+    r"|# fail 0\b|^ok\s|\btest result: ok",
+    re.IGNORECASE | re.MULTILINE,
 )
 _PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^\+\+\+ b/(.+)$", re.MULTILINE)
 _TESTS = re.compile(
-    r"\b(pytest|unittest|jest|vitest|go test|cargo test|npm (?:run )?test|make test|tox|manage\.py test)\b"
+    r"\b(pytest|unittest|jest|vitest|mocha|go test|cargo test|(?:npm|pnpm|yarn) (?:run )?test|tox"
+    r"|make (?:test|check)|node --test|rspec|phpunit|ctest|gradlew? test|mvn test|manage\.py test)\b"
 )
 
 _COMMIT = re.compile(r"\bgit(?: -[cC] \S+| --?[\w-]+(?:=\S+)?)* commit\b")

@@ -3,8 +3,9 @@
 import pytest
 
 from memoryhub.encoding.classification import classify
-from memoryhub.encoding.distillation import Candidate, Work, distill, error_of, prose, without_injections
+from memoryhub.encoding.distillation import PATIENCE, Work, distill, without_injections
 from memoryhub.encoding.observation import commit_message, kind_of, observe
+from memoryhub.encoding.passages import error_of, paragraphs, prose
 
 FAILING = "tests/test_a.py F\nE   AssertionError: assert 1 == 2\n1 failed in 0.2s"
 
@@ -62,16 +63,35 @@ def test_a_commit_message_is_what_its_author_wanted_to_tell(command):
     assert commit_message(command) == "Round once per rate\n\nBecause cents got lost."
 
 
-def test_a_failure_is_noted_and_its_repair_is_told():
+def test_a_failure_is_noted_and_its_repair_is_told_at_the_end():
     work = Work()
     assert run("pytest -q", FAILING, work) == "failure noted"
     distill(observe("Edit", {"file_path": "src/tax.py", "new_string": "round(x)"}, {}), work)
-    told = run("pytest -q tests", "3 passed in 0.2s", work)
-    assert isinstance(told, Candidate)
+    assert run("pytest -q tests", "3 passed in 0.2s", work) == "repair noted"
+    assert not work.failure
+    [told] = work.due(all_of_them=True)
     assert told.resolves
     assert "AssertionError: assert 1 == 2" in told.text
     assert told.files_modified == ("src/tax.py",)
-    assert not work.failure
+    assert not work.due(all_of_them=True)
+
+
+def test_a_repair_is_told_once_with_the_commit_that_follows():
+    work = Work()
+    run("pytest -q", FAILING, work)
+    run("pytest -q", "3 passed in 0.2s", work)
+    told = run("git commit -m 'fix: round once'", "[main 1]", work)
+    assert told.text == "fix: round once\n\nProblem: AssertionError: assert 1 == 2"
+    assert not work.due(all_of_them=True)
+
+
+def test_a_test_that_failed_before_its_feature_was_there_is_no_problem():
+    work = Work()
+    run("pytest -q", FAILING, work)
+    run("pytest -q", "3 passed in 0.2s", work)
+    told = run("git commit -m 'feat: taxes by country'", "[main 1]", work)
+    assert told.text == "feat: taxes by country"
+    assert not work.due(all_of_them=True)
 
 
 def test_another_program_that_passes_mends_no_failure():
@@ -86,18 +106,119 @@ def test_a_commit_after_a_failure_tells_the_problem_too():
     run("pytest -q", FAILING, work)
     told = run("git commit -m 'Round once'", "[main 1] Round once", work)
     assert told.text == "Round once\n\nProblem: AssertionError: assert 1 == 2"
-    assert work == Work()
+    assert work == Work(calls=2)
 
 
-def test_a_comment_that_gives_a_reason_is_told_and_other_code_is_not():
-    reason = "x = 1\n# read the size first, because the writer truncates the file in place\ny = 2"
-    told = distill(
-        observe("Edit", {"file_path": "a.py", "old_string": "x = 1", "new_string": reason}, {}), Work()
-    )
+REASON = "x = 1\n# read the size first, because the writer truncates the file in place\ny = 2"
+
+
+def edit(new, old="", path="a.py", work=None):
+    given = {"file_path": path, "old_string": old, "new_string": new}
+    return distill(observe("Edit", given, {}), work or Work())
+
+
+def test_a_comment_that_gives_a_reason_is_noted_and_other_code_is_not():
+    work = Work()
+    assert edit(REASON, "x = 1", work=work) == "reason noted"
+    assert edit("x = 1  # one") == "routine"
+    assert edit("# Changelog, because everybody must have one of these", path="CHANGELOG.md") == "routine"
+    [told] = work.due(all_of_them=True)
     assert told.text == "read the size first, because the writer truncates the file in place"
-    assert (
-        distill(observe("Edit", {"file_path": "a.py", "new_string": "x = 1  # one"}, {}), Work()) == "routine"
+    assert told.files_modified == ("a.py",)
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "// Bewusst ohne Datum, weil sonst die Zeitzone des Rechners mitspielt",
+        "# 行番号がずれるので、空行は必ず残しておくこと",
+        "-- jamais en heure locale, car le serveur change de fuseau",
+    ],
+)
+def test_reasons_are_read_in_other_languages_too(comment):
+    assert edit(comment) == "reason noted"
+
+
+def test_a_reason_that_the_commit_tells_is_not_told_twice():
+    work = Work()
+    edit(REASON, work=work)
+    run("git commit -m 'fix: read the size before the writer truncates the file in place'", "", work)
+    assert not work.due(all_of_them=True)
+
+
+def test_a_reason_that_the_commit_leaves_out_is_told_after_it():
+    work = Work()
+    edit(REASON, work=work)
+    run("git commit -m 'feat: a table of contents'", "", work)
+    assert [one.source for one in work.due()] == ["comment"]
+
+
+def test_without_a_commit_a_reason_is_told_after_a_while():
+    work = Work()
+    edit(REASON, work=work)
+    for _ in range(PATIENCE - 1):
+        run("ls", "a.py", work)
+    assert not work.due()
+    run("ls", "a.py", work)
+    assert len(work.due()) == 1
+
+
+def test_a_secret_in_a_comment_is_not_even_noted():
+    work = Work()
+    key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
+    assert edit(f"# never use the key {key} here, because it is revoked", work=work) == "secret"
+    assert not work.notes
+
+
+def test_a_commit_without_a_message_that_says_something_keeps_the_work_open():
+    work = Work()
+    edit("x = 2", work=work)
+    assert run("git commit -qam wip", "", work) == "routine"
+    told = run("git commit --amend -m 'feat: two of everything'", "", work)
+    assert told.files_modified == ("a.py",)
+
+
+def test_an_amended_commit_is_about_the_files_of_both():
+    work = Work()
+    edit("x = 2", work=work)
+    run("git commit -qam 'feat: two'", "", work)
+    edit("y = 2", path="b.py", work=work)
+    assert run("git commit --amend -am 'feat: two of all'", "", work).files_modified == ("a.py", "b.py")
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("git log --oneline -5", "b65569e fix: a tool laid by for one member must never go to another."),
+        ("cat docs/why.md | head -20", "We keep one file because the treasurer opens it in an editor."),
+        ("cd api && git diff HEAD~2", "+ We never retry a payment because the bank counts it twice."),
+        ("node --test test/", "# Subtest: a tool is never lent twice because of a lapsed offer"),
+    ],
+)
+def test_what_a_command_only_shows_is_routine(command, output):
+    assert run(command, output) == "routine"
+
+
+def test_a_sentence_with_a_reason_in_an_output_is_told():
+    said = "The cache was stale because the token had been revoked before it was read."
+    assert run("python diagnose.py", f"checked 12\n{said}\n0x12 0x14 0x16").text == said
+    assert run("python diagnose.py", "The cache holds twelve entries of the user.") == "routine"
+
+
+def test_an_answer_is_told_when_it_gives_a_reason():
+    url = {"url": "https://example.com", "prompt": "When are rates published?"}
+    told = distill(
+        observe("WebFetch", url, {"result": "Never on Sundays, because markets are closed."}), Work()
     )
+    assert told.text == ("Never on Sundays, because markets are closed.\n\nAsked: When are rates published?")
+    plain = {"result": "The valid forms of the function are NFC, NFD, NFKC and NFKD."}
+    assert distill(observe("WebFetch", url, plain), Work()) == "routine"
+
+
+def test_wrapped_lines_of_a_document_are_read_as_one_paragraph():
+    text = "# 2. One file\n\nStatus: accepted\n\nWe keep one file rather than many, since one\nis enough.\n"
+    text += "\n```\ncode that runs on and on and on, too\n```\n"
+    assert paragraphs(text) == "# 2. One file\nWe keep one file rather than many, since one is enough."
 
 
 def test_a_decision_in_a_document_is_told():

@@ -1,0 +1,44 @@
+"""Which programs a shell command runs, and whether they only show what is there. Pure."""
+
+from __future__ import annotations
+
+import re
+
+# What these print was there before, written by others or by the machine.
+_DISPLAYS = frozenset(
+    """git gh hg svn ls cat head tail less more sed awk grep rg ag find fd tree wc sort uniq cut diff cmp stat
+    file cd pwd mkdir rmdir cp mv rm ln touch chmod chown export set unset source . which command type env
+    printenv date ps df du free top uname id whoami true tee xargs tr jq yq column nl od xxd man help
+    apt apt-get brew pip pip3 uv poetry npx pnpm yarn bundle gem""".split()
+)
+_BEFORE = re.compile(
+    r"^(?:(?:\w+=(?:'[^']*'|\"[^\"]*\"|\S*)|time|sudo|exec|nohup|uv run|poetry run|timeout \S+"
+    r"|python3? -m)\s+)+"
+)
+_BETWEEN = re.compile(r"&&|\|\||[;|\n]")
+_WITH_ARGUMENT = frozenset(
+    {"npm", "go", "cargo", "make", "python", "python3", "node", "sh", "bash", "manage.py"}
+)
+
+
+def program(command: str) -> str:
+    """What a command runs first: the program, with its first argument where that is what tells."""
+    words = _after_changes(command).split()
+    return " ".join(words[:2]) if words and words[0] in _WITH_ARGUMENT else "".join(words[:1])
+
+
+def is_display(command: str) -> bool:
+    """Whether all programs of a command only show or move what is there."""
+    names = [_name(part) for part in _BETWEEN.split(command.partition("<<")[0]) if part.strip()]
+    return bool(names) and all(name in _DISPLAYS for name in names)
+
+
+def _after_changes(command: str) -> str:
+    """The command without what goes before it: changes of folder and environment."""
+    rest = re.sub(r"^\s*(?:(?:cd|export|source|\.)\s[^;&]*(?:&&|;)\s*)+", "", command)
+    return _BEFORE.sub("", rest.strip())
+
+
+def _name(part: str) -> str:
+    words = _BEFORE.sub("", part.strip() + " ").split()
+    return words[0].rsplit("/", 1)[-1] if words else "true"
