@@ -15,6 +15,7 @@ from django.db.models import Model
 
 from memoryhub.drafts import MemoryDraft
 from memoryhub.models import Entity, FileLink, Label, Memory, Session
+from memoryhub.models.fields import new_uid
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import bulk
 from memoryhub.search.bulk import batched
@@ -70,24 +71,41 @@ def build(draft: MemoryDraft, actor: Actor, now: datetime) -> Memory:
     for name in ("type", "sensitivity", "scope"):
         values[name] = str(values[name])
     at = draft.created_at or now
-    values["project"] = project_for(draft.project, actor)
-    return Memory(
+    values |= {
         **_plain_defaults(),
-        **values,
-        flags=[],
-        owner=owner_for(values["scope"], actor),
-        content_hash=content_hash(draft.content),
-        author=actor.name,
-        created_at=at,
-        updated_at=at,
-        expires_at=expiry(values["ttl_days"], now),
-    )
+        "uid": new_uid(),
+        "project": project_for(draft.project, actor),
+        "flags": [],
+        "owner": owner_for(values["scope"], actor),
+        "content_hash": content_hash(draft.content),
+        "author": actor.name,
+        "created_at": at,
+        "updated_at": at,
+        "expires_at": expiry(values["ttl_days"], now),
+    }
+    in_order: list[Any] = [values[column] for column in _columns()]
+    return Memory(*in_order)  # by place: Django takes half as long as by name
+
+
+@cache
+def _columns() -> list[str]:
+    return [field.attname for field in Memory._meta.concrete_fields]
 
 
 @cache
 def _plain_defaults() -> dict[str, Any]:
     """What a new memory begins with in the columns that :func:`build` leaves alone; asking each is slow."""
-    built = {*SCALARS, "flags", "owner", "content_hash", "author", "created_at", "updated_at", "expires_at"}
+    built = {
+        *SCALARS,
+        "uid",
+        "flags",
+        "owner",
+        "content_hash",
+        "author",
+        "created_at",
+        "updated_at",
+        "expires_at",
+    }
     return {
         field.attname: field.get_default()
         for field in Memory._meta.concrete_fields
