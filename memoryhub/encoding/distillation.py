@@ -23,6 +23,7 @@ from memoryhub.encoding.passages import (
     reasons,
     told_reasons,
 )
+from memoryhub.encoding.secret_files import is_secret_file
 from memoryhub.encoding.secrets import find_secrets
 from memoryhub.text import shorten, terms
 from memoryhub.vocabulary import MemoryType
@@ -106,7 +107,8 @@ class Work:
         """Add the files of a tool call, each once, the latest 50; a place that was searched is not read."""
         self.calls += 1
         if seen.kind == "read":
-            self.read = list(dict.fromkeys([*self.read, *seen.files_read]))[-50:]
+            read = [path for path in seen.files_read if not is_secret_file(path)]
+            self.read = list(dict.fromkeys([*self.read, *read]))[-50:]
         self.modified = list(dict.fromkeys([*self.modified, *seen.files_modified]))[-50:]
 
     def due(self, all_of_them: bool = False) -> list[Candidate]:
@@ -142,6 +144,7 @@ def distill(seen: Observation, work: Work) -> Candidate | str:
 
 def _committed(message: str, amends: bool, work: Work) -> Candidate | str:
     if _NO_MESSAGE.match(message):
+        work.committed = []
         return "routine"
     text, solved = (
         message,

@@ -172,6 +172,8 @@ def test_a_secret_in_a_comment_is_not_even_noted():
 
 def test_a_commit_without_a_message_that_says_something_keeps_the_work_open():
     work = Work()
+    edit("y = 2", path="b.py", work=work)
+    run("git commit -qm 'feat: one' b.py", "", work)
     edit("x = 2", work=work)
     assert run("git commit -qam wip", "", work) == "routine"
     told = run("git commit --amend -m 'feat: two of everything'", "", work)
