@@ -6,23 +6,17 @@ from typing import Any
 
 from django import template
 
+from memoryhub.lifecycle import telling
 from memoryhub.lifecycle.operations import OPERATIONS, Change
 from memoryhub.models import MaintenanceRun
-from memoryhub.web import maintenance
 
 register = template.Library()
 
-register.filter("run_title", maintenance.title)
-register.filter("run_state", maintenance.state)
-register.filter("is_under_way", maintenance.is_under_way)
-register.filter("is_broken", maintenance.is_broken)
-register.filter("run_params", maintenance.params)
-
-
-@register.filter
-def operation_label(name: str) -> str:
-    """What an operation is called; by its wire name where it is no more."""
-    return OPERATIONS[name].label if name in OPERATIONS else name
+register.filter("run_title", telling.title)
+register.filter("run_state", telling.state)
+register.filter("is_under_way", telling.is_under_way)
+register.filter("is_broken", telling.is_broken)
+register.filter("run_params", telling.params)
 
 
 @register.filter
@@ -34,7 +28,7 @@ def operation_help(name: str) -> str:
 @register.filter
 def deed(change: Change, run: MaintenanceRun) -> str:
     """What the run did to a memory, or would do."""
-    return maintenance.deed(change.action, run.dry_run)
+    return telling.deed(change.action, run.dry_run)
 
 
 @register.inclusion_tag("maintenance/turn.html")

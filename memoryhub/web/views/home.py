@@ -12,10 +12,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub import journal
+from memoryhub.lifecycle.asking import may_look
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import overview
-from memoryhub.web import charts
+from memoryhub.web import charts, health
 from memoryhub.web.access import clearance_of
 
 RECENT = 8
@@ -42,6 +43,7 @@ def home(request: HttpRequest) -> HttpResponse:
             "breakdowns": [_breakdown(numbers, *one) for one in _FACETS],
             "full": _full(numbers["near_cap"]),
             "expiring_days": overview.EXPIRING_DAYS,
+            "broken": health.broken_runs(clearance, timezone.now()) if may_look(request.user) else [],
         }
     return render(request, "home.html", context)
 

@@ -12,15 +12,15 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import reswap, retarget
 
-from memoryhub.lifecycle import reach, runs
-from memoryhub.lifecycle.asking import MAINTAIN, may_look, may_run
+from memoryhub.lifecycle import reach, runs, telling
+from memoryhub.lifecycle.asking import FOR_GOOD, MAINTAIN, may_look, may_run
 from memoryhub.lifecycle.operations import OPERATIONS
 from memoryhub.models import MaintenanceRun
 from memoryhub.retrieval import paging
 from memoryhub.sensitivity import Actor
 from memoryhub.store import NotFound, StoreError
-from memoryhub.web import maintenance
 from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.maintenance import RunFilter
 
 PAGE = 30
 CHANGES = 50
@@ -30,7 +30,7 @@ CHANGES = 50
 def run_list(request: HttpRequest) -> HttpResponse:
     """Newest first."""
     _require_look(request)
-    form = maintenance.RunFilter(request.GET)
+    form = RunFilter(request.GET)
     rows = runs.visible_runs(clearance_of(request)).select_related("undoes")
     rows = form.select(rows) if form.is_valid() else rows.none()
     cursor = request.GET.get("cursor")
@@ -54,9 +54,9 @@ def run(request: HttpRequest, uid: str) -> HttpResponse:
 def run_progress(request: HttpRequest, uid: str) -> HttpResponse:
     """The state of a run, for htmx to ask for again and again; everything about it, once it has ended."""
     found = _find(request, uid)
-    if maintenance.is_under_way(found):
+    if telling.is_under_way(found):
         return render(request, "maintenance/progress.html", _progress(request, found))
-    whole = render(request, "maintenance/run_body.html", _run(request, found))
+    whole = render(request, "maintenance/run_body.html", _run(request, found) | {"is_news": True})
     return reswap(retarget(whole, "#run"), "outerHTML")
 
 
@@ -113,7 +113,7 @@ def _steer(request: HttpRequest, uid: str, do: Callable[[str, Actor], Maintenanc
 
 def _progress(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     told = runs.told(found, clearance_of(request), counted=False)
-    percent = maintenance.percent(told)
+    percent = telling.percent(told)
     # What a screen reader is told: each quarter once, not every second.
     step = f"{found.status}-{percent // 25}-{found.stop_requested:d}"
     return {
@@ -127,7 +127,7 @@ def _progress(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
 
 
 def _run(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
-    if maintenance.is_under_way(found):
+    if telling.is_under_way(found):
         return {**_progress(request, found), "may_steer": _may_steer(request, found)}
     clearance = clearance_of(request)
     told = runs.told(found, clearance)
@@ -136,14 +136,15 @@ def _run(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     return {
         "run": found,
         "told": told,
-        "percent": maintenance.percent(told),
-        "results": maintenance.results(found, told),
+        "percent": telling.percent(told),
+        "results": telling.results(found, told),
         "changes": runs.changes_of(found, clearance, (number - 1) * CHANGES, CHANGES),
         "number": number,
         "last": last,
         "may_steer": _may_steer(request, found),
         "may_undo": runs.is_undoable(found),
         "may_do": _may_do(request, found),
+        "is_for_good": found.operation in FOR_GOOD,
     }
 
 

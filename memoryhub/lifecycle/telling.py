@@ -1,0 +1,78 @@
+"""Runs and what they change, told in words and numbers: for the pages and the admin alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memoryhub.lifecycle.operations import OPERATIONS
+from memoryhub.lifecycle.outcome import Told
+from memoryhub.models import MaintenanceRun
+
+Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
+
+# Of each action of a change: what a run did, and what a dry run says that one would do.
+DEEDS = {
+    "boost": ("raised in importance", "would be raised in importance"),
+    "decay": ("faded in importance", "would fade in importance"),
+    "evict": ("sent to the trash", "would go to the trash"),
+    "merge": ("merged into summaries", "would be merged into summaries"),
+    "summarise": ("summarised", "would be summarised"),
+    "purge": ("purged for good", "would be purged for good"),
+    "erase": ("erased for good", "would be erased for good"),
+    "prune": ("pruned", "would be pruned"),
+    "reindex": ("indexed anew", "would be indexed anew"),
+    "restore": ("given back", "would be given back"),
+}
+_FAILED = {Cause.INTERRUPTED: "Interrupted", Cause.STOPPED: "Stopped"}
+
+
+def title(run: MaintenanceRun) -> str:
+    """What a run is, in a few words."""
+    operation = OPERATIONS.get(run.operation)
+    label = operation.label if operation else run.operation.replace("_", " ").capitalize()
+    if run.undoes_id:
+        return f"Undo: {label}"
+    return f"Dry run: {label}" if run.dry_run else label
+
+
+def state(run: MaintenanceRun) -> str:
+    """How it stands with a run, in a few words."""
+    if run.status == Status.QUEUED:
+        return "Waiting to begin"
+    if run.status == Status.RUNNING:
+        return "Stopping" if run.stop_requested else "Running"
+    if run.status == Status.FAILED:
+        return _FAILED.get(Cause(run.cause), "Failed") if run.cause else "Failed"
+    if run.undone_at:
+        return "Done, and undone since"
+    return "Done"
+
+
+def is_under_way(run: MaintenanceRun) -> bool:
+    return run.status in (Status.QUEUED, Status.RUNNING)
+
+
+def is_broken(run: MaintenanceRun) -> bool:
+    """Ended before its end, and by nobody's wish."""
+    return run.status == Status.FAILED and run.cause != Cause.STOPPED
+
+
+def deed(action: str, dry_run: bool) -> str:
+    """What became of a memory, or would."""
+    return DEEDS[action][dry_run] if action in DEEDS else action
+
+
+def results(run: MaintenanceRun, told: Told) -> list[tuple[str, int]]:
+    """How many of each deed, the most first."""
+    counts = sorted(told.counts.items(), key=lambda one: (-one[1], one[0]))
+    return [(deed(action, run.dry_run), count) for action, count in counts]
+
+
+def percent(told: Told) -> int:
+    """How far a run has come, 0 to 100."""
+    return min(100, 100 * told.done // told.total) if told.total else 0
+
+
+def params(run: MaintenanceRun) -> list[tuple[str, Any]]:
+    """What the run was told, for people."""
+    return [(name.replace("_", " "), value) for name, value in run.params.items() if value is not None]
