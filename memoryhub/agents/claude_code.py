@@ -6,6 +6,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from memoryhub import hooks
@@ -31,27 +32,35 @@ _DATA = ("prompt", "tool_name", "tool_input", "tool_response", "source", "reason
 
 
 def answer_hook(
-    hook: Mapping[str, Any], caller: Caller, project: str = "", *, private: bool = False, secret: bool = False
+    hook: Mapping[str, Any],
+    caller: Caller,
+    project: str = "",
+    *,
+    at: datetime | None = None,
+    private: bool = False,
+    secret: bool = False,
 ) -> dict[str, Any]:
     """Take one hook; ``{}`` where there is nothing to say, also when something went wrong here.
 
+    ``at``: when it happened, for hooks that come later or are played again; Claude Code tells no time.
     What the caller did wrong (a project out of reach, no session_id) is a problem as everywhere.
     """
     name = hook.get("hook_event_name")
     event = _EVENTS.get(name) if isinstance(name, str) else None
     if event is None:
         return {}
-    used = hook.get("tool_use_id")
     happening = hooks.Happening(
         event=event,
         session_id=_session_id(hook),
         project=project or _project(hook, caller),
         cwd=_text(hook, "cwd"),
+        at=at,
         data={name: hook[name] for name in _DATA if name in hook},
-        mark=mark_of(event, used) if isinstance(used, str) and used else "",
+        mark=_mark(event, hook, at),
         allow_private=private,
         allow_secret=secret,
         reads=Right.READ.value in caller.rights,
+        greets=True,
         most_tokens=MOST_TOKENS,
     )
     try:
@@ -65,6 +74,14 @@ def answer_hook(
     if not context or name not in _CONTEXTUAL or len(context) > MOST_CHARS:
         return {}
     return {"hookSpecificOutput": {"hookEventName": name, "additionalContext": context}}
+
+
+def _mark(event: str, hook: Mapping[str, Any], at: datetime | None) -> str:
+    """What tells a second delivery: the call's own id, or else the moment, if one is told."""
+    used = hook.get("tool_use_id")
+    if isinstance(used, str) and used:
+        return mark_of(event, used)
+    return mark_of(event, at.isoformat()) if at else ""
 
 
 def mark_of(event: str, used: str) -> str:

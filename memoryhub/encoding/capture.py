@@ -36,13 +36,14 @@ TRUST = {"commit": 0.7, "document": 0.7, "recovery": 0.6, "comment": 0.6, "outpu
 class Captured:
     """``reason``: why nothing was kept, empty when something was. ``due``: it is time for a checkpoint.
 
-    ``notes``: capabilities that were missed.
+    ``beside``: memories made of what was noted before. ``notes``: capabilities that were missed.
     """
 
     reason: str = ""
     memory: Memory | None = None
     judged: Memorability | None = None
     due: bool = False
+    beside: list[Memory] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -57,27 +58,59 @@ class Place:
 
 
 def capture(call: Call, place: Place, neighbours: Neighbours, actor: Actor) -> Captured:
-    """Distil, classify and weigh a call; keep what is worth it."""
-    found, tokens, due = _distilled(call, place.session)
+    """Distil, classify and weigh a call; keep what is worth it, and what was noted before and is due now."""
+    found, noted, tokens, due = _distilled(call, place.session)
     done = Captured(due=due)
-    if isinstance(found, str):
+    if isinstance(found, Candidate):
+        _weigh(done, found, place, tokens, neighbours, actor)
+    else:
         done.reason = found
-        return done
-    if find_secrets(found.text):
-        done.reason = "secret"
-        return done
-    if twin := _twin(found.text, place.session.project, actor):
-        done.reason = twin
-        return done
-    named = classify(found.text)
-    done.judged, done.reason = _judge(found.text, named, neighbours, done.notes)
-    if not done.reason:
-        _keep(done, found, named, place, tokens, actor)
+    for candidate in noted:
+        late = _also(candidate, place, neighbours, actor, done)
+        done.memory, done.judged = done.memory or late.memory, done.judged or late.judged
+    if done.memory:
+        done.reason = ""
     return done
 
 
-def _distilled(call: Call, session: Session) -> tuple[Candidate | str, int, bool]:
-    """The candidate or the reason; about what it cost to find out; whether a checkpoint is due."""
+def capture_rest(place: Place, neighbours: Neighbours, actor: Actor) -> Captured:
+    """At the end of a session: what was noted and no commit told."""
+    with working(place.session) as state:
+        noted = state.work.due(all_of_them=True)
+    done = Captured()
+    for candidate in noted:
+        _also(candidate, place, neighbours, actor, done)
+    return done
+
+
+def _also(
+    candidate: Candidate, place: Place, neighbours: Neighbours, actor: Actor, done: Captured
+) -> Captured:
+    """One that was noted before, beside what the call itself left."""
+    one = Captured()
+    _weigh(one, candidate, place, 0, neighbours, actor)
+    done.beside += [one.memory] if one.memory else []
+    done.notes += [note for note in one.notes if note not in done.notes]
+    return one
+
+
+def _weigh(
+    done: Captured, found: Candidate, place: Place, tokens: int, neighbours: Neighbours, actor: Actor
+) -> None:
+    """Keep a candidate, or say why not."""
+    if find_secrets(found.text):
+        done.reason = "secret"
+    elif twin := _twin(found.text, place.session.project, actor):
+        done.reason = twin
+    else:
+        named = classify(found.text, found.source)
+        done.judged, done.reason = _judge(found.text, named, neighbours, done.notes)
+        if not done.reason:
+            _keep(done, found, named, place, tokens, actor)
+
+
+def _distilled(call: Call, session: Session) -> tuple[Candidate | str, list[Candidate], int, bool]:
+    """The candidate or the reason; what was noted and is due; what it cost; whether a checkpoint is due."""
     every = settings.MEMORYHUB.checkpoint_events
     with working(session) as state:
         state.calls += 1
@@ -85,9 +118,9 @@ def _distilled(call: Call, session: Session) -> tuple[Candidate | str, int, bool
         if due:
             state.summed_up = state.calls
         if call.own:
-            return "memory tool", 0, due
+            return "memory tool", [], 0, due
         if call.secret:
-            return "secret", 0, due
+            return "secret", [], 0, due
         state.tokens += call.tokens
         found = distill(call.seen, state.work)
         state.work.failure = redact(state.work.failure)
@@ -97,7 +130,7 @@ def _distilled(call: Call, session: Session) -> tuple[Candidate | str, int, bool
             state.tokens = 0
         elif found == "routine" and holds_injection(call.seen.text):
             found = "injected block"
-        return found, tokens, due
+        return found, state.work.due(), tokens, due
 
 
 _COVERED = {TrashReason.COMPRESSED.value, TrashReason.MERGED.value}  # another memory says it now

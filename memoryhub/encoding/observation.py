@@ -159,7 +159,7 @@ def output_text(response: Any, depth: int = 0) -> str:
         return clean(response[:MAX_OUTPUT])
     if isinstance(response, Mapping):
         named = _joined((response[key] for key in _OUTPUT_KEYS if response.get(key)), depth)
-        return named or _joined((f"{key}: {_scalar(value)}" for key, value in response.items()), depth)
+        return named or _joined((value for value in response.values() if not isinstance(value, bool)), depth)
     if isinstance(response, list | tuple):
         return _joined(response, depth)
     return str(response)
@@ -175,10 +175,6 @@ def _joined(parts: Iterable[Any], depth: int) -> str:
         if room <= 0:
             break
     return "\n".join(found)
-
-
-def _scalar(value: Any) -> str:
-    return "…" if isinstance(value, Mapping | list) else str(value)[:MAX_OUTPUT]
 
 
 def clean(text: str) -> str:

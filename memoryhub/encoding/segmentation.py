@@ -18,6 +18,7 @@ from memoryhub.models import Event, Session
 from memoryhub.sensitivity import Actor
 
 PREDICATE = "boundary_at"
+ALMOST_NOTHING = 0.2  # of the threshold
 SHOWN_KEYWORDS = 12  # of each side in the fact
 
 
@@ -46,14 +47,30 @@ def place(call: Call, session: Session, at: datetime, sensitivity: str, actor: A
             return Placed(state.segment)
         window = [frozenset(one) for one in state.window]
         config = settings.MEMORYHUB
-        judged = judge(call.keywords, window, config.boundary_similarity, config.boundary_window)
+        threshold = config.boundary_similarity
+        doubt = [frozenset(one) for one in state.doubt]
+        sure = _sure_below(state, threshold)
+        judged = judge(call.keywords, window, threshold, config.boundary_window, doubt, sure)
         state.window = [sorted(one) for one in judged.window]
+        state.doubt = [sorted(one) for one in judged.doubt]
+        state.asked = max(state.asked - 1, 0)
         if judged.boundary:
-            state.segment += 1
+            state.segment, state.asked = state.segment + 1, 0
             before = _most_shared(window)
             draft = _boundary(call, session, at, sensitivity, state, before, judged.similarity)
             facts.store_fact(draft, actor)
         return Placed(state.segment, judged.boundary, judged.similarity)
+
+
+def _sure_below(state: Working, threshold: float) -> float:
+    """The similarity below which a single output is a shift.
+
+    After a prompt any that is below the threshold: a person just said what comes next. Else the next output
+    has to bear it out; in a session that tells of no prompts one that shares almost nothing is enough.
+    """
+    if state.asked:
+        return threshold
+    return 0.0 if state.prompted else threshold * ALMOST_NOTHING
 
 
 def _segment_at(session: Session, at: datetime, latest: int) -> int:

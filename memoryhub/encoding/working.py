@@ -15,6 +15,7 @@ from memoryhub.encoding.distillation import Work
 from memoryhub.models import Session
 from memoryhub.transactions import write
 
+JUST_ASKED = 3  # tool calls after a prompt that show what it was about
 MOST_SEEN = 200  # events of a session that are told from a second delivery
 
 
@@ -22,13 +23,18 @@ MOST_SEEN = 200  # events of a session that are told from a second delivery
 class Working:
     """``window_at``: the moment (ISO) of the latest output in the window; ``output``: that output's digest.
 
-    ``calls``: tool calls so far; ``summed_up``: those when the last checkpoint was due;
-    ``recapped_at``: the moment (ISO) up to which a checkpoint told; ``tokens``: about what was
-    spent since the last capture; ``seen``: marks of the latest events.
+    ``doubt``: outputs unlike the window that may begin a segment; ``asked``: calls left to be taken for the
+    first after a prompt; ``prompted``: whether the session tells of prompts at all.
+    ``calls``: tool calls so far; ``summed_up``: those when the last checkpoint was due; ``recapped_at``: the
+    moment (ISO) up to which a checkpoint told; ``fresh_since``: that when the agent last lost its context;
+    ``tokens``: about what was spent since the last capture; ``seen``: marks of the latest events.
     """
 
     segment: int = 1
     window: list[list[str]] = field(default_factory=list)
+    doubt: list[list[str]] = field(default_factory=list)
+    asked: int = 0
+    prompted: bool = False
     window_at: str = ""
     output: str = ""
     work: Work = field(default_factory=Work)
@@ -36,6 +42,7 @@ class Working:
     calls: int = 0
     summed_up: int = 0
     recapped_at: str = ""
+    fresh_since: str = ""
     seen: list[str] = field(default_factory=list)
 
     @classmethod
@@ -49,6 +56,10 @@ class Working:
         state = asdict(self)
         del state["segment"]
         return state
+
+    def hear(self) -> None:
+        """A person said something: what comes next may be something else."""
+        self.asked, self.prompted = JUST_ASKED, True
 
     def note(self, mark: str) -> bool:
         """Whether an event is seen for the first time; one without a mark always is."""

@@ -9,9 +9,10 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from memoryhub import capabilities
-from memoryhub.hooks import handlers, recording
+from memoryhub.hooks import handlers, recording, upkeep
 from memoryhub.hooks.happening import (
     CHECKPOINT,
+    PROMPT_SUBMIT,
     SESSION_END,
     SESSION_START,
     TOOL_POST,
@@ -29,10 +30,13 @@ logger = logging.getLogger(__name__)
 
 # LetsGo's memory guide, "Hook Execution Chain"; lower priorities come first.
 HOOKS: tuple[Hook, ...] = (
+    Hook(PROMPT_SUBMIT, 50, "inject", capabilities.STORE, handlers.inject_memories, repeats=True),
     Hook(TOOL_POST, 100, "boundaries", capabilities.BOUNDARIES, handlers.draw_boundaries),
     Hook(TOOL_POST, 150, "capture", capabilities.STORE, handlers.capture_call),
     Hook(SESSION_START, 50, "capture", capabilities.STORE, handlers.begin_session),
     Hook(SESSION_END, 100, "capture", capabilities.STORE, handlers.sum_up),
+    Hook(SESSION_END, 200, "consolidation", capabilities.CONSOLIDATION, upkeep.consolidate),
+    Hook(SESSION_END, 300, "compression", capabilities.COMPRESSION, upkeep.compress),
     Hook(CHECKPOINT, 100, "capture", capabilities.STORE, handlers.make_checkpoint),
 )
 
@@ -46,7 +50,13 @@ def dispatch(happening: Happening, actor: Actor, now: datetime | None = None) ->
     passage = recording.begin(happening, actor, now or timezone.now())
     hooks = sorted((hook for hook in HOOKS if hook.event == happening.event), key=lambda hook: hook.priority)
     reports = [_run(hook, passage) for hook in hooks]
-    event = recording.record(passage, reports)
+    try:
+        event = recording.record(passage, reports)
+    except DatabaseError:
+        if not passage.context:
+            raise
+        logger.exception("%s could not be recorded; its context is given all the same", happening.event)
+        event = None
     return Dispatched(reports, passage.context, event)
 
 

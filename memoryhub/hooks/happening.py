@@ -29,7 +29,8 @@ class Happening:
 
     ``at``: when it happened; now, when absent. ``mark``: told from a second delivery by this; empty: never.
     ``allow_private``, ``allow_secret``: levels that an injection may show, if the actor may see them.
-    ``reads``: whether the actor has the right to read at all. ``most_tokens``: of the context.
+    ``reads``: whether the actor has the right to read at all. ``greets``: a start is answered with what was
+    last done. ``most_tokens``: of the context.
     """
 
     event: str
@@ -43,6 +44,7 @@ class Happening:
     allow_private: bool = False
     allow_secret: bool = False
     reads: bool = True
+    greets: bool = False
     most_tokens: int | None = None
 
 

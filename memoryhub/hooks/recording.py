@@ -54,6 +54,8 @@ def record(passage: Passage, reports: Sequence[HandlerReport]) -> Event | None:
     with working(passage.session) as state:
         if passage.repeated or not state.note(happening.mark):
             return None
+        if happening.event == names.PROMPT_SUBMIT:
+            state.hear()
         event.save(force_insert=True)
         _note(passage)
     return event

@@ -1,0 +1,43 @@
+"""The end of a session tends its project: consolidation @200, compression @300."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from memoryhub.hooks.happening import Passage, Said
+from memoryhub.lifecycle import runs
+from memoryhub.lifecycle.operations import run_now
+from memoryhub.models import Memory
+from memoryhub.sensitivity import LEVELS, Actor, Clearance
+
+AUTO = "auto"
+
+
+def consolidate(passage: Passage) -> Said:
+    return _tend("consolidate", settings.MEMORYHUB.session_end_consolidation, passage)
+
+
+def compress(passage: Passage) -> Said:
+    return _tend("compress", settings.MEMORYHUB.session_end_compression, passage)
+
+
+def _tend(operation: str, mode: str, passage: Passage) -> Said:
+    """At once in a small project; in a large one a run of its own, so that the agent need not wait."""
+    if mode != AUTO:
+        return "skipped", "left to the scheduler and to people (set to manual)"
+    session = passage.session
+    actor = _hub(session.project)
+    project = {"project": session.project}
+    limit = settings.MEMORYHUB.inline_maintenance_limit
+    live = Memory.objects.visible_to(actor.clearance).live().filter(project=session.project)
+    if live.order_by()[: limit + 1].count() > limit:
+        run = runs.start(operation, project, actor, may_wait=True)
+        return "ok", f"queued as run {run.uid}"
+    ran = run_now(operation, project, actor, run_uid=session.session_id)
+    return "ok", f"{ran.changed} of {ran.seen} memories changed" if ran.seen else "no memories to tend"
+
+
+def _hub(project: str) -> Actor:
+    """The hub's own upkeep of one project: every level and every owner's memories there, and no further."""
+    reach = Clearance(frozenset(LEVELS), projects=frozenset({project}), every_owner=True)
+    return Actor("system:session-end", reach)
