@@ -10,13 +10,18 @@ from django.db.models import Q
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import prompts, scoring
-from memoryhub.retrieval.search import RELEVANT_MATCH, Scored, default_weights, frequencies_of, rank
-from memoryhub.search.query import Query
+from memoryhub.retrieval.prompts import Sought
+from memoryhub.retrieval.search import Scored, default_weights, frequencies_of, rank
 from memoryhub.sensitivity import Clearance
 from memoryhub.vocabulary import Scope
 
 POOL = 80  # candidates that are scored: an injection must be quick, and shows few
 MOST = 40  # candidates that are weighed against each other
+LEAST_MATCH = (
+    0.12  # a new memory passes the floor by its age alone: it must share about half of what is asked
+)
+MOST_LINKED = 200  # memories about one file that are looked at
+FEW = 5  # memories about a file of which each is worth seeing
 FILE_MATCH = 0.4  # match of a memory about a file that the prompt names, if they share nothing else
 
 
@@ -43,35 +48,49 @@ def within(clearance: Clearance, project: str, now: datetime) -> MemoryQuerySet:
 def candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Candidate]:
     """The best first, those below the floor included; none when the prompt tells nothing."""
     asked = prompts.read(prompt)
-    linked = _linked(memories, asked.files)
-    wanted = prompts.query(asked, *frequencies_of(memories, asked.words))
-    scored = _scored(memories, wanted, linked, now)
+    frequencies, total = frequencies_of(memories, asked.words)
+    wanted = prompts.query(asked, frequencies, total)
+    if wanted is None:
+        return []
+    files = _linked(memories, asked.files, total)
+    scored = _scored(memories, wanted, files, total, now)
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MOST]
     rows = Memory.objects.in_bulk([one.pk for one in best])
     return [Candidate(rows[one.pk], one.score, one.parts) for one in best if one.pk in rows]
 
 
-def _linked(memories: MemoryQuerySet, files: tuple[str, ...]) -> set[int]:
-    """The memories about the files that the prompt names, the latest of many."""
-    if not files:
-        return set()
-    about = memories.none()
+def _linked(memories: MemoryQuerySet, files: tuple[str, ...], total: int) -> dict[int, float]:
+    """The memories about the files that the prompt names, each with the weight of that: a file that many
+    are about tells little."""
+    weights: dict[int, float] = {}
     for path in files:
-        about = about | memories.about_file(path)
-    return set(about.order_by("-updated_at").values_list("pk", flat=True)[: POOL // 2])
+        found = list(
+            memories.about_file(path).order_by("-updated_at").values_list("pk", flat=True)[:MOST_LINKED]
+        )
+        for pk in found:
+            weights[pk] = max(weights.get(pk, 0.0), scoring.rarity(len(found), total))
+    return weights
 
 
-def _scored(memories: MemoryQuerySet, wanted: Query | None, linked: set[int], now: datetime) -> list[Scored]:
-    if wanted is None:
-        return []
-    beside = memories.filter(pk__in=linked) if linked else None
-    found, _ = rank(memories, wanted, default_weights(), now, pool=POOL, beside=beside)
-    scored = [_with_file(one) if one.pk in linked else one for one in found]
-    return [one for one in scored if one.parts.match >= RELEVANT_MATCH]
+def _scored(
+    memories: MemoryQuerySet, wanted: Sought, files: dict[int, float], total: int, now: datetime
+) -> list[Scored]:
+    latest = sorted(files, key=lambda pk: -files[pk])[: POOL // 2]
+    beside = memories.filter(pk__in=latest) if latest else None
+    weights = default_weights()
+    found, _ = rank(memories, wanted.query, weights, now, pool=POOL, beside=beside, clauses=wanted.clauses)
+    several = len(wanted.query.terms) > 1
+    scored = []
+    for one in found:
+        file = files.get(one.pk, 0.0)
+        lone = several and one.held.terms == 1 and not file
+        if one.held.weight + file >= prompts.least_weight(total, lone=lone):
+            scored.append(_with_file(one, min(file / scoring.rarity(FEW, total), 1.0)) if file else one)
+    return [one for one in scored if one.parts.match >= LEAST_MATCH]
 
 
-def _with_file(one: Scored) -> Scored:
-    """A memory about a file that was named: what its words leave open, the file fills in part."""
-    match = round(1 - (1 - one.parts.match) * (1 - FILE_MATCH), 4)
+def _with_file(one: Scored, share: float) -> Scored:
+    """A memory about a file that was named: of what its words leave open, the file fills in part."""
+    match = round(1 - (1 - one.parts.match) * (1 - FILE_MATCH * share), 4)
     parts = replace(one.parts, match=match)
-    return Scored(one.pk, round(scoring.composite(parts, default_weights()), 4), parts)
+    return Scored(one.pk, round(scoring.composite(parts, default_weights()), 4), parts, one.held)

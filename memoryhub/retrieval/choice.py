@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.conf import settings
 
@@ -16,7 +16,8 @@ from memoryhub.retrieval.candidates import Candidate
 from memoryhub.retrieval.deadline import Deadline
 from memoryhub.retrieval.details import Lists, lists_of
 from memoryhub.retrieval.governor import MARK, FieldsVerdict, inspect_fields
-from memoryhub.retrieval.temporal import SCALES, Scale, balanced, scale_of
+from memoryhub.retrieval.scales import scale_at
+from memoryhub.retrieval.temporal import SCALES, Scale, balanced
 
 BELOW = "below the floor"
 BEFORE = "already shown in this session"
@@ -115,13 +116,6 @@ def _balanced(fit: Sequence[Candidate], count: int, now: datetime) -> list[tuple
     scales = {one.memory.pk: scale_at(one.memory, now) for one in fit}
     picked = balanced(fit, lambda one: scales[one.memory.pk], _counts(count), count)
     return [(one, scales[one.memory.pk].value) for one in picked]
-
-
-def scale_at(memory: Memory, now: datetime) -> Scale:
-    """The scale of a memory's age, or the higher one that it was promoted to."""
-    config = settings.MEMORYHUB
-    limits = (config.immediate_minutes, config.task_minutes, config.session_minutes)
-    return scale_of(max(now - memory.created_at, timedelta()), limits, memory.scale)
 
 
 def _counts(count: int) -> dict[Scale, int]:

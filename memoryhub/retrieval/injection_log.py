@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import OperationalError
 
-from memoryhub import store
 from memoryhub.models import Injection, Session
 from memoryhub.retrieval.deadline import Deadline
+from memoryhub.retrieval.scales import count_access
 from memoryhub.sensitivity import Actor, Clearance, Sensitivity, higher
 from memoryhub.store.screening import redact
 from memoryhub.text import shorten
@@ -71,7 +71,7 @@ def write_down(
                     for one in result.withheld
                 ],
             )
-            store.touch_all([one.candidate.memory for one in result.shown], now)
+            count_access([one.candidate.memory for one in result.shown], now)
     except OperationalError as error:
         if not is_busy(error):
             raise

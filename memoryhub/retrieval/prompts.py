@@ -6,8 +6,9 @@ much and find nothing, because no memory covers it. So a few terms are chosen: t
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memoryhub.retrieval.scoring import rarity
@@ -15,38 +16,41 @@ from memoryhub.search.query import MAX_CHARS, Query, Term, parse
 from memoryhub.text import CJK, STOP_WORDS, fold, stem
 
 MOST_TERMS = 8  # of a query; a normal search has about as many
-MOST_UNKNOWN = 2  # of these, words that no memory holds: a prompt that is about them finds less
+MOST_UNKNOWN = 1  # of these, words that no memory holds: a prompt that is about something else finds less
 MOST_ASKED = 64  # distinct words whose frequencies are looked up
-MOST_FILES = 4
+MOST_CLAUSES = 3  # sentences that are answered each by itself
+MOST_FILES = 3
 MOST_PARTS = 5  # words of a name; a longer one is an address or a line of code
-COMMON_SHARE = 0.08  # a word in more of the memories than this tells nothing
-SMALL = 64  # memories; in fewer a share means little
 NAME_BONUS = 1.3
+# Memories that may share the same words with a prompt by chance; what so many share is what all are about.
+CHANCE = 20
+CHANCE_OF_ONE = 4
 # What people say to an agent whatever they are working on.
 CHATTER = frozenset(
     stem(word)
     for word in """
-    again ahead alright anything aside awesome back bit check could course currently do done else
-    everything exactly example explain find fine first follow following get give go going good got great
-    hello help hey hi idea instead interesting issue just keep know last let like line look looks lot
-    lovely make makes maybe mean mind morning need never new next nice ok okay one ones please problem
-    properly question quick quickly quite ready really right said say see seem seems sense show simply
-    something start still sure take tell thank thanks thing things think thought today tomorrow try
-    trying understand use used using want way well without wonder work working works would write wrong
-    yeah yep yes yesterday yet
+    add again ahead alright anything aside awesome back bit bug change check code commit could course
+    create currently decide decided do done else everything exactly example explain file find fine first
+    fix follow following get give go going good got great hello help hey hi idea implement improve
+    instead interesting issue just keep know last let like line look looks lot lovely make makes maybe
+    mean mind morning need never new next nice ok okay one ones please problem properly push question
+    quick quickly quite ready really recall remember remove right run said say see seem seems sense show
+    simply something start still sure take tell thank thanks thing things think thought today tomorrow
+    try trying understand update use used using want way well without wonder work working works would
+    write wrong yeah yep yes yesterday yet
     """.split()
 )
 _PATH = re.compile(r"(?<![\w./@:-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
-_FOLDERS = re.compile(r"/")
-_FENCE = re.compile(r"^\s*(?:```|~~~)", re.MULTILINE)
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
 _CONTEXT = re.compile(r"<memory-context>.*?(?:</memory-context>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A prompt read: its terms in order, and the files it names."""
+    """A prompt read: its terms in order, those of each sentence, and the files it names."""
 
     terms: tuple[Term, ...]
+    clauses: tuple[tuple[Term, ...], ...]
     files: tuple[str, ...]
 
     @property
@@ -56,27 +60,55 @@ class Asked:
         return tuple(found)[:MOST_ASKED]
 
 
+@dataclass(frozen=True)
+class Sought:
+    """The query that stands for a prompt, and the parts of it that stand in one sentence each."""
+
+    query: Query
+    clauses: tuple[Query, ...]
+
+
 def read(prompt: str) -> Asked:
     """The terms of a prompt: of a long one those of its beginning and its end, where the asking is done."""
     text = _CONTEXT.sub(" ", prompt).replace('"', " ")
     parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
-    terms = dict.fromkeys(term for part in parts for one in parse(part).terms for term in _usable(one))
-    return Asked(tuple(terms), tuple(_files(prompt)))
+    clauses = [_terms(clause) for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
+    terms = dict.fromkeys(term for clause in clauses for term in clause)
+    return Asked(tuple(terms), tuple(clauses), tuple(_files(prompt)))
 
 
-def query(asked: Asked, frequencies: Mapping[str, int], total: int) -> Query | None:
+def _terms(text: str) -> tuple[Term, ...]:
+    return tuple(dict.fromkeys(term for one in parse(text).terms for term in _usable(one)))
+
+
+def query(asked: Asked, frequencies: Mapping[str, int], total: int) -> Sought | None:
     """The few terms to search for; None when the prompt has none that tells anything."""
-    weighed = [(_weight(term, frequencies, total), term) for term in asked.terms]
-    known = [pair for pair in weighed if _known(pair[1], frequencies, total)]
+    weights = {term: _weight(term, frequencies, total) for term in asked.terms}
+    known = [term for term in asked.terms if not term.stems or any(frequencies.get(s) for s in term.stems)]
     if not known:
         return None
-    unknown = [pair for pair in weighed if not any(frequencies.get(one) for one in pair[1].stems or ("",))]
-    unknown = [pair for pair in unknown if pair[1].stems]
-    best = sorted(known, key=lambda pair: -pair[0])[: MOST_TERMS - min(len(unknown), MOST_UNKNOWN)]
-    chosen = {term for _, term in [*best, *unknown[:MOST_UNKNOWN]]}
-    ordered = tuple(term for term in asked.terms if term in chosen)
-    text = " ".join(term.spelling or " ".join(term.words) for term in ordered)
-    return Query(fold(text), ordered, text)
+    unknown = [term for term in asked.terms if term not in known][:MOST_UNKNOWN]
+    best = sorted(known, key=lambda term: -weights[term])[: MOST_TERMS - len(unknown)]
+    chosen = {*best, *unknown}
+    clauses = [[term for term in clause if term in chosen] for clause in asked.clauses]
+    parts = {_as_query(clause) for clause in clauses if 1 < len(clause) < len(chosen)}
+    return Sought(
+        _as_query([term for term in asked.terms if term in chosen]),
+        tuple(sorted(parts, key=lambda part: -sum(weights[term] for term in part.terms))[:MOST_CLAUSES]),
+    )
+
+
+def least_weight(total: int, *, lone: bool = False) -> float:
+    """The weight of shared terms from which on they are no chance: few of so many memories share them.
+
+    ``lone``: it is one of several terms alone, which must be rarer.
+    """
+    return math.log(max(total / (CHANCE_OF_ONE if lone else CHANCE), 1.0))
+
+
+def _as_query(terms: Sequence[Term]) -> Query:
+    text = " ".join(term.spelling or " ".join(term.words) for term in terms)
+    return Query(fold(text), tuple(terms), text)
 
 
 def _usable(term: Term) -> Iterable[Term]:
@@ -102,16 +134,6 @@ def _weight(term: Term, frequencies: Mapping[str, int], total: int) -> float:
         return rarity(0, total) / 2
     rarest = max(rarity(frequencies.get(one, 0), total) for one in term.stems)
     return rarest * NAME_BONUS if term.literal else rarest
-
-
-def _known(term: Term, frequencies: Mapping[str, int], total: int) -> bool:
-    """Whether memories hold it, and not so many that it tells nothing."""
-    if not term.stems:
-        return True
-    found = [frequencies.get(one, 0) for one in term.stems]
-    if not any(found):
-        return False
-    return total < SMALL or min(count for count in found if count) <= COMMON_SHARE * total
 
 
 def _files(prompt: str) -> list[str]:

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from memoryhub.search.query import Query, Term
 from memoryhub.text import WORD, fold, stem
@@ -90,6 +91,14 @@ def match(query: Query, weights: Sequence[float], fields: Mapping[str, str]) -> 
     return Matcher(query, weights)(fields)
 
 
+class Weighed(NamedTuple):
+    """How well texts answer a query, 0..1; the weight of its terms that stand in them, and their number."""
+
+    match: float = 0.0
+    weight: float = 0.0
+    terms: int = 0
+
+
 class Matcher:
     """One query, prepared to be held against many memories: each costs some microseconds."""
 
@@ -100,28 +109,38 @@ class Matcher:
 
     def __call__(self, fields: Mapping[str, str]) -> float:
         """How well these texts answer the query, 0..1."""
+        return self.weigh(fields).match
+
+    def weigh(self, fields: Mapping[str, str]) -> Weighed:
+        """How well these texts answer the query, and with which part of it."""
         if not self._needles:
-            return 0.0
+            return Weighed()
         texts = [(name, fold(text)) for name in FIELD_CREDIT if (text := fields.get(name))]
         title = " ".join(texts[0][1].split()) if texts and texts[0][0] == "title" else ""
         if (title.strip(" .") or title) == self._text:
-            return 1.0  # kept for the exact title alone
+            return Weighed(1.0, self._whole, len(self._needles))  # 1 is kept for the exact title alone
         covered = earned = 0.0
-        in_title = 0
+        in_title = shared = 0
         for needle, weight in self._needles:
             credit, hits = needle.credit(texts)
             covered += weight if credit else 0.0
             earned += weight * credit
+            shared += bool(credit)
             in_title += hits
+        return Weighed(self._match(covered, earned, in_title, texts, title), covered, shared)
+
+    def _match(
+        self, covered: float, earned: float, in_title: int, texts: Sequence[tuple[str, str]], title: str
+    ) -> float:
+        """From the weight of the terms found, and what their places earned, to 0..1."""
         if not covered:
             return 0.0
-        covered /= self._whole
-        quality = earned / self._whole / covered
-        value: float = FULL_MATCH * covered**COVERAGE_POWER * quality
+        share = covered / self._whole
+        value: float = FULL_MATCH * share**COVERAGE_POWER * earned / covered
         if len(self._needles) > 1 and any(self._text in text for _, text in texts):
             value = max(value + PHRASE_BONUS, PHRASE_MATCH)
         if in_title:
-            value += FOCUS_BONUS * covered * min(in_title / max(len(WORD.findall(title)), 1), 1.0)
+            value += FOCUS_BONUS * share * min(in_title / max(len(WORD.findall(title)), 1), 1.0)
         return min(value, 0.99)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -58,11 +58,12 @@ class Results:
 
 @dataclass(frozen=True)
 class Scored:
-    """A candidate: its score and what that is made of."""
+    """A candidate: its score, what that is made of, and what of the query it holds."""
 
     pk: int
     score: float
     parts: scoring.Components
+    held: scoring.Weighed
 
 
 def search(
@@ -112,16 +113,19 @@ def rank(
     *,
     pool: int | None = None,
     beside: MemoryQuerySet | None = None,
+    clauses: Sequence[Query] = (),
 ) -> tuple[list[Scored], bool]:
     """The candidates with their scores, in no order, and whether they are all that match.
 
     ``pool``: about how many candidates are scored, as configured unless given. ``beside``: more of them,
-    that were found another way.
+    that were found another way. ``clauses``: parts of the query; who answers one of them has answered.
     """
     if not query.terms:
         return [], True
     frequencies, total = frequencies_of(memories, query.words)
-    matcher = scoring.Matcher(query, scoring.term_weights(query, frequencies, total))
+    matcher, *others = (
+        scoring.Matcher(one, scoring.term_weights(one, frequencies, total)) for one in (query, *clauses)
+    )
     pool = pool or settings.MEMORYHUB.search_pool
     rows, exact = _candidates(memories, query, frequencies, total, weights, pool)
     if beside is not None:
@@ -131,14 +135,17 @@ def rank(
     scored = []
     for row in rows:
         pk, updated_at, importance, trust, *texts = row
+        fields = dict(zip(TEXTS, texts, strict=True))
+        held = matcher.weigh(fields)
+        match = max(held.match, *(other(fields) for other in others)) if others else held.match
         parts = scoring.Components(
-            match=round(matcher(dict(zip(TEXTS, texts, strict=True))), 4),
+            match=round(match, 4),
             recency=round(scoring.recency((now - updated_at).total_seconds() / 86_400, half_life), 4),
             importance=importance,
             trust=trust,
         )
         if parts.match > 0:
-            scored.append(Scored(pk, round(scoring.composite(parts, weights), 4), parts))
+            scored.append(Scored(pk, round(scoring.composite(parts, weights), 4), parts, held))
     return scored, exact
 
 

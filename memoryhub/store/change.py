@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -187,14 +187,11 @@ def _as_json(values: Iterable[Any]) -> list[Any]:
 
 def touch(memory: Memory, now: datetime | None = None) -> None:
     """Count one access. Not journaled, and ``updated_at`` stays: reading is not writing."""
-    now = now or timezone.now()
-    Memory.objects.filter(pk=memory.pk).update(accessed_count=F("accessed_count") + 1, last_accessed_at=now)
-    memory.accessed_count += 1
-    memory.last_accessed_at = now
+    touch_all([memory], now)
 
 
 def touch_all(
-    memories: Iterable[Memory],
+    memories: Collection[Memory],
     now: datetime | None = None,
     *,
     promotions: Mapping[int, str] | None = None,
@@ -215,6 +212,9 @@ def touch_all(
     Memory.objects.filter(pk__in=[memory.pk for memory in memories]).update(
         accessed_count=F("accessed_count") + 1, last_accessed_at=now, **scales
     )
+    for memory in memories:
+        memory.accessed_count += 1
+        memory.last_accessed_at = now
 
 
 def expire(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:

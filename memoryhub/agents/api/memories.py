@@ -35,6 +35,7 @@ from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import history
 from memoryhub.retrieval.paging import page
+from memoryhub.retrieval.scales import count_access
 
 router = Router(tags=["memory"])
 _ETAG_FORMAT = "%Y%m%dT%H%M%S%f"
@@ -92,7 +93,7 @@ def get_memory(request: ApiRequest, id: str, wanted: Query[OneMemory]) -> HttpRe
     """The whole memory; counts one access."""
     memory = _find(id, wanted, request.auth)
     if not wanted.trashed:
-        store.touch(memory)
+        count_access([memory])
     [shown] = shapes.memories([memory])
     return answer(shown, headers={"ETag": etag(memory)})
 

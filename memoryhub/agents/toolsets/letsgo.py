@@ -19,6 +19,7 @@ from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import timeline
 from memoryhub.retrieval.filters import Filter, MemoryFilter
+from memoryhub.retrieval.scales import count_access
 from memoryhub.retrieval.search import search
 from memoryhub.vocabulary import MemoryType, Right
 
@@ -132,7 +133,7 @@ def get_memory(caller: Caller, wanted: OneToRead) -> dict[str, Any]:
     memory = next(iter(live.filter(uid=wanted.id)), None)
     if memory is None:
         raise Http404
-    store.touch(memory)
+    count_access([memory])
     return {"memory": shapes.memories([memory])[0]}
 
 

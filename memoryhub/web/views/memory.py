@@ -10,8 +10,8 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from memoryhub import store
 from memoryhub.models import Memory
+from memoryhub.retrieval.scales import count_access
 from memoryhub.store.rows import LISTS, listed
 from memoryhub.web import history, markdown, reading
 from memoryhub.web.access import clearance_of, reveal
@@ -29,7 +29,7 @@ def memory(request: HttpRequest, uid: str) -> HttpResponse:
     if found.overview:
         context["overview_html"] = markdown.render(found.overview)
     _journal_reveal(request, found, context, "page")
-    store.touch(found)
+    count_access([found])
     context["may_restore"] = may_restore(request)
     return render(request, "memory/page.html", {**context, **_around(request, found)})
 
