@@ -57,6 +57,7 @@ class ClaudeCodeOptions(Asking):
     """In the address of the hook, for its body is Claude Code's own."""
 
     project: Name = Field("", description="In the place of the name of the working folder.")
+    at: Moment | None = Field(None, description=f"When it happened; now when absent. {_ONCE}")
 
 
 @router.post("/events", auth=WRITE, response=documented(EventAnswer), summary="Report what happened")
@@ -92,7 +93,12 @@ def post_claude_code_hook(
 ) -> HttpResponse:
     """The hook's JSON as it is; answers what Claude Code reads. Never an error of the server."""
     said = claude_code.answer_hook(
-        hook, request.auth, options.project, private=options.allow_private, secret=options.allow_secret
+        hook,
+        request.auth,
+        options.project,
+        at=options.at,
+        private=options.allow_private,
+        secret=options.allow_secret,
     )
     return answer(said)
 

@@ -1,0 +1,135 @@
+"""``manage.py replay FILE``: a recorded session of Claude Code, played through the hub."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
+
+from memoryhub.claude_code import VARIABLE
+from memoryhub.management.operator import operator, plural, short_name, shown
+from memoryhub.management.replaying.doors import Door, Outside, Refused, inside, is_address
+from memoryhub.management.replaying.player import Played, Player
+from memoryhub.management.replaying.transcript import NotATranscript, Transcript, read_transcript
+from memoryhub.sensitivity import Clearance
+
+INTERRUPTED = 130
+FASTEST = 100_000
+TOKEN_NAME = "replay"  # noqa: S105  a name
+_ORDER = ("kept", "skipped", "taken", "known", "failed")
+
+
+class Command(BaseCommand):
+    help = (
+        "Play a recorded session of Claude Code through the hub's own endpoint, and show what was kept. "
+        "Without --url it goes into the store in LETSGO_HOME. What was played before is not played again."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE", type=Path, help="a transcript, as in fixtures/sessions")
+        parser.add_argument(
+            "--speed",
+            type=float,
+            default=0,
+            metavar="N",
+            help="0: as fast as it goes (default); 1: in real time; 60: sixty times as fast",
+        )
+        parser.add_argument("--project", default="", help="in the place of the name of the recorded folder")
+        parser.add_argument("--url", default="", help="a running hub, like http://127.0.0.1:8000")
+        parser.add_argument("--token", default="", help=f"for --url; default: ${VARIABLE}")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not 0 <= options["speed"] <= FASTEST:
+            raise CommandError(f"--speed must be 0 to {FASTEST}")
+        self.lines = options["verbosity"] > 1 or (options["verbosity"] and self.stdout.isatty())
+        transcript = self._read(options["file"])
+        project = short_name(options["project"], "--project")
+        try:
+            with self._door(options) as door:
+                player = Player(door, transcript, project, options["speed"], looks=bool(self.lines))
+                failed = self._play(player)
+                self._show(player)
+        except Refused as refused:
+            raise CommandError(f"{door.where}: {refused}") from None
+        except DatabaseError as error:
+            raise CommandError(f"stopped: {error}. See manage.py doctor.") from None
+        if failed or transcript.broken:
+            raise CommandError(self._left_out(failed, len(transcript.broken)))
+
+    def _read(self, path: Path) -> Transcript:
+        try:
+            transcript = read_transcript(path)
+        except OSError as error:
+            raise CommandError(f"{path} cannot be read: {error.strerror}") from None
+        except NotATranscript as problem:
+            raise CommandError(str(problem)) from None
+        for number, reason in transcript.broken:
+            self.stderr.write(f"line {number}: {reason}", self.style.NOTICE)
+        return transcript
+
+    @contextmanager
+    def _door(self, options: dict[str, Any]) -> Iterator[Door]:
+        if not options["url"]:
+            with inside(operator(Clearance.up_to("secret")), TOKEN_NAME) as door:
+                yield door
+            return
+        token = options["token"] or os.environ.get(VARIABLE, "")
+        if not is_address(options["url"]):
+            raise CommandError("--url must be an address like http://127.0.0.1:8000")
+        if not token:
+            raise CommandError(f"--url needs a token: --token, or ${VARIABLE} in the environment")
+        yield Outside(options["url"], token)
+
+    def _play(self, player: Player) -> int:
+        """Play all; returns how many hooks were refused."""
+        counted: Counter[str] = Counter()
+        try:
+            for played in player.play():
+                counted[played.outcome] += 1
+                self._tell(played)
+        except KeyboardInterrupt:
+            raise CommandError(
+                "interrupted; what was played stays, and the same command goes on with the rest",
+                returncode=INTERRUPTED,
+            ) from None
+        told = [f"{counted[name]:,} {name}" for name in _ORDER if counted[name]]
+        self.stdout.write(
+            f"Played {plural(counted.total(), 'hook')} into {player.door.where}: {', '.join(told)}"
+        )
+        return counted["failed"]
+
+    def _tell(self, played: Played) -> None:
+        """One line; what failed is told in any case."""
+        recorded = played.recorded
+        minutes, seconds = divmod(int(recorded.offset), 60)
+        why = f"  {shown(played.why, 100)}" if played.why else ""
+        context = f"  {played.context:,} characters of context" if played.context else ""
+        name = recorded.tool or recorded.name
+        line = f"{minutes:>4}:{seconds:02}  {shown(name, 20):<20} {played.outcome:<8}{why}{context}"
+        if played.outcome == "failed":
+            self.stderr.write(f"line {recorded.number}: {line.strip()}", self.style.NOTICE)
+        elif self.lines:
+            self.stdout.write(self.style.SUCCESS(line) if played.outcome == "kept" else line)
+
+    def _show(self, player: Player) -> None:
+        """What is in the store of these sessions now."""
+        memories = player.memories()
+        self.stdout.write(
+            f"\n{plural(len(memories), 'memory')} of {plural(len(player.sessions), 'session')}:"
+        )
+        for one in memories:
+            title = shown(one["title"], 90)
+            self.stdout.write(f"  {one['type']:<16} {one['importance']:.2f}  {one['id']}  {title}")
+
+    @staticmethod
+    def _left_out(failed: int, broken: int) -> str:
+        parts = [f"{plural(failed, 'hook')} refused"] * bool(failed)
+        parts += [f"{plural(broken, 'line')} that no hook is on"] * bool(broken)
+        return f"not all was played: {', '.join(parts)}"

@@ -1,0 +1,1 @@
+"""Playing a recorded session of Claude Code through a hub's endpoint."""
