@@ -18,6 +18,8 @@ OPERATIONS = {
     *("DELETE /memories/{id}", "POST /memories/{id}/restore", "GET /memories/{id}/history"),
     *("GET /search", "POST /search", "GET /timeline", "GET /sessions", "GET /sessions/{session_id}"),
     *("GET /facts", "POST /facts", "DELETE /facts/{id}", "GET /journal", "GET /journal/verify", "GET /stats"),
+    *("POST /maintenance", "GET /maintenance", "GET /maintenance/{id}"),
+    *(f"POST /maintenance/{{id}}/{deed}" for deed in ("undo", "resume", "stop")),
     *("GET /tools", "GET /tools/{toolset}", "POST /tools/{toolset}/{tool}", "GET /healthz", "GET /readyz"),
 }
 

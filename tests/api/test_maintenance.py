@@ -1,0 +1,226 @@
+"""Maintenance over the API: asked for with 202, looked at, stopped, resumed, undone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from memoryhub.lifecycle import runs
+from memoryhub.models import MaintenanceRun, Memory
+from memoryhub.sensitivity import system
+from tests.api.conftest import bad_fields, is_problem
+
+CALLS = [
+    ("post", "/maintenance"),
+    ("get", "/maintenance"),
+    ("get", "/maintenance/x"),
+    ("post", "/maintenance/x/undo"),
+    ("post", "/maintenance/x/resume"),
+    ("post", "/maintenance/x/stop"),
+]
+
+
+@pytest.fixture
+def aged(bot):
+    """Three public memories and one of each other level, ten days old; their ids by level."""
+    for n in range(3):
+        bot.post("/memories", {"content": f"public {n}", "title": f"Title {n}", "project": "p"})
+    for level in ("private", "secret"):
+        bot.post(
+            "/memories", {"content": f"a {level} one", "title": f"A {level} title", "sensitivity": level}
+        )
+    Memory.objects.update(updated_at=timezone.now() - timedelta(days=10))
+
+
+def ask(agent, **body):
+    """Start a run; its id."""
+    response = agent.post("/maintenance", body)
+    assert response.status_code == 202, response.content
+    return response.json()["id"]
+
+
+def worked(agent, **body):
+    """Start a run, let it work, and read it."""
+    uid = ask(agent, **body)
+    assert runs.work(MaintenanceRun.objects.get(uid=uid))
+    return read(agent, uid)
+
+
+def read(agent, uid, **query):
+    response = agent.get(f"/maintenance/{uid}", **query)
+    assert response.status_code == 200, response.content
+    return response.json()
+
+
+def test_a_run_is_queued_and_answered_at_once(bot):
+    response = bot.post("/maintenance", {"operation": "consolidate"})
+    assert response.status_code == 202
+    body = response.json()
+    assert body["status"] == "queued"
+    assert body["id"] == MaintenanceRun.objects.get().uid
+    assert body["detail"] == ""
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+def test_all_of_it_needs_the_right_to_maintain(agent, method, path):
+    writer = agent(rights=["read", "write"])
+    is_problem(getattr(writer, method)(path), 403, "missing_right")
+
+
+def test_a_dry_run_lists_what_would_change_and_why(bot, aged):
+    body = worked(bot, operation="consolidate", dry_run=True)
+    assert (body["status"], body["dry_run"], body["done"], body["total"]) == ("done", True, 5, 5)
+    assert body["result"]["counts"] == {"decay": 5}
+    item = body["result"]["items"][0]
+    assert item["title"] == "Title 0"
+    assert item["before"] == 0.5
+    assert 0 < item["after"] < 0.5
+    assert "not used for 10 days" in item["reason"]
+    assert set(Memory.objects.values_list("importance", flat=True)) == {0.5}
+
+
+def test_a_level_is_listed_only_if_it_is_asked_for(bot, agent, aged):
+    uid = worked(bot, operation="consolidate", dry_run=True)["id"]
+
+    def titles(reader, **query):
+        return {item["title"] for item in read(reader, uid, **query)["result"]["items"]}
+
+    public = {"Title 0", "Title 1", "Title 2"}
+    assert titles(bot) == public
+    assert titles(bot, allow_private=True) == public | {"A private title"}
+    assert titles(bot, allow_private=True, allow_secret=True) == public | {
+        "A private title",
+        "A secret title",
+    }
+    low = agent("public", "low")
+    assert titles(low, allow_private=True, allow_secret=True) == public
+
+
+def test_who_clears_less_is_told_no_numbers_of_the_rest(bot, agent, aged):
+    uid = worked(bot, operation="consolidate", dry_run=True)["id"]
+    body = read(agent("public", "low"), uid)
+    assert (body["in_percent"], body["done"], body["total"]) == (True, 100, 100)
+    assert body["result"]["counts"] == {"decay": 3}
+    assert body["result"]["changes"] == 3
+
+
+def test_a_run_reaches_what_its_token_clears_and_no_more(agent, aged):
+    low = agent("public", "low")
+    assert worked(low, operation="consolidate")["result"]["counts"] == {"decay": 3}
+    assert Memory.objects.filter(importance=0.5).count() == 2
+
+
+def test_a_run_of_another_project_is_not_there(bot, agent, aged):
+    uid = ask(bot, operation="consolidate", project="p")
+    elsewhere = agent("secret", "elsewhere", projects=["q"])
+    for path in (f"/maintenance/{uid}/undo", f"/maintenance/{uid}/stop", f"/maintenance/{uid}/resume"):
+        is_problem(elsewhere.post(path), 404)
+    is_problem(elsewhere.get(f"/maintenance/{uid}"), 404)
+    assert elsewhere.get("/maintenance").json()["total"] == 0
+
+
+def test_a_token_without_read_is_told_no_titles(agent, aged):
+    keeper = agent("secret", "keeper", rights=["maintain"])
+    body = worked(keeper, operation="consolidate", dry_run=True)
+    assert {item["title"] for item in body["result"]["items"]} == {""}
+
+
+def test_parameters_stand_inside_or_beside(bot, aged):
+    for body in ({"project": "p"}, {"params": {"project": "p"}}):
+        answer = worked(bot, operation="consolidate", dry_run=True, **body)
+        assert answer["params"] == {"project": "p"}
+        assert answer["total"] == 3
+
+
+def test_what_cannot_be_used_is_named(bot):
+    assert bad_fields(bot.post("/maintenance", {"operation": "dance"})) == {"operation"}
+    assert bad_fields(bot.post("/maintenance", {"operation": "consolidate", "colour": "red"})) == {"colour"}
+    assert bad_fields(bot.post("/maintenance", {"operation": "consolidate", "params": {"project": 5}})) == {
+        "project"
+    }
+    assert bad_fields(bot.post("/maintenance", {"dry_run": "perhaps"})) == {"operation", "dry_run"}
+    assert bad_fields(bot.get("/maintenance", status="lazy")) == {"status"}
+
+
+def test_a_second_one_meets_a_conflict_that_names_the_first(bot):
+    uid = ask(bot, operation="consolidate")
+    problem = is_problem(bot.post("/maintenance", {"operation": "consolidate"}), 409, "conflict")
+    assert uid in problem["detail"]
+
+
+def test_changes_come_in_pages(bot, aged):
+    uid = worked(bot, operation="consolidate", dry_run=True)["id"]
+    first = read(bot, uid, limit=2)["result"]
+    second = read(bot, uid, limit=2, cursor=first["next_cursor"])["result"]
+    assert [item["title"] for item in first["items"] + second["items"]] == ["Title 0", "Title 1", "Title 2"]
+    assert second["next_cursor"] is None
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "9999999", "1.5", "²"])
+def test_a_cursor_that_is_none_is_refused(bot, cursor):
+    uid = ask(bot, operation="consolidate")
+    assert bad_fields(bot.get(f"/maintenance/{uid}", cursor=cursor)) == {"cursor"}
+
+
+def test_it_is_undone_by_a_run_of_its_own(bot, aged):
+    uid = worked(bot, operation="consolidate")["id"]
+    assert read(bot, uid)["undoable"] is True
+    response = bot.post(f"/maintenance/{uid}/undo")
+    assert response.status_code == 202
+    assert response.json()["undoes"] == uid
+    assert runs.work(MaintenanceRun.objects.get(uid=response.json()["id"]))
+    assert set(Memory.objects.values_list("importance", flat=True)) == {0.5}
+    body = read(bot, uid)
+    assert body["undone_at"]
+    assert body["undoable"] is False
+    is_problem(bot.post(f"/maintenance/{uid}/undo"), 409, "conflict")
+
+
+def test_it_stops_and_goes_on(bot, aged):
+    uid = ask(bot, operation="consolidate")
+    stopped = bot.post(f"/maintenance/{uid}/stop")
+    assert stopped.status_code == 202
+    assert (stopped.json()["status"], stopped.json()["cause"]) == ("failed", "stopped")
+    assert stopped.json()["resumable"] is True
+    assert bot.post(f"/maintenance/{uid}/resume").json()["status"] == "queued"
+    assert runs.work(MaintenanceRun.objects.get(uid=uid))
+    assert read(bot, uid)["result"]["counts"] == {"decay": 5}
+    is_problem(bot.post(f"/maintenance/{uid}/resume"), 409, "conflict")
+
+
+def test_who_clears_less_may_not_steer(bot, agent, aged):
+    uid = ask(bot, operation="consolidate")
+    is_problem(agent("public", "low").post(f"/maintenance/{uid}/stop"), 403, "forbidden")
+
+
+def test_where_no_worker_runs_the_answer_says_what_it_waits_for(bot, configure):
+    configure(maintenance_worker=False)
+    body = bot.post("/maintenance", {"operation": "consolidate"}).json()
+    assert "manage.py maintain --waiting" in body["detail"]
+
+
+def test_runs_are_listed_newest_first(bot):
+    uids = [ask(bot, operation="consolidate", dry_run=True) for _ in range(3)]
+    runs.start("consolidate", {}, system("schedule"))
+    body = bot.get("/maintenance", limit=2).json()
+    assert body["total"] == 4
+    assert body["items"][0]["actor"] == "system:schedule"
+    assert body["items"][1]["id"] == uids[2]
+    rest = bot.get("/maintenance", limit=2, cursor=body["next_cursor"]).json()
+    assert [item["id"] for item in rest["items"]] == [uids[1], uids[0]]
+    assert bot.get("/maintenance", status="done").json()["total"] == 0
+    assert bot.get("/maintenance", operation="evict").json()["total"] == 0
+
+
+def test_an_error_tells_no_words_of_a_memory(bot, aged, monkeypatch, caplog):
+    from memoryhub.lifecycle.consolidation import Consolidation
+
+    def fail(*args, **kwargs):
+        raise ValueError("a secret one")
+
+    monkeypatch.setattr(Consolidation, "total", fail)
+    body = worked(bot, operation="consolidate")
+    assert (body["status"], body["cause"]) == ("failed", "error")
+    assert body["error"] == "ValueError; the log of the hub has the details"

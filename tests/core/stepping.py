@@ -1,0 +1,75 @@
+"""An operation whose steps a test can look into: it lifts the importance of each memory by a tenth, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.db.models import F
+
+from memoryhub.lifecycle import operations
+from memoryhub.lifecycle.plan import Change, OnProject, Operation, Step
+from memoryhub.models import Memory
+from memoryhub.sensitivity import Actor
+
+
+class Lifting(Operation[OnProject]):
+    """``before`` is called with the number of memories lifted so far, before each step is made."""
+
+    name = "lift"
+    label = "Lift"
+    help = "Lifts."
+    undoable = True
+    Params = OnProject
+
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+        self.before: Callable[[int], Any] = lambda number: None
+
+    def total(self, params: OnProject, actor: Actor, now: datetime) -> int:
+        return self._reached(params, actor).count()
+
+    def steps(
+        self, params: OnProject, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+    ) -> Iterator[Step]:
+        after, number = (position or {}).get("after", 0), 0
+        while page := list(
+            self._reached(params, actor).filter(pk__gt=after).order_by("pk")[: self.size].values("pk", "uid")
+        ):
+            after = page[-1]["pk"]
+            changes = tuple(Change("boost", row["uid"], 0.5, 0.6, "lifted") for row in page)
+            self.before(number)
+            yield Step(changes, {"after": after}, len(page), self._commit(page, changes))
+            number += len(page)
+
+    def _commit(
+        self, page: list[dict[str, Any]], changes: tuple[Change, ...]
+    ) -> Callable[[str], tuple[Change, ...]]:
+        def commit(run_uid: str) -> tuple[Change, ...]:
+            Memory.objects.filter(pk__in=[row["pk"] for row in page]).update(importance=F("importance") + 0.1)
+            return changes
+
+        return commit
+
+    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
+        for memory in Memory.objects.visible_to(actor.clearance).filter(importance__gt=0.55):
+            Memory.objects.filter(pk=memory.pk).update(importance=0.5)
+            yield 1
+
+    def _reached(self, params: OnProject, actor: Actor) -> Any:
+        live = Memory.objects.visible_to(actor.clearance).live()
+        return live if params.project is None else live.filter(project=params.project)
+
+
+@pytest.fixture
+def lifting(monkeypatch: pytest.MonkeyPatch) -> Lifting:
+    """The operation, registered under the name ``lift``."""
+    operation = Lifting()
+    monkeypatch.setitem(operations.OPERATIONS, operation.name, operation)
+    return operation
+
+
+def importances() -> list[float]:
+    return [round(value, 2) for value in Memory.objects.order_by("pk").values_list("importance", flat=True)]

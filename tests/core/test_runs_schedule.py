@@ -1,0 +1,128 @@
+"""The daily maintenance: when it is due, what it does, once a day."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from django.core.checks import run_checks
+from django.db.migrations.recorder import MigrationRecorder
+from django.utils import timezone
+
+from memoryhub.lifecycle import runs, schedule
+from memoryhub.models import MaintenanceRun, Memory
+from memoryhub.sensitivity import system
+
+NOON = datetime(2026, 5, 10, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def old_store(db, configure):
+    """Made long before :data:`NOON`; consolidates daily."""
+    MigrationRecorder.Migration.objects.update(applied=NOON - 30 * DAY)
+    configure(maintenance_at="03:30", maintenance_operations="consolidate")
+
+
+def test_the_last_moment_and_the_next(configure, settings):
+    configure(maintenance_at="03:30")
+    assert schedule.last_moment(NOON) == NOON.replace(hour=3, minute=30)
+    assert schedule.next_moment(NOON) == (NOON + DAY).replace(hour=3, minute=30)
+    before = NOON.replace(hour=3, minute=29)
+    assert schedule.last_moment(before) == (NOON - DAY).replace(hour=3, minute=30)
+    settings.TIME_ZONE = "Asia/Tokyo"
+    assert schedule.last_moment(NOON) == datetime(2026, 5, 9, 18, 30, tzinfo=UTC)
+
+
+def test_it_keeps_its_hour_when_clocks_change(configure, settings):
+    configure(maintenance_at="03:30")
+    settings.TIME_ZONE = "Europe/Berlin"
+    winter, summer = datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)
+    assert schedule.last_moment(winter).astimezone(UTC).hour == 2
+    assert schedule.last_moment(summer).astimezone(UTC).hour == 1
+
+
+def test_without_a_time_there_is_no_schedule(old_store, configure):
+    configure(maintenance_at="")
+    assert schedule.last_moment(NOON) is schedule.next_moment(NOON) is None
+    assert schedule.start_due(NOON) == []
+
+
+def test_what_was_missed_is_made_up_for_once(old_store):
+    [run] = schedule.start_due(NOON)
+    assert (run.operation, run.day, run.actor) == ("consolidate", date(2026, 5, 10), "system:schedule")
+    assert schedule.start_due(NOON) == []
+    assert schedule.start_due(NOON + DAY / 2) == []
+    [following] = schedule.start_due(NOON + DAY)
+    assert following.day == date(2026, 5, 11)
+
+
+def test_a_week_off_is_one_run_and_not_seven(old_store):
+    schedule.start_due(NOON)
+    assert len(schedule.start_due(NOON + 7 * DAY)) == 1
+
+
+def test_a_fresh_store_waits_for_its_first_night(old_store):
+    MigrationRecorder.Migration.objects.update(applied=NOON - timedelta(hours=1))
+    assert schedule.start_due(NOON) == []
+    assert len(schedule.start_due(NOON + DAY)) == 1
+
+
+def test_the_operations_run_in_the_order_of_the_configuration(old_store, configure):
+    configure(maintenance_operations="evict,consolidate")
+    assert [run.operation for run in schedule.start_due(NOON)] == ["evict", "consolidate"]
+
+
+def test_what_is_unknown_or_switched_off_is_left_out(old_store, configure):
+    configure(maintenance_operations="evict,consolidate,dance", capability_consolidation=False)
+    assert schedule.operations() == ["evict"]
+    assert schedule.unknown_operations() == ["dance"]
+
+
+def test_a_run_of_the_same_operation_does_not_cancel_the_day(old_store, actor):
+    runs.start("consolidate", {}, actor)
+    assert len(schedule.start_due(NOON)) == 1
+
+
+def test_the_nightly_purge_spares_what_can_be_revived(old_store, configure, remember):
+    configure(maintenance_operations="purge_expired", expiry_grace_days=30)
+    lately, long_ago = remember("lately expired"), remember("long expired")
+    Memory.objects.filter(pk=lately.pk).update(expires_at=NOON - 29 * DAY)
+    Memory.objects.filter(pk=long_ago.pk).update(expires_at=NOON - 31 * DAY)
+    [run] = schedule.start_due(NOON)
+    MaintenanceRun.objects.update(started_at=NOON)
+    run.refresh_from_db()
+    assert runs.work(run)
+    assert list(Memory.objects.all()) == [lately]
+
+
+def test_it_tends_everyones_memories_of_every_known_level(old_store, remember, stranger, four_levels):
+    personal = remember("of somebody else", by=stranger, scope="personal")
+    Memory.objects.update(updated_at=timezone.now() - 10 * DAY)
+    [run] = schedule.start_due(NOON)
+    assert runs.work(run)
+    tended = set(Memory.objects.exclude(consolidated_at=None))
+    assert tended == {personal, *(memory for level, memory in four_levels.items() if level != "cosmic")}
+
+
+def test_a_day_has_one_run_of_each_operation(old_store):
+    schedule.start_due(NOON)
+    with pytest.raises(Exception, match="UNIQUE"):
+        runs.start("consolidate", {}, system("x"), day=date(2026, 5, 10), may_wait=True)
+
+
+def test_a_misspelt_operation_is_an_error_of_the_installation(configure):
+    configure(maintenance_operations="consolidate,compres")
+    [message] = [found for found in run_checks() if found.id == "memoryhub.E004"]
+    assert "'compres'" in message.msg
+    assert "compress" in message.hint
+
+
+def test_the_configuration_as_it_comes_is_known():
+    assert schedule.unknown_operations() == []
+
+
+def test_it_is_for_nobody_but_the_hub(old_store, actor):
+    [run] = schedule.start_due(NOON)
+    assert not runs.told(run, actor.clearance, counted=False).whole
+    assert runs.stop(run.uid, actor)
