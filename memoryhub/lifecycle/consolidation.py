@@ -16,7 +16,17 @@ from django.conf import settings
 from django.utils import timezone
 
 from memoryhub.lifecycle.decay import PROTECTED, Rates, consolidated, is_stale
-from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Step
+from memoryhub.lifecycle.eviction import faded_reason
+from memoryhub.lifecycle.plan import (
+    Change,
+    Commit,
+    OnProject,
+    Operation,
+    Planned,
+    Step,
+    count,
+    walk,
+)
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.sensitivity import Actor
@@ -88,17 +98,13 @@ class Consolidation(Operation[OnProject]):
     def steps(
         self, params: OnProject, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        after, pace = (position or {}).get("after", 0), Pace()
-        eligible = _eligible(params, actor, now).order_by("pk")
-        while True:
-            page = [_Row(*row) for row in eligible.filter(pk__gt=after)[: pace.size].values_list(*_FIELDS)]
-            if not page:
-                return
-            after = page[-1].pk
-            verdicts = [verdict for row in page if (verdict := _judge(row, now))]
-            step = _step(verdicts, len(page), after, actor, now)
-            yield step
-            pace.after(step)
+        eligible = _eligible(params, actor, now)
+
+        def plan(page: list[Any]) -> Planned:
+            verdicts = [verdict for row in page if (verdict := _judge(_Row(*row), now))]
+            return [verdict.change for verdict in verdicts], _committing(verdicts, eligible, actor, now)
+
+        yield from walk(eligible, _FIELDS, plan, position or {})
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
         now = now or timezone.now()
@@ -110,7 +116,7 @@ class Consolidation(Operation[OnProject]):
 
 def _eligible(params: OnProject, actor: Actor, now: datetime) -> MemoryQuerySet:
     live: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).live(now)
-    return live if params.project is None else live.filter(project=params.project)
+    return params.within(live)
 
 
 def _judge(row: _Row, now: datetime) -> _Verdict | None:
@@ -124,7 +130,7 @@ def _judge(row: _Row, now: datetime) -> _Verdict | None:
     # An access is counted even where it cannot lift the importance further: it would hold off decay for ever.
     written = worth if row.accesses or abs(after - row.importance) >= LEAST else None
     if is_stale(after, unused, config.evict_min_importance, config.evict_after_days):
-        reason = f"faded to {after:.2f} and not used for {_count(int(unused), 'day')}: to the trash"
+        reason = faded_reason(after, int(unused))
         return _Verdict(Change("evict", row.uid, row.importance, after, reason), written, True)
     if written is None:
         return None
@@ -136,28 +142,22 @@ def _reason(row: _Row, after: float, now: datetime) -> str:
     shown = f"{row.importance:.2f} → {after:.2f}"
     since = " since the last consolidation" if row.consolidated_at else ""
     if row.accesses:
-        return f"used {_count(row.accesses, 'time')}{since}: {shown}"
+        return f"used {count(row.accesses, 'time')}{since}: {shown}"
     unused, days = int(row.days_unused(now)), int(row.days(now))
     part = f", {days} of them{since}" if days < unused else ""
     kind = f"; half rate, a {row.type}" if row.type in PROTECTED else ""
     if unused < 1:
         return f"not used{since or ' since it was written'}: {shown}{kind}"
-    return f"not used for {_count(unused, 'day')}{part}: {shown}{kind}"
+    return f"not used for {count(unused, 'day')}{part}: {shown}{kind}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _step(verdicts: list[_Verdict], seen: int, after: int, actor: Actor, now: datetime) -> Step:
+def _committing(verdicts: list[_Verdict], eligible: MemoryQuerySet, actor: Actor, now: datetime) -> Commit:
     def commit(run_uid: str) -> tuple[Change, ...]:
         with write():
             weighed = upkeep.weigh([v.worth for v in verdicts if v.worth], actor, run_uid, now)
             held = [v for v in verdicts if v.worth is None or v.change.uid in weighed]
-            evicted = {
-                memory.uid
-                for memory in upkeep.evict([v.change.uid for v in held if v.evicted], actor, run_uid, now)
-            }
-        return tuple(v.change for v in held if not v.evicted or v.change.uid in evicted)
+            leaving = [v.change.uid for v in held if v.evicted]
+            gone = {memory.uid for memory in upkeep.evict(eligible, leaving, actor, run_uid, now)}
+        return tuple(v.change for v in held if not v.evicted or v.change.uid in gone)
 
-    return Step(tuple(verdict.change for verdict in verdicts), {"after": after}, seen, commit)
+    return commit

@@ -11,12 +11,16 @@ from typing import Any
 from django.utils import timezone
 
 from memoryhub.lifecycle.consolidation import Consolidation
+from memoryhub.lifecycle.eviction import Evict
+from memoryhub.lifecycle.expiry import PurgeExpired
 from memoryhub.lifecycle.plan import Change, Operation, Step
+from memoryhub.lifecycle.pruning import PruneEvents
 from memoryhub.sensitivity import Actor
 
 __all__ = ["OPERATIONS", "Change", "Operation", "Ran", "Step", "run_now"]
 
-OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in (Consolidation(),)}
+_ALL: tuple[Operation[Any], ...] = (PurgeExpired(), PruneEvents(), Consolidation(), Evict())
+OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in _ALL}
 
 
 @dataclass

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
 from django.conf import settings
 from django.db import connection
+from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.sensitivity import Actor
@@ -28,7 +29,8 @@ class Change:
     ``action``: boost, decay, evict, merge, summarise, purge, erase, prune, reindex. ``uid``: the memory; of a
     merge the member that the summary is named after. ``before``, ``after``: importances. ``members``: the
     ids of all memories that become one, ``uid`` among them; ``into``: the id of that one, known once it is
-    made. ``reason`` never holds words of a memory. Show one to those who may see ``uid`` and all members.
+    made. ``count``: how many things it stands for where they have no ids. ``reason`` never holds words of a
+    memory. Show a change only to those who may see ``uid`` and all members.
     """
 
     action: str
@@ -38,11 +40,14 @@ class Change:
     reason: str = ""
     members: tuple[str, ...] = ()
     into: str = ""
+    count: int = 1
 
     def as_json(self) -> dict[str, Any]:
         """Without what is empty."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["members"] = list(self.members)
+        if self.count == 1:
+            del values["count"]
         return {name: value for name, value in values.items() if value not in (None, "", [])}
 
     @classmethod
@@ -52,6 +57,7 @@ class Change:
         return cls(**{**known, "members": tuple(known.get("members", ()))})
 
 
+Rows = TypeVar("Rows", bound="QuerySet[Any]")
 Commit = Callable[[str], tuple[Change, ...]]
 
 
@@ -78,7 +84,7 @@ class Step:
         start = time.perf_counter()
         self.applied = self.commit(run_uid)
         self.took_ms = (time.perf_counter() - start) * 1000
-        return sum(len(change.members) or 1 for change in self.applied)
+        return sum(len(change.members) or change.count for change in self.applied)
 
 
 class Pace:
@@ -101,12 +107,44 @@ class Pace:
             time.sleep(min(step.took_ms, 200) / 1000)
 
 
+Planned = tuple[Sequence[Change], Commit]
+
+
+def walk(
+    rows: QuerySet[Any],
+    columns: Sequence[str],
+    plan: Callable[[list[Any]], Planned],
+    position: dict[str, Any],
+    pace: Pace | None = None,
+) -> Iterator[Step]:
+    """Steps through all rows by primary key, whatever happens to them meanwhile; none is met twice.
+
+    ``columns`` begin with ``pk``. ``plan`` makes the changes of a page of rows, and what commits them.
+    """
+    pace, after = pace or Pace(), position.get("after", 0)
+    while page := list(rows.order_by("pk").filter(pk__gt=after)[: pace.size].values_list(*columns)):
+        after = page[-1][0]
+        changes, commit = plan(page)
+        step = Step(tuple(changes), {**position, "after": after}, len(page), commit)
+        yield step
+        pace.after(step)
+
+
+def count(number: int, noun: str) -> str:
+    """``1 day``, ``2 days``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 class OnProject(BaseModel):
     """What may be asked of any operation on memories."""
 
     model_config = ConfigDict(extra="forbid")
 
     project: str | None = Field(default=None, max_length=200, description="This project alone.")
+
+    def within(self, rows: Rows) -> Rows:
+        """Those of the project, or all."""
+        return rows if self.project is None else rows.filter(project=self.project)
 
 
 P = TypeVar("P", bound=BaseModel)

@@ -77,6 +77,8 @@ def apply(
     old_level, old_expiry = memory.sensitivity, memory.expires_at
     _set_scalars(memory, patch, given, actor, now)
     changed = {name: old for name, old in before.items() if getattr(memory, name) != old}
+    if "importance" in changed:
+        memory.consolidated_at = now  # what somebody says holds from then on
     if memory.expires_at != old_expiry:  # the same number of days again is a new lease
         changed.setdefault("ttl_days", before["ttl_days"])
     if changed.keys() & _IDENTITY:

@@ -20,6 +20,8 @@ from memoryhub.store.rows import CHUNK, expiry, pick
 from memoryhub.transactions import write
 from memoryhub.vocabulary import TrashReason
 
+_ENDING = ("deleted_at", "trash_reason", "merged_into")
+
 
 def trash(
     uids: Iterable[str],
@@ -51,7 +53,10 @@ def merge_into(
 
 
 def restore(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:
-    """Take memories out of the trash, and revive expired ones: their time begins anew."""
+    """Take memories out of the trash, and revive expired ones: their time begins anew.
+
+    One that was evicted counts as used now, or the next maintenance would evict it again.
+    """
     now = now or timezone.now()
     with write():
         ended = Q(deleted_at__isnull=False) | Q(expires_at__lte=now)
@@ -59,8 +64,10 @@ def restore(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> l
         for memory in memories:
             if memory.expires_at and memory.expires_at <= now:
                 memory.expires_at = expiry(memory.ttl_days, now)
+            if memory.trash_reason == TrashReason.EVICTED.value:
+                memory.last_accessed_at = now
             memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
-            memory.save(update_fields=["deleted_at", "trash_reason", "merged_into", "expires_at"])
+            memory.save(update_fields=[*_ENDING, "expires_at", "last_accessed_at"])
         journal.record(actor, [journal.of_memory("restore", memory) for memory in memories], now)
     return memories
 
@@ -156,21 +163,25 @@ def to_trash(
     """Inside a transaction, with memories just read in it; a journal row for each."""
     for memory in memories:
         memory.deleted_at, memory.trash_reason, memory.merged_into = now, reason.value, into
-    Memory.objects.bulk_update(memories, ["deleted_at", "trash_reason", "merged_into"], batch_size=CHUNK)
+    Memory.objects.bulk_update(memories, _ENDING, batch_size=CHUNK)
     detail = {"merged_into": into.uid} if into else {}
     journal.record(actor, [journal.of_memory(operation, memory, **detail) for memory in memories], now)
+
+
+def remove(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> list[Memory]:
+    """Delete these in one transaction, with a journal row each: a step of a longer removal."""
+    with write():
+        found = list(memories)
+        _delete(found, actor, operation, now)
+    return found
 
 
 def _delete_all(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> int:
     """In short transactions, so that agents' writes never wait for long."""
     count = 0
-    while True:
-        with write():
-            chunk = list(memories.order_by("pk")[:CHUNK])
-            _delete(chunk, actor, operation, now)
-        if not chunk:
-            return count
+    while chunk := remove(memories.order_by("pk")[:CHUNK], actor, operation, now):
         count += len(chunk)
+    return count
 
 
 def _delete(memories: list[Memory], actor: Actor, operation: str, now: datetime) -> None:

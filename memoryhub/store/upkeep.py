@@ -74,12 +74,14 @@ def note(
     details: dict[tuple[str, str, str], dict[str, Any]],
     actor: Actor,
     now: datetime,
+    *,
+    about: str = "memories",
 ) -> None:
-    """A journal row about several memories for each group of one project, level and owner."""
+    """A journal row about several things for each group of one project, level and owner."""
     journal.record(
         actor,
         [
-            journal.Change(operation, "memories", run, {"run": run, **detail}, *gate)
+            journal.Change(operation, about, run, {"run": run, **detail}, *gate)
             for gate, detail in sorted(details.items())
         ],
         now,
@@ -120,11 +122,15 @@ def _still(uids: Iterable[str], actor: Actor) -> Iterator[Any]:
         yield from visible.filter(uid__in=chunk).values_list("pk", "uid", "importance", *GATE)
 
 
-def evict(uids: Iterable[str], actor: Actor, run: str, now: datetime) -> list[Memory]:
-    """Move memories to the trash as evicted: a journal row for each, and one that :func:`unevict` goes by."""
+def evict(
+    candidates: MemoryQuerySet, uids: Iterable[str], actor: Actor, run: str, now: datetime
+) -> list[Memory]:
+    """Move those of the candidates to the trash as evicted: a journal row for each.
+
+    Another row for each project, level and owner is what :func:`unevict` goes by.
+    """
     with write():
-        live = Memory.objects.visible_to(actor.clearance).live(now)
-        memories = pick(live, uids)
+        memories = pick(candidates, uids)
         to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
         gone: dict[tuple[str, str, str], list[str]] = defaultdict(list)
         for memory in memories:
