@@ -1,6 +1,6 @@
 """Builds a store, serves it, and measures it: ``python -m bench --sizes 10000,100000 --corpus FILE``.
 
-Prints import rate, HTTP store rate and HTTP search latency with 1 and 8 clients, and beside each search
+Prints import rate, HTTP store rate, HTTP search and hook latency with 1 and 8 clients, and beside each search
 figure the same FTS5 query through bare ``sqlite3`` in the same run. Nothing is asserted; docs/benchmarks.md
 keeps what was measured.
 """
@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import corpus
+from bench import corpus, happenings
 from bench.clients import Measured, Request, crowd
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,6 +72,11 @@ def measure(home: Path, lines: list[dict[str, Any]], size: int, requests: int) -
             ]
             stored = crowd(port, token, [("POST", "/api/v1/memories", dict(line)) for line in fresh], clients)
             found[f"store {clients}"] = latency(stored)
+        for clients in (1, 8):
+            calls = happenings.tool_calls(lines, requests, seed=clients)
+            found[f"tool:post {clients}"] = latency(crowd(port, token, calls, clients))
+            asked = happenings.prompts(lines, requests, seed=10 + clients)
+            found[f"prompt:submit {clients}"] = latency(crowd(port, token, asked, clients))
     found["bare"] = bare(home / "memory.db", queries)
     found["bytes"] = (home / "memory.db").stat().st_size
     return found
@@ -158,6 +163,13 @@ def report(size: int, found: dict[str, Any]) -> None:
             f"   p95 {figure['p95_ms']:7.2f} ms   {ratios[0]:.2f} x bare at p50, {ratios[1]:.2f} x at p95"
             f"   statuses {figure['statuses']}"
         )
+    for event in ("tool:post", "prompt:submit"):
+        for clients in (1, 8):
+            figure = found[f"{event} {clients}"]
+            print(
+                f"  {event:13}, {clients} client(s){figure['rate']:7.0f} /s   p50 {figure['p50_ms']:7.2f} ms"
+                f"   p95 {figure['p95_ms']:7.2f} ms   statuses {figure['statuses']}"
+            )
 
 
 def manage(environment: dict[str, str], *arguments: str) -> str:
