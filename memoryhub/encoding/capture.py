@@ -26,7 +26,7 @@ from memoryhub.vocabulary import TrashReason
 
 # The terms of the memories that are most like a text: handed in, for finding them is retrieval's.
 Neighbours = Callable[[str], list[set[str]]]
-SAME = 0.85  # term Jaccard from which a candidate says what a memory says already
+SAME = 0.8  # term Jaccard from which a candidate says what a memory says already
 TAG = "captured"  # on every memory that formed by itself
 # Trust in the source: what people wrote on purpose stands above what a page said.
 TRUST = {"commit": 0.7, "document": 0.7, "recovery": 0.6, "comment": 0.6, "output": 0.5, "answer": 0.4}
@@ -175,11 +175,10 @@ def _judge(
 def _keep(
     done: Captured, found: Candidate, named: Classified, place: Place, tokens: int, actor: Actor
 ) -> None:
-    files = (*found.files_modified, *found.files_read)
     draft = MemoryDraft(
         content=found.text,
         title=named.title,
-        subtitle=subtitle_of(files),
+        subtitle=subtitle_of(found.files_modified or found.files_read),
         abstract=summary(named.body or found.text, settings.MEMORYHUB.summary_words),
         type=named.type,
         importance=named.importance,
