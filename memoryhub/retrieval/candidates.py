@@ -13,6 +13,7 @@ from memoryhub.retrieval import prompts, scoring
 from memoryhub.retrieval.prompts import Sought
 from memoryhub.retrieval.search import Scored, default_weights, frequencies_of, rank
 from memoryhub.sensitivity import Clearance
+from memoryhub.text import stem
 from memoryhub.vocabulary import Scope
 
 POOL = 80  # candidates that are scored: an injection must be quick, and shows few
@@ -48,12 +49,12 @@ def within(clearance: Clearance, project: str, now: datetime) -> MemoryQuerySet:
 def candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Candidate]:
     """The best first, those below the floor included; none when the prompt tells nothing."""
     asked = prompts.read(prompt)
-    frequencies, total = frequencies_of(memories, asked.words)
-    wanted = prompts.query(asked, frequencies, total)
+    counted = frequencies_of(memories, asked.words)
+    wanted = prompts.query(asked, *counted)
     if wanted is None:
         return []
-    files = _linked(memories, asked.files, total)
-    scored = _scored(memories, wanted, files, total, now)
+    files = _linked(memories, asked.files, counted[1])
+    scored = _scored(memories, wanted, counted, files, now)
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MOST]
     rows = Memory.objects.in_bulk([one.pk for one in best])
     return [Candidate(rows[one.pk], one.score, one.parts) for one in best if one.pk in rows]
@@ -73,12 +74,27 @@ def _linked(memories: MemoryQuerySet, files: tuple[str, ...], total: int) -> dic
 
 
 def _scored(
-    memories: MemoryQuerySet, wanted: Sought, files: dict[int, float], total: int, now: datetime
+    memories: MemoryQuerySet,
+    wanted: Sought,
+    counted: tuple[dict[str, int], int],
+    files: dict[int, float],
+    now: datetime,
 ) -> list[Scored]:
+    """Those that share enough with the prompt for it to be no chance."""
+    frequencies, total = counted
     latest = sorted(files, key=lambda pk: -files[pk])[: POOL // 2]
-    beside = memories.filter(pk__in=latest) if latest else None
-    weights = default_weights()
-    found, _ = rank(memories, wanted.query, weights, now, pool=POOL, beside=beside, clauses=wanted.clauses)
+    found, _ = rank(
+        memories,
+        wanted.query,
+        default_weights(),
+        now,
+        pool=POOL,
+        beside=memories.filter(pk__in=latest) if latest else None,
+        clauses=wanted.clauses,
+        counted=counted,
+        # A word that nobody used is taken for no rarer than the rarest that somebody did.
+        least=_rarest(wanted, frequencies),
+    )
     several = len(wanted.query.terms) > 1
     scored = []
     for one in found:
@@ -87,6 +103,12 @@ def _scored(
         if one.held.weight + file >= prompts.least_weight(total, lone=lone):
             scored.append(_with_file(one, min(file / scoring.rarity(FEW, total), 1.0)) if file else one)
     return [one for one in scored if one.parts.match >= LEAST_MATCH]
+
+
+def _rarest(wanted: Sought, frequencies: dict[str, int]) -> int:
+    """How many memories hold the rarest word of the query that any holds."""
+    known = [count for word in wanted.query.words if (count := frequencies.get(stem(word)))]
+    return min(known, default=0)
 
 
 def _with_file(one: Scored, share: float) -> Scored:

@@ -25,6 +25,9 @@ NAME_BONUS = 1.3
 # Memories that may share the same words with a prompt by chance; what so many share is what all are about.
 CHANCE = 20
 CHANCE_OF_ONE = 4
+SMALL, SMALL_FOR_ONE = 256, 64  # memories; in a store of no more, what all are about is not held against them
+STEEP = 1.9
+LONG = 5  # letters of a word that is worth looking for inside others
 # What people say to an agent whatever they are working on.
 CHATTER = frozenset(
     stem(word)
@@ -47,7 +50,10 @@ _CONTEXT = re.compile(r"<memory-context>.*?(?:</memory-context>|\Z)", re.DOTALL 
 
 @dataclass(frozen=True)
 class Asked:
-    """A prompt read: its terms in order, those of each sentence, and the files it names."""
+    """A prompt read: its terms in order, those of each sentence, and the files it names.
+
+    Its last sentence and its first ones count most: between them there may be pages of code.
+    """
 
     terms: tuple[Term, ...]
     clauses: tuple[tuple[Term, ...], ...]
@@ -56,7 +62,8 @@ class Asked:
     @property
     def words(self) -> tuple[str, ...]:
         """The distinct words whose frequencies say which terms are telling."""
-        found = dict.fromkeys(word for term in self.terms for word in term.words)
+        inwards = [self.clauses[n // 2 if n % 2 == 0 else -(n + 1) // 2] for n in range(len(self.clauses))]
+        found = dict.fromkeys(word for clause in inwards for term in clause for word in term.words)
         return tuple(found)[:MOST_ASKED]
 
 
@@ -83,17 +90,19 @@ def _terms(text: str) -> tuple[Term, ...]:
 
 def query(asked: Asked, frequencies: Mapping[str, int], total: int) -> Sought | None:
     """The few terms to search for; None when the prompt has none that tells anything."""
-    weights = {term: _weight(term, frequencies, total) for term in asked.terms}
-    known = [term for term in asked.terms if not term.stems or any(frequencies.get(s) for s in term.stems)]
-    if not known:
+    terms = [term for term in asked.terms if not term.stems or any(s in frequencies for s in term.stems)]
+    weights = {term: _weight(term, frequencies, total) for term in terms}
+    unknown = [term for term in terms if term.stems and not any(frequencies.get(s) for s in term.stems)]
+    known = sorted(weights.keys() - set(unknown), key=lambda term: -weights[term])
+    # A word that nobody used may stand inside one that somebody did: deploy in deployment.
+    others = unknown[:MOST_UNKNOWN] if known else [term for term in unknown if len(term.words[0]) >= LONG]
+    chosen = {*known[: MOST_TERMS - MOST_UNKNOWN], *others[:MOST_TERMS]}
+    if not chosen:
         return None
-    unknown = [term for term in asked.terms if term not in known][:MOST_UNKNOWN]
-    best = sorted(known, key=lambda term: -weights[term])[: MOST_TERMS - len(unknown)]
-    chosen = {*best, *unknown}
     clauses = [[term for term in clause if term in chosen] for clause in asked.clauses]
     parts = {_as_query(clause) for clause in clauses if 1 < len(clause) < len(chosen)}
     return Sought(
-        _as_query([term for term in asked.terms if term in chosen]),
+        _as_query([term for term in terms if term in chosen]),
         tuple(sorted(parts, key=lambda part: -sum(weights[term] for term in part.terms))[:MOST_CLAUSES]),
     )
 
@@ -101,9 +110,11 @@ def query(asked: Asked, frequencies: Mapping[str, int], total: int) -> Sought | 
 def least_weight(total: int, *, lone: bool = False) -> float:
     """The weight of shared terms from which on they are no chance: few of so many memories share them.
 
-    ``lone``: it is one of several terms alone, which must be rarer.
+    In a small store, where all may be about the same, any term will do. ``lone``: it is one of several terms
+    alone, which must be rarer.
     """
-    return math.log(max(total / (CHANCE_OF_ONE if lone else CHANCE), 1.0))
+    chance, small = (CHANCE_OF_ONE, SMALL_FOR_ONE) if lone else (CHANCE, SMALL)
+    return max(min(math.log(max(total, 1) / chance), STEEP * math.log(max(total, 1) / small)), 0.0)
 
 
 def _as_query(terms: Sequence[Term]) -> Query:
@@ -116,11 +127,11 @@ def _usable(term: Term) -> Iterable[Term]:
     if not term.words:
         return [term] if CJK.search(term.literal) else []
     if not term.literal:
-        return [term] if _tells(term.words[0]) else []
+        return [replace(term, at_start=True)] if _tells(term.words[0]) else []
     if len(term.words) == 1:
         return [term] if _tells(term.words[0]) else []
     if len(term.words) > MOST_PARTS:
-        singles = (Term((stem(word),), (word,), spelling=word) for word in term.words)
+        singles = (Term((stem(word),), (word,), spelling=word, at_start=True) for word in term.words)
         return [one for one in singles if _tells(one.words[0])]
     return [replace(term, spelling=term.spelling or term.literal)]
 

@@ -151,6 +151,7 @@ class _Needle:
         self._literal = term.literal
         self._stems = term.stems
         self._words = term.words
+        self._at_start = re.compile(rf"(?<![^\W_]){re.escape(term.words[0])}") if term.at_start else None
         self._starts = [one[: max(len(one) - 1, 1)] for one in term.stems]
         self._patterns = [re.compile(rf"(?<![^\W_]){re.escape(start)}[^\W_]*") for start in self._starts]
 
@@ -181,7 +182,10 @@ class _Needle:
             return (min(present), LOOSE_CREDIT * len(present) / len(found)) if present else (0, 0.0)
         if found_as_word := self._count(0, text):
             return found_as_word, 1.0
-        return text.count(self._words[0]), SUBSTRING_CREDIT
+        inside = text.count(self._words[0])
+        if inside and self._at_start:
+            inside = len(self._at_start.findall(text))
+        return inside, SUBSTRING_CREDIT
 
     def _count(self, number: int, text: str) -> int:
         """How many words of the text have this stem."""

@@ -114,17 +114,22 @@ def rank(
     pool: int | None = None,
     beside: MemoryQuerySet | None = None,
     clauses: Sequence[Query] = (),
+    counted: tuple[dict[str, int], int] | None = None,
+    least: int = 0,
 ) -> tuple[list[Scored], bool]:
     """The candidates with their scores, in no order, and whether they are all that match.
 
     ``pool``: about how many candidates are scored, as configured unless given. ``beside``: more of them,
     that were found another way. ``clauses``: parts of the query; who answers one of them has answered.
+    ``counted``: what :func:`frequencies_of` said of its words, if that is known already. ``least``: no term
+    weighs more than one that so many memories hold.
     """
     if not query.terms:
         return [], True
-    frequencies, total = frequencies_of(memories, query.words)
+    frequencies, total = counted or frequencies_of(memories, query.words)
+    weighed = {stem(word): max(frequencies.get(stem(word), 0), least) for word in query.words}
     matcher, *others = (
-        scoring.Matcher(one, scoring.term_weights(one, frequencies, total)) for one in (query, *clauses)
+        scoring.Matcher(one, scoring.term_weights(one, weighed, total)) for one in (query, *clauses)
     )
     pool = pool or settings.MEMORYHUB.search_pool
     rows, exact = _candidates(memories, query, frequencies, total, weights, pool)

@@ -29,13 +29,15 @@ class Term:
     """One thing to look for.
 
     ``stems``: the stems of its words (empty for a literal without words). ``literal``: what must stand in the
-    text as it is, folded; empty for a plain word. ``spelling``: as typed, in lower case.
+    text as it is, folded; empty for a plain word. ``spelling``: as typed, in lower case. ``at_start``: inside
+    a longer word it counts only where that begins with it.
     """
 
     stems: tuple[str, ...]
     words: tuple[str, ...]
     literal: str = ""
     spelling: str = ""
+    at_start: bool = False
 
 
 @dataclass(frozen=True)

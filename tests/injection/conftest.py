@@ -1,0 +1,48 @@
+"""Injections in one line, and a prompt that brings up the zebras."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from memoryhub.models import Memory
+from memoryhub.retrieval.inject import Injected, Wanted, inject
+from memoryhub.sensitivity import Actor
+
+PROMPT = "what do we know about zebra stripes?"
+
+
+@pytest.fixture
+def ask(db: None, actor: Actor) -> Callable[..., Injected]:
+    """``ask("a prompt", project="p", by=..., now=...)`` injects, as someone who may see everything."""
+
+    def make(
+        prompt: str = PROMPT, by: Actor | None = None, now: Any = None, record: bool = True, **fields: Any
+    ) -> Injected:
+        return inject(Wanted(prompt, **fields), by or actor, now=now, record=record)
+
+    return make
+
+
+@pytest.fixture
+def aged() -> Callable[..., Memory]:
+    """``aged(memory, minutes=10)`` makes a memory that old."""
+
+    def change(memory: Memory, **age: float) -> Memory:
+        memory.created_at = memory.updated_at = timezone.now() - timedelta(**age)
+        memory.save(update_fields=["created_at", "updated_at"])
+        return memory
+
+    return change
+
+
+def uids(found: Injected) -> set[str]:
+    return {one.uid for one in found.injected}
+
+
+def reasons(found: Injected) -> dict[str, str]:
+    return {one.uid: one.reason for one in found.withheld}
