@@ -32,6 +32,22 @@ class DayField(forms.DateField):
         super().__init__(required=False, widget=widget, validators=_DATES, **options)
 
 
+class MonthField(forms.DateField):
+    """A month, by its first day."""
+
+    def __init__(self, **options: Any) -> None:
+        widget = forms.DateInput(attrs={"type": "month", "placeholder": "2026-01"}, format="%Y-%m")
+        wrong = {"invalid": "Enter a month as 2026-01."}
+        super().__init__(
+            required=False,
+            widget=widget,
+            input_formats=["%Y-%m"],
+            validators=_DATES,
+            error_messages=wrong,
+            **options,
+        )
+
+
 class ProjectField(WordField):
     """A project, with those that exist as suggestions (``<datalist id="projects">``)."""
 
@@ -81,6 +97,11 @@ class InjectionFilter(ListFilter):
     session_id = WordField(label="Session")
     since = DayField(label="From")
     until = DayField(label="To")
+
+
+class MonthFilter(ListFilter):
+    project = ProjectField()
+    month = MonthField()
 
 
 class TimelineFilter(ListFilter):

@@ -31,7 +31,7 @@ START, END = "start", "end"  # drawn across all lanes
 
 # Pixels
 SLIM, STOUT = 2.6, 15.0  # what a mark takes across, and one that stands out
-HEAD, LANE, CURVE, FOOT = 30, 24, 64, 26
+HEAD, LANE, GAP, CURVE, FOOT = 30, 24, 8, 64, 26
 LETTER = 6.6
 
 KEYWORDS = 6
@@ -64,6 +64,15 @@ class Mark:
     x: float
     y: float
     what: Happening
+
+
+@dataclass(frozen=True)
+class Point:
+    """A memorability on the curve, in the picture's own measures."""
+
+    x: float
+    y: float
+    passes: bool
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,7 @@ class Picture:
     edges: list[Mark]
     ticks: list[Tick]
     curve: str  # in a box of 100 × 100, empty without any memorability
+    points: list[Point]
     gate: float
     types: list[str] = field(default_factory=list)  # of the memories in it
 
@@ -110,7 +120,7 @@ class Picture:
 
     @property
     def curve_top(self) -> int:
-        return self.floor + 8
+        return self.floor + GAP
 
     @property
     def curve_bottom(self) -> int:
@@ -172,6 +182,7 @@ def draw(happenings: Sequence[Happening], gate: float, zone: tzinfo = UTC) -> Pi
         edges=[Mark(axis.x(one.at), HEAD, one) for one in happenings if one.lane in (START, END)],
         ticks=ticks(axis, zone),
         curve=_curve(happenings, axis),
+        points=_points(happenings, axis, HEAD + LANE * len(lanes) + GAP, gate),
         gate=gate,
         types=sorted({one.type for one in laned if one.type}),
     )
@@ -226,19 +237,27 @@ def _fitting(keywords: Sequence[str], pixels: float) -> str:
     return fitting
 
 
+def _memorable(happenings: Sequence[Happening], axis: Axis) -> list[tuple[datetime, float, float]]:
+    """When, where in percent, and the memorability within 0..1."""
+    return [
+        (one.at, axis.x(one.at), min(max(one.memorability, 0.0), 1.0))
+        for one in happenings
+        if one.memorability is not None
+    ]
+
+
 def _curve(happenings: Sequence[Happening], axis: Axis) -> str:
     """Memorability along the way; it breaks off at a fold."""
     drawn: list[str] = []
     breaks = [axis.moments[n] for n in sorted(axis.folded)]
     before = None
-    for one in happenings:
-        if one.memorability is None:
-            continue
-        part = bisect_right(breaks, one.at)
-        y = round(100 * (1 - min(max(one.memorability, 0.0), 1.0)), 1)
-        # A line of no length shows as a dot: a value may have no neighbour.
-        drawn.append(
-            f"{'L' if part == before else 'M'}{axis.x(one.at):g} {y:g}{'' if part == before else 'h0'}"
-        )
+    for at, x, value in _memorable(happenings, axis):
+        part = bisect_right(breaks, at)
+        drawn.append(f"{'L' if part == before else 'M'}{x:g} {100 * (1 - value):.4g}")
         before = part
     return "".join(drawn)
+
+
+def _points(happenings: Sequence[Happening], axis: Axis, top: float, gate: float) -> list[Point]:
+    found = _memorable(happenings, axis)
+    return [Point(x, round(top + CURVE * (1 - value), 1), value >= gate) for _, x, value in found]

@@ -18,7 +18,12 @@ from memoryhub.web.session_picture import END, START, Happening, Picture, draw
 
 MOST = 1500  # of a kind; a picture of more would be a grey wall
 TITLE = 90
-_LANES = {"prompt:submit": "prompt", "session:start": START, "session:end": END}
+_LANES = {
+    "prompt:submit": "prompt",
+    "session:start": START,
+    "session:end": END,
+    "session:checkpoint": "memory",
+}
 
 
 def picture_of(session: Any, clearance: Clearance) -> tuple[Picture | None, bool]:

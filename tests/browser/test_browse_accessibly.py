@@ -23,6 +23,8 @@ PATHS = [
     "/nowhere/",
     "/sessions/",
     "/timeline/",
+    "/timeline/entries/",
+    "/injections/",
     "/facts/",
     "/journal/",
 ]

@@ -8,7 +8,19 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-PAGES = ["home", "journal-health", "search", "memories", "trash", "sessions", "timeline", "facts", "journal"]
+PAGES = [
+    "home",
+    "journal-health",
+    "search",
+    "memories",
+    "trash",
+    "sessions",
+    "timeline",
+    "timeline-entries",
+    "injections",
+    "facts",
+    "journal",
+]
 HTMX = {"HX-Request": "true", "HX-Current-URL": "http://testserver/search/?q=zebra"}
 
 

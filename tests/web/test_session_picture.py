@@ -89,8 +89,11 @@ class TestAlways:
 
     @given(_happenings)
     def test_the_curve_stays_in_its_box(self, happenings: list[Happening]) -> None:
-        numbers = [float(n) for n in re.findall(r"-?[\d.]+", drawn(happenings).curve.replace("h0", ""))]
+        picture = drawn(happenings)
+        numbers = [float(n) for n in re.findall(r"-?[\d.]+", picture.curve)]
         assert all(0 <= n <= 100 for n in numbers)
+        assert len(numbers) == 2 * len(picture.points)
+        assert all(picture.curve_top <= point.y <= picture.curve_bottom for point in picture.points)
 
     @given(_happenings)
     def test_words_of_the_axis_do_not_overlap(self, happenings: list[Happening]) -> None:
@@ -232,5 +235,8 @@ class TestCurve:
 
     def test_the_gate_stands_at_its_height(self) -> None:
         picture = drawn([event(0, memorability=GATE)])
-        y = float(picture.curve.removesuffix("h0").split()[-1])
+        [point] = picture.points
+        assert point.passes
+        assert point.y == pytest.approx(picture.gate_y, abs=0.1)
+        y = float(picture.curve.split()[-1])
         assert picture.curve_top + picture.curve_height * y / 100 == pytest.approx(picture.gate_y, abs=0.1)

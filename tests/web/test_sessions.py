@@ -328,7 +328,12 @@ class TestHostileText:
             preview=payload,
             memorability=0.5,
         )
-        for address in ("/sessions/", reverse("session", args=[session.session_id]), "/timeline/"):
+        for address in (
+            "/sessions/",
+            reverse("session", args=[session.session_id]),
+            "/timeline/",
+            "/timeline/entries/",
+        ):
             response = visitor.get(address)
             assert response.status_code == 200
             assert dangers(response.content.decode()) == [], address

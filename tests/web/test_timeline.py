@@ -24,7 +24,7 @@ NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
 
 
 def told(client: Client, **query: str) -> str:
-    response = client.get("/timeline/", query)
+    response = client.get("/timeline/entries/", query)
     assert response.status_code == 200
     # The form above it names projects and types, too.
     return main(response).words.partition("Show")[2]
@@ -92,7 +92,7 @@ class TestFilters:
         ],
     )
     def test_a_wrong_one_is_named_beside_its_field(self, visitor: Client, field: str, value: str) -> None:
-        response = visitor.get("/timeline/", {field: value})
+        response = visitor.get("/timeline/entries/", {field: value})
         assert response.status_code == 422
         assert field in response.context["form"].errors
         assert "This filter cannot be used" in main(response).words
@@ -106,7 +106,7 @@ class TestFilters:
         assert "Monday, 11 March 2024" in told(visitor, project="moon")
 
     def test_a_bent_cursor_is_refused_in_words(self, visitor: Client) -> None:
-        assert visitor.get("/timeline/", {"cursor": "zzz"}).status_code == 400
+        assert visitor.get("/timeline/entries/", {"cursor": "zzz"}).status_code == 400
 
 
 class TestPages:
@@ -118,12 +118,12 @@ class TestPages:
             remember(f"note {n}", project="p", created_at=NOON + timedelta(minutes=n))
             remember(f"other {n}", project="q", created_at=NOON + timedelta(minutes=n))
         seen: list[str] = []
-        address = "/timeline/?project=p"
+        address = "/timeline/entries/?project=p"
         while address:
             response = visitor.get(address)
             seen += re.findall(r"(?:note|other) \d", main(response).words.partition("Show")[2])
             following = [link for link in main(response).links() if "cursor=" in link]
-            address = f"/timeline/{following[-1]}" if following else ""
+            address = f"/timeline/entries/{following[-1]}" if following else ""
         assert seen == [f"note {n}" for n in reversed(range(5))]
 
     def test_the_number_of_queries_does_not_grow(self, visitor: Client, remember: Remember) -> None:
@@ -134,7 +134,7 @@ class TestPages:
                 session = Session.objects.get(session_id=memory.session_id)
                 Event.objects.create(session=session, event="tool:post", memory=memory)
             with CaptureQueriesContext(connection) as queries:
-                visitor.get("/timeline/")
+                visitor.get("/timeline/entries/")
             counts.append(len(queries))
         assert counts[0] == counts[1]
 
