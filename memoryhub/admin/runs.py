@@ -1,59 +1,256 @@
-"""Maintenance runs: what was done, how far it came, and how it ended."""
+"""Maintenance runs: started, watched, stopped, resumed and taken back, under the person's name and reach."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin import ModelAdmin
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memoryhub.admin.base import ReadOnlyAdmin, column
-from memoryhub.admin.columns import moment, pretty
+from memoryhub.accounts import actor_of, clearance_of
+from memoryhub.admin.base import GatedAdmin, admin_url, column
+from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
+from memoryhub.admin.columns import EMPTY, link, moment, pretty
 from memoryhub.admin.filters import values, when
-from memoryhub.models import MaintenanceRun
-from memoryhub.sensitivity import Clearance
+from memoryhub.admin.run_start import start_page
+from memoryhub.lifecycle import runs, telling
+from memoryhub.lifecycle.asking import may_look
+from memoryhub.models import MaintenanceRun, Memory
+from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.store.errors import StoreError
+from memoryhub.text import shorten
+
+_CELL = 80
+_SHOWN = 50  # changes on a run's page; the hub's own page has them all
 
 
-def outline(value: Any) -> Any:
-    """The numbers and words of a result; lists, which may name what is hidden, become their length."""
-    if isinstance(value, dict):
-        return {name: outline(one) for name, one in value.items()}
-    return f"{len(value)} entries" if isinstance(value, list) else value
+class RunList(ChangeList):
+    """The numbers of the page's runs, as far as the person may know them."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        rows = list(self.result_list)
+        for run in rows:
+            run.told = runs.told(run, clearance_of(request), counted=False)
+        self.result_list = rows
+
+
+def _each(
+    model_admin: ModelAdmin[Any],
+    request: HttpRequest,
+    uids: list[str],
+    do: Callable[[str, Actor], MaintenanceRun],
+    done: str,
+) -> None:
+    """Do it to each run; what is refused is told and does not stop the rest."""
+    count = 0
+    for uid in uids:
+        try:
+            do(uid, actor_of(request))
+            count += 1
+        except StoreError as refusal:
+            say(model_admin, request, f"{uid}: {refusal.message}.", "WARNING")
+    if count:
+        say(model_admin, request, f"{counted(count, 'run')} {done}.")
+
+
+@admin.action(description="Stop", permissions=["add"])
+def stop(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[MaintenanceRun]) -> None:
+    uids = [row.uid for row in select(model_admin, request, queryset, "operation")]
+    _each(model_admin, request, uids, runs.stop, "told to stop")
+
+
+@admin.action(description="Resume", permissions=["add"])
+def resume(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[MaintenanceRun]) -> None:
+    uids = [row.uid for row in select(model_admin, request, queryset, "operation")]
+    _each(model_admin, request, uids, runs.resume, "waiting to go on")
+
+
+@admin.action(description="Undo…", permissions=["add"])
+def undo(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[MaintenanceRun]) -> Answer:
+    """Each is taken back by a run of its own."""
+    rows = select(model_admin, request, queryset, "operation")
+    if not rows:
+        return None
+    if not is_confirmed(request):
+        lead = "What these did is taken back; what somebody changed since then stays as it is."
+        question = Question("Undo runs", lead, "Undo", names_all=True)
+        return ask(model_admin, request, "undo", question, rows)
+    _each(model_admin, request, [row.uid for row in rows], runs.undo, "being taken back")
+    return None
 
 
 @admin.register(MaintenanceRun)
-class RunAdmin(ReadOnlyAdmin):
-    list_display = ("operation", "status", "dry_run", "actor", "progress", "created", "finished")
+class RunAdmin(GatedAdmin):
+    journal_type = "run"
+    list_display = ("heading", "state", "actor", "progress", "created", "finished")
     list_filter = (values("operation"), values("status"), values("actor"), when("created_at", "when"))
     search_fields = ("=uid", "operation", "actor")
     ordering = ("-created_at",)
-    fields = (
-        *("uid", "operation", "status", "dry_run", "actor", "progress", "created_at", "started_at"),
-        *("heartbeat_at", "finished_at", "undone_at", "params_shown", "result_shown", "error"),
+    actions = (stop, resume, undo)
+    readonly_fields = (
+        *("uid", "heading", "state", "error", "actor", "progress", "created", "started", "finished"),
+        *("undone", "undoes_shown", "params_shown", "result_shown", "changes_shown"),
     )
+    fields = readonly_fields
+
+    # Who may what
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_look(request.user)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """What was done stays written down."""
+        return False
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return may_look(request.user)
+
+    # Pages
 
     def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
-        """Runs have no level; what they say about memories is outlined."""
-        return MaintenanceRun.objects.all()
+        return runs.visible_runs(clearance).select_related("undoes")
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return RunList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        runs.mark_interrupted()
+        run = super().get_object(request, object_id, from_field)
+        if run is not None:
+            run.clearance = clearance_of(request)
+            run.told = runs.told(run, run.clearance)
+        return run
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        return start_page(self, request)
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: MaintenanceRun | None = None,
+    ) -> Any:
+        if obj is not None:
+            allowed = self.get_actions(request)
+            fitting = [name for name in _fitting(obj) if name in allowed]
+            context["single_actions"] = [(name, allowed[name][2]) for name in fitting]
+            context["all_states"] = admin_url(MaintenanceRun, "changelist")
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def view_on_site(self, obj: MaintenanceRun) -> str:
+        """Its page in the hub, with all of its changes."""
+        return reverse("run", args=[obj.uid])
+
+    # Columns
+
+    @column("run", order="operation")
+    def heading(self, run: MaintenanceRun) -> str:
+        return telling.title(run)
+
+    @column("state", order="status")
+    def state(self, run: MaintenanceRun) -> str:
+        return telling.state(run)
 
     @column("progress")
-    def progress(self, run: MaintenanceRun) -> str:
-        return f"{run.done} of {run.total}"
+    def progress(self, run: Any) -> SafeString:
+        percent = telling.percent(run.told)
+        words = f"{run.told.done} of {run.told.total}" if run.told.whole else f"{percent} %"
+        bar = '<progress max="100" value="{}" aria-label="Progress"></progress> {}'
+        return format_html(bar, percent, words)
 
     @column("asked for", order="created_at")
     def created(self, run: MaintenanceRun) -> str:
         return moment(run.created_at)
 
-    @column("finished", order="finished_at")
+    @column("began")
+    def started(self, run: MaintenanceRun) -> str:
+        return moment(run.started_at)
+
+    @column("ended", order="finished_at")
     def finished(self, run: MaintenanceRun) -> str:
         return moment(run.finished_at)
 
+    @column("undone")
+    def undone(self, run: MaintenanceRun) -> str:
+        return moment(run.undone_at)
+
+    @column("takes back")
+    def undoes_shown(self, run: MaintenanceRun) -> str:
+        if run.undoes is None:
+            return EMPTY
+        return link(admin_url(MaintenanceRun, "change", run.undoes.pk), run.undoes.uid)
+
     @column("parameters")
-    def params_shown(self, run: MaintenanceRun) -> SafeString:
-        return pretty(outline(run.params))
+    def params_shown(self, run: Any) -> SafeString:
+        return pretty(dict(telling.params([run], run.clearance)[run.pk]))
 
     @column("result")
-    def result_shown(self, run: MaintenanceRun) -> SafeString:
-        return pretty(outline(run.result))
+    def result_shown(self, run: Any) -> str:
+        lines = ((f"{count} {words}",) for words, count in telling.results(run, run.told))
+        return format_html_join("", "<div>{}</div>", lines) or EMPTY
+
+    @column("changes")
+    def changes_shown(self, run: Any) -> str:
+        """The first of them, as far as they may be seen."""
+        found = runs.changes_of(run, run.clearance, 0, _SHOWN)
+        lines = [(_named(one), _turn(one), one.change.reason) for one in found]
+        rest = run.told.changes - len(found)
+        if rest > 0:
+            more = link(self.view_on_site(run), f"{counted(rest, 'more change')} on its page in the hub")
+            lines.append((more, "", ""))
+        return format_html_join("", '<div class="hub-change">{} {} {}</div>', lines) or EMPTY
+
+
+def _fitting(run: MaintenanceRun) -> list[str]:
+    """Actions that a run allows as it stands."""
+    if telling.is_under_way(run):
+        return [] if run.stop_requested else ["stop"]
+    failed = run.status == MaintenanceRun.Status.FAILED
+    return [*(["resume"] if failed else []), *(["undo"] if runs.is_undoable(run) else [])]
+
+
+def _named(shown: runs.ShownChange) -> str:
+    """What a change is about, with a link while it is there, and those that are one with it."""
+    if shown.memory is None:
+        return shown.change.uid
+    title = link(_memory_page(shown.memory), shorten(str(shown.memory), _CELL))
+    if not shown.members:
+        return title
+    members = ((_memory_page(one), shorten(str(one), _CELL)) for one in shown.members)
+    listed = format_html_join("", '<li><a href="{}">{}</a></li>', members)
+    return format_html(
+        "{} <details><summary>{}</summary><ul>{}</ul></details>",
+        title,
+        counted(len(shown.members), "memory", "memories"),
+        listed,
+    )
+
+
+def _memory_page(memory: Memory) -> str:
+    return admin_url(Memory, "change", memory.pk)
+
+
+def _turn(shown: runs.ShownChange) -> str:
+    before, after = shown.change.before, shown.change.after
+    if before is None or after is None:
+        return ""
+    return format_html('<span class="hub-detail">{} → {}</span>', f"{before:.2f}", f"{after:.2f}")

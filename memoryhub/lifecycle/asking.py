@@ -9,7 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from django import forms
+from django.utils import timezone
 from pydantic import BaseModel
+
+from memoryhub.lifecycle import runs
+from memoryhub.lifecycle.operations import Operation
+from memoryhub.sensitivity import Actor
 
 # What these remove comes back from no trash and by no undo.
 FOR_GOOD = frozenset({"purge_expired", "empty_trash"})
@@ -32,6 +37,12 @@ def may_run(user: Any, operation: str, *, dry_run: bool) -> bool:
     return dry_run or operation not in FOR_GOOD or bool(user.has_perm(ERASE))
 
 
+def loss(operation: Operation[Any], params: dict[str, Any], actor: Actor) -> int:
+    """How many memories a run of it would remove for good now. StoreError names a value that does not fit."""
+    kept = runs.checked(operation, params)
+    return operation.total(operation.Params(**kept), actor, timezone.now())
+
+
 def form_fields(params: type[BaseModel]) -> dict[str, forms.Field]:
     """A field for each parameter; all may be left empty."""
     properties = params.model_json_schema()["properties"]
@@ -40,7 +51,7 @@ def form_fields(params: type[BaseModel]) -> dict[str, forms.Field]:
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
     """What was filled in, of the cleaned values of such fields."""
-    return {name: value for name, value in values.items() if value not in (None, "", False)}
+    return {name: value for name, value in values.items() if value not in (None, "") and value is not False}
 
 
 def _plain(spec: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ __all__ = [
     "ShownChange",
     "Told",
     "changes_of",
+    "checked",
     "find",
     "is_undoable",
     "mark_interrupted",
@@ -70,7 +71,7 @@ def start(
     if switched_off(operation):
         words = capabilities.switched_off(_CAPABILITIES[operation])
         raise StoreError(f"{words} in the configuration; switch it on", "operation")
-    kept = _checked(operation_named(operation), params)
+    kept = checked(operation_named(operation), params)
     project = str(kept.get("project") or "")
     if project and not actor.clearance.reaches(project):
         raise Forbidden("this project is out of your reach; name one that is open to you", "project")
@@ -185,7 +186,7 @@ def operation_named(name: str) -> Operation[Any]:
         raise StoreError(f"there is no such operation; choose one of {names}", "operation") from None
 
 
-def _checked(operation: Operation[Any], params: dict[str, Any]) -> dict[str, Any]:
+def checked(operation: Operation[Any], params: dict[str, Any]) -> dict[str, Any]:
     """The parameters as they are kept: those that were given, validated."""
     known = operation.Params.model_fields
     for name in params:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from memoryhub.lifecycle import reach
 from memoryhub.lifecycle.operations import OPERATIONS
 from memoryhub.lifecycle.outcome import Told
-from memoryhub.models import MaintenanceRun
+from memoryhub.models import MaintenanceRun, Memory
+from memoryhub.sensitivity import Clearance
 
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
@@ -73,6 +76,18 @@ def percent(told: Told) -> int:
     return min(100, 100 * told.done // told.total) if told.total else 0
 
 
-def params(run: MaintenanceRun) -> list[tuple[str, Any]]:
-    """What the run was told, for people."""
-    return [(name.replace("_", " "), value) for name, value in run.params.items() if value is not None]
+def params(found: Iterable[MaintenanceRun], clearance: Clearance) -> dict[int, list[tuple[str, Any]]]:
+    """What each run was told, by its key. A project is named to those who know of it already."""
+    found = list(found)
+    unsure = {run.project for run in found if run.project and not reach.covers(clearance, run)}
+    live = Memory.objects.visible_to(clearance).live().filter(project__in=unsure)
+    known = set(live.order_by().values_list("project", flat=True).distinct()) if unsure else set()
+    hidden = unsure - known
+    return {
+        run.pk: [
+            (name, value)
+            for name, value in run.params.items()
+            if value is not None and not (name == "project" and value in hidden)
+        ]
+        for run in found
+    }

@@ -23,7 +23,7 @@ from memoryhub.models import (
 from tests.admin.conftest import CURATOR, act, page, show
 
 MODELS = [Memory, Fact, Session, Event, Injection, JournalEntry, AgentToken, MaintenanceRun]
-WITH_HISTORY = [Memory, Fact, AgentToken]
+WITH_HISTORY = [Memory, Fact, AgentToken, MaintenanceRun]
 # What a policy of default-src 'self' forbids in a page.
 INLINE = re.compile(r"<style|<script(?![^>]*\bsrc=)[^>]*>|\sstyle=|\son\w+\s*=|javascript:", re.IGNORECASE)
 
@@ -64,7 +64,7 @@ def pages():
         yield page(model, "change", model.objects.latest("pk").pk)
     for model in WITH_HISTORY:
         yield page(model, "history", model.objects.latest("pk").pk)
-    yield from (page(Memory, "add"), page(Fact, "add"), page(AgentToken, "add"))
+    yield from (page(model, "add") for model in (Memory, Fact, AgentToken, MaintenanceRun))
     yield page(Memory, "delete", Memory.objects.latest("pk").pk)
     yield page(Fact, "delete", Fact.objects.latest("pk").pk)
     yield from (page(Memory) + "?q=number", page(Memory) + "?level=unknown", page(Memory) + "?_popup=1")

@@ -1,4 +1,4 @@
-"""What the admin shows and never changes, not even for a superuser: journal, sessions, events, runs."""
+"""What the admin shows and never changes, not even for a superuser: journal, sessions, events, injections."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 from django.db import connection
 
 from memoryhub import journal, store, tokens
-from memoryhub.models import Event, Injection, JournalEntry, MaintenanceRun, Memory, Session
+from memoryhub.models import Event, Injection, JournalEntry, Memory, Session
 from tests.admin.conftest import act, page
 
-MODELS = [JournalEntry, Session, Event, Injection, MaintenanceRun]
+MODELS = [JournalEntry, Session, Event, Injection]
 
 
 @pytest.fixture
@@ -20,9 +20,6 @@ def rows(remember):
     Event.objects.create(session=session, event="tool:post", tool_name="Read", memory=memory)
     Injection.objects.create(
         session=session, project="p", injected=[{"id": memory.uid}], withheld=[{"id": "x"}]
-    )
-    MaintenanceRun.objects.create(
-        operation="evict", status="done", result={"evicted": 2, "ids": ["hidden-id"]}
     )
     return {model: model.objects.get() for model in MODELS}
 
@@ -119,13 +116,6 @@ def test_the_journal_is_filtered(boss, remember, actor):
         ({"at": "older"}, 0),
     ):
         assert boss.get(page(JournalEntry), query).context["cl"].result_count == count
-
-
-def test_a_run_tells_numbers_and_no_ids(boss, rows):
-    text = boss.get(page(MaintenanceRun, "change", rows[MaintenanceRun].pk)).content.decode()
-    assert "evicted" in text
-    assert "1 entries" in text
-    assert "hidden-id" not in text
 
 
 def test_the_history_of_a_memory_is_its_journal(boss, remember, actor):

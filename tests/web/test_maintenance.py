@@ -362,6 +362,21 @@ class TestTheGate:
         assert not MaintenanceRun.objects.filter(undoes__isnull=False).exists()
         assert "reaches further than you may see" in text(client.get(all_levels))
 
+    def test_a_project_is_named_only_to_those_who_know_of_it(
+        self, sign_in: Any, visitor: Client, remember: Any, actor: Actor
+    ) -> None:
+        memory = remember("paint", project="skunkworks", sensitivity="secret")
+        run = runs.start("consolidate", {"project": "skunkworks"}, actor, dry_run=True)
+        runs.work(run)
+        client = sign_in("view_maintenancerun", "add_maintenancerun", "view_secret", name="ben")
+        addresses = (f"/maintenance/runs/{run.uid}/", "/maintenance/runs/", "/maintenance/")
+        for address in addresses:
+            assert "skunkworks" not in client.get(address).content.decode(), address
+        assert "Do it" not in text(client.get(addresses[0]))
+        Memory.objects.filter(pk=memory.pk).update(sensitivity="public")
+        assert "skunkworks" in text(client.get(addresses[0]))
+        assert "Do it" in text(client.get(addresses[0]))
+
     def test_what_became_secret_since_is_hidden(self, keeper: Client, faded: list[Memory]) -> None:
         _, address = started(keeper)
         Memory.objects.filter(pk=faded[1].pk).update(sensitivity="secret")

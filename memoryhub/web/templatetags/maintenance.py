@@ -16,7 +16,12 @@ register.filter("run_title", telling.title)
 register.filter("run_state", telling.state)
 register.filter("is_under_way", telling.is_under_way)
 register.filter("is_broken", telling.is_broken)
-register.filter("run_params", telling.params)
+
+
+@register.filter
+def param_name(name: str) -> str:
+    """``older_than_days`` as people write it."""
+    return name.replace("_", " ")
 
 
 @register.filter

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.lifecycle import runs
-from memoryhub.lifecycle.asking import FOR_GOOD, may_look, may_run
+from memoryhub.lifecycle.asking import FOR_GOOD, loss, may_look, may_run
 from memoryhub.lifecycle.operations import OPERATIONS, Operation
 from memoryhub.store import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.web import health
@@ -41,9 +41,9 @@ def run_start(request: HttpRequest) -> HttpResponse:
     form = RunForm(operation, request.POST)
     if not form.is_valid():
         return _page(request, form, status=422)
-    if operation.name in FOR_GOOD and not dry_run and request.POST.get("confirmed") != "yes":
-        return _ask(request, operation, form)
     try:
+        if operation.name in FOR_GOOD and not dry_run and request.POST.get("confirmed") != "yes":
+            return _ask(request, operation, form.params())
         run = runs.start(operation.name, form.params(), actor_of(request), dry_run=dry_run)
     except StoreError as refusal:
         form.refuse(refusal)
@@ -87,12 +87,8 @@ def _cards(request: HttpRequest, wrong: RunForm | None) -> list[Card]:
     ]
 
 
-def _ask(request: HttpRequest, operation: Operation[Any], form: RunForm) -> HttpResponse:
+def _ask(request: HttpRequest, operation: Operation[Any], params: dict[str, Any]) -> HttpResponse:
     """The confirmation: how many memories will be gone."""
-    params = operation.Params(**form.params())
-    context = {
-        "operation": operation,
-        "fields": form.params(),
-        "count": operation.total(params, actor_of(request), timezone.now()),
-    }
+    count = loss(operation, params, actor_of(request))
+    context = {"operation": operation, "fields": params, "count": count}
     return render(request, "maintenance/confirm.html", context)

@@ -38,7 +38,8 @@ def run_list(request: HttpRequest) -> HttpResponse:
         page = paging.page(rows, "created_at", PAGE, cursor)
     except paging.BadCursor as error:
         raise BadRequest(str(error)) from None
-    told = [(run, runs.told(run, clearance_of(request), counted=False)) for run in page.items]
+    params = telling.params(page.items, clearance_of(request))
+    told = [(one, runs.told(one, clearance_of(request), counted=False), params[one.pk]) for one in page.items]
     context = {"form": form, "page": page, "told": told, "first": not cursor}
     return render(request, "maintenance/runs.html", context, status=200 if form.is_valid() else 422)
 
@@ -127,13 +128,16 @@ def _progress(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
 
 
 def _run(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
-    if telling.is_under_way(found):
-        return {**_progress(request, found), "may_steer": _may_steer(request, found)}
     clearance = clearance_of(request)
+    params = telling.params([found], clearance)[found.pk]
+    always = {"params": params, "may_steer": _may_steer(request, found)}
+    if telling.is_under_way(found):
+        return {**_progress(request, found), **always}
     told = runs.told(found, clearance)
     last = max(1, -(-min(told.changes, runs.KEPT) // CHANGES))
     number = _number(request, last)
     return {
+        **always,
         "run": found,
         "told": told,
         "percent": telling.percent(told),
@@ -141,17 +145,18 @@ def _run(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
         "changes": runs.changes_of(found, clearance, (number - 1) * CHANGES, CHANGES),
         "number": number,
         "last": last,
-        "may_steer": _may_steer(request, found),
         "may_undo": runs.is_undoable(found),
-        "may_do": _may_do(request, found),
+        "may_do": _may_do(request, found, params),
         "is_for_good": found.operation in FOR_GOOD,
     }
 
 
-def _may_do(request: HttpRequest, found: MaintenanceRun) -> bool:
-    """Whether the button under a dry run does the same in earnest."""
-    wanted = found.dry_run and found.operation in OPERATIONS and found.status == MaintenanceRun.Status.DONE
-    return wanted and may_run(request.user, found.operation, dry_run=False)
+def _may_do(request: HttpRequest, found: MaintenanceRun, params: list[tuple[str, Any]]) -> bool:
+    """Whether the button under a dry run does the same in earnest: not where a parameter is hidden."""
+    if not found.dry_run or found.operation not in OPERATIONS or found.status != MaintenanceRun.Status.DONE:
+        return False
+    is_whole = len(params) == sum(value is not None for value in found.params.values())
+    return is_whole and may_run(request.user, found.operation, dry_run=False)
 
 
 def _number(request: HttpRequest, last: int) -> int:
