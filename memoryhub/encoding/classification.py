@@ -171,8 +171,8 @@ def subtitle_of(files: Sequence[str]) -> str:
     """Where it happened, in one line."""
     if not files:
         return ""
-    named = ", ".join(path.rsplit("/", 1)[-1] for path in files[:3])
-    return f"in {named}" + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+    names = list(dict.fromkeys(path.rsplit("/", 1)[-1] for path in files))
+    return f"in {', '.join(names[:3])}" + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def declared_type(text: str) -> MemoryType | None:

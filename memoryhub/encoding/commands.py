@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
+from itertools import groupby
 
 # What these print was there before, written by others or by the machine.
 _DISPLAYS = frozenset(
@@ -16,6 +19,8 @@ _BEFORE = re.compile(
     r"|python3? -m)\s+)+"
 )
 _BETWEEN = re.compile(r"&&|\|\||[;|\n]")
+_ALL = frozenset({".", "./", ":/", "*"})
+_TAKES_ALL = re.compile(r"--all$|-[b-zA-Z]*a[a-zA-Z]*$")
 _WITH_ARGUMENT = frozenset(
     {"npm", "go", "cargo", "make", "python", "python3", "node", "sh", "bash", "manage.py"}
 )
@@ -31,6 +36,35 @@ def is_display(command: str) -> bool:
     """Whether all programs of a command only show or move what is there."""
     names = [_name(part) for part in _BETWEEN.split(command.partition("<<")[0]) if part.strip()]
     return bool(names) and all(name in _DISPLAYS for name in names)
+
+
+def committed_paths(command: str) -> tuple[str, ...]:
+    """The files and folders that a chain with ``git commit`` takes by name; empty: not told, or all."""
+    named: list[str] = []
+    for words in _chain(command.partition("<<")[0]):
+        if words[:2] == ["git", "add"]:
+            if any(word in _ALL or word.startswith("-") for word in words[2:]):
+                return ()
+            named += words[2:]
+        elif words[:2] == ["git", "commit"]:
+            if any(_TAKES_ALL.match(word) for word in words[2:]):
+                return ()
+            named = words[words.index("--") + 1 :] if "--" in words else named
+            break
+    return tuple(path.removeprefix("./").rstrip("/") for path in named)
+
+
+def _chain(command: str) -> Iterator[list[str]]:
+    """The words of each command of a chain; nothing where quotes do not close."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=";&|\n")
+    lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
+    try:
+        words = list(lexer)
+    except ValueError:
+        return
+    for parts, found in groupby(words, lambda word: not word.strip(";&|\n")):
+        if not parts:
+            yield list(found)
 
 
 def _after_changes(command: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from memoryhub.encoding.classification import declared_type, type_of
-from memoryhub.encoding.commands import is_display, program
+from memoryhub.encoding.commands import committed_paths, is_display, program
 from memoryhub.encoding.observation import Observation
 from memoryhub.encoding.passages import (
     MAX_CHARS,
@@ -42,6 +42,7 @@ _NO_MESSAGE = re.compile(
 )
 PATIENCE = 40  # tool calls after which what was noted is told without a commit
 MOST_NOTES = 20
+FEW_TERMS = 8  # of a document's new words: as few as that must be a rule or a reason
 MOST_READ = 10  # files read that are told with a memory: the latest
 COVERED = 0.6  # share of a note's terms in a commit message that says it too
 
@@ -111,6 +112,11 @@ class Work:
             self.read = list(dict.fromkeys([*self.read, *read]))[-50:]
         self.modified = list(dict.fromkeys([*self.modified, *seen.files_modified]))[-50:]
 
+    def solved(self) -> str:
+        """The failure being worked on, or the one that was mended last and not told yet."""
+        mended = (note.text for note in reversed(self.notes) if note.source == "recovery")
+        return self.failure or next(mended, "").partition("\n")[0].removeprefix("Fixed: ")
+
     def due(self, all_of_them: bool = False) -> list[Candidate]:
         """What no commit told in time, or (at the end of a session) all that is left; it is noted no more."""
         ripe = [note for note in self.notes if all_of_them or self.calls - note.at >= PATIENCE]
@@ -134,7 +140,7 @@ def distill(seen: Observation, work: Work) -> Candidate | str:
     if seen.kind in ("read", "search"):
         return "routine"
     if message := without_injections(seen.commit_message).strip():
-        return _committed(message, "--amend" in seen.command, work)
+        return _committed(seen, message, work)
     if seen.kind == "run":
         return _ran(seen, work)
     if seen.kind == "write":
@@ -142,35 +148,41 @@ def distill(seen: Observation, work: Work) -> Candidate | str:
     return _answered(seen)
 
 
-def _committed(message: str, amends: bool, work: Work) -> Candidate | str:
+def _committed(seen: Observation, message: str, work: Work) -> Candidate | str:
+    """The message, with the failure that it mends. A commit of some files leaves the others open."""
     if _NO_MESSAGE.match(message):
         work.committed = []
         return "routine"
-    text, solved = (
-        message,
-        work.failure
-        or next(
-            (
-                note.text.partition("\n")[0].removeprefix("Fixed: ")
-                for note in work.notes
-                if note.source == "recovery"
-            ),
-            "",
-        ),
-    )
     mends = _may_mend(message)
-    if solved and mends and solved not in message:
-        text += f"\n\nProblem: {solved}"
-    files = list(dict.fromkeys([*(work.committed if amends else ()), *work.modified]))
-    candidate = Candidate(
-        text[:MAX_CHARS], "commit", tuple(work.read[-MOST_READ:]), tuple(files), bool(solved) and mends
-    )
-    work.read, work.modified, work.committed = [], [], files
-    work.failure = work.failed_command = ""
+    taken, left = _parted(work.modified, committed_paths(seen.command))
+    solved = work.solved() if mends else ""
+    text = message if not solved or solved in message else f"{message}\n\nProblem: {solved}"
+    files = list(dict.fromkeys([*(work.committed if "--amend" in seen.command else ()), *taken]))
+    read = tuple(work.read[-MOST_READ:])
+    work.modified, work.committed = left, files
+    if mends or not left:
+        work.read, work.failure, work.failed_command = [], "", ""
+        work.notes = [note for note in work.notes if note.source == "comment"]
     work.notes = [
-        _ripe(note) for note in work.notes if note.source == "comment" and not _covered(note.text, message)
+        note if note.source != "comment" or set(note.modified) & set(left) else _ripe(note)
+        for note in work.notes
+        if note.source != "comment" or not _covered(note.text, message)
     ]
-    return candidate
+    if _only_says_what(message):
+        return "routine"
+    return Candidate(text[:MAX_CHARS], "commit", read, tuple(files), bool(solved))
+
+
+def _parted(modified: list[str], named: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """The files that a commit takes, and those that stay open; all of them where it names none."""
+    taken = [path for path in modified if any(path == one or path.startswith(f"{one}/") for one in named)]
+    return (taken, [path for path in modified if path not in taken]) if named else (modified, [])
+
+
+def _only_says_what(message: str) -> bool:
+    """A headline of upkeep (a test, a format, a version) and no reason: the history of the code has it."""
+    upkeep = declared_type(message) is MemoryType.CHANGE
+    return upkeep and "\n" not in message.strip() and not gives_reason(message)
 
 
 def _may_mend(message: str) -> bool:
@@ -216,6 +228,8 @@ def _mended(seen: Observation, work: Work) -> str:
 def _wrote(seen: Observation, work: Work) -> Candidate | str:
     if any(_DECISIONS.search(path) for path in seen.files_modified):
         said = paragraphs(_new_lines(without_injections(seen.added), seen.removed))
+        if len(terms(said)) < FEW_TERMS and not gives_reason(said):
+            return "routine"
         return Candidate(said, "document", (), seen.files_modified) if said else "routine"
     if any(_DOCUMENT.search(path) for path in seen.files_modified):
         return "routine"

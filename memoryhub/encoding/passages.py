@@ -16,6 +16,7 @@ _TRAILING = re.compile(r"\s(?:#|//)\s(?P<said>.{20,})$")
 _REASON = re.compile(
     r"\b(?:because|otherwise|so that|note|hack|workaround|gotcha|beware|caution|must|never|always|instead of"
     r"|rather than|careful|on purpose|deliberately|unlike|since|due to|unless|no longer|turns out"
+    r"|(?:that(?:'s| is)|which is) why"
     r"|weil|sonst|damit|bewusst|absichtlich|anstatt|statt|niemals|achtung|vorsicht|wegen|nur weil"
     r"|parce que|car|sinon|afin de|au lieu de|jamais|attention|exprès"
     r"|porque|si no|para que|en lugar de|nunca|cuidado|ojo)\b"
@@ -29,6 +30,9 @@ _ERROR_LINE = re.compile(
     r"|AssertionError.*))$",
     re.MULTILINE,
 )
+# pytest shortens its summary; the line that it marks with E is whole.
+_PYTEST_FAILED = re.compile(r"^FAILED (?P<test>\S+::.+?)(?: - .*)?$", re.MULTILINE)
+_PYTEST_ERROR = re.compile(r"^E\s+(?P<said>[\w.]*(?:Error|Exception|Failure|Warning)\b.*)$", re.MULTILINE)
 _NO_ERROR = re.compile(r"\b0 (?:errors?|failed|failures)\b|# fail", re.IGNORECASE)
 _WORDY = re.compile(r"[^\W\d_]")
 _ENDED = re.compile(r"[.!?。！？…][)\]\"'»”’`]*$")
@@ -38,7 +42,10 @@ _HEADING = re.compile(r"^\s*#{1,6}\s")
 
 
 def error_of(output: str) -> str:
-    """The last line of an output that names an error, as one line."""
+    """The last line of an output that names an error, as one line; with the test that it failed."""
+    tests, errors = list(_PYTEST_FAILED.finditer(output)), list(_PYTEST_ERROR.finditer(output))
+    if tests and errors:
+        return shorten(f"{errors[-1]['said']} in {tests[-1]['test']}", 300)
     found = [match["said"] for match in _ERROR_LINE.finditer(output) if not _NO_ERROR.search(match[0])]
     return shorten(found[-1], 300) if found else ""
 
@@ -56,9 +63,15 @@ def told_reasons(text: str) -> str:
 
 
 def paragraphs(text: str) -> str:
-    """What a document says: its first heading and its paragraphs, each on one line; no code, no tables."""
+    """What a document says: a heading and its paragraphs, each on one line; no code, no tables.
+
+    The heading is the first of more than one word: "Gotchas" or "Context" names a kind of text, not what it
+    says.
+    """
     blocks = list(_blocks(text))
-    heading = next((block for block in blocks if _HEADING.match(block)), "")
+    headings = [block for block in blocks if _HEADING.match(block)]
+    telling = (one for one in headings if len(_HEADING.sub("", one).split()) > 1)
+    heading = next(telling, headings[0] if headings else "")
     said = [block for block in blocks if not _HEADING.match(block) and _is_sentence(block)]
     return "\n".join([heading, *said] if heading and said else said)[:MAX_CHARS]
 

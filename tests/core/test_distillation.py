@@ -3,7 +3,7 @@
 import pytest
 
 from memoryhub.encoding.classification import classify
-from memoryhub.encoding.distillation import PATIENCE, Work, distill, without_injections
+from memoryhub.encoding.distillation import PATIENCE, Candidate, Work, distill, without_injections
 from memoryhub.encoding.observation import commit_message, kind_of, observe
 from memoryhub.encoding.passages import error_of, paragraphs, prose
 
@@ -265,3 +265,84 @@ def test_all_six_types_are_told_apart(text, kind):
 
 def test_a_title_loses_its_commit_prefix_and_ends_without_a_full_stop():
     assert classify("fix(api): refuse NUL characters.").title == "Refuse NUL characters"
+
+
+@pytest.mark.parametrize(
+    ("command", "taken"),
+    [
+        (
+            "git add tests && git commit -m 'test: one more of them because it broke twice'",
+            ("tests/test_b.py",),
+        ),
+        ("git commit -m 'docs: why a; b is so because of c' -- a.py && git log", ("a.py",)),
+        ("git add a.py\ngit commit -F - <<'END'\nchore: it's never needed\nEND", ("a.py",)),
+        ("git add a.py && git add -A && git commit -m 'style: never a tab'", ("a.py", "tests/test_b.py")),
+        ("git add a.py && git commit -am 'style: never a tab'", ("a.py", "tests/test_b.py")),
+        ("git commit -m 'style: never a tab'", ("a.py", "tests/test_b.py")),
+    ],
+)
+def test_a_commit_is_about_the_files_that_it_names(command, taken):
+    work = Work()
+    edit("x = 2", work=work)
+    edit("y = 2", path="tests/test_b.py", work=work)
+    assert run(command, "", work).files_modified == taken
+
+
+def test_a_commit_of_some_files_leaves_the_failure_to_the_one_that_mends_it():
+    work = Work()
+    edit("def test_a(): ...", path="tests/test_a.py", work=work)
+    run("pytest -q", FAILING, work)
+    edit("x = 2", work=work)
+    run("pytest -q", "3 passed in 0.2s", work)
+    run("git add tests && git commit -m 'test: of a'", "", work)
+    told = run("git add -A && git commit -m 'fix: two'", "", work)
+    assert "Problem: AssertionError: assert 1 == 2" in told.text
+    assert told.files_modified == ("a.py",)
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ("test: a batch that fails halfway is saved once", False),
+        ("style: run the formatter", False),
+        ("chore: version 0.8 instead of 1.0 because the API still moves", True),
+        ("docs: usage\n\nThe example showed an option that is gone.", True),
+        ("fix: round once", True),
+        ("Round once at the end", True),
+    ],
+)
+def test_a_headline_of_upkeep_alone_is_routine(message, kept):
+    assert isinstance(run(f"git commit -m '{message}'", ""), Candidate) is kept
+
+
+def test_the_error_of_a_failed_test_is_told_whole_and_with_the_test():
+    output = (
+        "E       AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']\n"
+        "E         Use -v to get more diff\ntests/test_report.py:30: AssertionError\n"
+        "FAILED tests/test_report.py::test_top[a b-1] - AssertionError: assert ['harbour', ...\n1 failed"
+    )
+    told = "AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']"
+    assert error_of(output) == f"{told} in tests/test_report.py::test_top[a b-1]"
+
+
+@pytest.mark.parametrize(
+    ("written", "heading"),
+    [
+        ("# Gotchas\n\n## Numbers that look alike\n\n{}", "## Numbers that look alike"),
+        ("# 3. Keep the oldest row\n\n## Context\n\n{}", "# 3. Keep the oldest row"),
+        ("# Gotchas\n\n{}", "# Gotchas"),
+    ],
+)
+def test_the_heading_of_a_document_is_one_that_says_something(written, heading):
+    said = "Always pass numbers through order_number() before they are compared."
+    path = "docs/decisions/0001.md"
+    told = distill(observe("Write", {"file_path": path, "content": written.format(said)}, {}), Work())
+    assert told.text == f"{heading}\n{said}"
+
+
+def test_a_short_line_in_a_document_counts_only_as_a_rule_or_a_reason():
+    def added(line):
+        return distill(observe("Edit", {"file_path": "CLAUDE.md", "new_string": line}, {}), Work())
+
+    assert added("- Read the gotchas before touching the parser.") == "routine"
+    assert isinstance(added("- Never touch the parser before reading."), Candidate)

@@ -52,7 +52,7 @@ def test_a_memory_is_described_and_linked(sitting):
     sitting.tool("Edit", {"file_path": "src/importer.py", "old_string": "a", "new_string": "b"}, {})
     memory = sitting.commit(FIX).memory
     assert memory.title == "Read each file once"
-    assert memory.subtitle == "in importer.py, cache.py"
+    assert memory.subtitle == "in importer.py"
     assert memory.abstract.startswith("The cache key ignored the encoding")
     assert 0.6 <= memory.importance <= 0.85
     assert memory.session_id == "s1"
