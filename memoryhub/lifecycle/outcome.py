@@ -31,13 +31,15 @@ class Told:
     """A run's numbers for one viewer.
 
     ``whole``: those of the run itself. Otherwise it reached further than the viewer may see: ``done`` of
-    ``total`` are percent, and ``counts`` and ``changes`` are about what the viewer may see.
+    ``total`` are percent, and the others are about what the viewer may see. ``listed``: the rows of its list,
+    which ends after :data:`KEPT`; one may stand for many things that have no ids.
     """
 
     done: int
     total: int
     counts: dict[str, int]
     changes: int
+    listed: int
     whole: bool
 
 
@@ -45,12 +47,17 @@ def told(run: MaintenanceRun, clearance: Clearance, *, counted: bool = True) -> 
     """The numbers of a run. Without ``counted`` none are looked up: for lists, and while a bar moves."""
     if reach.covers(clearance, run):
         result = run.result or {}
-        return Told(run.done, run.total, result.get("counts", {}), result.get("changes", 0), True)
+        numbers = (result.get("changes", 0), result.get("listed", 0))
+        return Told(run.done, run.total, result.get("counts", {}), *numbers, True)
     share = 100 * min(run.done, run.total) // run.total if run.total else 0
     if run.status == MaintenanceRun.Status.DONE:
         share = 100
-    counts = Counter(change.action for change in visible_changes(run, clearance)) if counted else Counter()
-    return Told(share, 100, dict(counts), counts.total(), False)
+    counts: Counter[str] = Counter()
+    listed = 0
+    for change in visible_changes(run, clearance) if counted else ():
+        counts[change.action] += change.count
+        listed += 1
+    return Told(share, 100, dict(counts), counts.total(), listed, False)
 
 
 def changes_of(

@@ -180,11 +180,13 @@ class _AtWork:
         for left in reversed(range(_TRIES)):
             try:
                 with write():
+                    began = time.perf_counter()
                     changed = step.apply(self.run.uid)
-                    self._keep(step.applied, self.run.result.get("changes", 0))
-                    counts = Counter(change.action for change in step.applied)
-                    values = _progress(self.run, step.seen, counts, changed)
+                    listed = self._keep(step.applied)
+                    values = _progress(self.run, step.seen, _counted(step.applied), changed, listed)
                     self._update(**values, position=step.position)
+                # With the commit: so long did others wait, and by that the next step is measured.
+                step.took_ms = (time.perf_counter() - began) * 1000
                 self._take(**values, position=step.position)
                 return
             except OperationalError as error:
@@ -194,9 +196,9 @@ class _AtWork:
     def _plan(self, step: Step) -> None:
         """What a dry run finds is written down now and then: it holds up nobody for that."""
         self.unsaved += step.changes
-        counts = Counter(change.action for change in step.changes)
-        planned = sum(len(change.members) or 1 for change in step.changes)
-        self._take(**_progress(self.run, step.seen, counts, planned), position=step.position)
+        planned = sum(len(change.members) or change.count for change in step.changes)
+        values = _progress(self.run, step.seen, _counted(step.changes), planned)
+        self._take(**values, position=step.position)
         if time.monotonic() - self.saved_at >= SAVES:
             self._write_down()
 
@@ -204,14 +206,16 @@ class _AtWork:
         """What :meth:`_plan` has put aside."""
         if self.run.dry_run:
             with write():
-                self._keep(self.unsaved, self.run.result.get("changes", 0) - len(self.unsaved))
+                self.run.result["listed"] = self.run.result.get("listed", 0) + self._keep(self.unsaved)
                 self._save(**{name: getattr(self.run, name) for name in ("done", "result", "position")})
             self.unsaved, self.saved_at = [], time.monotonic()
 
-    def _keep(self, changes: Sequence[Change], before: int) -> None:
-        """List changes, as far as there is room after those ``before``."""
-        if listed := [change.as_json() for change in changes[: max(KEPT - before, 0)]]:
+    def _keep(self, changes: Sequence[Change]) -> int:
+        """List changes, as far as there is room; returns how many."""
+        room = max(KEPT - self.run.result.get("listed", 0), 0)
+        if listed := [change.as_json() for change in changes[:room]]:
             RunChanges.objects.create(run=self.run, changes=listed)
+        return len(listed)
 
     def _save(self, **values: Any) -> None:
         with write():
@@ -228,7 +232,17 @@ class _AtWork:
             setattr(self.run, name, value)
 
 
-def _progress(run: MaintenanceRun, seen: int, counts: Counter[str], changed: int) -> dict[str, Any]:
+def _counted(changes: Sequence[Change]) -> Counter[str]:
+    """How many changes of each action."""
+    counts: Counter[str] = Counter()
+    for change in changes:
+        counts[change.action] += change.count
+    return counts
+
+
+def _progress(
+    run: MaintenanceRun, seen: int, counts: Counter[str], changed: int, listed: int = 0
+) -> dict[str, Any]:
     """The run's numbers after one more step."""
     before = run.result
     return {
@@ -237,5 +251,6 @@ def _progress(run: MaintenanceRun, seen: int, counts: Counter[str], changed: int
             "counts": dict(Counter(before.get("counts", {})) + counts),
             "changes": before.get("changes", 0) + counts.total(),
             "changed": before.get("changed", 0) + changed,
+            "listed": before.get("listed", 0) + listed,
         },
     }

@@ -114,7 +114,7 @@ def test_it_does_its_work_and_counts_it(five, actor):
     run = done(runs.start("lift", {}, actor))
     assert importances() == [0.6] * 5
     assert (run.done, run.total) == (5, 5)
-    assert run.result == {"counts": {"boost": 5}, "changes": 5, "changed": 5}
+    assert run.result == {"counts": {"boost": 5}, "changes": 5, "changed": 5, "listed": 5}
     assert run.finished_at
     assert run.worker == ""
 
@@ -171,7 +171,7 @@ def test_a_failed_run_goes_on_where_it_was(five, actor, lifting):  # noqa: F811
     done(runs.resume(run.uid, actor))
     assert importances() == [0.6] * 5
     run.refresh_from_db()
-    assert run.result == {"counts": {"boost": 5}, "changes": 5, "changed": 5}
+    assert run.result == {"counts": {"boost": 5}, "changes": 5, "changed": 5, "listed": 5}
     assert len(runs.changes_of(run, actor.clearance)) == 5
     assert (run.error, run.cause) == ("", "")
 
@@ -179,11 +179,11 @@ def test_a_failed_run_goes_on_where_it_was(five, actor, lifting):  # noqa: F811
 def test_a_busy_database_is_tried_again(five, actor, lifting, monkeypatch):  # noqa: F811
     met = []
 
-    def busy_once(self, changes, before):
-        met.append(before)
+    def busy_once(self, changes):
+        met.append(changes)
         if len(met) == 2:
             raise OperationalError("database is locked")
-        keep(self, changes, before)
+        return keep(self, changes)
 
     keep = working._AtWork._keep
     monkeypatch.setattr(working._AtWork, "_keep", busy_once)
@@ -341,8 +341,8 @@ def test_taking_back_is_not_taken_back(five, actor):
 
 def test_who_sees_less_is_told_of_what_they_see(four_levels, lifting, actor, low):  # noqa: F811
     run = done(runs.start("lift", {}, actor))
-    assert runs.told(run, actor.clearance) == outcome.Told(3, 3, {"boost": 3}, 3, True)
-    assert runs.told(run, low.clearance) == outcome.Told(100, 100, {"boost": 1}, 1, False)
+    assert runs.told(run, actor.clearance) == outcome.Told(3, 3, {"boost": 3}, 3, 3, True)
+    assert runs.told(run, low.clearance) == outcome.Told(100, 100, {"boost": 1}, 1, 1, False)
     [shown] = runs.changes_of(run, low.clearance)
     assert shown.memory == four_levels["public"]
 

@@ -17,7 +17,7 @@ from memoryhub.agents.api.wire import answer
 from memoryhub.agents.asking import Asking
 from memoryhub.agents.auth import MAINTAIN, ApiRequest
 from memoryhub.lifecycle import reach, runs
-from memoryhub.lifecycle.outcome import KEPT, ShownChange, Told
+from memoryhub.lifecycle.outcome import ShownChange, Told
 from memoryhub.models import MaintenanceRun
 from memoryhub.retrieval.filters import Filter
 from memoryhub.retrieval.paging import BadCursor, page
@@ -81,7 +81,7 @@ def get_maintenance(request: ApiRequest, id: str, wanted: Query[OneRun]) -> Http
     result = {
         "counts": told.counts,
         "changes": told.changes,
-        "listed": min(told.changes, KEPT),
+        "listed": told.listed,
         "items": [_change(change, titled) for change in changes[: wanted.limit]],
         "next_cursor": str(start + wanted.limit) if len(changes) > wanted.limit else None,
     }
@@ -153,6 +153,7 @@ def _change(shown: ShownChange, titled: bool) -> dict[str, Any]:
     return {
         "id": change.uid,
         "action": change.action,
+        "count": change.count,
         "title": memory.title if memory and titled else "",
         "before": change.before,
         "after": change.after,

@@ -35,6 +35,7 @@ class RunShape(BaseModel):
 class ChangeShape(BaseModel):
     id: str
     action: str
+    count: int = Field(description="How many things it stands for, where they have no ids.")
     title: str
     before: float | None
     after: float | None
@@ -47,7 +48,7 @@ class ChangeShape(BaseModel):
 class ResultShape(BaseModel):
     counts: dict[str, int] = Field(description="Changes by action.")
     changes: int
-    listed: int = Field(description="The first so many are kept to be listed; the others are counted.")
+    listed: int = Field(description="Length of the list of items; after 20 000 changes are only counted.")
     items: list[ChangeShape] = Field(description="Those that may be seen, a page of them.")
     next_cursor: str | None
 
