@@ -12,18 +12,21 @@ import math
 import time
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import TypeAlias
 
 # Of one text. Where thousands share many words and yet too few (a form that was filled in), only the
 # likeliest are compared: those that share the rarest terms. Otherwise time would grow with the square.
-MOST_COMPARED, MOST_LOOKED_AT = 400, 4000
+MOST_COMPARED, MOST_LOOKED_AT = 200, 1500
 _BITS = 192
 _Coded: TypeAlias = "array[int]"
 
 
-def single_linkage(texts: Iterable[set[str]], similarity: float, least: int) -> list[list[int]]:
-    """Clusters of at least ``least`` members, as positions in ``texts``, in order of their first member."""
+def single_linkage(texts: Iterable[Iterable[Hashable]], similarity: float, least: int) -> list[list[int]]:
+    """Clusters of at least ``least`` members, as positions in ``texts``, in order of their first member.
+
+    Each text is its distinct terms, as words or as numbers that stand for them.
+    """
     coded = _by_rarity(texts)
     clusters = _Clusters(coded, similarity)
     for number in sorted(range(len(coded)), key=lambda one: len(coded[one])):
@@ -35,9 +38,9 @@ def single_linkage(texts: Iterable[set[str]], similarity: float, least: int) -> 
     return [cluster for cluster in members.values() if len(cluster) >= least]
 
 
-def _by_rarity(texts: Iterable[set[str]]) -> list[_Coded]:
+def _by_rarity(texts: Iterable[Iterable[Hashable]]) -> list[_Coded]:
     """Each text as the numbers of its terms, the rarest first: 4 bytes for a term instead of a set's 64."""
-    numbers: dict[str, int] = {}
+    numbers: dict[Hashable, int] = {}
     coded = [array("I", [numbers.setdefault(term, len(numbers)) for term in text]) for text in texts]
     frequency = Counter(number for text in coded for number in text)
     order = sorted(frequency, key=lambda number: (frequency[number], number))

@@ -10,16 +10,25 @@ from typing import Any
 
 from django.utils import timezone
 
+from memoryhub.lifecycle.compression import Compress
 from memoryhub.lifecycle.consolidation import Consolidation
 from memoryhub.lifecycle.eviction import Evict
 from memoryhub.lifecycle.expiry import PurgeExpired
 from memoryhub.lifecycle.plan import Change, Operation, Step
 from memoryhub.lifecycle.pruning import PruneEvents
+from memoryhub.lifecycle.summarise import Summarise
 from memoryhub.sensitivity import Actor
 
 __all__ = ["OPERATIONS", "Change", "Operation", "Ran", "Step", "run_now"]
 
-_ALL: tuple[Operation[Any], ...] = (PurgeExpired(), PruneEvents(), Consolidation(), Evict())
+_ALL: tuple[Operation[Any], ...] = (
+    PurgeExpired(),
+    PruneEvents(),
+    Consolidation(),
+    Compress(),
+    Summarise(),
+    Evict(),
+)
 OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in _ALL}
 
 

@@ -1,39 +1,54 @@
 """``summarize_old``: old memories of one category become one summary; the trash keeps them, to be restored.
 
 A group shares project, scope, owner and category. Left alone are summaries, so that none is ever summarised
-again, and memories with a key, which are found by it and not by search. A summary is as old as its youngest
-source, lives as long as the one that would have lived longest, and is as secret as the most secret of them.
+again, and memories with a key, which are found by it and not by search.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import reduce
-from statistics import fmean
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count
+from django.db.models import Count, Q
 from django.utils import timezone
+from pydantic import Field
 
-from memoryhub import store
-from memoryhub.drafts import MAX_LIST, MemoryDraft
+from memoryhub.lifecycle.condensing import MOST, SUMMARIES, draft_of, parts
+from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Step
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.sensitivity import Actor, higher
-from memoryhub.store.rows import LISTS, listed
+from memoryhub.sensitivity import Actor
+from memoryhub.store import upkeep
+from memoryhub.store.condense import condense, spread
 from memoryhub.text import shorten
-from memoryhub.transactions import write
-from memoryhub.vocabulary import MemoryType, TrashReason
 
-SUMMARIES = (MemoryType.COMPRESSED_SUMMARY.value, MemoryType.SESSION_SUMMARY.value)
-# One summary must stay readable, and within the longest content: larger groups become several, by time.
-MOST = 100
+__all__ = ["MOST", "SUMMARIES", "Summarise", "Summarised", "summarise_old"]
+
 _LINE = 400
 _GROUP = ("project", "scope", "owner", "category")
+_EARLIEST = "0001-01-01T00:00:00+00:00"
+
+
+class Summarising(OnProject):
+    older_than_days: float | None = Field(
+        default=None, ge=0, le=36_500, description="Not changed for so long; summarize_older_than_days."
+    )
+    min_entries: int | None = Field(
+        default=None, ge=2, le=10_000, description="Memories that a category needs; summarize_min_entries."
+    )
+
+    @property
+    def days(self) -> float:
+        given = self.older_than_days
+        return settings.MEMORYHUB.summarize_older_than_days if given is None else given
+
+    @property
+    def least(self) -> int:
+        given = self.min_entries
+        return settings.MEMORYHUB.summarize_min_entries if given is None else given
 
 
 @dataclass(frozen=True)
@@ -43,8 +58,38 @@ class Summarised:
     summarised: int = 0
     created: int = 0
 
-    def __add__(self, other: Summarised) -> Summarised:
-        return Summarised(self.summarised + other.summarised, self.created + other.created)
+
+class Summarise(Operation[Summarising]):
+    name = "summarize_old"
+    label = "Summarise old"
+    help = (
+        "Makes one summary of all memories of a project and category that were not changed for "
+        "summarize_older_than_days, where there are at least summarize_min_entries. The sources go to the "
+        "trash. Undo takes them out again and moves the summary there."
+    )
+    undoable = True
+    Params = Summarising
+
+    def total(self, params: Summarising, actor: Actor, now: datetime) -> int:
+        return sum(group["n"] for group in _groups(params, actor, now))
+
+    def steps(
+        self, params: Summarising, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+    ) -> Iterator[Step]:
+        position, pace = position or {}, Pace()
+        reached = tuple(position.get("group", ("",) * len(_GROUP)))
+        for group in _groups(params, actor, now):
+            name = tuple(group[column] for column in _GROUP)
+            if name < reached:
+                continue
+            after = position if name == reached else {}
+            for step in _of_group(name, after, params, actor, now):
+                yield step
+                pace.after(step)
+
+    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
+        for entry in upkeep.noted(self.name, run_uid, actor):
+            yield spread(entry, actor, now or timezone.now())
 
 
 def summarise_old(
@@ -58,68 +103,65 @@ def summarise_old(
 
     Both default to the configuration. One transaction for each summary; a second run changes nothing.
     """
-    now = now or timezone.now()
-    config = settings.MEMORYHUB
-    days = config.summarize_older_than_days if older_than_days is None else older_than_days
-    least = config.summarize_min_entries if min_entries is None else min_entries
-    old = _old(actor, now - timedelta(days=days), now)
-    groups = old.order_by(*_GROUP).values(*_GROUP).annotate(n=Count("pk")).filter(n__gte=least)
-    done = Summarised()
-    for group in list(groups):
-        of_group = old.filter(**{name: group[name] for name in _GROUP}).order_by("created_at", "pk")
-        for part in _parts(list(of_group.values_list("pk", flat=True))):
-            done += _summarise(old.filter(pk__in=part), len(part), actor, now)
-    return done
+    params = Summarising(older_than_days=older_than_days, min_entries=min_entries)
+    changed = created = 0
+    for step in Summarise().steps(params, actor, now or timezone.now()):
+        changed += step.apply()
+        created += len(step.applied)
+    return Summarised(changed, created)
 
 
-def _old(actor: Actor, before: datetime, now: datetime) -> MemoryQuerySet:
+def _old(params: Summarising, actor: Actor, now: datetime) -> MemoryQuerySet:
     memories: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).live(now)
-    return memories.filter(updated_at__lte=before, key="").exclude(type__in=SUMMARIES)
+    before = now - timedelta(days=params.days)
+    return params.within(memories.filter(updated_at__lte=before, key="").exclude(type__in=SUMMARIES))
 
 
-def _parts(keys: list[int]) -> Iterator[list[int]]:
-    """As few parts of at most ``MOST`` as there can be, of nearly the same size."""
-    count = -(-len(keys) // MOST)
-    for n in range(count):
-        yield keys[n * len(keys) // count : (n + 1) * len(keys) // count]
+def _groups(params: Summarising, actor: Actor, now: datetime) -> list[dict[str, Any]]:
+    groups = _old(params, actor, now).order_by(*_GROUP).values(*_GROUP).annotate(n=Count("pk"))
+    found = list(groups.filter(n__gte=params.least))
+    return sorted(found, key=lambda group: [group[column] for column in _GROUP])
 
 
-def _summarise(part: MemoryQuerySet, expected: int, actor: Actor, now: datetime) -> Summarised:
-    with write():
-        memories = list(part.order_by("created_at", "pk").with_details())
-        if len(memories) < expected:
-            return Summarised()  # someone was at them since they were counted; the next run will see
-        # The hub's own upkeep reaches everyone's personal memories, and each stays with its owner.
-        owner = replace(actor, clearance=replace(actor.clearance, owner=memories[0].owner or actor.owner))
-        [made] = store.remember_many([_draft(memories, now)], owner, now, hold_cap=False, screen=False)
-        if isinstance(made, store.StoreError):
-            raise made
-        gone = store.merge_into(made.memory, [m.uid for m in memories], actor, TrashReason.COMPRESSED, now)
-    return Summarised(len(gone), 1)
+def _of_group(
+    name: tuple[str, ...], position: dict[str, Any], params: Summarising, actor: Actor, now: datetime
+) -> Iterator[Step]:
+    """A step for each part, in the order of time."""
+    old = _old(params, actor, now).filter(**dict(zip(_GROUP, name, strict=True)))
+    at, pk = datetime.fromisoformat(position.get("at", _EARLIEST)), position.get("pk", 0)
+    left = old.filter(Q(created_at__gt=at) | Q(created_at=at, pk__gt=pk)).order_by("created_at", "pk")
+    for part in parts(list(left.values_list("pk", flat=True))):
+        memories = list(left.filter(pk__in=part).with_details())
+        if len(memories) == len(part):  # else someone was at them since; the next run will see
+            last = {"at": memories[-1].created_at.isoformat(), "pk": part[-1]}
+            yield _step(memories, old, {"group": list(name), **last}, params, actor, now)
 
 
-def _draft(memories: list[Memory], now: datetime) -> MemoryDraft:
-    first, last = memories[0], memories[-1]
-    span = f"{first.created_at:%Y-%m-%d} to {last.created_at:%Y-%m-%d}"
-    title = f"{len(memories)} memories of {first.category}, {span}"
-    sessions = {memory.session_id for memory in memories}
-    return MemoryDraft(
-        title=shorten(title, 200),
-        content="\n".join([title, "", *(_line(memory) for memory in memories)]),
-        type=MemoryType.COMPRESSED_SUMMARY,
-        category=first.category,
-        project=first.project,
-        scope=first.scope,
-        session_id=sessions.pop() if len(sessions) == 1 else "",
-        sensitivity=reduce(higher, (memory.sensitivity for memory in memories)),
-        importance=max(memory.importance for memory in memories),
-        trust=fmean(memory.trust for memory in memories),
-        confidence=fmean(memory.confidence for memory in memories),
-        discovery_tokens=min(sum(memory.discovery_tokens or 0 for memory in memories), 2_000_000_000) or None,
-        created_at=max(memory.updated_at for memory in memories),
-        ttl_days=_ttl(memories, now),
-        **{name: _union(memories, name) for name in LISTS},
-    )
+def _step(
+    memories: Sequence[Memory],
+    old: MemoryQuerySet,
+    position: dict[str, Any],
+    params: Summarising,
+    actor: Actor,
+    now: datetime,
+) -> Step:
+    reason = f"{len(memories)} memories of one category, none changed for {params.days:g} days"
+    uids = tuple(memory.uid for memory in memories)
+    change = Change("summarise", uids[0], reason=reason, members=uids)
+
+    def commit(run_uid: str) -> tuple[Change, ...]:
+        title = _title(memories)
+        content = "\n".join([title, "", *(_line(memory) for memory in memories)])
+        draft = draft_of(memories, title, content, now)
+        made = condense(old, memories, draft, actor, Summarise.name, run_uid, now)
+        return (replace(change, into=made.uid),) if made else ()
+
+    return Step((change,), position, len(memories), commit)
+
+
+def _title(memories: Sequence[Memory]) -> str:
+    span = f"{memories[0].created_at:%Y-%m-%d} to {memories[-1].created_at:%Y-%m-%d}"
+    return f"{len(memories)} memories of {memories[0].category}, {span}"
 
 
 def _line(memory: Memory) -> str:
@@ -127,18 +169,3 @@ def _line(memory: Memory) -> str:
     says = memory.abstract if memory.abstract not in ("", memory.title) else ""
     told = f"{memory.title}: {says}" if says else memory.title
     return shorten(f"- {memory.created_at:%Y-%m-%d} {memory.type}: {told}", _LINE)
-
-
-def _ttl(memories: Iterable[Memory], now: datetime) -> float | None:
-    ends = [memory.expires_at for memory in memories]
-    known = [end for end in ends if end]
-    return (max(known) - now) / timedelta(days=1) if len(known) == len(ends) else None
-
-
-def _union(memories: Iterable[Memory], name: str) -> list[Any]:
-    """All values of a list field, the most frequent first; no more than one memory can hold."""
-    values = [value for memory in memories for value in listed(memory, name)]
-    if name == "entities":
-        pairs = Counter((value["entity"], value["entity_type"]) for value in values)
-        return [{"entity": entity, "entity_type": kind} for (entity, kind), _ in pairs.most_common(MAX_LIST)]
-    return [value for value, _ in Counter(values).most_common(MAX_LIST)]

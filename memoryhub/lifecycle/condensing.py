@@ -1,0 +1,75 @@
+"""What a summary takes over from its sources, whoever wrote its text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from functools import reduce
+from statistics import fmean
+from typing import Any, TypeVar
+
+from memoryhub.drafts import MAX_LIST, MemoryDraft
+from memoryhub.models import Memory
+from memoryhub.sensitivity import higher
+from memoryhub.store.rows import LISTS, listed
+from memoryhub.text import shorten
+from memoryhub.vocabulary import MemoryType
+
+# Left alone by all that condenses: they are summaries themselves, or the place where a session can go on.
+SUMMARIES = (
+    MemoryType.COMPRESSED_SUMMARY.value,
+    MemoryType.SESSION_SUMMARY.value,
+    MemoryType.CHECKPOINT.value,
+)
+# One summary must stay readable, and within the longest content: larger groups become several.
+MOST = 100
+T = TypeVar("T")
+
+
+def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """As few parts of at most :data:`MOST` as there can be, of nearly the same size."""
+    number = -(-len(items) // MOST)
+    for n in range(number):
+        yield items[n * len(items) // number : (n + 1) * len(items) // number]
+
+
+def draft_of(memories: Sequence[Memory], title: str, content: str, now: datetime) -> MemoryDraft:
+    """A summary of memories that share project, scope and owner.
+
+    It is as old as its youngest source, lives as long as the one that would have lived longest, and is as
+    secret as the most secret of them.
+    """
+    sessions = {memory.session_id for memory in memories}
+    return MemoryDraft(
+        title=shorten(title, 200),
+        content=content,
+        type=MemoryType.COMPRESSED_SUMMARY,
+        category=Counter(memory.category for memory in memories).most_common(1)[0][0],
+        project=memories[0].project,
+        scope=memories[0].scope,
+        session_id=sessions.pop() if len(sessions) == 1 else "",
+        sensitivity=reduce(higher, (memory.sensitivity for memory in memories)),
+        importance=max(memory.importance for memory in memories),
+        trust=fmean(memory.trust for memory in memories),
+        confidence=fmean(memory.confidence for memory in memories),
+        discovery_tokens=min(sum(memory.discovery_tokens or 0 for memory in memories), 2_000_000_000) or None,
+        created_at=max(memory.updated_at for memory in memories),
+        ttl_days=_ttl(memories, now),
+        **{name: _union(memories, name) for name in LISTS},
+    )
+
+
+def _ttl(memories: Iterable[Memory], now: datetime) -> float | None:
+    ends = [memory.expires_at for memory in memories]
+    known = [end for end in ends if end]
+    return (max(known) - now) / timedelta(days=1) if len(known) == len(ends) else None
+
+
+def _union(memories: Iterable[Memory], name: str) -> list[Any]:
+    """All values of a list field, the most frequent first; no more than one memory can hold."""
+    values = [value for memory in memories for value in listed(memory, name)]
+    if name == "entities":
+        pairs = Counter((value["entity"], value["entity_type"]) for value in values)
+        return [{"entity": entity, "entity_type": kind} for (entity, kind), _ in pairs.most_common(MAX_LIST)]
+    return [value for value, _ in Counter(values).most_common(MAX_LIST)]

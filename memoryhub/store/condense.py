@@ -1,0 +1,73 @@
+"""One memory in the place of several: made, journaled and undone as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from memoryhub.drafts import MemoryDraft
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.sensitivity import Actor
+from memoryhub.store.errors import StoreError
+from memoryhub.store.remember import remember_many
+from memoryhub.store.removal import merge_into, restore, trash
+from memoryhub.store.rows import pick
+from memoryhub.store.upkeep import note
+from memoryhub.transactions import write
+from memoryhub.vocabulary import TrashReason
+
+_READ = ("pk", "updated_at", "sensitivity", "content_hash")
+
+
+def condense(
+    sources: MemoryQuerySet,
+    memories: Sequence[Memory],
+    draft: MemoryDraft,
+    actor: Actor,
+    operation: str,
+    run: str,
+    now: datetime,
+) -> Memory | None:
+    """Store the draft in the place of these memories, which go to the trash and name it.
+
+    None, and nothing is done, when one of them has changed since it was read or has left ``sources``. The
+    hub's own upkeep reaches everyone's personal memories; what it makes of them belongs to the same owner.
+    """
+    uids = [memory.uid for memory in memories]
+    owner = memories[0].owner
+    clearance = replace(actor.clearance, owner=owner or actor.owner)
+    with write():
+        there = sources.filter(pk__in=[memory.pk for memory in memories]).values_list(*_READ)
+        if set(there) != {_as_read(memory) for memory in memories}:
+            return None
+        [made] = remember_many(
+            [draft], replace(actor, clearance=clearance), now, hold_cap=False, screen=False
+        )
+        if isinstance(made, StoreError):
+            raise made
+        merge_into(made.memory, uids, actor, TrashReason.COMPRESSED, now)
+        gate = (made.memory.project, made.memory.sensitivity, owner)
+        note(operation, run, {gate: {"into": made.memory.uid, "members": uids}}, actor, now)
+    return made.memory
+
+
+def _as_read(memory: Memory) -> tuple[Any, ...]:
+    return tuple(getattr(memory, name) for name in _READ)
+
+
+def spread(entry: JournalEntry, actor: Actor, now: datetime) -> int:
+    """Undo :func:`condense`: the sources come back, what was made of them goes to the trash; how many came.
+
+    What was edited since stays, beside its sources. Sources that are not in the trash any more are left out.
+    """
+    with write():
+        visible = Memory.objects.visible_to(actor.clearance)
+        condensed = visible.filter(deleted_at=entry.at, trash_reason=TrashReason.COMPRESSED.value)
+        sources = restore([memory.uid for memory in pick(condensed, entry.detail["members"])], actor, now)
+        made = visible.filter(uid=entry.detail["into"]).first()
+        if sources and made and not made.revisions.exists():
+            trash([made.uid], actor, now=now)
+    return len(sources)
