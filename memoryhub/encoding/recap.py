@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -136,12 +137,19 @@ def _fields(recap: Recap) -> dict[str, Any]:
 
 
 def _store(recap: Recap, session: Session, at: datetime, actor: Actor, kind: MemoryType) -> Memory:
-    own: dict[str, Any] = {"title": f"Session: {recap.title}", "importance": 0.6}
+    # A key of its own: two sessions that changed the same file have the same words to say, and are two.
+    key = hashlib.sha256(session.session_id.encode()).hexdigest()[:20]
+    own: dict[str, Any] = {
+        "title": f"Session: {recap.title}",
+        "importance": 0.6,
+        "key": f"session-summary:{key}",
+    }
     if kind is MemoryType.CHECKPOINT:
         usual = settings.MEMORYHUB.default_ttl_days or CHECKPOINT_DAYS
         own = {
             "title": f"So far: {recap.title}",
             "importance": 0.4,
+            "key": f"checkpoint:{key}:{at.isoformat()}",
             "ttl_days": min(usual, CHECKPOINT_DAYS),
         }
     draft = MemoryDraft(

@@ -6,9 +6,10 @@ once do not lose each other's part.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from memoryhub.encoding.distillation import Work
@@ -53,9 +54,8 @@ class Working:
         return cls(**known)
 
     def as_state(self) -> dict[str, Any]:
-        state = asdict(self)
-        del state["segment"]
-        return state
+        state = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "segment"}
+        return {**state, "work": self.work.as_state()}
 
     def hear(self) -> None:
         """A person said something: what comes next may be something else."""
@@ -77,8 +77,8 @@ def working(session: Session) -> Iterator[Working]:
     with write():
         state, segment = Session.objects.values_list("state", "segment").get(pk=session.pk)
         found = Working.of(state, segment)
-        before = (found.as_state(), segment)
+        before = json.dumps(state)  # a text: nothing that is changed in place goes unseen
         yield found
-        after = (found.as_state(), found.segment)
-        if after != before:
-            Session.objects.filter(pk=session.pk).update(state=after[0], segment=after[1])
+        after = found.as_state()
+        if json.dumps(after) != before or found.segment != segment:
+            Session.objects.filter(pk=session.pk).update(state=after, segment=found.segment)

@@ -22,12 +22,12 @@ KEY = "aZ3kQ8mW1xT6vB4nR9pL2cY7dF5gH0jS3uE8"
         ),
         (
             "decision",
-            "We decided to keep one SQLite file instead of a server, because accounting copies it to a laptop",
+            "We decided to keep one SQLite file instead of a server, because accounting copies it",
         ),
         ("discovery", "Turns out the export is made on a Mac, so its names are in NFD and not in NFC"),
         (
             "change",
-            "chore: raise the limit to ninety seconds, because trains have slow networks and must not time out",
+            "chore: raise the limit to ninety seconds, because trains are slow and must not time out",
         ),
     ],
 )
@@ -37,8 +37,8 @@ def test_each_type_of_observation_is_recognised(sitting, kind, message):
 
 def test_a_decision_written_into_a_document_is_kept(sitting):
     text = (
-        "# 3. Lapsed offers are computed, not written\n\nWe decided against a job at night, because the computer"
-        " at the counter is off then. An offer lapses when it is looked at after three days."
+        "# 3. Lapsed offers are computed, not written\n\nWe decided against a job at night, because the"
+        " computer at the counter is off then. An offer lapses when it is looked at after three days."
     )
     event = sitting.tool(
         "Write", {"file_path": "docs/decisions/0003-lapsed.md", "content": text}, {"success": True}
