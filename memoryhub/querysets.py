@@ -251,7 +251,7 @@ class EventQuerySet(models.QuerySet[Any]):
 
 
 class InjectionQuerySet(GatedQuerySet):
-    """Injections. The memories that one names have gates of their own: ``retrieval.injections`` looks them up.
+    """Injections. The memories they name have gates of their own: ``retrieval.injections`` looks them up.
 
     ``visible_to`` goes by the injection's own level and project, as for everything with both columns.
     """
