@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from memoryhub import facts, store
 from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.lifecycle import reach
 from memoryhub.models import Event, Injection, JournalEntry, MaintenanceRun, Memory, Session
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.vocabulary import TrashReason
@@ -174,11 +175,13 @@ class _History:
         result, done = row["result"], row["done"]
         if row["operation"] == "purge_expired":
             done = store.purge_expired(_actor(row["actor"]), row["params"]["grace_days"], at)
-            result = {"purged": done}
+            result = {"counts": {"purge": done}, "changes": done}
         finished = at + timedelta(seconds=row["seconds"])
         MaintenanceRun.objects.create(
             **{name: row[name] for name in ("operation", "dry_run", "status", "actor")},
             params=row.get("params", {}),
+            reach=reach.as_json(_actor(row["actor"]).clearance),
+            cause=row.get("cause", ""),
             error=row.get("error", ""),
             done=done,
             total=done,

@@ -4,7 +4,7 @@ Each check is a small function that yields findings; one that finds what is safe
 may need another not to have failed: without a store there is nothing to say about what is in it.
 """
 
-from memoryhub.doctor import content, machine, store, tables, web
+from memoryhub.doctor import content, machine, maintenance, store, tables, web
 from memoryhub.doctor.registry import Check, Finding, Report, Status, examine
 
 __all__ = ["CHECKS", "Check", "Finding", "Report", "Status", "examine"]
@@ -34,6 +34,8 @@ CHECKS: tuple[Check, ...] = (
     content.clock,
     content.administrator,
     content.tokens,
+    maintenance.maintenance_runs,
+    maintenance.daily_maintenance,
     web.hosts,
     web.static_files,
     web.system_checks,
