@@ -25,6 +25,19 @@ def may_see(user: User | AnonymousUser, level: str) -> bool:
     return user.is_authenticated and user.has_perm(SWITCHES[level])
 
 
+def grantable(user: User | AnonymousUser) -> list[str]:
+    """The clearances that a person may hand to an agent: a token must not reach further than they do.
+
+    A token reads every level up to its clearance, so one that the person lacks bars all above it.
+    """
+    levels = [Sensitivity.PUBLIC.value]
+    for level in SWITCHES:
+        if not may_see(user, level):
+            break
+        levels.append(level)
+    return levels
+
+
 def is_on(request: HttpRequest, level: str) -> bool:
     """Whether the person asks for a level and may see it."""
     return bool(request.session.get(f"show_{level}")) and may_see(request.user, level)

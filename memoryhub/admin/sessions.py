@@ -18,8 +18,7 @@ from memoryhub.admin.bulk import counted
 from memoryhub.admin.columns import EMPTY, level_badge, link, moment, pretty
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
 from memoryhub.models import Event, Injection, Memory, Session
-from memoryhub.querysets import GatedQuerySet
-from memoryhub.sensitivity import Clearance
+from memoryhub.retrieval.injections import Log, look_up
 from memoryhub.text import shorten
 
 _CELL = 80
@@ -170,22 +169,42 @@ class EventAdmin(ReadOnlyAdmin):
         return pretty(event.handlers)
 
 
+class InjectionList(ChangeList):
+    """Each injection with what may be seen of it, for all of the page in one query."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        logs = look_up(self.result_list, clearance_of(request))
+        for log in logs:
+            log.injection.log = log  # type: ignore[attr-defined]
+        self.result_list = [log.injection for log in logs]
+
+
 @admin.register(Injection)
 class InjectionAdmin(ReadOnlyAdmin):
     list_display = (
-        *("when", "session_shown", "project", "level", "tokens_used", "shown_count", "withheld_count"),
+        *("when", "session_shown", "project", "level", "tokens", "shown_count", "withheld_count"),
         "took_ms",
     )
     list_filter = (ProjectFilter, LevelFilter, when("at", "when"))
     search_fields = ("=uid", "prompt_preview", "=session__session_id")
     ordering = ("-at",)
     fields = (
-        *("uid", "at", "session_shown", "project", "level", "prompt_preview", "token_budget", "tokens_used"),
+        *("uid", "at", "session_shown", "project", "level", "prompt_preview", "token_budget", "tokens"),
         *("took_ms", "injected_shown", "withheld_shown"),
     )
 
-    def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
-        return GatedQuerySet(Injection).visible_to(clearance).select_related("session")
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).select_related("session")
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return InjectionList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        injection = super().get_object(request, object_id, from_field)
+        if injection is not None:
+            [injection.log] = look_up([injection], clearance_of(request))
+        return injection
 
     @column("when", order="at")
     def when(self, injection: Injection) -> str:
@@ -199,18 +218,41 @@ class InjectionAdmin(ReadOnlyAdmin):
     def level(self, injection: Injection) -> SafeString:
         return level_badge(injection.sensitivity)
 
-    @column("shown")
-    def shown_count(self, injection: Injection) -> int:
-        return len(injection.injected)
-
-    @column("withheld")
-    def withheld_count(self, injection: Injection) -> int:
-        return len(injection.withheld)
+    @column("tokens used")
+    def tokens(self, injection: Any) -> str:
+        used = injection.log.tokens_used
+        return EMPTY if used is None else str(used)
 
     @column("shown")
-    def injected_shown(self, injection: Injection) -> SafeString:
-        return pretty(injection.injected)
+    def shown_count(self, injection: Any) -> int:
+        return len(injection.log.told)
 
     @column("withheld")
-    def withheld_shown(self, injection: Injection) -> SafeString:
-        return pretty(injection.withheld)
+    def withheld_count(self, injection: Any) -> int:
+        return len(injection.log.kept)
+
+    @column("shown")
+    def injected_shown(self, injection: Any) -> str:
+        log: Log = injection.log
+        lines = [
+            (_page_of(one.memory), shorten(str(one.memory), _CELL), _scored(one.score), one.scale)
+            for one in log.told
+        ]
+        return format_html_join("", '<div><a href="{}">{}</a> {} {}</div>', lines) or EMPTY
+
+    @column("withheld")
+    def withheld_shown(self, injection: Any) -> str:
+        log: Log = injection.log
+        lines = [
+            (_page_of(one.memory), shorten(str(one.memory), _CELL), one.reason, one.detail)
+            for one in log.kept
+        ]
+        return format_html_join("", '<div><a href="{}">{}</a>: {} {}</div>', lines) or EMPTY
+
+
+def _page_of(memory: Memory) -> str:
+    return admin_url(Memory, "change", memory.pk)
+
+
+def _scored(score: float | None) -> str:
+    return "" if score is None else f"{score:.2f}"

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from memoryhub import tokens
-from memoryhub.accounts import actor_of, may_see
+from memoryhub.accounts import actor_of, grantable
 from memoryhub.admin.base import admin_url, column
 from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
 from memoryhub.admin.columns import level_badge, moment
@@ -23,7 +23,7 @@ from memoryhub.admin.draft_form import Lines
 from memoryhub.admin.drafting import DraftAdmin
 from memoryhub.models import AgentToken
 from memoryhub.models.token import default_rights
-from memoryhub.sensitivity import LEVELS, Clearance, Sensitivity
+from memoryhub.sensitivity import Clearance
 from memoryhub.store.errors import StoreError
 from memoryhub.vocabulary import RIGHTS
 
@@ -33,16 +33,11 @@ else:
     _ModelForm = forms.ModelForm
 
 
-def grantable(request: HttpRequest) -> list[str]:
-    """The clearances that this person may hand to an agent: a token must not reach further than they do."""
-    return [level for level in LEVELS if level == Sensitivity.PUBLIC.value or may_see(request.user, level)]
-
-
 def within_reach(request: HttpRequest, token: AgentToken) -> bool:
     """Whether the person may decide what this token can do; anyone who manages tokens may revoke it."""
     if request.user.is_superuser:
         return True
-    return token.owner == request.user.get_username() and token.clearance in grantable(request)
+    return token.owner == request.user.get_username() and token.clearance in grantable(request.user)
 
 
 class TokenForm(_ModelForm):
@@ -132,7 +127,9 @@ class TokenAdmin(DraftAdmin):
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, change, **kwargs)
-        return type(form.__name__, (form,), {"owners": _owners(request), "clearances": grantable(request)})
+        return type(
+            form.__name__, (form,), {"owners": _owners(request), "clearances": grantable(request.user)}
+        )
 
     def has_change_permission(self, request: HttpRequest, obj: AgentToken | None = None) -> bool:
         allowed = super().has_change_permission(request, obj)

@@ -7,6 +7,7 @@ from memoryhub.web.converters import SessionIdConverter
 from memoryhub.web.views import (
     auth,
     browse,
+    connect,
     edit,
     facts,
     home,
@@ -45,6 +46,9 @@ urlpatterns: list[URLPattern] = [
     path("injections/", injections.injections, name="injections"),
     path("timeline/", timeline.by_days, name="timeline"),
     path("timeline/entries/", timeline.entries, name="timeline-entries"),
+    path("connect/claude-code/", connect.connect, name="connect"),
+    path("connect/claude-code/arrived/", connect.arrived, name="connect-arrived"),
+    path("connect/claude-code/revoke/", connect.revoke, name="connect-revoke"),
     path("facts/", facts.facts, name="facts"),
     path("facts/<slug:uid>/delete/", facts.fact_delete, name="fact-delete"),
     path("journal/", journal.journal, name="journal"),

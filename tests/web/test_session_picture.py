@@ -53,7 +53,7 @@ class TestAlways:
             assert 0 < mark.x < 100
             assert HEAD <= mark.y <= picture.floor
         assert all(0 <= tick.x <= 100 for tick in picture.ticks)
-        assert all(0 < fold.x and fold.x + fold.width < 100.001 for fold in picture.folds)
+        assert all(fold.x > 0 and fold.x + fold.width < 100.001 for fold in picture.folds)
 
     @given(_happenings)
     def test_what_came_later_stands_further_right(self, happenings: list[Happening]) -> None:

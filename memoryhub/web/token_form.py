@@ -1,0 +1,34 @@
+"""What a person says of a token that they make for their own agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import forms
+
+_LEVELS = {
+    "public": "public memories alone",
+    "private": "public and private memories",
+    "secret": "every memory, secrets too",
+}
+
+
+class ConnectForm(forms.Form):
+    """``levels`` are the clearances that this person may hand on."""
+
+    name = forms.CharField(
+        max_length=100, initial="claude-code", help_text="What the journal calls the agent."
+    )
+    project = forms.CharField(
+        max_length=200,
+        required=False,
+        help_text="Empty: every project, each session filed under the name of its folder.",
+        widget=forms.TextInput(attrs={"list": "projects"}),
+    )
+    clearance = forms.ChoiceField(label="May read", help_text="No more than you may see yourself.")
+
+    def __init__(self, levels: Sequence[str], data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data, label_suffix="")
+        choices = self.fields["clearance"]
+        choices.choices = [(level, _LEVELS[level]) for level in levels]  # type: ignore[attr-defined]

@@ -1,0 +1,107 @@
+"""Connecting Claude Code: the settings to paste, with a token made for them, and whether anything arrives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from memoryhub import claude_code, tokens
+from memoryhub.accounts import grantable
+from memoryhub.models import AgentToken, Event
+from memoryhub.store.errors import StoreError
+from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.token_form import ConnectForm
+
+ISSUE, REVOKE = "memoryhub.add_agenttoken", "memoryhub.change_agenttoken"
+MOST = 50  # tokens listed
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def connect(request: HttpRequest) -> HttpResponse:
+    """GET explains; POST makes a token and answers with the settings that hold it, this once."""
+    if request.method != "POST":
+        return _show(request, ConnectForm(grantable(request.user)))
+    if not request.user.has_perm(ISSUE):
+        raise PermissionDenied
+    form = ConnectForm(grantable(request.user), request.POST)
+    made = _issue(request, form) if form.is_valid() else None
+    if made is None:
+        return _show(request, form, status=422)
+    return _show(request, form, *made)
+
+
+def _issue(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, str] | None:
+    """A token of this person, who is named in the journal; None when a field is refused."""
+    project = form.cleaned_data["project"]
+    try:
+        return tokens.issue_token(
+            form.cleaned_data["name"],
+            request.user.get_username(),
+            form.cleaned_data["clearance"],
+            projects=[project] if project else None,
+            actor=actor_of(request),
+        )
+    except StoreError as error:
+        field = {"projects": "project"}.get(error.field, error.field)
+        form.add_error(field if field in form.fields else None, error.message)
+        return None
+
+
+def _show(
+    request: HttpRequest,
+    form: ConnectForm,
+    token: AgentToken | None = None,
+    secret: str | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    base = request.build_absolute_uri("/")
+    context = {
+        "form": form,
+        "may_issue": request.user.has_perm(ISSUE),
+        "may_revoke": request.user.has_perm(REVOKE),
+        "token": token,
+        "secret": secret,
+        "settings": claude_code.as_text(claude_code.settings_snippet(base, secret)),
+        "command": claude_code.session_start_command(base),
+        "variable": claude_code.VARIABLE,
+        "mine": _mine(request)[:MOST],
+        **_arrived(request, token),
+    }
+    return render(request, "connect/claude_code.html", context, status=status)
+
+
+@require_safe
+def arrived(request: HttpRequest) -> HttpResponse:
+    """The line that says what came last: a fragment that the page asks for again and again."""
+    uid = request.GET.get("token", "")
+    token = _mine(request).filter(uid=uid).first() if uid else None
+    return render(request, "connect/arrived.html", _arrived(request, token))
+
+
+@require_POST
+def revoke(request: HttpRequest) -> HttpResponse:
+    """End one of one's own tokens, for good."""
+    if not request.user.has_perm(REVOKE):
+        raise PermissionDenied
+    token = _mine(request).filter(uid=request.POST.get("uid", "")).first()
+    if token is None:
+        raise Http404
+    tokens.revoke(token.uid, actor_of(request))
+    messages.success(request, f"{token.name} is revoked: what comes with this token is refused from now on.")
+    return redirect("connect")
+
+
+def _mine(request: HttpRequest) -> Any:
+    """The tokens in force that this person owns."""
+    return AgentToken.objects.active().filter(owner=request.user.get_username()).order_by("-created_at")
+
+
+def _arrived(request: HttpRequest, token: AgentToken | None) -> dict[str, Any]:
+    """The newest event that may be seen, and the token that is being waited for."""
+    events = Event.objects.visible_to(clearance_of(request)).select_related("session")
+    return {"last": events.order_by("-at", "-pk").first(), "waiting_for": token}
