@@ -54,6 +54,12 @@ def committed_paths(command: str) -> tuple[str, ...]:
     return tuple(path.removeprefix("./").rstrip("/") for path in named)
 
 
+def removed_paths(command: str) -> tuple[str, ...]:
+    """The files and folders that a chain removes by name."""
+    words = [found for found in _chain(command.partition("<<")[0]) if found[0] == "rm"]
+    return tuple(one.removeprefix("./").rstrip("/") for found in words for one in found[1:] if one[:1] != "-")
+
+
 def _chain(command: str) -> Iterator[list[str]]:
     """The words of each command of a chain; nothing where quotes do not close."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars=";&|\n")

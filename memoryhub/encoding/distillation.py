@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from memoryhub.encoding.classification import declared_type, type_of
-from memoryhub.encoding.commands import committed_paths, is_display, program
+from memoryhub.encoding.commands import committed_paths, is_display, program, removed_paths
 from memoryhub.encoding.observation import Observation
 from memoryhub.encoding.passages import (
     MAX_CHARS,
@@ -105,12 +105,18 @@ class Work:
         return asdict(self)
 
     def touch(self, seen: Observation) -> None:
-        """Add the files of a tool call, each once, the latest 50; a place that was searched is not read."""
+        """Add the files of a tool call, each once, the latest 50; a place that was searched is not read.
+
+        What is removed again was a draft.
+        """
         self.calls += 1
         if seen.kind == "read":
             read = [path for path in seen.files_read if not is_secret_file(path)]
             self.read = list(dict.fromkeys([*self.read, *read]))[-50:]
         self.modified = list(dict.fromkeys([*self.modified, *seen.files_modified]))[-50:]
+        if seen.kind == "run" and "rm " in seen.command:
+            gone = removed_paths(seen.command)
+            self.modified = [path for path in self.modified if not _below(path, gone)]
 
     def solved(self) -> str:
         """The failure being worked on, or the one that was mended last and not told yet."""
@@ -175,8 +181,12 @@ def _committed(seen: Observation, message: str, work: Work) -> Candidate | str:
 
 def _parted(modified: list[str], named: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """The files that a commit takes, and those that stay open; all of them where it names none."""
-    taken = [path for path in modified if any(path == one or path.startswith(f"{one}/") for one in named)]
+    taken = [path for path in modified if _below(path, named)]
     return (taken, [path for path in modified if path not in taken]) if named else (modified, [])
+
+
+def _below(path: str, places: tuple[str, ...]) -> bool:
+    return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
 def _only_says_what(message: str) -> bool:

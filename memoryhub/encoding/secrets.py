@@ -104,6 +104,7 @@ _PATH = re.compile(r"[.~]{0,2}/|[A-Za-z]:[\\/]|https?:|[\w./-]+/[\w.-]*\.\w{1,5}
 _ENV_NAME = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+")
 _PLAIN_WORDS = re.compile(r"(?:(?:[a-z]+\d{0,3}|\d{1,4}|[a-z]\d[a-z])(?:[^A-Za-z0-9]+|$))+")
+_SIGN = re.compile(r"[!$%^&*?+~#@]")  # where hyphens and dots only join words
 _CAMEL_WORDS = re.compile(r"(?:(?:[A-Z]+|[A-Z]?[a-z]+)*\d{0,4}(?:[^A-Za-z0-9]+|$))+")
 
 
@@ -152,7 +153,8 @@ def _assigned(match: re.Match[str]) -> bool:
     if not quoted and re.search(r"[()\[\]{}<>|]|::", value):
         return False  # code: a call, an index, a type
     of_password = name.startswith("pass") or name == "pwd"
-    chosen = of_password and (quoted or "=" in match["sep"])  # a person's words may be a password
+    made_up = _classes(match["value"]) == 4 and bool(_SIGN.search(match["value"]))
+    chosen = of_password and (quoted or made_up or "=" in match["sep"])  # words may be a password
     if "is" in match["sep"] and not of_password:
         return False  # prose about tokens and keys
     if not chosen and _CAMEL_WORDS.fullmatch(value):

@@ -346,3 +346,11 @@ def test_a_short_line_in_a_document_counts_only_as_a_rule_or_a_reason():
 
     assert added("- Read the gotchas before touching the parser.") == "routine"
     assert isinstance(added("- Never touch the parser before reading."), Candidate)
+
+
+def test_a_file_that_is_removed_again_was_a_draft():
+    work = Work()
+    for path in ("a.py", "try/b.py", "c.py"):
+        edit("x = 2", path=path, work=work)
+    run("python try/b.py && rm -r ./try c.py; ls", "", work)
+    assert run("git commit -am 'fix: two'", "", work).files_modified == ("a.py",)

@@ -13,7 +13,7 @@ import pytest
 
 from memoryhub import facts, store
 from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch
-from memoryhub.encoding.secrets import Found, find_secrets
+from memoryhub.encoding.secrets import Found, find_secrets, redact
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.sensitivity import Actor
 
@@ -81,6 +81,7 @@ POSITIVES = {
         f"DB_PASSWORD={WORD}",
         f"DB_PASS={WORD}",
         f"the password is {WORD}, for now",
+        "the password is kelp-" + "Forty7-anchor! until tomorrow",
         f"auth_token={body(32, '9f8e7d6c5b4a3021')}",
         f"client_secret: {body(32)}",
         f"token := '{body(20)}'",
@@ -107,6 +108,8 @@ NEGATIVES = [
     'password = "mypassword123"',
     "The password must have 8 characters; the token: OAuth2 or OIDC-based.",
     "Password: 8-character minimum, one digit.",
+    "The password is checked in Check-Form2? Yes.",
+    "The password is Config-Name-V2.",
     "The password is 12-characters long, the token is base64-encoded, the secret is AES256-GCM2-encrypted.",
     "next page token: 9f8e7d6c5b4a30219f8e7d6c5b4a3021",
     "The secret: never store plain text passwords; hash them with argon2.",

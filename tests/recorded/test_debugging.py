@@ -1,0 +1,159 @@
+"""Debugging a failure: what is left of 200 events is what one would tell a colleague."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.recorded.conftest import Expected, Replayed, unmatched
+
+EXPECTED = (
+    Expected(
+        "discovery",
+        "Reference rates are published on working days",
+        ("no rates for Saturdays, Sundays", "Asked: On which days"),
+    ),
+    Expected(
+        "change",
+        "No warning for a rate missing at the weekend",
+        ("because the markets are closed",),
+        ("orders/rates.py",),
+    ),
+    Expected(
+        "discovery",
+        "The late exports of nordic are made by hand",
+        ("on a Mac", "nightly exports come from a Linux server and are in NFC"),
+    ),
+    Expected(
+        "bugfix",
+        "Bring order numbers to NFC",
+        (
+            "Root cause of the double orders",
+            "NFC and not NFKC",
+            "Problem: AssertionError",
+            "test_two_spellings_of_a_number_are_one_order",
+        ),
+        ("orders/parse.py", "tests/test_parse.py"),
+    ),
+    Expected(
+        "decision",
+        "Of double orders the oldest row stays",
+        ("Invoices carry `orders.id`", "We decided against deleting the doubles"),
+        ("docs/decisions/0003-merging-doubles.md",),
+    ),
+    Expected(
+        "feature",
+        "A command that makes double orders one",
+        ("--apply does it in one transaction", "the latest amount wins"),
+        (
+            "docs/decisions/0003-merging-doubles.md",
+            "orders/cli.py",
+            "orders/merge.py",
+            "tests/test_merge.py",
+        ),
+    ),
+    Expected(
+        "bugfix",
+        "Shops of equal revenue come by name",
+        ("the order of a set", "PYTHONHASHSEED=4", "['harbour', 'attic', 'nordic'] =="),
+        ("orders/report.py",),
+    ),
+    Expected(
+        "bugfix",
+        "A minus behind the amount is a refund",
+        ("The till of attic", "BadAmount"),
+        ("orders/money.py", "tests/test_money.py"),
+    ),
+    Expected(
+        "discovery",
+        "Use port 465 with implicit TLS",
+        ("hangs until it times out", "Asked: Which port and encryption"),
+    ),
+    Expected(
+        "bugfix",
+        "Implicit TLS on port 465",
+        ("SMTPServerDisconnected",),
+        ("orders/mail.py", "tests/test_mail.py"),
+    ),
+    Expected(
+        "decision",
+        "Numbers that look the same and are not",
+        ("Always pass numbers from outside through `order_number()`",),
+        ("docs/gotchas.md",),
+    ),
+)
+SECRETS = ("kelp-Forty7-anchor!", "nx_live_8Qd2vT5mZ1rB7yKc4WpL9sHe")
+
+
+@pytest.fixture(scope="module")
+def played(replay: Callable[[str], Replayed]) -> Replayed:
+    return replay("debugging")
+
+
+def test_what_a_colleague_would_tell_is_kept_and_no_more(played):
+    assert unmatched(played.kept, EXPECTED) == ([], [])
+    assert len(played.kept) == len(EXPECTED)
+
+
+def test_a_summary_tells_the_session_in_its_own_words(played):
+    [summary] = played.summaries
+    assert played.session.summary == summary
+    assert "Asked for: The revenue of nordic is too high since Monday" in summary.content
+    assert "Problems solved:\n- Bring order numbers to NFC\n" in summary.content
+    assert "Decisions:\n- Of double orders the oldest row stays\n" in summary.content
+
+
+def test_checkpoints_are_few_and_do_not_stay(played):
+    assert 1 <= len(played.checkpoints) <= 4
+    assert all(one.expires_at for one in played.checkpoints)
+
+
+def test_most_of_a_session_is_routine_and_every_tool_call_says_why(played):
+    calls = [event for event in played.events if event.event == "tool:post"]
+    assert len(calls) == 180
+    assert all(event.memory or event.skip_reason for event in calls)
+    reasons = Counter(event.skip_reason for event in calls)
+    assert reasons["failure noted"] == reasons["repair noted"] == 5
+    assert reasons["secret"] == 3
+    assert reasons["routine"] >= 130
+
+
+def test_nothing_secret_is_anywhere_in_the_database(played):
+    everything = played.everything()
+    assert "SMTP_PASSWORD" not in everything
+    assert not [secret for secret in SECRETS if secret in everything]
+
+
+def test_what_was_injected_is_not_captured_back(played):
+    everything = played.everything()
+    assert "tax office" not in everything
+    assert "renamed in autumn" not in everything
+
+
+def test_an_order_to_the_model_in_an_output_becomes_no_memory(played):
+    told = "\n".join(one.content for one in (*played.kept, *played.summaries, *played.checkpoints))
+    assert "ignore all previous" not in told
+    assert "collector.example" not in told
+
+
+def test_each_task_begins_a_segment_of_its_own(played):
+    """Roughly: the prompts that turn to something else are followed by a boundary within a few calls."""
+    events = played.events
+    assert 4 <= len(played.boundaries) <= 20
+    assert len(played.boundaries) == sum(event.boundary for event in events)
+    for said in ("CI is red every third run", "the report has not come by mail"):
+        asked = next(n for n, event in enumerate(events) if said in event.preview)
+        assert any(event.boundary for event in events[asked : asked + 9]), said
+
+
+def test_a_test_run_that_is_repeated_begins_no_segment(played):
+    again = [event for event in played.events if event.preview.startswith("pytest -q tests/test_report.py")]
+    assert len({event.segment for event in again[-3:]}) == 1
+
+
+def test_the_agent_was_given_what_it_had_learnt_before(played):
+    given = [one for one in played.session.injections.order_by("at") if one.injected]
+    nfc = next(one for one in played.kept if one.title == "Bring order numbers to NFC")
+    assert any(nfc.uid in [shown["id"] for shown in one.injected] for one in given)
