@@ -61,6 +61,19 @@ def _holds(texts: Iterable[str]) -> Q:
     return found
 
 
+def file_links(path: str) -> QuerySet[Any]:
+    """The links of all memories, hidden ones too, to a file: see :meth:`MemoryQuerySet.about_file`."""
+    path = path.strip().removeprefix("./")
+    folder = path.rstrip("/") + "/"
+    name = posixpath.basename(path.rstrip("/"))
+    # The range [folder, folder with the next character) is what an index can serve; '0' follows '/'.
+    fits = Q(path=path) | Q(path__gte=folder, path__lt=folder[:-1] + "0")
+    if name:
+        fits |= Q(basename=name) if name == path else Q(basename=name, path__endswith="/" + path.lstrip("/"))
+    links: QuerySet[Any] = apps.get_model("memoryhub", "FileLink").objects.filter(fits)
+    return links
+
+
 class GatedQuerySet(models.QuerySet[Any]):
     """Rows that carry ``sensitivity`` and ``project``."""
 
@@ -115,17 +128,7 @@ class MemoryQuerySet(GatedQuerySet):
 
     def about_file(self, path: str) -> Self:
         """Linked to a file: its path, the end of its path, its basename, or a directory above it."""
-        link = apps.get_model("memoryhub", "FileLink")
-        path = path.strip().removeprefix("./")
-        folder = path.rstrip("/") + "/"
-        name = posixpath.basename(path.rstrip("/"))
-        # The range [folder, folder with the next character) is what an index can serve; '0' follows '/'.
-        fits = Q(path=path) | Q(path__gte=folder, path__lt=folder[:-1] + "0")
-        if name:
-            fits |= (
-                Q(basename=name) if name == path else Q(basename=name, path__endswith="/" + path.lstrip("/"))
-            )
-        return self.filter(pk__in=link.objects.filter(fits).values("memory"))
+        return self.filter(pk__in=file_links(path).values("memory"))
 
     def about_entity(self, entity: str) -> Self:
         return self.filter(

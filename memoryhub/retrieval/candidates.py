@@ -8,20 +8,23 @@ from datetime import datetime
 from django.db.models import Q
 
 from memoryhub.models import Memory
-from memoryhub.querysets import MemoryQuerySet
+from memoryhub.querysets import MemoryQuerySet, file_links
 from memoryhub.retrieval import prompts, scoring
 from memoryhub.retrieval.prompts import Sought
-from memoryhub.retrieval.search import Scored, default_weights, frequencies_of, rank
+from memoryhub.retrieval.search import Effort, Scored, default_weights, frequencies_of, rank
 from memoryhub.sensitivity import Clearance
 from memoryhub.text import stem
 from memoryhub.vocabulary import Scope
 
-POOL = 80  # candidates that are scored: an injection must be quick, and shows few
+# An injection must be quick, and shows few. Who holds no more than 0.35 of the query stays below LEAST_MATCH.
+EFFORT = Effort(pool=60, spare=0.35, weighed=0, inside=False)
+MOST_ABOUT = 30  # memories about the files that a prompt names, beside these
 MOST = 40  # candidates that are weighed against each other
 LEAST_MATCH = (
     0.12  # a new memory passes the floor by its age alone: it must share about half of what is asked
 )
-MOST_LINKED = 200  # memories about one file that are looked at
+MOST_LINKED = 200  # memories about one file; a file that more are about tells nothing
+MOST_LINKS = 2 * MOST_LINKED  # a memory may have read and modified it
 FEW = 5  # memories about a file of which each is worth seeing
 FILE_MATCH = 0.4  # match of a memory about a file that the prompt names, if they share nothing else
 
@@ -62,14 +65,13 @@ def candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Can
 
 def _linked(memories: MemoryQuerySet, files: tuple[str, ...], total: int) -> dict[int, float]:
     """The memories about the files that the prompt names, each with the weight of that: a file that many
-    are about tells little."""
+    are about tells nothing."""
     weights: dict[int, float] = {}
     for path in files:
-        found = list(
-            memories.about_file(path).order_by("-updated_at").values_list("pk", flat=True)[:MOST_LINKED]
-        )
-        for pk in found:
-            weights[pk] = max(weights.get(pk, 0.0), scoring.rarity(len(found), total))
+        links = set(file_links(path).values_list("memory", flat=True)[:MOST_LINKS])
+        found = memories.filter(pk__in=links).values_list("pk", flat=True) if links else ()
+        about = list(found) if len(links) < MOST_LINKED else []
+        weights |= {pk: max(weights.get(pk, 0.0), scoring.rarity(len(about), total)) for pk in about}
     return weights
 
 
@@ -82,13 +84,13 @@ def _scored(
 ) -> list[Scored]:
     """Those that share enough with the prompt for it to be no chance."""
     frequencies, total = counted
-    latest = sorted(files, key=lambda pk: -files[pk])[: POOL // 2]
+    latest = sorted(files, key=lambda pk: -files[pk])[:MOST_ABOUT]
     found, _ = rank(
         memories,
         wanted.query,
         default_weights(),
         now,
-        pool=POOL,
+        effort=EFFORT,
         beside=memories.filter(pk__in=latest) if latest else None,
         clauses=wanted.clauses,
         counted=counted,

@@ -99,13 +99,30 @@ class Weighed(NamedTuple):
     terms: int = 0
 
 
-class Matcher:
-    """One query, prepared to be held against many memories: each costs some microseconds."""
+@dataclass(frozen=True)
+class _Way:
+    """A query, or a clause of one: its text, its terms by their numbers, and their weight."""
 
-    def __init__(self, query: Query, weights: Sequence[float]) -> None:
-        self._text = query.text.strip(" .") or query.text
-        self._needles = [(_Needle(term), weight) for term, weight in zip(query.terms, weights, strict=True)]
-        self._whole = sum(weights)
+    text: str
+    terms: tuple[int, ...]
+    weight: float
+
+
+class Matcher:
+    """One query, prepared to be held against many memories: each costs some microseconds.
+
+    ``clauses``: queries made of some of its terms; a memory that answers one of them has answered.
+    """
+
+    def __init__(self, query: Query, weights: Sequence[float], clauses: Sequence[Query] = ()) -> None:
+        self._needles = [_Needle(term) for term in query.terms]
+        self._weights = list(weights)
+        self._ways = [self._way(query, query.terms), *(self._way(one, query.terms) for one in clauses)]
+
+    def _way(self, query: Query, terms: Sequence[Term]) -> _Way:
+        numbers = tuple(terms.index(term) for term in query.terms)
+        text = query.text.strip(" .") or query.text
+        return _Way(text, numbers, sum(self._weights[number] for number in numbers))
 
     def __call__(self, fields: Mapping[str, str]) -> float:
         """How well these texts answer the query, 0..1."""
@@ -117,27 +134,27 @@ class Matcher:
             return Weighed()
         texts = [(name, fold(text)) for name in FIELD_CREDIT if (text := fields.get(name))]
         title = " ".join(texts[0][1].split()) if texts and texts[0][0] == "title" else ""
-        if (title.strip(" .") or title) == self._text:
-            return Weighed(1.0, self._whole, len(self._needles))  # 1 is kept for the exact title alone
-        covered = earned = 0.0
-        in_title = shared = 0
-        for needle, weight in self._needles:
-            credit, hits = needle.credit(texts)
-            covered += weight if credit else 0.0
-            earned += weight * credit
-            shared += bool(credit)
-            in_title += hits
-        return Weighed(self._match(covered, earned, in_title, texts, title), covered, shared)
+        if (title.strip(" .") or title) == self._ways[0].text:
+            return Weighed(1.0, self._ways[0].weight, len(self._needles))  # 1 is kept for the exact title
+        credits = [needle.credit(texts) for needle in self._needles]
+        held = [weight for weight, (credit, _) in zip(self._weights, credits, strict=True) if credit]
+        if not held:
+            return Weighed()
+        match = max(self._match(way, credits, texts, title) for way in self._ways)
+        return Weighed(match, sum(held), len(held))
 
     def _match(
-        self, covered: float, earned: float, in_title: int, texts: Sequence[tuple[str, str]], title: str
+        self, way: _Way, credits: Sequence[tuple[float, int]], texts: Sequence[tuple[str, str]], title: str
     ) -> float:
-        """From the weight of the terms found, and what their places earned, to 0..1."""
+        """From the credit of each term to 0..1."""
+        covered = sum(self._weights[number] for number in way.terms if credits[number][0])
         if not covered:
             return 0.0
-        share = covered / self._whole
+        earned = sum(self._weights[number] * credits[number][0] for number in way.terms)
+        in_title = sum(credits[number][1] for number in way.terms)
+        share = covered / way.weight
         value: float = FULL_MATCH * share**COVERAGE_POWER * earned / covered
-        if len(self._needles) > 1 and any(self._text in text for _, text in texts):
+        if len(way.terms) > 1 and any(way.text in text for _, text in texts):
             value = max(value + PHRASE_BONUS, PHRASE_MATCH)
         if in_title:
             value += FOCUS_BONUS * share * min(in_title / max(len(WORD.findall(title)), 1), 1.0)

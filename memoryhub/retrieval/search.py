@@ -28,7 +28,7 @@ RELEVANT_MATCH = 0.05
 MOST_TITLES = 5000  # rows that are looked through for a title; a word in more of them is no title to look for
 RARE = 64  # memories; a word in more of them is common
 MOST_WEIGHED = 4096  # matching memories of which each one's worth is weighed
-COMMON_SHARE = 0.2  # squared and times the best quality this is less than RELEVANT_MATCH
+COMMON_SHARE = 0.2  # of a query; squared and times the best quality this is less than RELEVANT_MATCH
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,22 @@ class Scored:
     score: float
     parts: scoring.Components
     held: scoring.Weighed
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is looked at.
+
+    ``pool``: about how many candidates are scored. ``spare``: a memory that holds no more than this share of
+    the query need not be found. ``weighed``: matching memories up to which each one's worth is weighed when
+    they are more than the pool. ``inside``: names, and words that stand nowhere, are looked for inside words
+    even where the rest of the query is found.
+    """
+
+    pool: int
+    spare: float = COMMON_SHARE
+    weighed: int = MOST_WEIGHED
+    inside: bool = True
 
 
 def search(
@@ -111,7 +127,7 @@ def rank(
     weights: scoring.Weights,
     now: datetime,
     *,
-    pool: int | None = None,
+    effort: Effort | None = None,
     beside: MemoryQuerySet | None = None,
     clauses: Sequence[Query] = (),
     counted: tuple[dict[str, int], int] | None = None,
@@ -119,8 +135,8 @@ def rank(
 ) -> tuple[list[Scored], bool]:
     """The candidates with their scores, in no order, and whether they are all that match.
 
-    ``pool``: about how many candidates are scored, as configured unless given. ``beside``: more of them,
-    that were found another way. ``clauses``: parts of the query; who answers one of them has answered.
+    ``beside``: more of them, that were found another way. ``clauses``: parts of the query; who answers one
+    of them has answered.
     ``counted``: what :func:`frequencies_of` said of its words, if that is known already. ``least``: no term
     weighs more than one that so many memories hold.
     """
@@ -128,11 +144,9 @@ def rank(
         return [], True
     frequencies, total = counted or frequencies_of(memories, query.words)
     weighed = {stem(word): max(frequencies.get(stem(word), 0), least) for word in query.words}
-    matcher, *others = (
-        scoring.Matcher(one, scoring.term_weights(one, weighed, total)) for one in (query, *clauses)
-    )
-    pool = pool or settings.MEMORYHUB.search_pool
-    rows, exact = _candidates(memories, query, frequencies, total, weights, pool)
+    matcher = scoring.Matcher(query, scoring.term_weights(query, weighed, total), clauses)
+    effort = effort or Effort(settings.MEMORYHUB.search_pool)
+    rows, exact = _candidates(memories, query, frequencies, total, weights, effort)
     if beside is not None:
         known = {row[0] for row in rows}
         rows += [row for row in beside.values_list(*_SCORED) if row[0] not in known]
@@ -140,11 +154,9 @@ def rank(
     scored = []
     for row in rows:
         pk, updated_at, importance, trust, *texts = row
-        fields = dict(zip(TEXTS, texts, strict=True))
-        held = matcher.weigh(fields)
-        match = max(held.match, *(other(fields) for other in others)) if others else held.match
+        held = matcher.weigh(dict(zip(TEXTS, texts, strict=True)))
         parts = scoring.Components(
-            match=round(match, 4),
+            match=round(held.match, 4),
             recency=round(scoring.recency((now - updated_at).total_seconds() / 86_400, half_life), 4),
             importance=importance,
             trust=trust,
@@ -197,7 +209,7 @@ def _candidates(
     frequencies: dict[str, int],
     total: int,
     weights: scoring.Weights,
-    pool: int,
+    effort: Effort,
 ) -> tuple[list[tuple[Any, ...]], bool]:
     """The rows worth scoring, and whether no row was left out that matches.
 
@@ -207,7 +219,7 @@ def _candidates(
     weighing each would cost more than the search.
     """
     found: dict[int, tuple[Any, ...]] = {}
-    exact = True
+    exact, pool = True, effort.pool
 
     def take(rows: MemoryQuerySet, most: int = pool) -> None:
         nonlocal exact
@@ -218,23 +230,30 @@ def _candidates(
 
     known = [word for word in query.words if frequencies.get(stem(word))]
     if known:
-        telling = _telling(known, frequencies, total)
+        telling = _telling(known, frequencies, total, effort.spare)
         matching = memories.matching(queries.any_of(telling))
         take(matching)
         if not exact:
-            few = sum(frequencies[stem(word)] for word in telling) <= MOST_WEIGHED
+            few = sum(frequencies[stem(word)] for word in telling) <= effort.weighed
             worth = (weights.recency, weights.importance, weights.trust)
             take(matching.worthiest(*worth) if few else matching.order_by("-text_index__pk"), pool // 4)
     if len(found) >= pool and min(frequencies[stem(word)] for word in known) <= MOST_TITLES:
         take(memories.titled(query.typed))  # among so many the one with this very title may rank too low
-    unknown = (word for word in query.words if word not in known)
-    substrings = query.spellings([*query.literals, *queries.cjk_runs(query.text), *unknown])
+    substrings = query.spellings(_inside(query, known, effort))
     take(memories.containing(substrings))
     if not found:  # known words stand in no memory within reach; they may stand inside other words there
         take(memories.containing(query.spellings(query.words)))
     for literal in _unseen(substrings, found.values())[:3]:
         take(memories.holding(literal))
     return list(found.values()), exact
+
+
+def _inside(query: Query, known: list[str], effort: Effort) -> list[str]:
+    """What is looked for inside words: what is no word itself, and what stands nowhere as one."""
+    runs = queries.cjk_runs(query.text)
+    if not effort.inside:
+        return [*(term.literal for term in query.terms if term.literal and not term.stems), *runs]
+    return [*query.literals, *runs, *(word for word in query.words if word not in known)]
 
 
 def _unseen(substrings: list[str], found: Collection[tuple[Any, ...]]) -> list[str]:
@@ -249,14 +268,14 @@ def _unseen(substrings: list[str], found: Collection[tuple[Any, ...]]) -> list[s
     return [one for one in short if any(map(str.isalnum, one)) and not any(one in text for text in texts)]
 
 
-def _telling(words: list[str], frequencies: dict[str, int], total: int) -> list[str]:
+def _telling(words: list[str], frequencies: dict[str, int], total: int, share: float) -> list[str]:
     """The words without the most common ones, as long as those weigh little together.
 
-    A memory that holds only these would score below :data:`RELEVANT_MATCH`, and reading their long posting
+    A memory that holds only these would score too low, and reading their long posting
     lists is most of what a search costs.
     """
     weights = {word: scoring.rarity(frequencies[stem(word)], total) for word in words}
-    spare = COMMON_SHARE * sum(weights.values())
+    spare = share * sum(weights.values())
     kept = sorted(words, key=lambda word: weights[word])
     while len(kept) > 1 and weights[kept[0]] <= spare:
         spare -= weights[kept.pop(0)]
