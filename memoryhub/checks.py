@@ -94,3 +94,19 @@ def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -
             )
         ]
     return []
+
+
+@register()
+def daily_operations_are_known(**kwargs: Any) -> list[CheckMessage]:
+    """A misspelt operation would otherwise never run, and nobody would know."""
+    from memoryhub.lifecycle.operations import OPERATIONS
+    from memoryhub.lifecycle.schedule import unknown_operations
+
+    return [
+        Error(
+            f"maintenance_operations names {name!r}, and there is no such operation",
+            hint=f"Choose from {', '.join(OPERATIONS)}.",
+            id="memoryhub.E004",
+        )
+        for name in unknown_operations()
+    ]

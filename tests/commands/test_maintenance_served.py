@@ -1,0 +1,139 @@
+"""The server's own worker, in a real server: it works beside the requests, and ends and begins with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import time
+import urllib.request
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.commands import hub as hubs
+from tests.commands.hub import Hub
+
+pytestmark = pytest.mark.slow
+MANY = 3000
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Hub:
+    """A real store with memories that have not been read for a while."""
+    hub = hubs.copy(tmp_path_factory.mktemp("maintenance"))
+    assert hub.run("migrate", "--verbosity", "0").returncode == 0
+    lines = hub.folder / "memories.jsonl"
+    lines.write_text("".join(json.dumps({"content": f"memory {n}"}) + "\n" for n in range(MANY)))
+    assert hub.run("import_memories", str(lines)).returncode == 0
+    return hub
+
+
+@pytest.fixture(scope="module")
+def token(hub: Hub) -> str:
+    return hub.run("create_token", "keeper", "--rights", "read,maintain").stdout.strip()
+
+
+@pytest.fixture
+def aged(hub: Hub) -> None:
+    """As if nothing had been done with them for ten days."""
+    store(
+        hub,
+        "UPDATE memoryhub_memory SET importance = 0.5, consolidated_at = NULL,"
+        " updated_at = datetime('now', '-10 days')",
+    )
+
+
+def store(hub: Hub, statement: str) -> list[Any]:
+    with closing(sqlite3.connect(hub.home / ".letsgo/memory.db", timeout=20)) as file, file:
+        return file.execute(statement).fetchall()
+
+
+def call(port: int, token: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/api/v1{path}",
+        None if body is None else json.dumps(body).encode(),
+        {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
+
+
+def until(look: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def serve(hub: Hub, port: int, **more: str) -> Any:
+    return hub.serving(port, "serve", "--port", str(port), "--workers", "2", **more)
+
+
+def stop(process: Any) -> float:
+    """Seconds that a stop took."""
+    began = time.monotonic()
+    os.kill(process.pid, signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    return time.monotonic() - began
+
+
+def test_a_run_is_done_beside_the_requests_and_an_idle_server_ends_at_once(hub, token, aged):
+    port = hubs.free_port()
+    with serve(hub, port) as process:
+        run = call(port, token, "/maintenance", {"operation": "consolidate"})
+        assert run["status"] == "queued"
+        until(lambda: call(port, token, f"/maintenance/{run['id']}")["status"] == "done")
+        body = call(port, token, f"/maintenance/{run['id']}")
+        assert body["result"]["counts"] == {"decay": MANY}
+        assert stop(process) < 3
+
+
+def test_a_server_that_ends_leaves_its_run_to_the_next(hub, token, aged):
+    port = hubs.free_port()
+    slow = {"MEMORYHUB_MAINTENANCE_STEP_MS": "1"}
+    with serve(hub, port, **slow) as process:
+        uid = call(port, token, "/maintenance", {"operation": "consolidate"})["id"]
+        until(lambda: call(port, token, f"/maintenance/{uid}?limit=1")["done"] > 0)
+        assert stop(process) < 4
+    [(status, done)] = store(hub, f"SELECT status, done FROM memoryhub_maintenancerun WHERE uid = '{uid}'")
+    assert (status, 0 < done < MANY) == ("queued", True)
+    port = hubs.free_port()
+    with serve(hub, port):
+        until(lambda: call(port, token, f"/maintenance/{uid}?limit=1")["status"] == "done")
+        body = call(port, token, f"/maintenance/{uid}")
+        assert body["result"]["counts"] == {"decay": MANY}, "nothing twice, nothing left out"
+
+
+def test_a_server_that_was_killed_leaves_a_run_that_can_go_on(hub, token, aged):
+    port = hubs.free_port()
+    with serve(hub, port, MEMORYHUB_MAINTENANCE_STEP_MS="1") as process:
+        uid = call(port, token, "/maintenance", {"operation": "consolidate"})["id"]
+        until(lambda: call(port, token, f"/maintenance/{uid}?limit=1")["done"] > 0)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=20)
+    port = hubs.free_port()
+    with serve(hub, port):
+        until(lambda: call(port, token, f"/maintenance/{uid}?limit=1")["status"] == "failed")
+        body = call(port, token, f"/maintenance/{uid}?limit=1")
+        assert (body["cause"], body["resumable"]) == ("interrupted", True)
+        call(port, token, f"/maintenance/{uid}/resume", {})
+        until(lambda: call(port, token, f"/maintenance/{uid}?limit=1")["status"] == "done")
+        assert call(port, token, f"/maintenance/{uid}")["result"]["counts"] == {"decay": MANY}
+
+
+def test_where_the_worker_is_switched_off_the_command_does_it(hub, token, aged):
+    port = hubs.free_port()
+    with serve(hub, port, MEMORYHUB_MAINTENANCE_WORKER="false"):
+        run = call(port, token, "/maintenance", {"operation": "consolidate", "dry_run": True})
+        assert "manage.py maintain --waiting" in run["detail"]
+        time.sleep(2)
+        assert call(port, token, f"/maintenance/{run['id']}")["status"] == "queued"
+        ran = hub.run("maintain", "--waiting")
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout == "" or f"{MANY:,}" in ran.stdout
+        assert call(port, token, f"/maintenance/{run['id']}")["status"] == "done"
