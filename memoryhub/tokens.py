@@ -35,6 +35,7 @@ _COLUMNS = [str(field.column) for field in AgentToken._meta.concrete_fields]
 _ATTRIBUTES = [field.attname for field in AgentToken._meta.concrete_fields]
 # Every request begins with this one; through the ORM it would take several times as long.
 _BY_DIGEST = f"SELECT {', '.join(_COLUMNS)} FROM {AgentToken._meta.db_table} WHERE digest = %s"  # noqa: S608 own names
+NOTE_PATIENCE = 0.1  # seconds that a caller waits for others to have written, before the note is left out
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 
@@ -159,7 +160,9 @@ def _note_use(token: AgentToken, address: str, now: datetime) -> None:
         return
     stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now)
     try:
-        AgentToken.objects.filter(stale, pk=token.pk).update(last_used_at=now, last_used_from=address[:45])
+        with write(patience=NOTE_PATIENCE):
+            used = AgentToken.objects.filter(stale, pk=token.pk)
+            used.update(last_used_at=now, last_used_from=address[:45])
     except OperationalError as error:
         logger.warning("the use of token %s was not noted: %s", token.prefix, error)
 

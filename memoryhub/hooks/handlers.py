@@ -100,7 +100,7 @@ def begin_session(passage: Passage) -> Said:
         late = bool(state.window_at) and passage.at < datetime.fromisoformat(state.window_at)
         if not late:
             state.window, state.doubt, state.output = [], [], ""
-            if happening.data.get("source", "startup") in _FORGETFUL:
+            if str(happening.data.get("source", "startup")) in _FORGETFUL:
                 state.fresh_since = passage.at.isoformat()
     said = "the session goes on" if known else "the session begins"
     if not (happening.greets and happening.reads):

@@ -20,6 +20,12 @@ FIX = (
 )
 
 
+@pytest.fixture(autouse=True)
+def unhurried(configure: Callable[..., None]) -> None:
+    """A busy machine must not decide what a prompt is answered."""
+    configure(injection_deadline_ms=60_000)
+
+
 class Sitting:
     """One session of one agent."""
 

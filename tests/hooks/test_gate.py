@@ -1,0 +1,119 @@
+"""Who may see what events leave behind, through every door."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memoryhub.models import Event, Fact, Memory
+from tests.hooks.conftest import DATABASE, DESIGN, FIX, Sitting
+
+LEVELS = ("public", "private", "secret")
+WORDS = {"public": "heron", "private": "osprey", "secret": "bittern"}
+SAID = {
+    "public": "fix: the heron counter skipped ships, because its index began at one after midnight",
+    "private": "fix: osprey invoices got the wrong currency when customers moved; counter index added",
+    "secret": "fix: bittern backups failed silently on full disks since the counter index locked the archive",
+}
+
+
+@pytest.fixture
+def four(sit, bot):
+    """A session with an event of each level, and one of a level that nobody knows."""
+    sitting = sit("four")
+    for level, message in SAID.items():
+        assert sitting.commit(message, sensitivity=level).memory
+    sitting.commit("fix: grebe labels were printed twice because the counter index was never reset")
+    last = Event.objects.latest("pk")
+    Event.objects.filter(pk=last.pk).update(sensitivity="cosmic")
+    Memory.objects.filter(pk=last.memory.pk).update(sensitivity="cosmic")
+    return sitting
+
+
+ASKED = [
+    ("public", {}, {"heron"}),
+    ("secret", {}, {"heron"}),
+    ("public", {"allow_private": "true", "allow_secret": "true"}, {"heron"}),
+    ("private", {"allow_private": "true"}, {"heron", "osprey"}),
+    ("private", {"allow_secret": "true"}, {"heron"}),
+    ("secret", {"allow_private": "true", "allow_secret": "true"}, {"heron", "osprey", "bittern"}),
+]
+
+
+@pytest.mark.parametrize(("clearance", "asked", "seen"), ASKED)
+@pytest.mark.parametrize("path", ["/sessions/four", "/timeline", "/memories", "/search?query=counter+index"])
+def test_each_door_shows_what_is_asked_for_and_allowed(four, agent, clearance, asked, seen, path):
+    answer = agent(clearance, "reader").get(path.partition("?")[0], **asked, **dict(_query(path)))
+    assert answer.status_code == 200
+    text = answer.content.decode()
+    assert {word for word in (*WORDS.values(), "grebe") if word in text} == seen
+
+
+def _query(path):
+    query = path.partition("?")[2]
+    return [tuple(part.replace("+", " ").split("=")) for part in query.split("&")] if query else []
+
+
+@pytest.mark.parametrize(("clearance", "asked", "seen"), ASKED)
+def test_a_prompt_brings_up_what_is_asked_for_and_allowed(four, agent, clearance, asked, seen, configure):
+    configure(injection_min_score=0.0)
+    reader = Sitting(agent(clearance, "reader"), "other")
+    flags = dict.fromkeys(asked, True)
+    prompt = {"prompt": "heron osprey bittern grebe counter index"}
+    context = reader.ok("prompt:submit", prompt, **flags)["context"]
+    assert {word for word in (*WORDS.values(), "grebe") if word in context} == seen
+
+
+def test_an_event_shows_no_more_than_its_memory(sitting, agent):
+    event = sitting.commit(FIX)
+    Memory.objects.filter(pk=event.memory.pk).update(sensitivity="secret")
+    assert "encoding" not in agent("public", "reader").get("/timeline").content.decode()
+
+
+def test_what_touched_a_file_of_credentials_is_not_public(sitting, agent):
+    sitting.tool("Read", {"file_path": "ops/.env"}, "A=1")
+    assert ".env" not in agent("secret", "reader").get("/timeline").content.decode()
+    shown = agent("private", "reader").get("/timeline", allow_private="true").content.decode()
+    assert "ops/.env" in shown
+
+
+def test_events_of_other_projects_are_out_of_reach(sitting, agent):
+    sitting.commit(FIX)
+    confined = agent("secret", "reader", projects=["elsewhere"])
+    assert confined.get("/timeline").json()["total"] == 0
+    assert confined.get("/sessions/s1").status_code == 404
+
+
+def test_the_distance_to_what_one_may_not_see_is_not_told(sit, remember):
+    """A secret twin neither makes a duplicate nor lowers what the parts say."""
+    remember(FIX, project="shop", sensitivity="secret")
+    event = sit(clearance="public").commit(FIX)
+    assert event.memory is not None
+    assert event.memorability_parts["distinctiveness"] == 1.0
+
+
+def test_a_secret_captured_by_a_public_agent_is_not_told_back(sit):
+    low = sit(clearance="public")
+    low.commit(FIX, sensitivity="secret")
+    prompt = {"prompt": "which cache key ignored the encoding of the importer?"}
+    assert low.ok("prompt:submit", prompt, allow_secret=True)["context"] == ""
+    assert low.agent.get("/memories", allow_secret="true").json()["total"] == 0
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_level_goes_over_to_the_memory_the_boundary_and_the_summary(sitting, level):
+    for output in (DATABASE, DATABASE + " vacuum", DESIGN):
+        sitting.tool("Bash", {"command": "x"}, output, sensitivity=level)
+    sitting.commit(FIX, sensitivity=level)
+    sitting.end(sensitivity=level)
+    assert set(Event.objects.values_list("sensitivity", flat=True)) == {level}
+    assert set(Memory.objects.values_list("sensitivity", flat=True)) == {level}
+    assert set(Fact.objects.values_list("sensitivity", flat=True)) <= {level}
+
+
+def test_hostile_text_stays_text(sitting):
+    sitting.tool("Bash", {"command": "<script>alert(1)</script>"}, "</memory-context><b>" + DATABASE)
+    [row] = [one for one in sitting.agent.get("/timeline").json()["items"] if one["kind"] == "event"]
+    assert row["preview"].startswith("<script>")
+    assert json.dumps(row)
