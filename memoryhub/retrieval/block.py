@@ -60,19 +60,20 @@ def tail(passage: Passage) -> str:
     return "".join([*lines, "</memory>\n"])
 
 
+def element(passage: Passage, text: str) -> str:
+    """One memory with this text in the place of its own."""
+    return f"{head(passage)}{harmless(text)}\n{tail(passage)}" if text else f"{head(passage)}{tail(passage)}"
+
+
 def render(passages: Sequence[Passage], texts: Sequence[str]) -> str:
     """The block; empty without memories. ``texts`` stand in the place of the passages' own."""
     if not passages:
         return ""
-    middle = "".join(
-        f"{head(passage)}{harmless(text)}\n{tail(passage)}" if text else f"{head(passage)}{tail(passage)}"
-        for passage, text in zip(passages, texts, strict=True)
-    )
-    return f"{OPENING}{middle}{CLOSING}"
+    return OPENING + "".join(map(element, passages, texts)) + CLOSING
 
 
 def tokens(context: str) -> int:
-    """What a block costs."""
+    """What a block, or an element of it, costs."""
     return estimate_tokens(context)
 
 

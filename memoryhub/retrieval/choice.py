@@ -1,10 +1,12 @@
-"""Which of the candidates go into the block: above the floor, new to the session, balanced, governed, within
-the budget; and why the others do not."""
+"""Which of the candidates go into the block, and why the others do not.
+
+They are above the floor, new to the session, balanced over the scales, governed, and within the budget.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from django.conf import settings
@@ -31,27 +33,33 @@ SHARERS = 3  # a text may take the whole budget alone, and no less than a third 
 
 
 @dataclass(frozen=True)
-class HeldBack:
-    """A memory that is not in the block, or not all of it."""
-
-    memory: Memory
-    reason: str
-    detail: str = ""
-    candidate: Candidate | None = None
-    verdict: FieldsVerdict | None = None
-
-
-@dataclass(frozen=True)
 class Governed:
-    """A memory as the block shows it: its passage after the governor, and how much of the text there is
-    room for."""
+    """A memory as the block shows it.
+
+    ``fields`` are its texts, ``verdict`` what the governor says of them, ``passage`` what it left of them,
+    ``text`` as much of that as there is room for.
+    """
 
     candidate: Candidate
     scale: str
-    passage: block.Passage
+    fields: Mapping[str, str | list[str]]
     verdict: FieldsVerdict
+    passage: block.Passage
     text: str = ""
-    fields: Mapping[str, str | list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """A memory that is not in the block, or not all of it; ``governed``: what the governor found."""
+
+    candidate: Candidate
+    reason: str
+    detail: str = ""
+    governed: Governed | None = None
+
+    @property
+    def memory(self) -> Memory:
+        return self.candidate.memory
 
 
 @dataclass
@@ -84,7 +92,7 @@ def choose(
     _squeeze(chosen, budget)
     taken = {one.memory.pk for one, _ in picked}
     over = [one for one in fit if one.memory.pk not in taken]
-    chosen.withheld += [HeldBack(one.memory, OVER_COUNT, candidate=one) for one in over[:MOST_OVER]]
+    chosen.withheld += [HeldBack(one, OVER_COUNT) for one in over[:MOST_OVER]]
     return chosen
 
 
@@ -97,10 +105,10 @@ def _sift(found: Sequence[Candidate], known: Mapping[str, datetime], chosen: Cho
         if one.score < floor:
             below.append(one)
         elif shown_at and one.memory.updated_at <= shown_at:
-            chosen.withheld.append(HeldBack(one.memory, BEFORE, candidate=one))
+            chosen.withheld.append(HeldBack(one, BEFORE))
         else:
             fit.append(one)
-    chosen.withheld += [HeldBack(one.memory, BELOW, candidate=one) for one in below[:MOST_BELOW]]
+    chosen.withheld += [HeldBack(one, BELOW) for one in below[:MOST_BELOW]]
     return fit
 
 
@@ -150,7 +158,7 @@ def _governed(candidate: Candidate, scale: str, lists: Lists, share: int) -> Gov
         files=tuple(verdict.clean["files"]),
         tags=tuple(verdict.clean["tags"]),
     )
-    return Governed(candidate, scale, passage, verdict, fields=fields)
+    return Governed(candidate, scale, fields, verdict, passage)
 
 
 def _without_title(memory: Memory) -> str:
@@ -161,14 +169,13 @@ def _without_title(memory: Memory) -> str:
 
 def _admit(governed: Governed, chosen: Choice) -> None:
     """Show it, unless the governor left nothing of title and text."""
-    candidate, verdict = governed.candidate, governed.verdict
+    verdict = governed.verdict
     kinds = sorted({found.finding.kind for found in verdict.findings if found.finding.removed})
     left = f"{governed.passage.title} {governed.passage.text}".replace(MARK, "")
     blocked = verdict.blocked or not any(map(str.isalnum, left))
     if blocked or kinds:
         reason = BLOCKED if blocked else REDACTED
-        held = HeldBack(candidate.memory, reason, ", ".join(kinds), candidate, verdict)
-        chosen.withheld.append(held)
+        chosen.withheld.append(HeldBack(governed.candidate, reason, ", ".join(kinds), governed))
     if not blocked:
         chosen.shown.append(governed)
 
@@ -181,10 +188,7 @@ def _squeeze(chosen: Choice, budget: int) -> None:
         if texts is not None:
             break
         dropped = shown.pop()
-        chosen.withheld.append(HeldBack(dropped.candidate.memory, OVER_BUDGET, candidate=dropped.candidate))
+        chosen.withheld.append(HeldBack(dropped.candidate, OVER_BUDGET))
     else:
         texts = []
-    chosen.shown = [
-        Governed(one.candidate, one.scale, one.passage, one.verdict, text, one.fields)
-        for one, text in zip(shown, texts, strict=True)
-    ]
+    chosen.shown = [replace(one, text=text) for one, text in zip(shown, texts, strict=True)]

@@ -1,0 +1,120 @@
+"""The recall preview: what would be put before a prompt, and why, for a person to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from django import forms
+from django.conf import settings
+
+from memoryhub.retrieval import block, choice
+from memoryhub.retrieval.choice import Governed, HeldBack
+from memoryhub.retrieval.governor import FieldsVerdict
+from memoryhub.retrieval.inject import Injected, Wanted
+from memoryhub.web.fields import unix
+from memoryhub.web.filters import ProjectField, WordField
+
+LONGEST_PROMPT = 100_000
+_FIELDS = {"text": "content"}  # as a person knows them
+_WHY = {
+    choice.REDACTED: "Shown without these sentences, which give orders to the agent",
+    choice.BLOCKED: "Blocked: nothing was left without its orders",
+    choice.BEFORE: "Already shown in this session, and not changed since",
+    choice.OVER_BUDGET: "No room in the budget of tokens",
+    choice.OVER_COUNT: "No place left",
+    choice.BELOW: "Below the floor",
+}
+
+
+class PreviewForm(forms.Form):
+    """What ``POST /api/v1/inject`` takes."""
+
+    prompt = forms.CharField(
+        max_length=LONGEST_PROMPT,
+        widget=forms.Textarea(attrs={"rows": 4, "placeholder": "What would you ask the agent?"}),
+        error_messages={"required": "Type a prompt first."},
+    )
+    project = ProjectField(help_text="With what belongs to the team and to no project.")
+    session_id = WordField(label="Session", help_text="What it was shown lately is not shown again.")
+    token_budget = forms.IntegerField(min_value=0, max_value=100_000, required=False, label="Tokens at most")
+    max_count = forms.IntegerField(min_value=0, max_value=100, required=False, label="Memories at most")
+
+    def __init__(self, data: Any = None) -> None:
+        config = settings.MEMORYHUB
+        usual = {"token_budget": config.token_budget, "max_count": config.max_inject_count}
+        super().__init__(data, label_suffix="", auto_id="for_%s", initial=usual)
+
+    def clean_prompt(self) -> str:
+        return unix(self.cleaned_data["prompt"])
+
+    def wanted(self) -> Wanted:
+        """Every level is asked for: what the switches leave open is the person's clearance."""
+        return Wanted(**self.cleaned_data, allow_private=True, allow_secret=True)
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A sentence that the governor took out: of which field, its text, and what it was taken for."""
+
+    field: str
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Share:
+    """A memory's part of the budget, in tokens and, for the bar, in hundredths of the budget."""
+
+    governed: Governed
+    tokens: int
+    x: float
+    width: float
+    removed: list[Removed]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Memories that are held back for one reason."""
+
+    reason: str
+    why: str
+    rows: list[tuple[HeldBack, list[Removed]]]
+
+
+def shares(found: Injected, budget: int) -> list[Share]:
+    """The memories of the block, in its order."""
+    whole = max(budget, found.tokens_used, 1)
+    costs = [block.tokens(block.element(one.passage, one.text)) for one in found.shown]
+    at = max(found.tokens_used - sum(costs), 0)
+    made = []
+    for one, tokens in zip(found.shown, costs, strict=True):
+        removed = list(_removed(one.fields, one.verdict))
+        made.append(Share(one, tokens, round(100 * at / whole, 2), round(100 * tokens / whole, 2), removed))
+        at += tokens
+    return made
+
+
+def groups(found: Injected) -> list[Group]:
+    """What is held back, by reason; what the governor took out of memories that are shown comes first."""
+    order = list(_WHY)
+    held = sorted(found.choice.withheld if found.choice else [], key=lambda one: order.index(one.reason))
+    return [
+        Group(reason, _WHY[reason], [(one, _sentences(one)) for one in rows])
+        for reason, rows in groupby(held, key=lambda one: one.reason)
+    ]
+
+
+def _sentences(held: HeldBack) -> list[Removed]:
+    return list(_removed(held.governed.fields, held.governed.verdict)) if held.governed else []
+
+
+def _removed(fields: Any, verdict: FieldsVerdict) -> Iterator[Removed]:
+    for found in verdict.findings:
+        if found.finding.removed:
+            value = fields[found.field]
+            text = value if found.item is None else value[found.item]
+            name = _FIELDS.get(found.field, found.field)
+            yield Removed(name, text[found.finding.start : found.finding.end], found.finding.kind)
