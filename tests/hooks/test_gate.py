@@ -12,7 +12,7 @@ from tests.hooks.conftest import DATABASE, DESIGN, FIX, Sitting
 LEVELS = ("public", "private", "secret")
 WORDS = {"public": "heron", "private": "osprey", "secret": "bittern"}
 SAID = {
-    "public": "fix: the heron counter skipped ships, because its index began at one after midnight",
+    "public": "fix: the heron list skipped ships, because its counter index began at one after midnight",
     "private": "fix: osprey invoices got the wrong currency when customers moved; counter index added",
     "secret": "fix: bittern backups failed silently on full disks since the counter index locked the archive",
 }
@@ -60,8 +60,7 @@ def test_a_prompt_brings_up_what_is_asked_for_and_allowed(four, agent, clearance
     configure(injection_min_score=0.0)
     reader = Sitting(agent(clearance, "reader"), "other")
     flags = dict.fromkeys(asked, True)
-    prompt = {"prompt": "heron osprey bittern grebe counter index"}
-    context = reader.ok("prompt:submit", prompt, **flags)["context"]
+    context = reader.ok("prompt:submit", {"prompt": "what of the counter index?"}, **flags)["context"]
     assert {word for word in (*WORDS.values(), "grebe") if word in context} == seen
 
 
