@@ -18,13 +18,18 @@ DEEDS = {
     "boost": ("raised in importance", "would be raised in importance"),
     "decay": ("faded in importance", "would fade in importance"),
     "evict": ("sent to the trash", "would go to the trash"),
-    "merge": ("merged into summaries", "would be merged into summaries"),
+    "merge": ("merged", "would be merged"),
     "summarise": ("summarised", "would be summarised"),
     "purge": ("purged for good", "would be purged for good"),
     "erase": ("erased for good", "would be erased for good"),
     "prune": ("pruned", "would be pruned"),
     "reindex": ("indexed anew", "would be indexed anew"),
-    "restore": ("given back", "would be given back"),
+    "undone": ("given back", "would be given back"),
+}
+# Where one change is about several memories: how their number is told.
+GROUPS = {
+    "merge": ("groups made one memory each", "groups would become one memory each"),
+    "summarise": ("groups summarised in one memory each", "groups would be summarised in one memory each"),
 }
 _FAILED = {Cause.INTERRUPTED: "Interrupted", Cause.STOPPED: "Stopped"}
 
@@ -66,9 +71,15 @@ def deed(action: str, dry_run: bool) -> str:
 
 
 def results(run: MaintenanceRun, told: Told) -> list[tuple[str, int]]:
-    """How many of each deed, the most first."""
+    """How many of each deed, the most first; of groups, how many memories were in them too."""
     counts = sorted(told.counts.items(), key=lambda one: (-one[1], one[0]))
-    return [(deed(action, run.dry_run), count) for action, count in counts]
+    lines = [
+        (GROUPS[action][run.dry_run] if action in GROUPS else deed(action, run.dry_run), count)
+        for action, count in counts
+    ]
+    if told.whole and counts and set(told.counts) <= set(GROUPS):
+        lines.append(("memories in them", (run.result or {}).get("changed", 0)))
+    return lines
 
 
 def percent(told: Told) -> int:

@@ -1,0 +1,197 @@
+"""Maintenance in a real browser: a run is watched as it goes, with and without JavaScript."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from memoryhub import store
+from memoryhub.lifecycle import runs
+from memoryhub.lifecycle.processes import own_name
+from memoryhub.lifecycle.worker import Worker, finish
+from memoryhub.models import MaintenanceRun, Memory
+
+from .conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
+
+Status = MaintenanceRun.Status
+
+
+@pytest.fixture
+def keeper(person: Callable[..., User]) -> User:
+    """Someone who may maintain and erase."""
+    return person("keeper", "add_maintenancerun", "view_maintenancerun", "erase_memory")
+
+
+@pytest.fixture
+def faded(remember: Callable[..., Memory]) -> list[Memory]:
+    made = [remember(f"faded paint {number}", project="attic") for number in range(3)]
+    Memory.objects.update(updated_at=timezone.now() - timedelta(days=40))
+    return made
+
+
+@pytest.fixture
+def workers() -> Iterator[None]:
+    """What the server starts beside its requests."""
+    at_work = [Worker(dry_runs=False), Worker(dry_runs=True)]
+    for worker in at_work:
+        worker.start()
+    yield
+    finish(at_work)
+
+
+def importances(memories: list[Memory]) -> list[float]:
+    return [round(Memory.objects.get(pk=one.pk).importance, 2) for one in memories]
+
+
+def press(page: Page, operation: str, button: str) -> None:
+    card = page.get_by_role("article", name=operation, exact=True)
+    card.get_by_role("button", name=button, exact=True).click()
+
+
+def newest() -> MaintenanceRun:
+    return MaintenanceRun.objects.latest("pk")
+
+
+def pretend(done: int, total: int) -> None:
+    """A run that somebody in this process works on, so far."""
+    MaintenanceRun.objects.update(
+        status=Status.RUNNING, worker=own_name(), heartbeat_at=timezone.now(), done=done, total=total
+    )
+
+
+def test_dry_run_then_run_then_undo_beside_the_servers_workers(
+    open_page: OpenPage, keeper: User, faded: list[Memory], workers: None
+) -> None:
+    page = open_page("/maintenance/", keeper)
+    press(page, "Consolidate", "Dry run")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Dry run: Consolidate")
+    expect(page.get_by_text("Nothing was changed.")).to_be_visible()
+    expect(page.locator(".change-row")).to_have_count(3)
+    assert importances(faded) == [0.5, 0.5, 0.5]
+    page.get_by_role("button", name="Do it").click()
+    expect(page.get_by_role("heading", name="What changed")).to_be_visible()
+    assert importances(faded) == [0.0, 0.0, 0.0]
+    page.get_by_role("link", name="Undo").click()
+    page.get_by_role("button", name="Undo it").click()
+    expect(page.locator("#run-state")).to_contain_text("Done")
+    assert importances(faded) == [0.5, 0.5, 0.5]
+
+
+def test_the_bar_moves_by_itself_and_what_is_said_is_said_once_a_quarter(
+    open_page: OpenPage, keeper: User, faded: list[Memory]
+) -> None:
+    page = open_page("/maintenance/", keeper)
+    press(page, "Consolidate", "Dry run")
+    bar, said = page.get_by_role("progressbar", name="Progress"), page.locator("#run-said")
+    expect(said).to_have_text("Waiting to begin, 0 percent")
+    pretend(26, 100)
+    expect(bar).to_have_js_property("value", 26)
+    expect(said).to_have_text("Running, 26 percent")
+    pretend(30, 100)
+    expect(bar).to_have_js_property("value", 30)
+    expect(said).to_have_text("Running, 26 percent")
+    MaintenanceRun.objects.update(status=Status.QUEUED, done=0, total=0)
+    runs.work(newest())
+    expect(said).to_have_text("Done")
+    expect(page.locator(".change-row")).to_have_count(3)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(1500)
+    assert asked == [], "a run that has ended is not asked for again"
+
+
+def test_the_keyboard_stays_on_stop_while_the_bar_moves(
+    open_page: OpenPage, keeper: User, faded: list[Memory]
+) -> None:
+    page = open_page("/maintenance/", keeper)
+    press(page, "Consolidate", "Run")
+    expect(page.get_by_text("Ask again")).to_be_hidden()
+    button = page.get_by_role("button", name="Stop")
+    button.focus()
+    pretend(50, 100)
+    expect(page.get_by_role("progressbar")).to_have_js_property("value", 50)
+    expect(button).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#run-state")).to_contain_text("Stopping")
+    assert newest().stop_requested
+    MaintenanceRun.objects.update(status=Status.FAILED, cause="stopped")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#run-state")).to_contain_text("Waiting to begin")
+
+
+def test_without_javascript_a_link_asks_again(
+    open_page: OpenPage, keeper: User, faded: list[Memory]
+) -> None:
+    page = open_page("/maintenance/", keeper, java_script_enabled=False)
+    press(page, "Consolidate", "Dry run")
+    again = page.get_by_role("link", name="Ask again how far it is")
+    again.click()
+    expect(page.locator("#run-state")).to_contain_text("Waiting to begin")
+    runs.work(newest())
+    again.click()
+    expect(page.locator(".change-row")).to_have_count(3)
+    expect(again).to_have_count(0)
+
+
+def test_what_is_lost_for_good_is_asked_about(
+    open_page: OpenPage, keeper: User, remember: Any, actor: Any
+) -> None:
+    store.expire([remember("old milk").uid], actor)
+    Memory.objects.update(expires_at=timezone.now() - timedelta(days=1))
+    page = open_page("/maintenance/", keeper)
+    press(page, "Purge expired", "Run …")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Lose 1 memory for good?")
+    assert not MaintenanceRun.objects.exists()
+    assert Axe().run(page).violations_count == 0
+    page.get_by_role("button", name="Remove for good").click()
+    runs.work(newest())
+    expect(page.get_by_text("gone for good")).to_be_visible()
+    assert not Memory.objects.exists()
+
+
+@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
+def test_every_page_is_accessible_and_fits_its_window(
+    open_page: OpenPage,
+    keeper: User,
+    faded: list[Memory],
+    actor: Any,
+    theme: str,
+    viewport: Any,
+    remember: Any,
+) -> None:
+    for n in range(4):
+        remember(
+            f"the paint in the attic is faded since the summer of 200{n}", created_at="2020-01-01T00:00Z"
+        )
+    paths = ["/maintenance/", "/maintenance/runs/", "/maintenance/runs/?status=failed"]
+    for operation, dry_run in (("consolidate", True), ("compress", True), ("consolidate", False)):
+        run = runs.start(operation, {}, actor, dry_run=dry_run)
+        runs.work(run)
+        paths.append(f"/maintenance/runs/{run.uid}/")
+    broken = runs.start("evict", {"project": "attic"}, actor)
+    MaintenanceRun.objects.filter(pk=broken.pk).update(
+        status=Status.FAILED, cause="error", error="out of paint", done=1, total=3
+    )
+    paths += [f"/maintenance/runs/{broken.uid}/", f"/maintenance/runs/{runs.start('evict', {}, actor).uid}/"]
+    keeper.user_permissions.clear()
+    keeper.is_superuser = True
+    keeper.save()
+    page = open_page("/", keeper, color_scheme=theme, viewport=viewport)
+    for level in ("private", "secret"):
+        page.get_by_role("button", name=f"Show {level}").click()
+    wrong = {}
+    for path in ["/", *paths]:
+        page.goto(path)
+        page.evaluate("for (const fold of document.querySelectorAll('main details')) fold.open = true")
+        assert no_sideways_scrolling(page), path
+        report = Axe().run(page).generate_report()
+        if not report.startswith("Found 0"):
+            wrong[path] = report
+    assert not wrong, "\n\n".join(f"{path}\n{report}" for path, report in wrong.items())
