@@ -82,18 +82,35 @@ def choose(
     """``known``: when this session was shown which memory. ``notes`` takes what was skipped."""
     chosen = Choice()
     fit = _sift(found, known, chosen)
-    picked = _picked(fit, count, now, notes)
-    lists = lists_of([candidate.memory for candidate, _ in picked])
-    share = budget // max(min(len(picked), SHARERS), 1)
-    for candidate, scale in picked:
-        deadline.check()
-        governed = _governed(candidate, scale, lists[candidate.memory.pk], share)
-        _admit(governed, chosen)
-    _squeeze(chosen, budget)
-    taken = {one.memory.pk for one, _ in picked}
-    over = [one for one in fit if one.memory.pk not in taken]
+    looked: dict[int, Governed] = {}
+    while True:
+        picked = _govern(_picked(fit, count, now, notes), budget, looked, deadline)
+        blocked = [one for one in picked if _is_blocked(one)]
+        if not blocked:
+            break
+        # The next best take their places.
+        chosen.withheld += [HeldBack(one.candidate, BLOCKED, _kinds(one), one) for one in blocked]
+        fit = [one for one in fit if one not in [held.candidate for held in blocked]]
+    chosen.withheld += [HeldBack(one.candidate, REDACTED, _kinds(one), one) for one in picked if _kinds(one)]
+    chosen.shown = picked
+    over = [one for one in fit if one not in [shown.candidate for shown in picked]]
     chosen.withheld += [HeldBack(one, OVER_COUNT) for one in over[:MOST_OVER]]
+    _squeeze(chosen, budget)
     return chosen
+
+
+def _govern(
+    picked: list[tuple[Candidate, str]], budget: int, looked: dict[int, Governed], deadline: Deadline
+) -> list[Governed]:
+    """What the governor leaves of these; ``looked`` keeps what it looked at before."""
+    new = [(candidate, scale) for candidate, scale in picked if candidate.memory.pk not in looked]
+    lists = lists_of([candidate.memory for candidate, _ in new])
+    share = budget // max(min(len(picked), SHARERS), 1)
+    for candidate, scale in new:
+        deadline.check()
+        pk = candidate.memory.pk
+        looked[pk] = _governed(candidate, scale, lists[pk], share)
+    return [looked[candidate.memory.pk] for candidate, _ in picked]
 
 
 def _sift(found: Sequence[Candidate], known: Mapping[str, datetime], chosen: Choice) -> list[Candidate]:
@@ -167,17 +184,16 @@ def _without_title(memory: Memory) -> str:
     return rest.strip() if first.strip() == memory.title.strip() else memory.content
 
 
-def _admit(governed: Governed, chosen: Choice) -> None:
-    """Show it, unless the governor left nothing of title and text."""
-    verdict = governed.verdict
-    kinds = sorted({found.finding.kind for found in verdict.findings if found.finding.removed})
+def _kinds(governed: Governed) -> str:
+    """What was removed, by kind."""
+    found = governed.verdict.findings
+    return ", ".join(sorted({one.finding.kind for one in found if one.finding.removed}))
+
+
+def _is_blocked(governed: Governed) -> bool:
+    """Whether the governor left nothing of title and text."""
     left = f"{governed.passage.title} {governed.passage.text}".replace(MARK, "")
-    blocked = verdict.blocked or not any(map(str.isalnum, left))
-    if blocked or kinds:
-        reason = BLOCKED if blocked else REDACTED
-        chosen.withheld.append(HeldBack(governed.candidate, reason, ", ".join(kinds), governed))
-    if not blocked:
-        chosen.shown.append(governed)
+    return governed.verdict.blocked or not any(map(str.isalnum, left))
 
 
 def _squeeze(chosen: Choice, budget: int) -> None:

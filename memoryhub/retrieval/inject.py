@@ -120,7 +120,7 @@ def _inject(wanted: Wanted, actor: Actor, now: datetime, deadline: Deadline, rec
         withheld=[Withheld(one.memory.uid, one.reason, one.detail) for one in chosen.withheld],
         tokens_used=block.tokens(context),
         took_ms=deadline.took(),
-        skipped=notes,
+        skipped=list(dict.fromkeys(notes)),
         shown=chosen.shown,
         choice=chosen,
     )

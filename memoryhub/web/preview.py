@@ -20,7 +20,6 @@ from memoryhub.web.filters import ProjectField, WordField
 LONGEST_PROMPT = 100_000
 _FIELDS = {"text": "content"}  # as a person knows them
 _WHY = {
-    choice.REDACTED: "Shown without these sentences, which give orders to the agent",
     choice.BLOCKED: "Blocked: nothing was left without its orders",
     choice.BEFORE: "Already shown in this session, and not changed since",
     choice.OVER_BUDGET: "No room in the budget of tokens",
@@ -98,9 +97,10 @@ def shares(found: Injected, budget: int) -> list[Share]:
 
 
 def groups(found: Injected) -> list[Group]:
-    """What is held back, by reason; what the governor took out of memories that are shown comes first."""
+    """What is held back, by reason; what was taken out of memories that are shown stands beside them."""
     order = list(_WHY)
-    held = sorted(found.choice.withheld if found.choice else [], key=lambda one: order.index(one.reason))
+    held = [one for one in found.choice.withheld if one.reason in order] if found.choice else []
+    held.sort(key=lambda one: order.index(one.reason))
     return [
         Group(reason, _WHY[reason], [(one, _sentences(one)) for one in rows])
         for reason, rows in groupby(held, key=lambda one: one.reason)

@@ -1,0 +1,151 @@
+"""On time or not at all: nothing here raises, blocks or answers late."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+
+import pytest
+from django.db import OperationalError, connection
+
+from memoryhub import transactions
+from memoryhub.models import Injection, Memory
+from memoryhub.retrieval.deadline import Deadline, TooLate
+from memoryhub.retrieval.inject import Wanted, inject
+from tests.injection.conftest import PROMPT, uids
+
+
+def _endless():
+    """A read that would go on for minutes."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)"
+            " SELECT count(*) FROM n"
+        )
+    return cursor.fetchone()
+
+
+@pytest.mark.django_db
+def test_a_read_is_broken_off_at_the_deadline():
+    began = time.perf_counter()
+    with pytest.raises(TooLate), Deadline(50).reading():
+        _endless()
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.django_db
+def test_a_deadline_that_is_over_breaks_no_later_read():
+    with pytest.raises(TooLate), Deadline(5).reading():
+        _endless()
+    assert Memory.objects.count() == 0
+
+
+@pytest.mark.django_db
+def test_other_errors_of_the_database_are_not_taken_for_lateness():
+    with (
+        pytest.raises(OperationalError, match="no such table"),
+        Deadline(1000).reading(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SELECT * FROM nowhere")
+
+
+def test_a_slow_search_gives_an_empty_answer(remember, ask, configure, monkeypatch):
+    remember("zebra stripes")
+    configure(injection_deadline_ms=60)
+    monkeypatch.setattr("memoryhub.retrieval.inject.candidates", lambda *_: _endless())
+    began = time.perf_counter()
+    found = ask()
+    assert time.perf_counter() - began < 2
+    assert found.context == ""
+    assert found.injected == []
+    assert found.skipped == ["injection: not ready after 60 ms"]
+    assert not Injection.objects.exists()
+
+
+def test_a_slow_governor_gives_an_empty_answer(remember, ask, configure, monkeypatch):
+    from memoryhub.retrieval import choice
+
+    for n in range(4):
+        remember(f"zebra stripes {n}")
+    configure(injection_deadline_ms=100)
+    real = choice.inspect_fields
+
+    def slow(fields):
+        time.sleep(0.06)
+        return real(fields)
+
+    monkeypatch.setattr(choice, "inspect_fields", slow)
+    assert ask().skipped == ["injection: not ready after 100 ms"]
+
+
+def test_an_error_gives_an_empty_answer(remember, ask, monkeypatch, caplog):
+    remember("zebra stripes")
+    monkeypatch.setattr("memoryhub.retrieval.inject.candidates", lambda *_: 1 / 0)
+    found = ask()
+    assert (found.context, found.injected) == ("", [])
+    assert found.skipped == ["injection failed; the log has the details"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.fixture
+def stored(transactional_db, actor):
+    """A memory that other connections see."""
+    from memoryhub import store
+    from memoryhub.drafts import MemoryDraft
+
+    return store.remember(MemoryDraft(content="zebra stripes"), actor).memory
+
+
+def test_while_another_process_writes_nothing_is_shown_and_nobody_waits(stored, actor, configure):
+    configure(injection_deadline_ms=250)
+    other = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        began = time.perf_counter()
+        found = inject(Wanted(PROMPT, session_id="s1"), actor)
+        assert time.perf_counter() - began < 2
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+    assert found.context == ""
+    assert found.skipped == ["injection: it could not be logged in time, so nothing is shown"]
+    stored.refresh_from_db()
+    assert stored.accessed_count == 0
+    assert uids(inject(Wanted(PROMPT, session_id="s1"), actor)) == {stored.uid}
+
+
+def test_while_another_thread_writes_nothing_is_shown_and_nobody_waits(stored, actor, configure):
+    configure(injection_deadline_ms=250)
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with transactions._turn:
+            held.set()
+            done.wait(10)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(10)
+    began = time.perf_counter()
+    found = inject(Wanted(PROMPT), actor)
+    took = time.perf_counter() - began
+    done.set()
+    thread.join()
+    assert took < 2
+    assert found.context == ""
+
+
+def test_a_short_patience_leaves_the_connection_as_it_was(stored):
+    def timeout():
+        with connection.cursor() as cursor:
+            return cursor.execute("PRAGMA busy_timeout").fetchone()[0]
+
+    before = timeout()
+    with transactions.write(patience=0.2):
+        assert timeout() == before
+    assert timeout() == before
+    with pytest.raises(ZeroDivisionError), transactions.write(patience=0.2):
+        raise ZeroDivisionError
+    assert timeout() == before

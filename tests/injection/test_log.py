@@ -1,0 +1,154 @@
+"""What was shown is written down, counts as an access, and is not said twice."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from memoryhub import store
+from memoryhub.drafts import MemoryPatch
+from memoryhub.models import Injection, JournalEntry, Memory, Session
+from tests.injection.conftest import PROMPT, reasons, uids
+
+
+def test_an_injection_is_logged_with_what_was_shown_and_withheld(remember, ask):
+    for n in range(3):
+        remember(f"zebra stripes, fact number {n}", project="zoo")
+    found = ask(project="zoo", session_id="s1", max_count=2, token_budget=900)
+    row = Injection.objects.get()
+    assert row.session.session_id == "s1"
+    assert row.session.project == row.project == "zoo"
+    assert [(one["id"], one["score"], one["scale"]) for one in row.injected] == [
+        (one.uid, one.score, one.scale) for one in found.injected
+    ]
+    assert [(one["id"], one["reason"]) for one in row.withheld] == list(reasons(found).items())
+    assert (row.token_budget, row.tokens_used) == (900, found.tokens_used)
+    assert row.took_ms > 0
+    assert row.prompt_preview == PROMPT
+
+
+def test_the_logged_prompt_is_short_and_holds_no_credential(remember, ask, configure):
+    remember("zebra stripes")
+    configure(event_preview_chars=120)
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    ask(f"zebra stripes with {token} please " + "and more " * 100)
+    row = Injection.objects.get()
+    assert len(row.prompt_preview) <= 120
+    assert "a1B2c3" not in row.prompt_preview
+    assert "[secret removed]" in row.prompt_preview
+
+
+def test_an_injection_counts_one_access_of_what_was_shown_and_of_nothing_else(remember, ask):
+    made = [remember(f"zebra stripes, fact number {n}") for n in range(4)]
+    updated = {one.uid: one.updated_at for one in made}
+    shown = uids(ask(max_count=2))
+    for memory in Memory.objects.all():
+        assert memory.accessed_count == (memory.uid in shown)
+        assert (memory.last_accessed_at is not None) is (memory.uid in shown)
+        assert memory.updated_at == updated[memory.uid]
+
+
+def test_counting_accesses_is_not_journaled(remember, ask):
+    remember("zebra stripes")
+    before = JournalEntry.objects.count()
+    ask(session_id="s1")
+    assert JournalEntry.objects.count() == before
+
+
+def test_a_preview_counts_nothing_and_logs_nothing(remember, ask):
+    memory = remember("zebra stripes")
+    assert uids(ask(session_id="s1", record=False)) == {memory.uid}
+    memory.refresh_from_db()
+    assert memory.accessed_count == 0
+    assert not Injection.objects.exists()
+    assert not Session.objects.exists()
+
+
+def test_a_prompt_that_brings_nothing_up_is_not_logged(remember, ask):
+    remember("zebra stripes")
+    ask("thanks, that is fine", session_id="s1")
+    assert not Injection.objects.exists()
+
+
+def test_a_session_is_not_told_the_same_twice(remember, ask):
+    memory = remember("zebra stripes")
+    assert uids(ask(session_id="s1")) == {memory.uid}
+    again = ask(session_id="s1")
+    assert again.context == ""
+    assert reasons(again) == {memory.uid: "already shown in this session"}
+    assert uids(ask(session_id="s2")) == {memory.uid}
+    assert uids(ask()) == {memory.uid}
+
+
+def test_what_changed_since_is_told_again(remember, ask, actor):
+    memory = remember("zebra stripes")
+    ask(session_id="s1")
+    store.update(memory.uid, MemoryPatch(content="zebra stripes, corrected"), actor)
+    assert "corrected" in ask(session_id="s1").context
+
+
+def test_what_was_shown_long_ago_is_told_again(remember, ask):
+    memory = remember("zebra stripes")
+    ask(session_id="s1")
+    assert uids(ask(session_id="s1", now=timezone.now() + timedelta(hours=3))) == {memory.uid}
+
+
+def test_an_agent_that_lost_its_context_is_told_again(remember, ask):
+    memory = remember("zebra stripes")
+    ask(session_id="s1")
+    assert uids(ask(session_id="s1", fresh_since=timezone.now())) == {memory.uid}
+
+
+def test_a_new_session_begins_with_its_first_injection(remember, ask, actor):
+    remember("zebra stripes", project="zoo")
+    ask(project="zoo", session_id="s1")
+    session = Session.objects.get()
+    assert (session.session_id, session.project, session.agent) == ("s1", "zoo", actor.name)
+
+
+def test_a_memory_accessed_again_and_again_in_its_scale_is_promoted(remember, ask, aged):
+    memory = aged(remember("zebra stripes"), minutes=10)
+    scales = []
+    for n in range(6):
+        scales.append(ask(session_id=f"s{n}").injected[0].scale)
+        memory.refresh_from_db()
+    assert scales == ["task", "task", "task", "session", "session", "session"]
+    assert memory.scale == "project"
+    assert memory.accessed_count == 6
+
+
+def test_accesses_on_both_sides_of_a_scales_end_do_not_add_up(remember, ask):
+    memory = remember("zebra stripes")
+    start = memory.created_at
+    for minutes in (1, 4, 6):
+        ask(session_id=f"s{minutes}", now=start + timedelta(minutes=minutes))
+    memory.refresh_from_db()
+    assert (memory.accessed_count, memory.scale) == (3, "")
+
+
+def test_promotion_leaves_the_age_of_a_memory_alone(remember, ask, configure):
+    configure(promotion_accesses=1)
+    memory = remember("zebra stripes")
+    before = memory.updated_at
+    ask()
+    memory.refresh_from_db()
+    assert memory.scale == "task"
+    assert memory.updated_at == before
+
+
+def test_nothing_is_promoted_while_the_scales_are_switched_off(remember, ask, configure):
+    configure(promotion_accesses=1, capability_temporal=False)
+    memory = remember("zebra stripes")
+    ask()
+    memory.refresh_from_db()
+    assert (memory.accessed_count, memory.scale) == (1, "")
+
+
+@pytest.mark.parametrize("many", [5, 60])
+def test_the_number_of_queries_does_not_grow(remember, ask, many, django_assert_max_num_queries):
+    for n in range(many):
+        remember(f"zebra stripes, fact number {n}", tags=[f"t{n}"], files_read=[f"f{n}.py"], project="zoo")
+    with django_assert_max_num_queries(18):
+        assert ask("zebra stripes in f1.py?", project="zoo", session_id="s1").injected
