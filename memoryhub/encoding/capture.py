@@ -13,15 +13,16 @@ from memoryhub import capabilities, store
 from memoryhub.drafts import MemoryDraft
 from memoryhub.encoding import memorability
 from memoryhub.encoding.calls import Call
-from memoryhub.encoding.classification import Classified, classify, subtitle_of
+from memoryhub.encoding.classification import Classified, classify
 from memoryhub.encoding.distillation import Candidate, distill, holds_injection
 from memoryhub.encoding.memorability import Memorability, Shares
+from memoryhub.encoding.naming import subtitle_of
 from memoryhub.encoding.secrets import find_secrets, redact
 from memoryhub.encoding.working import working
 from memoryhub.models import Memory, Session
 from memoryhub.sensitivity import Actor
 from memoryhub.store.rows import content_hash
-from memoryhub.text import jaccard, summary, terms
+from memoryhub.text import jaccard, terms
 from memoryhub.vocabulary import TrashReason
 
 # The terms of the memories that are most like a text: handed in, for finding them is retrieval's.
@@ -178,8 +179,8 @@ def _keep(
     draft = MemoryDraft(
         content=found.text,
         title=named.title,
-        subtitle=subtitle_of(found.files_modified or found.files_read),
-        abstract=summary(named.body or found.text, settings.MEMORYHUB.summary_words),
+        subtitle=subtitle_of(found.files_modified or found.files_read, found.text),
+        abstract=named.abstract,
         type=named.type,
         importance=named.importance,
         trust=TRUST.get(found.source, 0.5),

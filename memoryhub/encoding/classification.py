@@ -7,16 +7,14 @@ generates titles, subtitles, importance and concept tags.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memoryhub.encoding.memorability import salience
-from memoryhub.text import first_line, shorten
+from memoryhub.encoding.naming import PREFIX, abstract_of, reverted, title_of
+from memoryhub.encoding.passages import gives_reason
+from memoryhub.text import first_line
 from memoryhub.vocabulary import MemoryType
 
-# Conventional commits say outright what they are.
-_PREFIX = re.compile(r"^(?P<kind>[a-z]+)(?:\([^)]*\))?!?:\s*", re.IGNORECASE)
-_NUMBER = re.compile(r"^(?:(?:ADR|RFC)[- ]?)?\d{1,4}[.):]\s+", re.IGNORECASE)
 _BY_PREFIX = {
     "fix": MemoryType.BUGFIX,
     "bugfix": MemoryType.BUGFIX,
@@ -35,49 +33,69 @@ def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-# Evidence for each type; the first line weighs double, and the order settles ties.
-_EVIDENCE: tuple[tuple[MemoryType, re.Pattern[str]], ...] = (
+# What says outright that something was decided; the weaker signs below may stand in any explanation.
+_DECIDED = _any(
+    r"\b(?:we|i|team) (?:have |had )?(?:decided?|chose|choose|agreed|settled on|opted)\b",
+    r"\bit was (?:decided|agreed)\b",
+    r"\b(?:decided (?:to|on|for|against|that|not)|opted (?:for|to)|settled on|agreed (?:to|on|that))\b",
+    r"\bdecisions?:|^decision\b|\brejected(?:[:,]| because| since| as\b)|\bstatus: (?:accepted|decided)\b",
+    r"\b(?:we(?:'ll| will)|let's) (?:use|go with|keep|stick (?:to|with)|not)\b",
+    r"\b(?:haben\b[^.]{1,60}\b(?:entschieden|beschlossen|vereinbart)|entscheidung:)",
+    r"\b(?:nous avons décidé|on a choisi|hemos decidido|decidimos|abbiamo deciso)\b",
+    r"(?:ことにした|に決めた|ことに決定|採用する|却下|决定|选择了|결정했)",
+)
+_STRONG = 3
+# Evidence for each type and its weight; the first line weighs double, and the order settles ties.
+_EVIDENCE: tuple[tuple[MemoryType, int, re.Pattern[str]], ...] = (
+    (MemoryType.DECISION, _STRONG, _DECIDED),
     (
         MemoryType.DECISION,
+        1,
         _any(
-            r"\b(?:we |i )?(?:decid(?:e|ed|ing)|chose|choose|chosen|agreed|settled on|opted for)\b",
-            r"\bdecisions?\b",
+            r"\b(?:decid(?:e|ed|ing)|chose|choose|chosen|agreed|decisions?)\b",
             r"\b(?:instead of|rather than|in favou?r of|over using|trade-?offs?)\b",
-            r"\b(?:we(?:'ll| will)|let's) (?:use|go with|keep|stick (?:to|with)|not)\b",
             r"\b(?:must not|must never|always|never) \w+",
         ),
     ),
     (
         MemoryType.BUGFIX,
+        1,
         _any(
             r"\b(?:fix(?:e[sd])?|bug(?:fix)?|hotfix|regression|resolved?|patched|repair(?:ed)?)\b",
             r"\b(?:crash(?:e[sd])?|deadlock|race condition|memory leak|off-by-one|null pointer)\b",
             r"\b(?:no longer (?:fails|crashes|raises)|correctly handles?)\b",
+            r"\b(?:behoben|behebt|fehler korrigiert|corrigé|corregido|arreglado)\b|(?:修正|不具合|バグ|修复)",
         ),
     ),
     (
         MemoryType.DISCOVERY,
+        1,
         _any(
             r"\b(?:discover(?:ed|y)?|found (?:that|out)|turns out|learn(?:ed|t)|reali[sz]ed|root cause)\b",
             r"\b(?:because|caused by|due to|the reason|it seems|apparently|actually)\b",
             r"\b(?:note|gotcha|caveat|beware|surprising(?:ly)?|undocumented)\b",
+            r"\b(?:weil|wegen|ursache|herausgefunden|parce que|porque)\b|(?:原因|ため|なぜなら|判明|因为)",
         ),
     ),
     (
         MemoryType.REFACTOR,
+        1,
         _any(
             r"\b(?:refactor(?:ed|ing|s)?|renam(?:e[sd]?|ing)|extract(?:ed|s)?|simplif(?:y|ied|ies))\b",
             r"\bclean(?:ed)? ?up\b",
             r"\b(?:mov(?:e[sd]?|ing) .{1,60} (?:to|into)|split (?:up|into|out))\b",
             r"\b(?:inline[sd]?|dedup\w*|restructur\w+)\b",
             r"\b(?:no behaviou?r change|without changing behaviou?r)\b",
+            r"\b(?:umbenannt|aufgeteilt|vereinfacht|renommé|renombrado)\b|(?:リファクタ|分割|改名|重构)",
         ),
     ),
     (
         MemoryType.FEATURE,
+        1,
         _any(
             r"\b(?:add(?:ed|s)?|implement(?:ed|s)?|introduc(?:e[sd]?|ing)|creat(?:e[sd]?|ing)|new)\b",
             r"\b(?:support(?:s|ed)? for|now supports?|enabl(?:e[sd]?|ing)|feature)\b",
+            r"\b(?:neu(?:e[rs]?)?|hinzugefügt|ergänzt|ajouté|añadido)\b|(?:追加|新機能|実装|添加|新增)",
         ),
     ),
 )
@@ -93,7 +111,7 @@ _CONCEPTS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "how-it-works",
         _any(r"\b(?:works by|how it works|under the hood|internally|calls? into|is implemented)\b"),
     ),
-    ("pattern", _any(r"\b(?:pattern|convention|idiom|always|never|every time|best practice)\b")),
+    ("pattern", _any(r"\b(?:patterns?|conventions?|idiom|always|every time|best practice|as a rule)\b")),
     (
         "what-changed",
         _any(r"\b(?:chang(?:e[sd]?|ing)|renam\w+|mov(?:e[sd]?|ing)|remov\w+|add(?:ed|s)?|replac\w+)\b"),
@@ -111,20 +129,6 @@ _BASE_IMPORTANCE = {
 SALIENCE_SPAN = 0.25  # how far salience moves importance from its base, at most
 
 
-@dataclass(frozen=True)
-class Classified:
-    """A type, a title without its commit prefix, concept tags, importance 0..1.
-
-    ``body``: the text below its first line, empty where that says it all.
-    """
-
-    type: MemoryType
-    title: str
-    concepts: tuple[str, ...]
-    importance: float
-    body: str = ""
-
-
 # What a text is that says nothing else of itself, by where it comes from.
 _BY_SOURCE = {
     "answer": MemoryType.DISCOVERY,
@@ -133,28 +137,44 @@ _BY_SOURCE = {
     "output": MemoryType.DISCOVERY,
     "recovery": MemoryType.BUGFIX,
 }
+# Sources that explain: "never" and "rather than" make no decision of an explanation.
+_EXPLAINING = frozenset({"answer", "comment"})
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A type, a title and an abstract without commit prefixes, concept tags, importance 0..1."""
+
+    type: MemoryType
+    title: str
+    abstract: str
+    concepts: tuple[str, ...]
+    importance: float
 
 
 def classify(text: str, source: str = "") -> Classified:
     """Read type, title, concepts and importance from a text, and from where it comes."""
     kind = type_of(text)
-    if kind is MemoryType.CHANGE and not declared_type(text):
+    if source in _EXPLAINING:
+        kind = MemoryType.DECISION if _DECIDED.search(text) else MemoryType.DISCOVERY
+    elif kind is MemoryType.CHANGE and not declared_type(text):
         kind = _BY_SOURCE.get(source, kind)
-    if source == "answer" and kind is not MemoryType.DECISION:
-        kind = MemoryType.DISCOVERY  # a page tells of features and fixes of others
-    head = _PREFIX.sub("", first_line(text)) if declared_type(text) else first_line(text)
-    body = text.strip().partition("\n")[2].strip()
-    return Classified(kind, _title(head), concepts_of(text), importance_of(kind, text), body)
+    return Classified(kind, title_of(text), abstract_of(text), concepts_of(text), importance_of(kind, text))
 
 
 def type_of(text: str) -> MemoryType:
     """A commit prefix decides; otherwise the type with most evidence, ``change`` without any."""
     if declared := declared_type(text):
         return declared
+    if reverted(text):  # what was taken back is decided against, if only somebody says why
+        return MemoryType.DECISION if gives_reason(text.partition("\n")[2]) else MemoryType.CHANGE
     head = first_line(text)
-    counted = [(2 * len(seen.findall(head)) + len(seen.findall(text)), kind) for kind, seen in _EVIDENCE]
-    best = max(counted, key=lambda pair: pair[0])
-    return best[1] if best[0] else MemoryType.CHANGE
+    counted: dict[MemoryType, int] = {}
+    for kind, weight, seen in _EVIDENCE:
+        found = weight * (2 * len(seen.findall(head)) + len(seen.findall(text)))
+        counted[kind] = counted.get(kind, 0) + found
+    best = max(counted, key=lambda kind: counted[kind])
+    return best if counted[best] else MemoryType.CHANGE
 
 
 def concepts_of(text: str) -> tuple[str, ...]:
@@ -167,20 +187,7 @@ def importance_of(kind: MemoryType, text: str) -> float:
     return round(_BASE_IMPORTANCE[kind] + SALIENCE_SPAN * salience(text), 2)
 
 
-def subtitle_of(files: Sequence[str]) -> str:
-    """Where it happened, in one line."""
-    if not files:
-        return ""
-    names = list(dict.fromkeys(path.rsplit("/", 1)[-1] for path in files))
-    return f"in {', '.join(names[:3])}" + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
 def declared_type(text: str) -> MemoryType | None:
     """What a commit prefix says outright."""
-    found = _PREFIX.match(first_line(text))
+    found = PREFIX.match(first_line(text))
     return _BY_PREFIX.get(found["kind"].lower()) if found else None
-
-
-def _title(head: str) -> str:
-    line = shorten(_NUMBER.sub("", head), 100).rstrip(" .")
-    return line[:1].upper() + line[1:]

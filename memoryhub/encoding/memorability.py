@@ -34,15 +34,23 @@ _MARKS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     for pattern, weight in (
         (
             r"\b(decid\w+|chose|choose|prefer\w*|instead of|rather than|trade-?offs?|agreed|must"
-            r"|never|always)\b",
+            r"|never|always|entschieden|beschlossen|statt|niemals|décidé|jamais|decidido|nunca)\b"
+            r"|(代わりに|必ず|禁止|決め|決定|必须|决定|반드시)",
             0.45,
         ),
-        (r"\b(because|root cause|caused by|turns out|the reason|due to|so that)\b", 0.4),
+        (
+            r"\b(because|root cause|caused by|turns out|the reason|due to|so that|weil|wegen|damit|parce que"
+            r"|afin|porque|para que)\b|(ため|ので|なぜなら|理由|原因|因为|때문)",
+            0.4,
+        ),
         (r"\b(fix(?:ed|es)?|bug|regression|broken|crash\w*|race|deadlock|leak\w*|corrupt\w*)\b", 0.35),
         (r"\b(\w*(?:error|exception)|traceback|fail(?:ed|ure|s|ing)?|panic|denied|timed? ?out)\b", 0.3),
         (r"\b(breaking|deprecat\w+|migrat\w+|security|vulnerab\w+|cve-\d+)\b", 0.35),
         (r"\b(important|note|warning|caution|gotcha|workaround|careful|todo|fixme)\b", 0.25),
-        (r"\b(add(?:ed|s)?|implement\w*|introduc\w+|support(?:s|ed)?|creat\w+|refactor\w*|renam\w+)\b", 0.2),
+        (
+            r"\b(add(?:ed|s)?|implement\w*|introduc\w+|support(?:s|ed)?|creat\w+|feat(?:ure)?|refactor\w*|renam\w+)\b",
+            0.2,
+        ),
     )
 )
 

@@ -354,3 +354,23 @@ def test_a_file_that_is_removed_again_was_a_draft():
         edit("x = 2", path=path, work=work)
     run("python try/b.py && rm -r ./try c.py; ls", "", work)
     assert run("git commit -am 'fix: two'", "", work).files_modified == ("a.py",)
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "kind"),
+    [
+        ("Never on Sundays, always on Mondays, rather than daily.", "answer", "discovery"),
+        ("We decided to publish on Mondays only.", "answer", "decision"),
+        ("must never be None here, because the writer truncates", "comment", "discovery"),
+        ("Wir haben uns für eine Datei entschieden, weil nur eine Person schreibt.", "", "decision"),
+        ("依存関係は追加しないことにした。放送局の機械には何も入れられないため。", "", "decision"),
+        (
+            'Revert "feat: lazy reading"\n\nErrors came too late, because nobody had asked yet.',
+            "commit",
+            "decision",
+        ),
+        ('Revert "feat: lazy reading"\n\nThis reverts commit 1234567.', "commit", "change"),
+    ],
+)
+def test_who_says_it_tells_what_it_is(text, source, kind):
+    assert classify(text, source).type == kind
