@@ -20,6 +20,7 @@ from django.utils.crypto import get_random_string
 import memoryhub
 from memoryhub import bootstrap, demo, serving
 from memoryhub.management.operator import plural
+from memoryhub.management.replaying.demo import play_session
 from memoryhub.models import AgentToken, Fact, Memory, Session
 from memoryhub.sensitivity import system
 from memoryhub.tokens import issue_token
@@ -67,6 +68,8 @@ class Command(BaseCommand):
         if not real:
             demo.mark()
             loaded = demo.load()
+            if loaded:
+                play_session()
         self.tell("Store" if real else "Demo store", str(settings.HOME))
         if Memory.objects.exists():
             self.tell("Loaded" if loaded else "Kept", _contents())
