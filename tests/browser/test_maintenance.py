@@ -126,9 +126,7 @@ def test_the_keyboard_stays_on_stop_while_the_bar_moves(
     expect(page.locator("#run-state")).to_contain_text("Waiting to begin")
 
 
-def test_without_javascript_a_link_asks_again(
-    open_page: OpenPage, keeper: User, faded: list[Memory]
-) -> None:
+def test_without_javascript_a_link_asks_again(open_page: OpenPage, keeper: User, faded: list[Memory]) -> None:
     page = open_page("/maintenance/", keeper, java_script_enabled=False)
     press(page, "Consolidate", "Dry run")
     again = page.get_by_role("link", name="Ask again how far it is")

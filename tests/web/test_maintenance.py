@@ -216,6 +216,90 @@ class TestStarting:
         assert "Project: attic" in text(keeper.get(address))
 
 
+class TestLosingForGood:
+    @pytest.fixture
+    def expired(self, remember: Any, actor: Any) -> list[Memory]:
+        made = [remember(f"old milk {number}", project="kitchen") for number in range(2)]
+        made.append(remember("secret milk", sensitivity="secret", project="kitchen"))
+        Memory.objects.update(expires_at=timezone.now() - timedelta(days=1))
+        return made
+
+    @pytest.fixture
+    def eraser(self, sign_in: Any) -> Client:
+        return sign_in("add_maintenancerun", "erase_memory")
+
+    def test_it_needs_the_permission_to_erase(self, keeper: Client, expired: Any) -> None:
+        assert start(keeper, "purge_expired").status_code == 403
+        assert start(keeper, "purge_expired", confirmed="yes").status_code == 403
+        card = keeper.get("/maintenance/").content.decode().partition("op-purge_expired")[2]
+        assert 'value="run"' not in card.partition("</article>")[0]
+        _, address = started(keeper, "purge_expired", do="dry_run")
+        assert "old milk 1" in text(keeper.get(address))
+        assert "Do it" not in text(keeper.get(address))
+        assert Memory.objects.count() == 3
+
+    def test_the_question_says_how_many_that_one_may_see(self, eraser: Client, expired: Any) -> None:
+        response = start(eraser, "purge_expired", project="kitchen", grace_days="0.5")
+        shown = text(response)
+        assert "Lose 2 memories for good?" in shown
+        assert "Grace days 0.5" in shown
+        assert not MaintenanceRun.objects.exists()
+        fields = {one["name"]: one["value"] for one in main(response).all("input")}
+        assert fields.pop("confirmed") == "yes"
+        fields.pop("csrfmiddlewaretoken")
+        _, address = started(eraser, **fields, do="run", confirmed="yes")
+        assert [one.title for one in Memory.objects.all()] == ["secret milk"]
+        shown = text(eraser.get(address))
+        assert "purged for good 2" in shown
+        assert shown.count("gone for good") == 2
+        assert "Undo" not in shown
+
+    def test_nothing_to_lose_is_said(self, eraser: Client, db: None) -> None:
+        shown = text(start(eraser, "purge_expired"))
+        assert "There is nothing to remove" in shown
+        assert "Remove for good" not in shown
+
+    def test_a_wrong_value_is_told_before_the_question(self, eraser: Client, db: None) -> None:
+        response = start(eraser, "purge_expired", grace_days="-1")
+        assert response.status_code == 422
+        assert "greater than or equal to 0" in text(response)
+
+
+class TestClusters:
+    @pytest.fixture
+    def alike(self, remember: Any) -> list[Memory]:
+        words = "the paint in the attic has faded since the summer of"
+        made = [remember(f"{words} {year}", project="attic") for year in (2001, 2002, 2003, 2004)]
+        age(made, 40)
+        Memory.objects.update(created_at=timezone.now() - timedelta(days=40))
+        return made
+
+    def test_members_are_linked_and_the_summary_once_it_is_made(
+        self, keeper: Client, alike: list[Memory]
+    ) -> None:
+        _, address = started(keeper, "compress", do="dry_run")
+        shown = main(keeper.get(address))
+        links = [f"/memories/{one.uid}/" for one in alike]
+        assert set(links) <= set(shown.links())
+        assert "4 memories in it" in shown.words
+        assert "groups would become one memory each 1 " in text(keeper.get(address))
+        assert "memories in them 4 " in text(keeper.get(address))
+        _, address = started(keeper, "compress")
+        summary = Memory.objects.get(type="compressed_summary")
+        assert f"/memories/{summary.uid}/" in main(keeper.get(address)).links()
+        assert keeper.get(links[0]).status_code == 200, "they lie in the trash"
+
+    def test_a_cluster_with_a_hidden_member_is_not_told_of(
+        self, sign_in: Any, alike: list[Memory], actor: Actor
+    ) -> None:
+        run = runs.start("compress", {}, actor, dry_run=True)
+        runs.work(run)
+        Memory.objects.filter(pk=alike[2].pk).update(sensitivity="secret")
+        shown = text(sign_in("view_maintenancerun", "view_secret").get(f"/maintenance/runs/{run.uid}/"))
+        assert "attic has faded" not in shown
+        assert "Of what you may see, it changes nothing" in shown
+
+
 class TestDryRunThenRunThenUndo:
     def test_the_whole_way_without_javascript(self, keeper: Client, faded: list[Memory]) -> None:
         run, address = started(keeper, do="dry_run")

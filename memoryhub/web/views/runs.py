@@ -134,7 +134,8 @@ def _run(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     if telling.is_under_way(found):
         return {**_progress(request, found), **always}
     told = runs.told(found, clearance)
-    last = max(1, -(-min(told.changes, runs.KEPT) // CHANGES))
+    listed = min(told.changes, found.result.get("listed", told.changes)) if told.whole else told.changes
+    last = max(1, -(-listed // CHANGES))
     number = _number(request, last)
     return {
         **always,
@@ -143,6 +144,7 @@ def _run(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
         "percent": telling.percent(told),
         "results": telling.results(found, told),
         "changes": runs.changes_of(found, clearance, (number - 1) * CHANGES, CHANGES),
+        "unlisted": told.changes - listed,
         "number": number,
         "last": last,
         "may_undo": runs.is_undoable(found),
