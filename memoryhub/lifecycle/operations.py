@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from memoryhub.lifecycle.compression import Compress
 from memoryhub.lifecycle.consolidation import Consolidation
+from memoryhub.lifecycle.emptying import EmptyTrash
 from memoryhub.lifecycle.eviction import Evict
 from memoryhub.lifecycle.expiry import PurgeExpired
 from memoryhub.lifecycle.plan import Change, Operation, Step
@@ -28,6 +29,7 @@ _ALL: tuple[Operation[Any], ...] = (
     Compress(),
     Summarise(),
     Evict(),
+    EmptyTrash(),
 )
 OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in _ALL}
 

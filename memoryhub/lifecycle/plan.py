@@ -67,7 +67,8 @@ class Step:
 
     ``position``: where to go on once this step is done. ``seen``: how many of the operation's ``total`` it
     looked at, for a progress bar. After :meth:`apply`, ``applied`` holds what was really changed (with
-    ``into`` filled in) and ``took_ms`` for how long others had to wait.
+    ``into`` filled in) and ``took_ms`` for how long others had to wait. ``chore``: work that changes no
+    memory, like cleaning an index; there may be many such steps, and a dry run meets one or two of them.
     """
 
     changes: tuple[Change, ...]
@@ -76,10 +77,11 @@ class Step:
     commit: Commit = field(default=lambda run_uid: (), repr=False)
     applied: tuple[Change, ...] = ()
     took_ms: float = 0.0
+    chore: bool = False
 
     def apply(self, run_uid: str = "") -> int:
         """Make the changes that still hold, in one transaction; returns how many memories that were."""
-        if not self.changes:
+        if not self.changes and not self.chore:
             return 0
         start = time.perf_counter()
         self.applied = self.commit(run_uid)

@@ -178,6 +178,19 @@ def scrub() -> None:
     transaction.on_commit(_rewrite_file)
 
 
+def merge_step(table: str, pages: int, *, begin: bool) -> bool:
+    """Merge about so many pages of an index, in a transaction; whether there is more to do.
+
+    ``begin`` sets out to merge all its segments into one, which is what takes the words of deleted rows out
+    of it: ``optimize`` in small steps.
+    """
+    with connection.cursor() as cursor:
+        before = connection.connection.total_changes
+        amount = -pages if begin else pages
+        cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', {amount:d})")
+        return bool(connection.connection.total_changes - before >= 2)
+
+
 def _rewrite_file() -> None:
     """What is erased is gone for every reader already; that the file is in use now is no reason to fail."""
     try:
@@ -188,6 +201,14 @@ def _rewrite_file() -> None:
             "the database file still holds bytes of what was erased: %s; erase or vacuum again", error
         )
         return
+    empty_log()
+
+
+def empty_log() -> None:
+    """Move the write-ahead log into the file and truncate it; later, where somebody reads it now."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")  # most of the work, and nobody waits for it
+        cursor.fetchall()
     if not _truncate_log():
         logger.warning("the write-ahead log is being read; it keeps bytes of what was erased until it is not")
         threading.Thread(target=_truncate_log_later, name="truncate-log", daemon=True).start()

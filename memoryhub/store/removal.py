@@ -161,9 +161,11 @@ def to_trash(
     into: Memory | None = None,
 ) -> None:
     """Inside a transaction, with memories just read in it; a journal row for each."""
+    ending = dict(zip(_ENDING, (now, reason.value, into), strict=True))
+    for chunk in batched(memories, CHUNK):
+        Memory.objects.filter(pk__in=[memory.pk for memory in chunk]).update(**ending)
     for memory in memories:
         memory.deleted_at, memory.trash_reason, memory.merged_into = now, reason.value, into
-    Memory.objects.bulk_update(memories, _ENDING, batch_size=CHUNK)
     detail = {"merged_into": into.uid} if into else {}
     journal.record(actor, [journal.of_memory(operation, memory, **detail) for memory in memories], now)
 
