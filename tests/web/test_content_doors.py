@@ -30,11 +30,18 @@ PAGES = [
     "/timeline/",
     "/timeline/entries/",
     "/injections/",
+    "/connect/claude-code/",
     "/facts/",
     "/facts/?add=1",
     "/journal/",
 ]
-POSTS = ["/memories/{uid}/trash/", "/memories/{uid}/restore/", "/facts/{fact}/delete/", "/journal/verify/"]
+POSTS = [
+    "/memories/{uid}/trash/",
+    "/memories/{uid}/restore/",
+    "/facts/{fact}/delete/",
+    "/journal/verify/",
+    "/connect/claude-code/revoke/",
+]
 RIGHTS = ("add_memory", "change_memory", "delete_memory", "erase_memory", "add_fact", "delete_fact")
 
 
@@ -105,6 +112,7 @@ class TestOddRequests:
         "/timeline/": "project month",
         "/timeline/entries/": "project type session_id since until cursor",
         "/injections/": "q project session_id since until cursor",
+        "/connect/claude-code/arrived/": "token",
         "/facts/": "subject object how min_confidence project session_id cursor add memory_id",
         "/journal/": "operation actor object_id since until cursor",
     }

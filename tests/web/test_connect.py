@@ -1,0 +1,181 @@
+"""Connecting Claude Code: settings with a token of one's own, whether anything arrives, and the way back."""
+
+from __future__ import annotations
+
+import html as markup
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memoryhub import tokens
+from memoryhub.models import AgentToken, Event, JournalEntry, Memory, Session
+from memoryhub.sensitivity import Actor
+from tests.web.markup import PAYLOADS, dangers, main
+
+PAGE, ARRIVED, REVOKE = (f"/connect/claude-code/{end}" for end in ("", "arrived/", "revoke/"))
+FORM = {"name": "claude-code", "project": "", "clearance": "public"}
+BOSS = Actor("user:boss")
+
+
+@pytest.fixture
+def manager(sign_in: Any) -> Client:
+    client: Client = sign_in("add_agenttoken", "change_agenttoken")
+    return client
+
+
+def settings_in(response: Any) -> dict[str, Any]:
+    """The settings that the page shows, as Claude Code would read them."""
+    [text] = re.findall(r'<code id="settings">(.*?)</code>', response.content.decode(), re.S)
+    found: dict[str, Any] = json.loads(markup.unescape(text))
+    return found
+
+
+class TestSettings:
+    def test_they_name_the_hubs_own_address(self, visitor: Client) -> None:
+        shown = settings_in(visitor.get(PAGE, HTTP_HOST="localhost:8765"))
+        [prompt] = shown["hooks"]["UserPromptSubmit"][0]["hooks"]
+        assert prompt["url"] == "http://localhost:8765/api/v1/hooks/claude-code"
+        assert "http://localhost:8765/api/v1/hooks/claude-code" in json.dumps(shown["hooks"]["SessionStart"])
+        assert "env" not in shown
+
+    def test_a_new_token_stands_in_them_and_works(self, manager: Client) -> None:
+        response = manager.post(PAGE, FORM)
+        assert response.status_code == 200
+        raw = settings_in(response)["env"]["MEMORYHUB_TOKEN"]
+        [token] = AgentToken.objects.all()
+        assert tokens.authenticate(raw) == token
+        assert (token.owner, token.name, token.clearance) == ("ada", "claude-code", "public")
+        assert (token.rights, token.projects) == (["read", "write"], [])
+
+    def test_it_is_shown_this_once_and_kept_in_no_cache(self, manager: Client) -> None:
+        response = manager.post(PAGE, FORM)
+        raw = settings_in(response)["env"]["MEMORYHUB_TOKEN"]
+        assert "no-store" in response["Cache-Control"]
+        assert raw not in manager.get(PAGE).content.decode()
+        assert raw not in manager.get("/journal/").content.decode()
+
+    def test_the_journal_names_who_made_it(self, manager: Client) -> None:
+        manager.post(PAGE, FORM)
+        [row] = JournalEntry.objects.all()
+        assert (row.actor, row.operation, row.object_type) == ("user:ada", "issue", "token")
+
+    def test_it_can_be_confined_to_a_project(self, manager: Client) -> None:
+        manager.post(PAGE, FORM | {"project": "zoo"})
+        assert AgentToken.objects.get().projects == ["zoo"]
+
+    @pytest.mark.parametrize(
+        ("held", "offered"),
+        [
+            ((), ["public"]),
+            (("view_private",), ["public", "private"]),
+            (("view_secret",), ["public"]),
+            (("view_private", "view_secret"), ["public", "private", "secret"]),
+        ],
+    )
+    def test_nobody_hands_out_a_clearance_they_lack(
+        self, sign_in: Any, held: tuple[str, ...], offered: list[str]
+    ) -> None:
+        client = sign_in("add_agenttoken", *held)
+        for level in ("public", "private", "secret", "cosmic"):
+            status = client.post(PAGE, FORM | {"clearance": level}).status_code
+            assert status == (200 if level in offered else 422)
+        assert sorted(AgentToken.objects.values_list("clearance", flat=True)) == sorted(offered)
+
+    def test_who_may_not_make_tokens_is_told_whom_to_ask(self, visitor: Client) -> None:
+        assert "Ask who runs the hub" in main(visitor.get(PAGE)).words
+        assert visitor.post(PAGE, FORM).status_code == 403
+        assert not AgentToken.objects.exists()
+
+    @pytest.mark.parametrize(
+        ("change", "field"),
+        [
+            ({"name": ""}, "name"),
+            ({"name": "x" * 101}, "name"),
+            ({"name": "a\u202eb"}, "name"),
+            ({"project": "x" * 201}, "project"),
+            ({"project": "a\tb"}, "project"),
+            ({"clearance": ""}, "clearance"),
+        ],
+    )
+    def test_a_wrong_value_is_named_beside_its_field(
+        self, manager: Client, change: dict[str, str], field: str
+    ) -> None:
+        response = manager.post(PAGE, FORM | change)
+        assert response.status_code == 422
+        assert list(response.context["form"].errors) == [field]
+        assert not AgentToken.objects.exists()
+
+    def test_a_post_from_elsewhere_is_refused(self, manager: Client) -> None:
+        manager.handler.enforce_csrf_checks = True
+        assert manager.post(PAGE, FORM).status_code == 403
+        assert manager.post(REVOKE, {"uid": "x"}).status_code == 403
+
+
+class TestArrived:
+    def test_before_anything_came_it_says_so(self, visitor: Client) -> None:
+        assert "No event has been received yet" in main(visitor.get(PAGE)).words
+        assert "No event has been received yet" in visitor.get(ARRIVED).content.decode()
+
+    def test_it_tells_of_the_newest_event_that_may_be_seen(
+        self, visitor: Client, remember: Callable[..., Memory]
+    ) -> None:
+        remember("open", session_id="s-1", project="zoo")
+        session = Session.objects.get()
+        for name, level in (("Read", "public"), ("Edit", "public"), ("Bash", "secret"), ("Grep", "cosmic")):
+            Event.objects.create(session=session, event="tool:post", tool_name=name, sensitivity=level)
+        said = visitor.get(ARRIVED).content.decode()
+        assert "<strong>Edit</strong>" in said
+        assert "s-1" in said
+        assert "Bash" not in said
+        assert "Grep" not in said
+
+    def test_it_tells_when_the_new_token_was_heard(self, manager: Client) -> None:
+        raw = settings_in(manager.post(PAGE, FORM))["env"]["MEMORYHUB_TOKEN"]
+        token = AgentToken.objects.get()
+        assert "has not been heard yet" in manager.get(ARRIVED, {"token": token.uid}).content.decode()
+        tokens.authenticate(raw)
+        assert "was heard" in manager.get(ARRIVED, {"token": token.uid}).content.decode()
+
+    def test_it_tells_nothing_of_someone_elses_token(self, visitor: Client) -> None:
+        token, _ = tokens.issue_token("bob-bot", "bob", actor=BOSS)
+        assert "bob-bot" not in visitor.get(ARRIVED, {"token": token.uid}).content.decode()
+        assert "bob-bot" not in visitor.get(PAGE).content.decode()
+
+    def test_a_stranger_is_asked_to_sign_in(self, client: Client, db: None) -> None:
+        for path in (PAGE, ARRIVED):
+            assert client.get(path)["Location"].startswith("/login/?next=")
+        assert client.post(REVOKE, {"uid": "x"})["Location"].startswith("/login/")
+
+
+class TestRevoking:
+    def test_ones_own_token_ends_at_once_and_for_good(self, manager: Client) -> None:
+        token, raw = tokens.issue_token("bot", "ada", actor=BOSS)
+        assert "bot" in main(manager.get(PAGE)).words
+        response = manager.post(REVOKE, {"uid": token.uid}, follow=True)
+        assert "bot is revoked" in main(response).words
+        assert tokens.authenticate(raw) is None
+        assert JournalEntry.objects.filter(operation="revoke", actor="user:ada").count() == 1
+
+    def test_someone_elses_is_not_found(self, manager: Client) -> None:
+        token, raw = tokens.issue_token("bot", "bob", actor=BOSS)
+        assert manager.post(REVOKE, {"uid": token.uid}).status_code == 404
+        assert manager.post(REVOKE, {"uid": "nothing"}).status_code == 404
+        assert tokens.authenticate(raw) == token
+
+    def test_it_takes_the_permission(self, sign_in: Any) -> None:
+        token, raw = tokens.issue_token("bot", "ada", actor=BOSS)
+        client = sign_in("add_agenttoken")
+        assert "Revoking is for who manages tokens" in main(client.get(PAGE)).words
+        assert client.post(REVOKE, {"uid": token.uid}).status_code == 403
+        assert tokens.authenticate(raw) == token
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_nothing_typed_becomes_markup(manager: Client, payload: str) -> None:
+    for fields in ({"name": payload[:100]}, {"project": payload[:200]}, {"clearance": payload}):
+        assert dangers(manager.post(PAGE, FORM | fields).content.decode()) == []
+    assert dangers(manager.get(PAGE).content.decode()) == []

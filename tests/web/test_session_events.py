@@ -1,0 +1,299 @@
+"""A session's page: its picture, the events that open to show why, and the chips that narrow them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import store
+from memoryhub.models import Event, Injection, Memory, Session
+from memoryhub.sensitivity import Actor
+from memoryhub.web import session_story
+from tests.web.markup import PAYLOADS, Page, dangers, main
+
+Remember = Callable[..., Memory]
+NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
+LEVELS = ("public", "private", "secret", "cosmic")
+PARTS = {"substance": 0.9, "salience": 0.8, "distinctiveness": 1.0, "type_weight": 1.0, "total": 0.91}
+
+
+def happen(session: Session, minutes: float, tool: str = "Read", **fields: Any) -> Event:
+    at = NOON + timedelta(minutes=minutes)
+    return Event.objects.create(session=session, at=at, **{"event": "tool:post", "tool_name": tool, **fields})
+
+
+@pytest.fixture
+def session(remember: Remember) -> Session:
+    """Reads and runs; one became a decision, one fell below the gate, two were routine; two segments."""
+    kept = remember(
+        "oats are ordered on Mondays",
+        title="Oats on Mondays",
+        type="decision",
+        session_id="s",
+        project="p",
+        created_at=NOON + timedelta(minutes=2),
+    )
+    session = Session.objects.get(session_id="s")
+    happen(session, 0, skip_reason="routine", keywords=["stable", "oats"])
+    happen(
+        session,
+        1,
+        "Bash",
+        skip_reason="below the gate",
+        memorability=0.12,
+        memorability_parts={**dict.fromkeys(PARTS, 0.1), "total": 0.12},
+        handlers=[
+            {"name": "boundaries", "priority": 100, "status": "failed", "detail": "no window"},
+            {
+                "name": "capture",
+                "priority": 150,
+                "status": "skipped",
+                "detail": "memory.memorability is switched off",
+            },
+        ],
+    )
+    happen(session, 2, "Bash", memory=kept, memorability=0.91, memorability_parts=PARTS)
+    happen(session, 3, skip_reason="routine", segment=1, boundary=True, keywords=["harness"])
+    happen(session, 4, "", event="prompt:submit", preview="and the harness?", segment=1)
+    return session
+
+
+def listed(client: Client, **query: str) -> str:
+    """The words of the list, below picture and chips."""
+    response = client.get("/sessions/s/", query)
+    assert response.status_code == 200
+    return " ".join(Page(response.content.decode().partition('class="day"')[2]).words.split())
+
+
+def picture(client: Client, path: str = "/sessions/s/") -> str:
+    """The picture's markup."""
+    html: str = client.get(path).content.decode()
+    return html.partition('<figure class="story"')[2].partition("</figure>")[0]
+
+
+class TestPicture:
+    def test_what_was_kept_is_a_link_to_the_memory_with_a_title(
+        self, visitor: Client, session: Session
+    ) -> None:
+        uid = Memory.objects.get().uid
+        found = re.findall(r'class="story-link" href="([^"]+)"><title>([^<]+)', picture(visitor))
+        assert found == [(f"/memories/{uid}/", "12:02:00 Bash, memorability 0.91, became “Oats on Mondays”")]
+
+    def test_every_mark_has_a_title(self, visitor: Client, session: Session) -> None:
+        markup = picture(visitor)
+        assert len(re.findall(r'<rect class="story-mark is-', markup)) == 4
+        assert len(re.findall(r'<rect class="story-mark is-[^>]+><title>[^<]+', markup)) == 4
+
+    def test_segments_are_told_in_the_table_too(self, visitor: Client, session: Session) -> None:
+        table = " ".join(Page(picture(visitor).partition("<table")[2]).words.split())
+        for said in ("oats, stable", "harness", "Read 1, Ran 2", "Prompts 1, Read 1", "0.91"):
+            assert said in table
+
+    def test_lanes_gate_and_curve_are_there(self, visitor: Client, session: Session) -> None:
+        markup = picture(visitor)
+        assert re.findall(r'text-anchor="end">([^<]+)', markup) == ["Prompts", "Read", "Ran", "gate 0.30"]
+        assert 'class="story-curve" vector-effect' in markup
+        assert markup.count('class="story-point') == 2
+        assert markup.count('class="story-point passes"') == 1
+
+    def test_checkpoints_and_injections_are_drawn(
+        self, visitor: Client, session: Session, remember: Remember
+    ) -> None:
+        remember("so far", type="checkpoint", session_id="s", project="p", created_at=NOON)
+        Injection.objects.create(session=session, project="p", at=NOON)
+        markup = picture(visitor)
+        assert "Memories" in markup
+        assert "checkpoint: so far" in markup
+        assert "12:00:00 injected: nothing to be listed" in markup
+
+    def test_its_begin_and_end_are_drawn(self, visitor: Client, session: Session) -> None:
+        session.ended_at = NOON + timedelta(minutes=9)
+        session.save()
+        assert re.findall(r"<title>([\d:]+ session \w+)", picture(visitor)) == [
+            "12:00:00 session began",
+            "12:09:00 session ended",
+        ]
+
+    def test_of_a_very_long_session_it_shows_the_beginning_and_says_so(
+        self, visitor: Client, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert "beginning of this long session" not in picture(visitor)
+        monkeypatch.setattr(session_story, "MOST", 2)
+        markup = picture(visitor)
+        assert "beginning of this long session" in markup
+        assert "12:04:00" not in markup
+
+    def test_what_is_hidden_is_not_drawn(self, sign_in: Any, session: Session, remember: Remember) -> None:
+        for level in LEVELS:
+            happen(session, 6, f"Tool-{level}", sensitivity=level, keywords=[f"about-{level}"])
+            memory = remember(f"memory of {level}", session_id="s", project="p")
+            Memory.objects.filter(pk=memory.pk).update(sensitivity=level)
+            captured = remember(f"captured as {level}", session_id="s", project="p")
+            happen(session, 7, f"Event-{level}", memory=captured)
+            Memory.objects.filter(pk=captured.pk).update(sensitivity=level)
+        visitor = sign_in("view_private", "view_secret")
+        insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
+        for client, seen in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
+            html = client.get("/sessions/s/").content.decode()
+            for name in ("Tool-{}", "about-{}", "memory of {}", "captured as {}", "Event-{}"):
+                assert {level for level in LEVELS if name.format(level) in html} == seen, name
+
+    def test_what_lies_in_the_trash_is_not_drawn(
+        self, visitor: Client, session: Session, remember: Remember, actor: Actor
+    ) -> None:
+        remember("it stays", session_id="s", project="p")
+        store.trash([Memory.objects.get(title="Oats on Mondays").uid], actor)
+        assert "Oats" not in visitor.get("/sessions/s/").content.decode()
+
+    def test_a_session_of_one_memory_has_one_too(self, visitor: Client, remember: Remember) -> None:
+        remember("alone", session_id="lonely", project="p")
+        assert "alone" in picture(visitor, "/sessions/lonely/")
+
+    def test_the_number_of_queries_does_not_grow(
+        self, visitor: Client, session: Session, remember: Remember
+    ) -> None:
+        counts = []
+        for n in (1, 40):
+            for m in range(n):
+                memory = remember(f"m {n} {m}", session_id="s", project="p")
+                happen(session, 10 + m, f"T{m}", memory=memory, segment=m, handlers=[{"name": "capture"}])
+                Injection.objects.create(
+                    session=session, project="p", at=NOON, injected=[{"id": memory.uid, "score": 0.5}]
+                )
+            with CaptureQueriesContext(connection) as queries:
+                assert visitor.get("/sessions/s/").status_code == 200
+            counts.append(len(queries))
+        assert counts[0] == counts[1]
+
+
+class TestWhy:
+    def test_an_event_shows_its_four_parts_against_the_gate(self, visitor: Client, session: Session) -> None:
+        words = listed(visitor, kept="kept")
+        for said in (
+            "Memorability 0.91, kept",
+            "substance0.90 × 0.30 = 0.27",
+            "salience0.80 × 0.30 = 0.24",
+            "distinctiveness1.00 × 0.25 = 0.25",
+            "type weight1.00 × 0.15 = 0.15",
+            "0.91 reaches the gate of 0.30",
+        ):
+            assert said in words
+
+    def test_one_that_was_not_kept_says_why(self, visitor: Client, session: Session) -> None:
+        words = listed(visitor, reason="below the gate")
+        assert "Memorability 0.12, not kept" in words
+        assert "0.12 is below the gate of 0.30" in words
+        assert "Not kept: below the gate" in words
+
+    def test_the_gate_is_the_configured_one(
+        self, visitor: Client, session: Session, configure: Callable[..., None]
+    ) -> None:
+        configure(memorability_threshold=0.95)
+        assert "0.91 is below the gate of 0.95" in listed(visitor, kept="kept")
+        assert "gate 0.95" in picture(visitor)
+
+    def test_what_repeats_is_said_to_count_for_less(self, visitor: Client, session: Session) -> None:
+        said = "counts for less than the sum of its parts"
+        assert said not in listed(visitor, kept="kept")
+        Event.objects.exclude(memory=None).update(memorability=0.3)
+        assert said in listed(visitor, kept="kept")
+
+    def test_it_tells_what_each_handler_said_the_skipped_and_the_failed_too(
+        self, visitor: Client, session: Session
+    ) -> None:
+        words = listed(visitor, reason="below the gate")
+        assert "failed boundaries @100 no window" in words
+        assert "skipped capture @150 memory.memorability is switched off" in words
+
+    @pytest.mark.parametrize("odd", [None, [], "text", 7, {"substance": "high"}, [1, None, {"name": 2}]])
+    def test_stored_parts_of_another_shape_break_nothing(
+        self, visitor: Client, session: Session, odd: Any
+    ) -> None:
+        for event in Event.objects.all():
+            event.memorability_parts = odd if odd is not None else {}
+            event.handlers = odd if odd is not None else []
+            event.save()
+        assert visitor.get("/sessions/s/").status_code == 200
+
+
+class TestChips:
+    def counts(self, client: Client, **query: str) -> dict[str, int]:
+        html = client.get("/sessions/s/", query).content.decode()
+        found = re.findall(r'<a class="tag[^>]+>\s*([^<]+?) <span class="n">(\d+)', html)
+        return {label: int(count) for label, count in found}
+
+    def test_they_count_tools_outcomes_and_reasons(self, visitor: Client, session: Session) -> None:
+        assert self.counts(visitor) == {
+            "Bash": 2,
+            "Read": 2,
+            "Prompts": 1,
+            "Not kept": 3,
+            "Kept": 1,
+            "routine": 2,
+            "below the gate": 1,
+        }
+
+    @pytest.mark.parametrize(
+        ("query", "seen"),
+        [
+            ({"tool": "Read"}, ["12:00", "12:03"]),
+            ({"tool": "prompt:submit"}, ["12:04"]),
+            ({"kept": "kept"}, ["12:02"]),
+            ({"kept": "skipped"}, ["12:00", "12:01", "12:03"]),
+            ({"reason": "routine"}, ["12:00", "12:03"]),
+            ({"tool": "Bash", "kept": "skipped"}, ["12:01"]),
+            ({"kind": "boundary", "tool": "Read"}, ["12:03"]),
+            ({"tool": "Nothing"}, []),
+        ],
+    )
+    def test_each_narrows_to_events(
+        self, visitor: Client, session: Session, query: dict[str, str], seen: list[str]
+    ) -> None:
+        html = visitor.get("/sessions/s/", query).content.decode().partition('class="day"')[2]
+        assert re.findall(r'class="timeline-at"[^>]+>(\d\d:\d\d)', html) == seen
+
+    def test_a_chosen_one_leads_back(self, visitor: Client, session: Session) -> None:
+        html = visitor.get("/sessions/s/", {"tool": "Read", "kept": "skipped"}).content.decode()
+        [(href, label)] = re.findall(r'class="tag is-chosen" href="([^"]+)" [^>]+>\s*(Read)', html)
+        assert (href, label) == ("/sessions/s/?kept=skipped#happened", "Read")
+
+    def test_they_count_what_may_be_seen_alone(self, visitor: Client, session: Session) -> None:
+        for level in ("private", "secret", "cosmic"):
+            happen(session, 5, f"Tool-{level}", sensitivity=level)
+        assert not [label for label in self.counts(visitor) if label.startswith("Tool-")]
+
+    def test_memories_and_injections_have_none(self, visitor: Client, session: Session) -> None:
+        for kind in ("memory", "injection"):
+            assert self.counts(visitor, kind=kind) == {}
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_nothing_of_an_event_becomes_markup(visitor: Client, session: Session, payload: str) -> None:
+    memory = Memory.objects.get()
+    Memory.objects.update(title=payload)
+    happen(
+        session,
+        8,
+        payload[:200],
+        event=payload[:30],
+        files=[payload] * 6,
+        keywords=[payload] * 10,
+        skip_reason=payload[:50],
+        preview=payload,
+        memorability=0.5,
+        memorability_parts={payload: 1},
+        handlers=[{"name": payload, "priority": payload, "status": payload, "detail": payload}],
+    )
+    happen(session, 9, payload[:200], memory=memory, segment=3)
+    for query in ({}, {"tool": payload}, {"reason": payload[:50]}, {"kind": "event"}):
+        response = visitor.get("/sessions/s/", query)
+        assert response.status_code == 200
+        assert dangers(response.content.decode()) == []
+    assert "memorability" in main(response).words.lower()
