@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from memoryhub.retrieval.inject import Injected, Wanted, inject
 from memoryhub.retrieval.neighbours import nearest
 from memoryhub.retrieval.opening import open_session
 
+logger = logging.getLogger(__name__)
 # Sources of Claude Code's SessionStart after which the agent has nothing of the session before its eyes.
 _FORGETFUL = frozenset({"startup", "clear", "compact"})
 
@@ -25,7 +27,7 @@ def inject_memories(passage: Passage) -> Said:
     if not passage.happening.reads:
         return "skipped", "this token lacks the right 'read'"
     wanted = _wanted(passage, str(passage.happening.data.get("prompt") or ""))
-    return _injected(passage, inject(wanted, passage.actor))
+    return _injected(passage, inject(wanted, passage.actor, now=passage.at))
 
 
 def _wanted(passage: Passage, prompt: str) -> Wanted:
@@ -75,9 +77,17 @@ def capture_call(passage: Passage) -> Said:
     said = [f"kept as {done.memory.type} {done.memory.uid}" if done.memory else f"not kept: {done.reason}"]
     said += [f"noted before: {memory.uid}" for memory in done.beside if memory != done.memory]
     if done.due:
-        _, outcome = recap.checkpoint(passage.session, passage.at, actor)
-        said.append(f"checkpoint: {outcome}")
+        said.append(f"checkpoint: {_checkpoint(passage)}")
     return "ok" if done.memory else "skipped", "; ".join([*said, *done.notes])
+
+
+def _checkpoint(passage: Passage) -> str:
+    """What became of a checkpoint; that it fails does not make a captured memory a failure."""
+    try:
+        return recap.checkpoint(passage.session, passage.at, passage.actor)[1]
+    except Exception:
+        logger.exception("the checkpoint of a session failed")
+        return "failed; the log has the details"
 
 
 def _place(passage: Passage) -> capturing.Place:
@@ -106,7 +116,7 @@ def begin_session(passage: Passage) -> Said:
     if not (happening.greets and happening.reads):
         return "ok", said
     passage.session.refresh_from_db(fields=["state", "segment"])
-    _, told = _injected(passage, open_session(_wanted(passage, ""), passage.actor))
+    _, told = _injected(passage, open_session(_wanted(passage, ""), passage.actor, passage.at))
     return "ok", f"{said}; {told}"
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import Q
+from django.utils import timezone
 
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet, file_links
@@ -41,9 +42,10 @@ class Candidate:
 def within(clearance: Clearance, project: str, now: datetime) -> MemoryQuerySet:
     """What an injection may draw on: the project's memories, the team's, and those of no project.
 
-    Without a project all that the clearance reaches. Lazy.
+    Without a project all that the clearance reaches. What has expired by now is not shown for a prompt of
+    earlier that is told late. Lazy.
     """
-    memories = Memory.objects.visible_to(clearance).live(now)
+    memories = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
     if project:
         memories = memories.filter(Q(project__in=(project, "")) | Q(scope=Scope.TEAM.value))
     return memories

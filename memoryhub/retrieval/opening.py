@@ -51,7 +51,8 @@ def _open(wanted: Wanted, actor: Actor, now: datetime, deadline: Deadline) -> In
     clearance = wanted.clearance(actor)
     notes: list[str] = []
     with deadline.reading():
-        memories = Memory.objects.visible_to(clearance).live(now).filter(project=wanted.project)
+        alive = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
+        memories = alive.filter(project=wanted.project)
         found = [_candidate(memory, now) for memory in _worth_telling(memories, wanted, now)]
         known = injection_log.shown_before(wanted, clearance, now)
         most = min(wanted.count, len(found))

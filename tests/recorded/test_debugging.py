@@ -157,3 +157,19 @@ def test_the_agent_was_given_what_it_had_learnt_before(played):
     given = [one for one in played.session.injections.order_by("at") if one.injected]
     nfc = next(one for one in played.kept if one.title == "Bring order numbers to NFC")
     assert any(nfc.uid in [shown["id"] for shown in one.injected] for one in given)
+
+
+def test_injections_stand_in_the_log_at_the_time_of_their_prompts(played):
+    asked = {event.at for event in played.events if event.event in ("prompt:submit", "session:start")}
+    assert {one.at for one in played.session.injections.all()} <= asked
+    played.session.refresh_from_db()
+    assert played.session.last_at == played.session.ended_at
+
+
+def test_after_its_context_was_compacted_the_agent_is_told_again(played):
+    """What it was given before is gone with the context."""
+    compacted = next(event.at for event in played.events if event.event == "session:checkpoint")
+    before = [one.injected for one in played.session.injections.filter(at__lt=compacted)]
+    after = [one.injected for one in played.session.injections.filter(at__gt=compacted)]
+    told = [{shown["id"] for one in part for shown in one} for part in (before, after)]
+    assert told[0] & told[1]
