@@ -34,15 +34,15 @@ class StartForm(forms.Form):
         super().__init__(*args, **kwargs)
         on = [one for one in OPERATIONS.values() if not runs.switched_off(one.name)]
         self.fields["operation"].choices = [(one.name, one.label) for one in on]  # type: ignore[attr-defined]
-        labels: dict[str, list[str]] = {}
+        helps: dict[str, dict[str, list[str]]] = {}
         for operation in on:
             for name, field in form_fields(operation.Params).items():
                 self.fields.setdefault(name, field)
-                labels.setdefault(name, []).append(operation.label)
-        for name, users in labels.items():
-            if len(users) < len(on):
-                field = self.fields[name]
-                field.help_text = f"{', '.join(users)}. {field.help_text}"
+                helps.setdefault(name, {}).setdefault(str(field.help_text), []).append(operation.label)
+        for name, told in helps.items():
+            if sum(map(len, told.values())) < len(on):
+                lines = (f"{', '.join(labels)}: {text}" for text, labels in told.items())
+                self.fields[name].help_text = " ".join(lines)
 
     def params(self) -> dict[str, Any]:
         return given({name: value for name, value in self.cleaned_data.items() if name not in _OWN})

@@ -91,7 +91,7 @@ def undo(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[
 @admin.register(MaintenanceRun)
 class RunAdmin(GatedAdmin):
     journal_type = "run"
-    list_display = ("heading", "state", "actor", "progress", "created", "finished")
+    list_display = ("heading", "state", "actor", "progress", "created")
     list_filter = (values("operation"), values("status"), values("actor"), when("created_at", "when"))
     search_fields = ("=uid", "operation", "actor")
     ordering = ("-created_at",)
@@ -172,7 +172,7 @@ class RunAdmin(GatedAdmin):
 
     @column("progress")
     def progress(self, run: Any) -> SafeString:
-        percent = telling.percent(run.told)
+        percent = telling.percent(run, run.told)
         words = f"{run.told.done} of {run.told.total}" if run.told.whole else f"{percent} %"
         bar = '<progress max="100" value="{}" aria-label="Progress"></progress> {}'
         return format_html(bar, percent, words)

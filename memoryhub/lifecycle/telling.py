@@ -24,7 +24,7 @@ DEEDS = {
     "erase": ("erased for good", "would be erased for good"),
     "prune": ("pruned", "would be pruned"),
     "reindex": ("indexed anew", "would be indexed anew"),
-    "undone": ("given back", "would be given back"),
+    "undone": ("changes taken back", "changes would be taken back"),
 }
 # Where one change is about several memories: how their number is told.
 GROUPS = {
@@ -82,8 +82,10 @@ def results(run: MaintenanceRun, told: Told) -> list[tuple[str, int]]:
     return lines
 
 
-def percent(told: Told) -> int:
+def percent(run: MaintenanceRun, told: Told) -> int:
     """How far a run has come, 0 to 100."""
+    if run.status == Status.DONE:
+        return 100
     return min(100, 100 * told.done // told.total) if told.total else 0
 
 

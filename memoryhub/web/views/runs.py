@@ -114,7 +114,7 @@ def _steer(request: HttpRequest, uid: str, do: Callable[[str, Actor], Maintenanc
 
 def _progress(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     told = runs.told(found, clearance_of(request), counted=False)
-    percent = telling.percent(told)
+    percent = telling.percent(found, told)
     # What a screen reader is told: each quarter once, not every second.
     step = f"{found.status}-{percent // 25}-{found.stop_requested:d}"
     return {
@@ -141,7 +141,7 @@ def _run(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
         **always,
         "run": found,
         "told": told,
-        "percent": telling.percent(told),
+        "percent": telling.percent(found, told),
         "results": telling.results(found, told),
         "changes": runs.changes_of(found, clearance, (number - 1) * CHANGES, CHANGES),
         "unlisted": told.changes - listed,
