@@ -65,7 +65,8 @@ def start(
     """Queue a run. A dry run lists what would change and changes nothing; any number of them may run.
 
     StoreError names a field that cannot be used. Conflict when the same operation is under way, or waits, on
-    the same project, unless it ``may_wait`` for that. ``day``: the day whose daily maintenance this is.
+    the same project. One that ``may_wait`` queues behind that, or is the one that waits already for the same.
+    ``day``: the day whose daily maintenance this is.
     """
     now = now or timezone.now()
     if switched_off(operation):
@@ -76,6 +77,8 @@ def start(
     if project and not actor.clearance.reaches(project):
         raise Forbidden("this project is out of your reach; name one that is open to you", "project")
     with write():
+        if may_wait and day is None and (same := _waiting(operation, kept, actor, dry_run)):
+            return same
         if not dry_run and not may_wait:
             _require_free(operation, project, actor, now)
         run = MaintenanceRun.objects.create(
@@ -199,6 +202,15 @@ def checked(operation: Operation[Any], params: dict[str, Any]) -> dict[str, Any]
         words = str(first["msg"]).removeprefix("Value error, ")
         raise StoreError(words, ".".join(map(str, first["loc"])) or "params") from None
     return kept
+
+
+def _waiting(operation: str, params: dict[str, Any], actor: Actor, dry_run: bool) -> MaintenanceRun | None:
+    """A run of the same that nobody has begun."""
+    waiting = MaintenanceRun.objects.filter(
+        operation=operation, status=Status.QUEUED, dry_run=dry_run, started_at=None, undoes=None
+    )
+    wide = reach.as_json(actor.clearance)
+    return next((run for run in waiting if run.params == params and run.reach == wide), None)
 
 
 def _require_free(operation: str, project: str, actor: Actor, now: datetime) -> None:

@@ -13,11 +13,13 @@ from django.utils import timezone
 
 from memoryhub.lifecycle import runs
 from memoryhub.lifecycle.operations import OPERATIONS
-from memoryhub.models import MaintenanceRun
+from memoryhub.models import MaintenanceRun, RunChanges
 from memoryhub.sensitivity import Actor, system
 from memoryhub.transactions import write
 
 SCHEDULE = system("schedule")
+KEPT_LISTS = timedelta(days=30)
+CHUNK = 20  # lists of one step of a run, tens of kilobytes each
 
 
 def operations() -> list[str]:
@@ -71,6 +73,7 @@ def start_due(now: datetime | None = None) -> list[MaintenanceRun]:
     moment = last_moment(now)
     if moment is None or not is_due(now):
         return []
+    forget_old(now)
     with write():
         return start_daily(SCHEDULE, moment.date(), now) if is_due(now) else []
 
@@ -83,6 +86,22 @@ def start_daily(actor: Actor, day: date | None, now: datetime | None = None) -> 
             runs.start(name, daily_params(name), actor, now=now, day=day, may_wait=True)
             for name in operations()
         ]
+
+
+def forget_old(now: datetime) -> None:
+    """Remove the lists of what old runs changed, and the records of very old ones; the journal stays.
+
+    Undo reads the journal and the trash, not these lists.
+    """
+    lists = RunChanges.objects.filter(run__created_at__lt=now - KEPT_LISTS)
+    days = settings.MEMORYHUB.event_retention_days
+    old = MaintenanceRun.objects.filter(created_at__lt=now - timedelta(days=days)).exclude(
+        status__in=runs.PENDING
+    )
+    for rows in (lists, old) if days else (lists,):
+        while chunk := list(rows.values_list("pk", flat=True)[:CHUNK]):
+            with write():
+                rows.model._default_manager.filter(pk__in=chunk).delete()
 
 
 def daily_params(operation: str) -> dict[str, Any]:

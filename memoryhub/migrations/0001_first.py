@@ -395,7 +395,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='maintenancerun',
-            index=models.Index(condition=models.Q(('status__in', ['queued', 'running'])), fields=['status'], name='run_pending'),
+            index=models.Index(fields=['status'], name='run_pending'),
         ),
         migrations.AddIndex(
             model_name='maintenancerun',

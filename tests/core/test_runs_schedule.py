@@ -10,7 +10,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
 from memoryhub.lifecycle import runs, schedule
-from memoryhub.models import MaintenanceRun, Memory
+from memoryhub.models import MaintenanceRun, Memory, RunChanges
 from memoryhub.sensitivity import system
 
 NOON = datetime(2026, 5, 10, 12, tzinfo=UTC)
@@ -126,3 +126,30 @@ def test_it_is_for_nobody_but_the_hub(old_store, actor):
     [run] = schedule.start_due(NOON)
     assert not runs.told(run, actor.clearance, counted=False).whole
     assert runs.stop(run.uid, actor)
+
+
+def test_lists_of_old_runs_and_very_old_runs_are_forgotten(old_store, remember, actor, configure):
+    configure(maintenance_operations="consolidate", event_retention_days=180)
+    remember("a memory")
+    Memory.objects.update(updated_at=NOON - 400 * DAY)
+    made = []
+    for days in (200, 40, 10):
+        run = runs.start("consolidate", {}, actor, dry_run=True)
+        assert runs.work(run)
+        MaintenanceRun.objects.filter(pk=run.pk).update(created_at=NOON - days * DAY)
+        made.append(run)
+    [daily] = schedule.start_due(NOON)
+    assert set(MaintenanceRun.objects.all()) == {made[1], made[2], daily}
+    assert set(RunChanges.objects.values_list("run", flat=True)) == {made[2].pk}
+
+
+def test_what_waits_already_is_not_queued_again(db, actor, low):
+    first = runs.start("consolidate", {"project": "p"}, actor, may_wait=True)
+    assert runs.start("consolidate", {"project": "p"}, actor, may_wait=True) == first
+    others = [
+        runs.start("consolidate", {"project": "q"}, actor, may_wait=True),
+        runs.start("consolidate", {"project": "p"}, low, may_wait=True),
+    ]
+    assert first not in others
+    MaintenanceRun.objects.update(status=MaintenanceRun.Status.RUNNING, started_at=timezone.now())
+    assert runs.start("consolidate", {"project": "p"}, actor, may_wait=True) not in (first, *others)

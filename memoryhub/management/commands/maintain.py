@@ -106,6 +106,7 @@ class Command(BaseCommand):
             raise CommandError(f"maintenance_operations names what there is not: {', '.join(unknown)}")
         now = timezone.now()
         if not options["dry_run"] and options["project"] is None:
+            schedule.forget_old(now)
             today = timezone.localdate(now)
             done = schedule.last_day()
             return schedule.start_daily(self.actor, None if done and done >= today else today, now)
