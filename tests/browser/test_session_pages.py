@@ -1,0 +1,160 @@
+"""Session pages, days and connecting in a real browser: clicks, the keyboard, a small screen, axe."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from memoryhub.models import Event, Injection, Session
+from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
+
+NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
+TOOLS = ("Read", "Grep", "Edit", "Bash", "WebFetch", "mcp__x__odd")
+PATHS = [
+    "/sessions/long/",
+    "/sessions/long/?kind=event&kept=skipped",
+    "/sessions/long/?kind=injection",
+    "/injections/",
+    "/timeline/?month=2024-03",
+    "/connect/claude-code/",
+]
+PARTS = {"substance": 0.9, "salience": 0.8, "distinctiveness": 1.0, "type_weight": 1.0, "total": 0.91}
+SAID = [
+    {"name": "boundaries", "priority": 100, "status": "ok", "detail": "segment 2"},
+    {
+        "name": "capture",
+        "priority": 150,
+        "status": "skipped",
+        "detail": "memory.memorability is switched off",
+    },
+]
+
+
+@pytest.fixture
+def long(remember: Any) -> Session:
+    """Three hundred events, a few of them kept, a night between them, two injections."""
+    kept = [
+        remember(f"what was learnt {n}", type=kind, session_id="long", project="zoo", created_at=NOON)
+        for n, kind in enumerate(("decision", "bugfix", "discovery"))
+    ]
+    session = Session.objects.get()
+    Event.objects.bulk_create(
+        Event(
+            session=session,
+            event="tool:post" if n % 25 else "prompt:submit",
+            tool_name=TOOLS[n % len(TOOLS)] if n % 25 else "",
+            at=NOON + timedelta(seconds=20 * n) + timedelta(hours=14 * (n > 200)),
+            segment=n // 60,
+            boundary=n in (60, 120, 180, 240),
+            keywords=["zebra", f"subject{n // 60}"],
+            files=[f"src/file{n}.py"],
+            memory=kept[n // 100] if n % 100 == 50 else None,
+            memorability=0.91 if n % 100 == 50 else 0.2 if n % 3 else None,
+            memorability_parts=PARTS if n % 100 == 50 else {},
+            skip_reason="" if n % 100 == 50 else "below the gate",
+            handlers=SAID,
+            preview=f"output {n}",
+        )
+        for n in range(300)
+    )
+    for n in (1, 26):
+        Injection.objects.create(
+            session=session,
+            project="zoo",
+            at=NOON + timedelta(seconds=20 * n),
+            prompt_preview="how do zebras sleep?",
+            token_budget=2000,
+            tokens_used=120,
+            injected=[{"id": kept[0].uid, "score": 0.6, "scale": "task"}],
+            withheld=[{"id": kept[1].uid, "reason": "over the budget"}],
+        )
+    return session
+
+
+def test_a_long_session_fits_its_page_and_scrolls_in_its_own_box(
+    open_page: Any, reader: Any, long: Session
+) -> None:
+    for viewport in (DESKTOP, PHONE):
+        page = open_page("/sessions/long/", reader, viewport=viewport)
+        assert no_sideways_scrolling(page)
+    box = page.get_by_role("region", name="Picture of the session")
+    assert box.evaluate("box => box.scrollWidth > box.clientWidth")
+    box.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_timeout(100)
+    assert box.evaluate("box => box.scrollLeft") > 0
+
+
+def test_what_was_kept_is_reached_by_the_keyboard_and_leads_to_the_memory(
+    open_page: Any, reader: Any, long: Session
+) -> None:
+    page = open_page("/sessions/long/", reader)
+    page.get_by_role("region", name="Picture of the session").focus()
+    page.keyboard.press("Tab")
+    assert "what was learnt 0" in page.evaluate("document.activeElement.querySelector('title').textContent")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/memories/*/")
+    assert page.get_by_role("heading", name="what was learnt 0").first.is_visible()
+
+
+def test_the_chips_narrow_and_an_event_opens(open_page: Any, reader: Any, long: Session) -> None:
+    page = open_page("/sessions/long/", reader)
+    page.get_by_text("Narrow to some events").click()
+    page.get_by_role("navigation", name="What became of them").get_by_role("link", name="Kept 3").click()
+    assert page.locator(".timeline > li").count() == 3
+    page.locator(".event-more > summary").first.click()
+    assert page.get_by_text("reaches the gate of 0.30").first.is_visible()
+    assert page.get_by_text("memory.memorability is switched off").first.is_visible()
+
+
+def test_the_log_is_one_click_away(open_page: Any, reader: Any, long: Session) -> None:
+    page = open_page("/sessions/long/", reader)
+    page.get_by_role("link", name="2 injections").click()
+    assert page.get_by_role("heading", name="What did the agent know, and why").is_visible()
+    assert page.get_by_text("over the budget").count() == 2
+
+
+def test_a_month_leads_to_its_neighbour(open_page: Any, reader: Any, remember: Any) -> None:
+    remember("in spring", project="zoo", created_at=NOON)
+    remember("in autumn", project="zoo", created_at=NOON + timedelta(days=200))
+    page = open_page("/timeline/?project=zoo", reader)
+    assert page.get_by_text("in autumn").is_visible()
+    page.get_by_role("link", name="Mar 2024").click()
+    assert page.get_by_text("in spring").is_visible()
+    page.get_by_role("link", name="Every entry").click()
+    assert page.get_by_text("in autumn").is_visible()
+
+
+def test_connecting_shows_a_token_once_and_follows_what_arrives(
+    open_page: Any, person: Any, remember: Any
+) -> None:
+    user = person("keeper", "add_agenttoken", "change_agenttoken")
+    page = open_page("/connect/claude-code/", user)
+    page.get_by_role("button", name="Make a token").click()
+    assert '"MEMORYHUB_TOKEN": "mh_' in page.locator("#settings").text_content()
+    assert page.get_by_text("has not been heard yet").is_visible()
+    remember("seen", session_id="new", project="zoo")
+    Event.objects.create(session=Session.objects.get(), event="prompt:submit")
+    page.wait_for_selector("#arrived >> text=prompt:submit")
+    page.get_by_text("Revoke…").click()
+    page.get_by_role("button", name="Revoke for good").click()
+    assert page.get_by_text("You have no token in force").is_visible()
+
+
+@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
+def test_axe_finds_nothing_to_mend(
+    open_page: Any, person: Any, long: Session, theme: str, viewport: Any
+) -> None:
+    user = person("keeper", "add_agenttoken", "change_agenttoken", "view_private")
+    page = open_page("/", user, color_scheme=theme, viewport=viewport)
+    found = {}
+    for path in PATHS:
+        page.goto(path, wait_until="load")
+        page.evaluate("for (const fold of document.querySelectorAll('main details')) fold.open = true")
+        found[path] = Axe().run(page).generate_report()
+    wrong = {path: report for path, report in found.items() if not report.startswith("Found 0")}
+    assert not wrong, "\n\n".join(f"{path}\n{report}" for path, report in wrong.items())
