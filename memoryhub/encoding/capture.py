@@ -17,6 +17,7 @@ from memoryhub.encoding.classification import Classified, classify
 from memoryhub.encoding.distillation import Candidate, distill, holds_injection
 from memoryhub.encoding.memorability import Memorability, Shares
 from memoryhub.encoding.naming import subtitle_of
+from memoryhub.encoding.retraction import files_of, retract, retracted_by
 from memoryhub.encoding.secrets import find_secrets, redact
 from memoryhub.encoding.working import working
 from memoryhub.models import Memory, Session
@@ -176,10 +177,12 @@ def _judge(
 def _keep(
     done: Captured, found: Candidate, named: Classified, place: Place, tokens: int, actor: Actor
 ) -> None:
+    old = retracted_by(found.text, place.session.project, TAG, actor)
+    modified = list(found.files_modified) or (files_of(old) if old else [])
     draft = MemoryDraft(
         content=found.text,
         title=named.title,
-        subtitle=subtitle_of(found.files_modified or found.files_read, found.text),
+        subtitle=subtitle_of(modified or found.files_read, found.text),
         abstract=named.abstract,
         type=named.type,
         importance=named.importance,
@@ -187,7 +190,7 @@ def _keep(
         concepts=list(named.concepts),
         tags=[TAG, *([f"segment-{place.segment}"] if place.segment else [])],
         files_read=list(found.files_read),
-        files_modified=list(found.files_modified),
+        files_modified=modified,
         project=place.session.project,
         session_id=place.session.session_id,
         sensitivity=place.sensitivity,
@@ -198,3 +201,6 @@ def _keep(
         done.memory = store.remember(draft, actor).memory
     except store.SecretDetected:
         done.reason = "secret"
+    else:
+        if old:
+            retract(old, done.memory, actor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, takewhile
 
 # What these print was there before, written by others or by the machine.
 _DISPLAYS = frozenset(
@@ -17,6 +17,10 @@ _DISPLAYS = frozenset(
 _BEFORE = re.compile(
     r"^(?:(?:\w+=(?:'[^']*'|\"[^\"]*\"|\S*)|time|sudo|exec|nohup|uv run|poetry run|timeout \S+"
     r"|python3? -m)\s+)+"
+)
+_CHANGED = re.compile(
+    r"^[ MARC][MD ] (?:\S+ -> )?\"?(\S+?)\"?$|^ (\S+) +\| +(?:\d+ [+-]*|Bin .*)$|^\+\+\+ b/(\S+)$",
+    re.MULTILINE,
 )
 _BETWEEN = re.compile(r"&&|\|\||[;|\n]")
 _ALL = frozenset({".", "./", ":/", "*"})
@@ -52,6 +56,25 @@ def committed_paths(command: str) -> tuple[str, ...]:
             named = words[words.index("--") + 1 :] if "--" in words else named
             break
     return tuple(path.removeprefix("./").rstrip("/") for path in named)
+
+
+def changed_paths(command: str, output: str) -> tuple[str, ...]:
+    """The files that ``git status`` or ``git diff`` say are changed and not committed.
+
+    Not those that git does not know: they may lie there for another reason.
+    """
+    for words in _chain(command.partition("<<")[0]):
+        if words[:2] == ["git", "status"] or (words[:2] == ["git", "diff"] and _of_now(words[2:])):
+            found = (one or other or third for one, other, third in _CHANGED.findall(output))
+            return tuple(
+                path for path in dict.fromkeys(found) if not path.endswith("/") and "..." not in path
+            )
+    return ()
+
+
+def _of_now(words: list[str]) -> bool:
+    """Whether a diff is that of the working copy: no revision is named before the files."""
+    return all(word.startswith("-") for word in takewhile(lambda word: word not in ("--", "|"), words))
 
 
 def removed_paths(command: str) -> tuple[str, ...]:

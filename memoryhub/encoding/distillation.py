@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from memoryhub.encoding.classification import declared_type, type_of
-from memoryhub.encoding.commands import committed_paths, is_display, program, removed_paths
+from memoryhub.encoding.commands import changed_paths, committed_paths, is_display, program, removed_paths
 from memoryhub.encoding.observation import Observation
 from memoryhub.encoding.passages import (
     MAX_CHARS,
@@ -43,7 +43,7 @@ _NO_MESSAGE = re.compile(
 PATIENCE = 40  # tool calls after which what was noted is told without a commit
 MOST_NOTES = 20
 FEW_TERMS = 8  # of a document's new words: as few as that must be a rule or a reason
-MOST_READ = 10  # files read that are told with a memory: the latest
+MOST_READ = 5  # files read that are told with a memory: the latest
 COVERED = 0.6  # share of a note's terms in a commit message that says it too
 
 
@@ -113,7 +113,8 @@ class Work:
         if seen.kind == "read":
             read = [path for path in seen.files_read if not is_secret_file(path)]
             self.read = list(dict.fromkeys([*self.read, *read]))[-50:]
-        self.modified = list(dict.fromkeys([*self.modified, *seen.files_modified]))[-50:]
+        changed = [path for path in changed_paths(seen.command, seen.output) if not is_secret_file(path)]
+        self.modified = list(dict.fromkeys([*self.modified, *seen.files_modified, *changed]))[-50:]
         if seen.kind == "run" and "rm " in seen.command:
             gone = removed_paths(seen.command)
             self.modified = [path for path in self.modified if not _below(path, gone)]

@@ -10,6 +10,7 @@ from memoryhub.text import collapse, first_line, shorten
 TITLE_CHARS = 100
 ABSTRACT_CHARS = 200
 _LEAST_TITLE = 25  # a clause shorter than this says too little by itself
+_GOOD_TITLE = 50  # one that a comma ends says enough from here on
 # Conventional commits say outright what they are.
 PREFIX = re.compile(r"^(?P<kind>[a-z]+)(?:\([^)]*\))?!?:\s+", re.IGNORECASE)
 _NUMBER = re.compile(
@@ -42,8 +43,8 @@ def title_of(text: str) -> str:
     line = _first_sentence(head)
     if len(line) > TITLE_CHARS:
         ends = [found.start() for found in _CLAUSE.finditer(line, _LEAST_TITLE, TITLE_CHARS)]
-        strong = [end for end in ends if line[end] in ";；"]
-        line = line[: (strong or ends)[-1]] if ends else shorten(line, TITLE_CHARS)
+        whole = [end for end in ends if end >= _GOOD_TITLE or line[end] in ";；"]
+        line = line[: whole[-1]] if whole else shorten(line, TITLE_CHARS)
     line = line.rstrip(" .。")
     return line if _NAME.match(line.partition(" ")[0]) else line[:1].upper() + line[1:]
 

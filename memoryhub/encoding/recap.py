@@ -14,7 +14,7 @@ from memoryhub import store
 from memoryhub.drafts import MemoryDraft, MemoryPatch
 from memoryhub.encoding.capture import TAG
 from memoryhub.encoding.observation import kind_of
-from memoryhub.encoding.recounting import MOST_FILES, Told, headline, recount, shared_concepts
+from memoryhub.encoding.recounting import MOST_FILES, Told, gist, headline, recount, shared_concepts
 from memoryhub.encoding.working import working
 from memoryhub.models import Event, Label, Memory, Session
 from memoryhub.querysets import EventQuerySet, MemoryQuerySet
@@ -35,10 +35,14 @@ _ASKED_WORDS = 4  # of a prompt that says what is wanted; "go on" does not
 
 @dataclass(frozen=True)
 class Recap:
-    """The text with what goes beside it; ``sensitivity``: the highest of what it tells."""
+    """The text with what goes beside it; ``sensitivity``: the highest of what it tells.
+
+    ``gist``: what was kept, in one line; empty when nothing was.
+    """
 
     text: str
     title: str
+    gist: str
     concepts: list[str]
     modified: list[str]
     sensitivity: str
@@ -71,8 +75,8 @@ def checkpoint(session: Session, at: datetime, actor: Actor) -> tuple[Memory | N
     with working(session) as state:
         since = datetime.fromisoformat(state.recapped_at) if state.recapped_at else None
         recap = _recap(session, since)
-        if recap is None:
-            return None, "nothing since the last checkpoint"
+        if recap is None or not recap.gist:
+            return None, "nothing kept since the last checkpoint"
         state.recapped_at = at.isoformat()
         return _store(recap, session, at, actor, MemoryType.CHECKPOINT), "made"
 
@@ -87,7 +91,9 @@ def _recap(session: Session, since: datetime | None) -> Recap | None:
     told = [Told(row.type, row.title, row.importance, _concepts(row)) for row in rows]
     modified = _modified(events)
     text = recount(told, modified, "" if since else _asked(events))
-    return Recap(text, headline(told, modified), shared_concepts(told), modified, level) if text else None
+    if not text:
+        return None
+    return Recap(text, headline(told, modified), gist(told), shared_concepts(told), modified, level)
 
 
 def _material(session: Session) -> tuple[MemoryQuerySet, EventQuerySet, str]:
@@ -130,6 +136,7 @@ def _asked(events: EventQuerySet) -> str:
 def _fields(recap: Recap) -> dict[str, Any]:
     return {
         "content": recap.text,
+        "abstract": recap.gist,
         "concepts": recap.concepts,
         "files_modified": recap.modified[:MOST_FILES],
         "sensitivity": recap.sensitivity,

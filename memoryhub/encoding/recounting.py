@@ -57,6 +57,17 @@ def headline(told: Sequence[Told], modified: Sequence[str]) -> str:
     return shorten(best.title, 120) + (f", and {len(told) - 1} more" if len(told) > 1 else "")
 
 
+def gist(told: Sequence[Told], chars: int = 200) -> str:
+    """The most important things in one line, as many as there is room for; empty when nothing was kept."""
+    line = ""
+    for one in sorted(told, key=lambda one: -one.importance):
+        longer = f"{line}; {one.title}" if line else one.title
+        if line and len(longer) > chars:
+            break
+        line = longer
+    return shorten(line, chars)
+
+
 def shared_concepts(told: Sequence[Told], most: int = 3) -> list[str]:
     """The concepts of most of them."""
     counted: dict[str, int] = {}

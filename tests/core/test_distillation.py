@@ -374,3 +374,20 @@ def test_a_file_that_is_removed_again_was_a_draft():
 )
 def test_who_says_it_tells_what_it_is(text, source, kind):
     assert classify(text, source).type == kind
+
+
+def test_what_git_says_is_changed_is_what_the_commit_is_about():
+    work = Work()
+    run(
+        "sed -i s/a/b/ src/a.py && git status --short",
+        " M src/a.py\n?? src/new/\nR  old.py -> b.py\n M .env\n?? inbox.csv",
+        work,
+    )
+    run(
+        "git diff --stat | cat",
+        " src/c.py     |  4 ++--\n src/d.png | Bin 0 -> 12 bytes\n 2 files changed",
+        work,
+    )
+    run("git diff HEAD~3 --stat", " src/long_ago.py | 2 +-", work)
+    told = run("git commit -qam 'refactor: a becomes b everywhere'", "", work)
+    assert told.files_modified == ("src/a.py", "b.py", "src/c.py", "src/d.png")

@@ -15,6 +15,11 @@ LONG = (
     [
         ("fix(api): refuse NUL characters.", "Refuse NUL characters"),
         (
+            "A day has 24 hours in UTC, and in any other zone 23 or 25 when the clocks change, so twice "
+            "a year it is not the same.",
+            "A day has 24 hours in UTC, and in any other zone 23 or 25 when the clocks change",
+        ),
+        (
             "# 2. Reservations are a list of their own\nWe keep them apart.",
             "Reservations are a list of their own",
         ),
