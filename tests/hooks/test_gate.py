@@ -116,3 +116,20 @@ def test_hostile_text_stays_text(sitting):
     [row] = [one for one in sitting.agent.get("/timeline").json()["items"] if one["kind"] == "event"]
     assert row["preview"].startswith("<script>")
     assert json.dumps(row)
+
+
+@pytest.mark.parametrize("event", ["prompt", "start"])
+def test_a_moment_in_the_past_does_not_bring_back_what_has_expired(bot, remember, event):
+    memory = remember(DATABASE, project="shop", importance=1)
+    Memory.objects.filter(pk=memory.pk).update(
+        expires_at="2026-06-01T00:00Z", created_at="2026-05-01T00:00Z", updated_at="2026-05-01T00:00Z"
+    )
+    hook = {
+        "prompt": {
+            "hook_event_name": "UserPromptSubmit",
+            "prompt": "the planner of the ledger partition index",
+        },
+        "start": {"hook_event_name": "SessionStart", "source": "startup"},
+    }[event]
+    body = {"session_id": "s1", "cwd": "/home/ada/shop", **hook}
+    assert bot.post("/hooks/claude-code?at=2026-05-02T00:00:00Z", body).json() == {}
