@@ -141,7 +141,9 @@ class TestThePage:
             r"Next in \d+ \w+ .*03:30 Every day, in this order Consolidate", text(keeper.get("/maintenance/"))
         )
         configure(maintenance_at="")
-        assert "Next Never" in text(keeper.get("/maintenance/"))
+        assert "Next Never: no time is set" in text(keeper.get("/maintenance/"))
+        configure(maintenance_operations="")
+        assert "Next Never: nothing to do is named" in text(keeper.get("/maintenance/"))
 
     def test_it_says_when_nobody_works_on_runs(self, keeper: Client, faded: Any, configure: Any) -> None:
         assert "None in this server" in text(keeper.get("/maintenance/"))
@@ -207,6 +209,16 @@ class TestStarting:
         assert entry.actor == "user:ada"
         changed = JournalEntry.objects.filter(operation="consolidate")
         assert {row.actor for row in changed} == {"user:ada"}
+
+    @pytest.mark.parametrize(
+        ("values", "kept"),
+        [({"older_than_days": "0"}, {"older_than_days": 0}), ({"older_than_days": "", "project": " "}, {})],
+    )
+    def test_nought_is_a_value_and_blank_is_none(
+        self, keeper: Client, db: None, values: dict[str, str], kept: dict[str, Any]
+    ) -> None:
+        started(keeper, "empty_trash", do="dry_run", **values)
+        assert MaintenanceRun.objects.get().params == kept
 
     def test_a_project_confines_it(self, keeper: Client, faded: list[Memory], remember: Any) -> None:
         other = remember("faded rope", project="cellar")
