@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 from django.test import override_settings
@@ -82,7 +83,10 @@ def store(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> I
     before = connection.settings_dict["NAME"]
     connection.close()
     connection.settings_dict["NAME"] = str(home / "memory.db")
-    with django_db_blocker.unblock(), override_settings(MEMORY_LOG=home / "memory-journal.jsonl"):
+    # On a machine that is busy with other tests an injection may take its time.
+    patient = replace(settings.MEMORYHUB, injection_deadline_ms=60_000)
+    mirror = home / "memory-journal.jsonl"
+    with django_db_blocker.unblock(), override_settings(MEMORY_LOG=mirror, MEMORYHUB=patient):
         call_command("migrate", verbosity=0)
         try:
             yield
