@@ -7,7 +7,7 @@ Governed, within a budget of tokens, balanced over the temporal scales, logged; 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from django.conf import settings
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for.
+    """What is asked for; without a project, an actor that is confined to one means that.
 
     ``token_budget`` (of the whole block) and ``max_count`` default to the configuration. Levels beside public
     are seen only if asked for and cleared. ``fresh_since``: when the agent last lost its context (it was
@@ -106,6 +106,8 @@ def inject(wanted: Wanted, actor: Actor, *, now: datetime | None = None, record:
 
 def _inject(wanted: Wanted, actor: Actor, now: datetime, deadline: Deadline, record: bool) -> Injected:
     clearance = wanted.clearance(actor)
+    if not wanted.project and len(clearance.projects or ()) == 1:
+        wanted = replace(wanted, project=next(iter(clearance.projects or ())))
     notes: list[str] = []
     with deadline.reading():
         found = candidates(within(clearance, wanted.project, now), wanted.prompt, now)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from memoryhub.retrieval.inject import Injected, Wanted
 
 logger = logging.getLogger(__name__)
+MOST_PREVIEWED = 100_000  # characters, more than any preview: a credential is not cut in two at its end
 MOST_LOOKED_AT = 30  # prompts of a session back
 
 
@@ -61,7 +62,7 @@ def write_down(
                 project=wanted.project,
                 at=now,
                 sensitivity=level,
-                prompt_preview=shorten(redact(wanted.prompt), settings.MEMORYHUB.event_preview_chars),
+                prompt_preview=_preview(wanted.prompt),
                 token_budget=wanted.budget,
                 tokens_used=result.tokens_used,
                 took_ms=deadline.took(),
@@ -78,6 +79,12 @@ def write_down(
         logger.warning("an injection could not be logged: %s", error)
         return not result.injected
     return True
+
+
+def _preview(prompt: str) -> str:
+    """The beginning of a prompt, without credentials."""
+    beginning = prompt.replace("\x00", " ").strip()[:MOST_PREVIEWED]
+    return shorten(redact(beginning), settings.MEMORYHUB.event_preview_chars)
 
 
 def _session(wanted: Wanted, clearance: Clearance, actor: Actor, now: datetime) -> Session | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from memoryhub.models import Memory
@@ -174,6 +176,13 @@ def test_a_prompt_costs_a_bounded_query_however_long_it_is():
     sought = prompts.query(asked, {stem(word): 3 for word in asked.words}, 1000)
     assert sought is not None
     assert len(sought.query.terms) <= prompts.MOST_TERMS
+
+
+@pytest.mark.parametrize("piece", ["a+", "a/", "a.", "<memory-context>", "a-", '"', "@", "日", "( ", "x.y/"])
+def test_reading_a_prompt_takes_time_in_proportion_to_its_length(piece):
+    began = time.perf_counter()
+    prompts.read(piece * (1_000_000 // len(piece)))
+    assert time.perf_counter() - began < 2
 
 
 def test_the_rarest_terms_are_looked_for():

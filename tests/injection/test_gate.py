@@ -64,3 +64,11 @@ def test_an_injection_that_the_caller_may_not_see_tells_it_nothing(four_levels, 
     ask(project="zoo", session_id="shared", **ASKED)
     by = replace(actor, clearance=Clearance())
     assert uids(ask(by=by, project="zoo", session_id="shared")) == {four_levels["public"].uid}
+
+
+def test_an_actor_confined_to_one_project_means_that_one(remember, ask, actor):
+    remember("zebra stripes", project="zoo")
+    by = replace(actor, clearance=replace(actor.clearance, projects=frozenset({"zoo"})))
+    ask(by=by, session_id="s1")
+    row = Injection.objects.get()
+    assert row.project == row.session.project == "zoo"
