@@ -8,6 +8,9 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
+from memoryhub.models import Memory
+from tests.web.maintaining import age
+
 SignIn = Callable[..., Client]
 MakePerson = Callable[..., User]
 
@@ -50,3 +53,17 @@ def visitor(sign_in: SignIn) -> Client:
 def insider(sign_in: SignIn) -> Client:
     """Someone who may see everything, and has turned on everything."""
     return sign_in("view_private", "view_secret", on=["private", "secret"])
+
+
+@pytest.fixture
+def keeper(sign_in: SignIn) -> Client:
+    """Someone who may maintain, and sees public memories."""
+    return sign_in("add_maintenancerun", "view_maintenancerun")
+
+
+@pytest.fixture
+def faded(remember: Callable[..., Memory]) -> list[Memory]:
+    """Three memories that consolidation will lower from 0.5 to 0.4."""
+    made = [remember(f"faded paint {number}", project="attic") for number in range(3)]
+    age(made, 5)
+    return made

@@ -101,6 +101,14 @@ def _may_steer(request: HttpRequest, found: MaintenanceRun) -> bool:
     return request.user.has_perm(MAINTAIN) and reach.steers(clearance_of(request), found)
 
 
+def _is_out_of_reach(request: HttpRequest, found: MaintenanceRun) -> bool:
+    """Whether there is something to stop, resume or undo for one who may maintain, but not see all of it."""
+    if not request.user.has_perm(MAINTAIN) or _may_steer(request, found):
+        return False
+    is_open = telling.is_under_way(found) or found.status == MaintenanceRun.Status.FAILED
+    return is_open or runs.is_undoable(found)
+
+
 def _steer(request: HttpRequest, uid: str, do: Callable[[str, Actor], MaintenanceRun]) -> HttpResponse:
     if not request.user.has_perm(MAINTAIN):
         raise PermissionDenied
@@ -130,7 +138,8 @@ def _progress(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
 def _run(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     clearance = clearance_of(request)
     params = telling.params([found], clearance)[found.pk]
-    always = {"params": params, "may_steer": _may_steer(request, found)}
+    may_steer = _may_steer(request, found)
+    always = {"params": params, "may_steer": may_steer, "out_of_reach": _is_out_of_reach(request, found)}
     if telling.is_under_way(found):
         return {**_progress(request, found), **always}
     told = runs.told(found, clearance)
