@@ -1,0 +1,23 @@
+"""Which words few memories hold, told without reading the lists of the common ones."""
+
+from __future__ import annotations
+
+from django.db import connection
+
+from memoryhub.search.query import any_of
+
+TEXT = "memoryhub_text"
+
+
+def rare_words(words: list[str], most: int) -> dict[str, int]:
+    """Those of the words that stand in at least one memory and in fewer than ``most``, with their number.
+
+    Unlike :func:`~memoryhub.search.schema.document_frequencies` it stops counting there.
+    """
+    if not words:
+        return {}
+    one = f"SELECT count(*) FROM (SELECT 1 FROM {TEXT} WHERE {TEXT} MATCH %s LIMIT {most:d})"
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join([one] * len(words)), [any_of([word]) for word in words])
+        counted = [int(row[0]) for row in cursor.fetchall()]
+    return {word: count for word, count in zip(words, counted, strict=True) if 0 < count < most}
