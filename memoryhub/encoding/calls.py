@@ -10,7 +10,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from memoryhub.encoding.boundaries import keywords
+from memoryhub.encoding.boundaries import MAX_KEYWORDS, keywords
+from memoryhub.encoding.commands import is_survey
 from memoryhub.encoding.distillation import without_injections
 from memoryhub.encoding.observation import MAX_OUTPUT, Observation, clean, observe
 from memoryhub.encoding.secret_files import is_secret_file, names_secret_file
@@ -25,11 +26,16 @@ MEMORY_TOOLS = frozenset(
     """.split()
 )
 
+PLANNING_TOOLS = frozenset(
+    {"todowrite", "todo_write", "update_plan", "exitplanmode", "taskcreate", "taskupdate"}
+)
+
 
 @dataclass(frozen=True)
 class Call:
     """One tool call. ``secret``: it touched a file made for credentials; ``own``: a tool of memory itself.
 
+    ``looks_around``: it shows where things stand or what is planned, not what the work is about.
     ``keywords``, ``preview`` and ``output_digest`` are what an event and the session's state may keep;
     ``tokens`` is about what the call cost the agent's context.
     """
@@ -37,6 +43,7 @@ class Call:
     seen: Observation
     secret: bool
     own: bool
+    looks_around: bool
     files: tuple[str, ...]
     keywords: tuple[str, ...]
     preview: str
@@ -54,12 +61,19 @@ def read_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int
         seen=seen,
         secret=secret,
         own=is_memory_tool(tool),
+        looks_around=is_survey(seen.command) or tool.lower() in PLANNING_TOOLS,
         files=files,
-        keywords=tuple(keywords(shown)),
+        keywords=_keywords(files, shown),
         preview=_preview(seen, secret, preview_chars),
         output_digest=hashlib.sha256(seen.output.encode()).hexdigest()[:16] if seen.output else "",
         tokens=estimate_tokens(seen.text),
     )
+
+
+def _keywords(files: tuple[str, ...], shown: str) -> tuple[str, ...]:
+    """The words of the files' names before those of the text: they hold a piece of work together."""
+    names = keywords(" ".join(path.rpartition(".")[0] or path for path in files))
+    return tuple(dict.fromkeys([*names, *keywords(shown)]))[:MAX_KEYWORDS]
 
 
 def is_memory_tool(tool: str) -> bool:

@@ -14,6 +14,7 @@ _DISPLAYS = frozenset(
     printenv date ps df du free top uname id whoami true tee xargs tr jq yq column nl od xxd man help
     apt apt-get brew pip pip3 uv poetry npx pnpm yarn bundle gem""".split()
 )
+_READERS = frozenset("cat head tail less more sed awk grep rg ag diff jq yq column nl man".split())
 _BEFORE = re.compile(
     r"^(?:(?:\w+=(?:'[^']*'|\"[^\"]*\"|\S*)|time|sudo|exec|nohup|uv run|poetry run|timeout \S+"
     r"|python3? -m)\s+)+"
@@ -40,6 +41,14 @@ def is_display(command: str) -> bool:
     """Whether all programs of a command only show or move what is there."""
     names = [_name(part) for part in _BETWEEN.split(command.partition("<<")[0]) if part.strip()]
     return bool(names) and all(name in _DISPLAYS for name in names)
+
+
+def is_survey(command: str) -> bool:
+    """Whether a command only shows where things stand (``git status``, ``ls``) or moves them about.
+
+    One that shows a text, as ``cat`` and ``grep`` do, is reading.
+    """
+    return is_display(command) and _name(_BETWEEN.split(command)[0]) not in _READERS
 
 
 def committed_paths(command: str) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ _MARKS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), weight)
     for pattern, weight in (
         (
-            r"\b(decid\w+|chose|choose|prefer\w*|instead of|rather than|trade-?offs?|agreed|must"
+            r"\b(decid\w+|chose|choose|prefer\w*|instead of|rather than|trade-?offs?|agreed|reject\w+|must"
             r"|never|always|entschieden|beschlossen|statt|niemals|décidé|jamais|decidido|nunca)\b"
             r"|(代わりに|必ず|禁止|決め|決定|必须|决定|반드시)",
             0.45,

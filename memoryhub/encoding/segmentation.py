@@ -18,7 +18,11 @@ from memoryhub.models import Event, Session
 from memoryhub.sensitivity import Actor
 
 PREDICATE = "boundary_at"
-ALMOST_NOTHING = 0.2  # of the threshold
+# Shares of the configured threshold. After a prompt a person just said what comes next; between prompts the
+# work goes on, and only what shares almost nothing with it, twice in a row, is another piece of work.
+AFTER_PROMPT = 2.0
+BETWEEN_PROMPTS = 0.5
+ALMOST_NOTHING = 0.2  # enough at once, in a session that tells of no prompts
 SHOWN_KEYWORDS = 12  # of each side in the fact
 
 
@@ -43,13 +47,12 @@ def place(call: Call, session: Session, at: datetime, sensitivity: str, actor: A
         state.window_at = at.isoformat()
         repeated = bool(call.output_digest) and call.output_digest == state.output
         state.output = call.output_digest
-        if repeated:
+        if repeated or call.looks_around:
             return Placed(state.segment)
         window = [frozenset(one) for one in state.window]
         config = settings.MEMORYHUB
-        threshold = config.boundary_similarity
-        doubt = [frozenset(one) for one in state.doubt]
-        sure = _sure_below(state, threshold)
+        threshold, sure = _thresholds(state, config.boundary_similarity)
+        doubt = [] if state.asked else [frozenset(one) for one in state.doubt]
         judged = judge(call.keywords, window, threshold, config.boundary_window, doubt, sure)
         state.window = [sorted(one) for one in judged.window]
         state.doubt = [sorted(one) for one in judged.doubt]
@@ -62,15 +65,13 @@ def place(call: Call, session: Session, at: datetime, sensitivity: str, actor: A
         return Placed(state.segment, judged.boundary, judged.similarity)
 
 
-def _sure_below(state: Working, threshold: float) -> float:
-    """The similarity below which a single output is a shift.
-
-    After a prompt any that is below the threshold: a person just said what comes next. Else the next output
-    has to bear it out; in a session that tells of no prompts one that shares almost nothing is enough.
-    """
+def _thresholds(state: Working, configured: float) -> tuple[float, float]:
+    """The similarity below which an output is unlike the window; that below which one alone is a shift."""
     if state.asked:
-        return threshold
-    return 0.0 if state.prompted else threshold * ALMOST_NOTHING
+        return configured * AFTER_PROMPT, configured * AFTER_PROMPT
+    if state.prompted:
+        return configured * BETWEEN_PROMPTS, 0.0
+    return configured, configured * ALMOST_NOTHING
 
 
 def _segment_at(session: Session, at: datetime, latest: int) -> int:
