@@ -18,6 +18,7 @@ _EVENTS = {
     "prompt:submit": "Prompts",
     "session:start": "Session start",
     "session:end": "Session end",
+    "session:checkpoint": "Checkpoint",
     "tool:post": "Tool calls",
 }
 

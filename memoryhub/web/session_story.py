@@ -15,6 +15,7 @@ from memoryhub.retrieval.injections import Log, look_up
 from memoryhub.sensitivity import Clearance
 from memoryhub.text import shorten
 from memoryhub.web.session_picture import END, START, Happening, Picture, draw
+from memoryhub.web.templatetags.pages import session_url
 
 MOST = 1500  # of a kind; a picture of more would be a grey wall
 TITLE = 90
@@ -34,7 +35,7 @@ def picture_of(session: Any, clearance: Clearance) -> tuple[Picture | None, bool
     events = _events(session, clearance)
     more = len(events) > MOST
     drawn = [_event(one) for one in events[:MOST]]
-    drawn += [_injection(log) for log in _injections(session, clearance)]
+    drawn += [_injection(log, session) for log in _injections(session, clearance)]
     drawn += [_memory(one) for one in _memories(session, clearance, {e.memory_id for e in events})]
     if more:
         last = events[MOST - 1].at
@@ -92,9 +93,12 @@ def _told(event: Any) -> str:
     return ", ".join(parts)
 
 
-def _injection(log: Log) -> Happening:
+def _injection(log: Log, session: Any) -> Happening:
+    """It leads to its place in the log of this session."""
     told = "; ".join(shorten(str(one.memory), TITLE) for one in log.told) or "nothing to be listed"
-    return Happening(log.injection.at, "injection", f"{_clock(log.injection.at)} injected: {told}")
+    at, uid = log.injection.at, log.injection.uid
+    here = f"{session_url(session.session_id, session.project)}&kind=injection#injection-{uid}"
+    return Happening(at, "injection", f"{_clock(at)} injected: {told}", href=here)
 
 
 def _memory(memory: Memory) -> Happening:
