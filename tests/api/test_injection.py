@@ -10,6 +10,12 @@ from tests.api.conftest import is_problem
 PROMPT = {"prompt": "what do we know about zebra stripes?"}
 
 
+@pytest.fixture(autouse=True)
+def patient(configure) -> None:
+    """A machine that is busy with other tests must not make an injection late."""
+    configure(injection_deadline_ms=20_000)
+
+
 def test_a_prompt_gets_a_block_and_why(bot):
     made = bot.post("/memories", {"content": "zebra stripes are like finger prints"}).json()["memory"]
     response = bot.post("/inject", {**PROMPT, "session_id": "s1"})

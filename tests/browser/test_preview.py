@@ -13,6 +13,12 @@ from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 PROMPT = "Why do the zebra stripes confuse flies?"
 
 
+@pytest.fixture(autouse=True)
+def patient(configure: Any) -> None:
+    """A machine that is busy with other tests must not make an injection late."""
+    configure(injection_deadline_ms=20_000)
+
+
 @pytest.fixture
 def zoo(remember: Any) -> None:
     remember("Zebra stripes confuse flies. " * 30, title="Zebra stripes", type="discovery", project="zoo")

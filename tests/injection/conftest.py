@@ -16,6 +16,12 @@ from memoryhub.sensitivity import Actor
 PROMPT = "what do we know about zebra stripes?"
 
 
+@pytest.fixture(autouse=True)
+def patient(configure: Callable[..., None]) -> None:
+    """A machine that is busy with other tests must not make an injection late."""
+    configure(injection_deadline_ms=20_000)
+
+
 @pytest.fixture
 def ask(db: None, actor: Actor) -> Callable[..., Injected]:
     """``ask("a prompt", project="p", by=..., now=...)`` injects, as someone who may see everything."""
