@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -145,9 +146,10 @@ def test_the_token_of_the_replay_ends_with_it(run, transcript):
 
 def test_speed_is_time(run, transcript, monkeypatch):
     slept = []
-    monkeypatch.setattr("time.sleep", slept.append)
+    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
+    monkeypatch.setattr("memoryhub.management.replaying.player.time", clock)
     run("replay", transcript(*SESSION), "--speed", 60)
-    assert [round(seconds) for seconds in slept] == [0, 0, 1, 2, 2, 3]
+    assert [round(seconds * 60) for seconds in slept] == [0, 5, 55, 60, 5, 55]
 
 
 @pytest.mark.parametrize(
