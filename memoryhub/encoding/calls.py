@@ -63,7 +63,7 @@ def read_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int
         own=is_memory_tool(tool),
         looks_around=is_survey(seen.command) or tool.lower() in PLANNING_TOOLS,
         files=files,
-        keywords=_keywords(files, shown),
+        keywords=() if secret else _keywords(files, shown),
         preview=_preview(seen, secret, preview_chars),
         output_digest=hashlib.sha256(seen.output.encode()).hexdigest()[:16] if seen.output else "",
         tokens=estimate_tokens(seen.text),
