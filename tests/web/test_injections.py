@@ -64,6 +64,13 @@ class TestLog:
         ):
             assert said in words
 
+    def test_the_navigation_says_where_one_is(self, visitor: Client) -> None:
+        html = visitor.get("/injections/").content.decode()
+        assert re.findall(r'aria-current="(\w+)">(\w+)<', html) == [
+            ("true", "Sessions"),
+            ("page", "Injections"),
+        ]
+
     def test_an_empty_one_says_that_nothing_was_worth_showing(
         self, visitor: Client, session: Session
     ) -> None:

@@ -71,11 +71,14 @@ def _drawn(name: str, label: str) -> SafeString:
 
 
 @register.inclusion_tag("includes/nav_link.html", takes_context=True)
-def nav_link(context: dict[str, Any], name: str, text: str) -> dict[str, Any]:
-    """A link of the main navigation; ``aria-current`` says page on it and true on a page below it."""
+def nav_link(context: dict[str, Any], name: str, text: str, also: str = "") -> dict[str, Any]:
+    """A link of the main navigation; ``aria-current`` says page on it and true on a page below it.
+
+    ``also`` names another page that counts as below it.
+    """
     href = reverse(name)
     path = getattr(context.get("request"), "path", "")
-    below = path.startswith(href) and name != "home"
+    below = (path.startswith(href) and name != "home") or bool(also and path.startswith(reverse(also)))
     return {"href": href, "text": text, "current": "page" if path == href else "true" if below else ""}
 
 
