@@ -200,7 +200,7 @@ def _may_mend(message: str) -> bool:
     """Whether a commit that follows a failure may be its repair; a new test fails first, too."""
     if declared := declared_type(message):
         return declared is MemoryType.BUGFIX
-    return type_of(message) not in (MemoryType.FEATURE, MemoryType.REFACTOR)
+    return type_of(message) in (MemoryType.BUGFIX, MemoryType.CHANGE, MemoryType.DISCOVERY)
 
 
 def _ripe(note: Note) -> Note:
