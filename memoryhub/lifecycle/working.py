@@ -23,6 +23,7 @@ from memoryhub.lifecycle.operations import OPERATIONS, Change, Step
 from memoryhub.lifecycle.outcome import KEPT
 from memoryhub.lifecycle.processes import is_given_up, own_name
 from memoryhub.models import MaintenanceRun, RunChanges
+from memoryhub.search import log
 from memoryhub.sensitivity import Actor
 from memoryhub.store import StoreError
 from memoryhub.transactions import is_busy, write
@@ -32,6 +33,7 @@ Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 INTERRUPTED = "interrupted: whoever worked on it has ended; resume it to go on where it was"
 STOPPED = "stopped; resume it to go on where it was"
 SAVES = 0.5  # seconds between two savings of a dry run's progress
+TIDIES = 0.2  # seconds between two turns at the write-ahead log
 _TRIES = 3  # of a step that met a busy database
 
 Watcher = Callable[[MaintenanceRun], None]
@@ -121,7 +123,7 @@ class _AtWork:
         self.operation = OPERATIONS[run.operation]
         self.actor = Actor(run.actor, reach.of(run))
         self.unsaved: list[Change] = []  # of a dry run, since its last saving
-        self.saved_at = time.monotonic()
+        self.saved_at = self.tidied_at = time.monotonic()
 
     def go(self) -> None:
         if self.run.undoes:
@@ -188,10 +190,17 @@ class _AtWork:
                 # With the commit: so long did others wait, and by that the next step is measured.
                 step.took_ms = (time.perf_counter() - began) * 1000
                 self._take(**values, position=step.position)
+                self._tidy()
                 return
             except OperationalError as error:
                 if not left or not is_busy(error):
                     raise
+
+    def _tidy(self) -> None:
+        """Now and then, so that no agent's commit has to."""
+        if time.monotonic() - self.tidied_at >= TIDIES:
+            log.move_on()
+            self.tidied_at = time.monotonic()
 
     def _plan(self, step: Step) -> None:
         """What a dry run finds is written down now and then: it holds up nobody for that."""
