@@ -1,0 +1,52 @@
+"""Injections in the admin: their lists name and count what may be seen, and no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryhub import store
+from memoryhub.models import Injection
+from tests.admin.conftest import page, show
+
+SEES = {(): {"public"}, ("private", "secret"): {"public", "private", "secret"}}
+
+
+@pytest.fixture
+def injection(four_levels):
+    memories = four_levels.values()
+    return Injection.objects.create(
+        project="zoo",
+        tokens_used=321,
+        injected=[{"id": memory.uid, "score": 0.5, "scale": "task"} for memory in memories],
+        withheld=[{"id": memory.uid, "reason": "over the count"} for memory in memories],
+    )
+
+
+@pytest.mark.parametrize("switches", SEES)
+def test_its_page_names_what_may_be_seen_alone(boss, injection, four_levels, switches):
+    text = show(boss, *switches).get(page(Injection, "change", injection.pk)).content.decode()
+    for level, memory in four_levels.items():
+        assert (memory.title in text) == (level in SEES[switches])
+        assert memory.uid not in text
+    assert "over the count" in text
+
+
+@pytest.mark.parametrize("switches", SEES)
+def test_the_list_counts_what_may_be_seen_alone(boss, injection, switches):
+    [row] = show(boss, *switches).get(page(Injection)).context["cl"].result_list
+    assert (len(row.log.told), len(row.log.kept)) == (len(SEES[switches]), len(SEES[switches]))
+
+
+def test_what_the_block_cost_is_told_to_who_may_see_all_of_it(boss, injection, four_levels):
+    assert "321" not in boss.get(page(Injection)).content.decode()
+    injection.injected = [{"id": four_levels["public"].uid}]
+    injection.withheld = []
+    injection.save()
+    assert "321" in boss.get(page(Injection)).content.decode()
+    assert "321" in boss.get(page(Injection, "change", injection.pk)).content.decode()
+
+
+def test_what_lies_in_the_trash_is_not_named(boss, injection, four_levels, actor):
+    store.trash([four_levels["public"].uid], actor)
+    text = boss.get(page(Injection, "change", injection.pk)).content.decode()
+    assert four_levels["public"].title not in text
