@@ -100,7 +100,7 @@ def merging(table: str, position: dict[str, Any]) -> Iterator[Step]:
     begin = True
     while more[0]:
 
-        def commit(run_uid: str, pages: int = pace.size, begin: bool = begin) -> tuple[Change, ...]:
+        def commit(run_uid: str, pages: int = max(pace.size, 16), begin: bool = begin) -> tuple[Change, ...]:
             with write():
                 more[0] = schema.merge_step(table, pages, begin=begin)
             return ()

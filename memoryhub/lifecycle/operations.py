@@ -17,6 +17,7 @@ from memoryhub.lifecycle.eviction import Evict
 from memoryhub.lifecycle.expiry import PurgeExpired
 from memoryhub.lifecycle.plan import Change, Operation, Step
 from memoryhub.lifecycle.pruning import PruneEvents
+from memoryhub.lifecycle.reindex import Reindex
 from memoryhub.lifecycle.summarise import Summarise
 from memoryhub.sensitivity import Actor
 
@@ -30,6 +31,7 @@ _ALL: tuple[Operation[Any], ...] = (
     Summarise(),
     Evict(),
     EmptyTrash(),
+    Reindex(),
 )
 OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in _ALL}
 

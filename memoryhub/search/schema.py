@@ -29,6 +29,8 @@ INDEXES = {
     "memoryhub_trigram": "tokenize='trigram', detail=none",
 }
 VOCABULARY = "memoryhub_text_vocabulary"
+RANK = f"bm25({', '.join(map(str, BM25_WEIGHTS))})"
+UNDERWAY = "memoryhub_reindexing"  # how far an index is built that is to take another's place
 
 
 # What the planner is told of the memories' indexes, at any size: rows, then rows for one value of the first
@@ -49,12 +51,25 @@ STATISTICS = {
 
 
 def _tables() -> dict[str, str]:
-    made = {
-        table: f"fts5({', '.join(COLUMNS)}, content='{MEMORY}', content_rowid='id', {options})"
-        for table, options in INDEXES.items()
-    }
-    made[VOCABULARY] = "fts5vocab('memoryhub_text', 'row')"
-    return {table: f"CREATE VIRTUAL TABLE {table} USING {body}" for table, body in made.items()}
+    made = {table: create_index(table) for table in INDEXES}
+    made[VOCABULARY] = f"CREATE VIRTUAL TABLE {VOCABULARY} USING fts5vocab('memoryhub_text', 'row')"
+    return made
+
+
+def create_index(table: str, name: str = "") -> str:
+    """The statement that makes an index, under another name where one is given."""
+    body = f"{', '.join(COLUMNS)}, content='{MEMORY}', content_rowid='id', {INDEXES[table]}"
+    return f"CREATE VIRTUAL TABLE {name or table} USING fts5({body})"
+
+
+def index_triggers(table: str) -> dict[str, str]:
+    """The statements that make the triggers which keep an index in step with its table."""
+    return {name: sql for name, sql in _triggers().items() if name.startswith(f"{table}_")}
+
+
+def shadow_triggers(table: str) -> tuple[str, str]:
+    """Names of those that keep in step what :mod:`memoryhub.search.reindexing` has copied of an index."""
+    return f"{table}_new_delete", f"{table}_new_update"
 
 
 def _triggers() -> dict[str, str]:
@@ -89,12 +104,11 @@ def install() -> None:
                 if present.get(name) != statement:
                     cursor.execute(f"DROP {kind} IF EXISTS {name}")
                     cursor.execute(statement)
-        weights = ", ".join(map(str, BM25_WEIGHTS))
         for table in INDEXES:
-            cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', 'bm25({weights})')")
+            cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', '{RANK}')")
         _set_statistics(cursor)
     for table in INDEXES:
-        if not _is_sound(table):
+        if not is_sound(table):
             rebuild(table)
 
 
@@ -113,15 +127,18 @@ def _set_statistics(cursor: CursorWrapper) -> None:
 
 def drop_triggers() -> None:
     """Before a migration: a table that is being rebuilt must not feed the index row by row."""
+    shadows = [name for table in INDEXES for name in shadow_triggers(table)]
     with connection.cursor() as cursor:
-        for name in _triggers():
+        for name in (*_triggers(), *shadows):
             cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+        cursor.execute(f"DROP TABLE IF EXISTS {UNDERWAY}")
 
 
 def uninstall() -> None:
     """After ``migrate memoryhub zero``: indexes without their tables would keep the words of what is gone."""
     with connection.cursor() as cursor:
-        for table in reversed(_tables()):
+        shadows = [f"{table}_{which}" for table in INDEXES for which in ("new", "old")]
+        for table in (*reversed(_tables()), *shadows):
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
 
 
@@ -145,7 +162,7 @@ def problems(deep: bool = False) -> list[str]:
             elif present[name] != statement:
                 found.append(f"{kind.lower()} {name} is not the one this version installs")
     for table in INDEXES:
-        if deep and not _is_sound(table):
+        if deep and not is_sound(table):
             found.append(f"index {table} does not fit its table")
         elif not _is_complete(table):
             found.append(f"index {table} does not hold as many rows as its table")
@@ -281,7 +298,8 @@ def without_journal_triggers() -> Iterator[None]:
 def _present(kind: str) -> dict[str, str]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = %s", [kind.lower()])
-        return dict(cursor.fetchall())
+        # A renamed table has its name in quotes.
+        return {name: sql.replace(f'"{name}"', name, 1) for name, sql in cursor.fetchall()}
 
 
 def _is_complete(table: str) -> bool:
@@ -291,7 +309,8 @@ def _is_complete(table: str) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def _is_sound(table: str) -> bool:
+def is_sound(table: str) -> bool:
+    """Whether every row of an index says what its memory says. Takes the write lock, and its time."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")

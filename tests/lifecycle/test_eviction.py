@@ -164,7 +164,7 @@ def test_an_unknown_level_is_purged_by_nobody(four_levels, run, now):
     assert Memory.objects.get() == four_levels["cosmic"]
 
 
-@pytest.mark.parametrize("name", ["purge_expired", "prune_events"])
+@pytest.mark.parametrize("name", ["purge_expired", "empty_trash", "prune_events", "reindex"])
 def test_what_is_gone_for_good_cannot_be_undone_and_says_so(name, actor):
     operation = OPERATIONS[name]
     assert not operation.undoable
