@@ -7,6 +7,7 @@ Governed, within a budget of tokens, balanced over the temporal scales, logged; 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -14,7 +15,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from memoryhub.retrieval import block, choice, injection_log
-from memoryhub.retrieval.candidates import candidates, within
+from memoryhub.retrieval.candidates import Candidate, candidates, within
 from memoryhub.retrieval.choice import Choice, Governed
 from memoryhub.retrieval.deadline import Deadline, TooLate
 from memoryhub.sensitivity import Actor, Clearance
@@ -87,14 +88,29 @@ class Injected:
     choice: Choice | None = None
 
 
+# Finds candidates for what is wanted, best first, within a clearance at a moment.
+Find = Callable[[Wanted, Clearance, datetime], list[Candidate]]
+
+
 def inject(wanted: Wanted, actor: Actor, *, now: datetime | None = None, record: bool = True) -> Injected:
     """The block for a prompt. Never raises: what goes wrong, or takes too long, gives an empty one.
 
     ``record`` False is a preview: nothing is logged, no access is counted.
     """
+    return put_before(_for_prompt, wanted, actor, now=now, record=record)
+
+
+def _for_prompt(wanted: Wanted, clearance: Clearance, now: datetime) -> list[Candidate]:
+    return candidates(within(clearance, wanted.project, now), wanted.prompt, now)
+
+
+def put_before(
+    find: Find, wanted: Wanted, actor: Actor, *, now: datetime | None = None, record: bool = True
+) -> Injected:
+    """The block of what ``find`` finds: chosen, governed, logged; on time or empty."""
     deadline = Deadline(settings.MEMORYHUB.injection_deadline_ms)
     try:
-        return _inject(wanted, actor, now or timezone.now(), deadline, record)
+        return _put_before(find, wanted, actor, now or timezone.now(), deadline, record)
     except TooLate:
         logger.warning("an injection was not ready after %g ms and left out", deadline.milliseconds)
         reason = f"injection: not ready after {deadline.milliseconds:g} ms"
@@ -104,30 +120,35 @@ def inject(wanted: Wanted, actor: Actor, *, now: datetime | None = None, record:
     return Injected(skipped=[reason], took_ms=deadline.took())
 
 
-def _inject(wanted: Wanted, actor: Actor, now: datetime, deadline: Deadline, record: bool) -> Injected:
+def _put_before(
+    find: Find, wanted: Wanted, actor: Actor, now: datetime, deadline: Deadline, record: bool
+) -> Injected:
     clearance = wanted.clearance(actor)
     if not wanted.project and len(clearance.projects or ()) == 1:
         wanted = replace(wanted, project=next(iter(clearance.projects or ())))
     notes: list[str] = []
     with deadline.reading():
-        found = candidates(within(clearance, wanted.project, now), wanted.prompt, now)
+        found = find(wanted, clearance, now)
         known = injection_log.shown_before(wanted, clearance, now)
         chosen = choice.choose(found, known, wanted.budget, wanted.count, now, deadline, notes)
-    passages = [one.passage for one in chosen.shown]
-    context = block.render(passages, [one.text for one in chosen.shown])
-    shown = [Shown(one.candidate.memory.uid, one.candidate.score, one.scale) for one in chosen.shown]
-    result = Injected(
-        context=context,
-        injected=shown,
-        withheld=[Withheld(one.memory.uid, one.reason, one.detail) for one in chosen.withheld],
-        tokens_used=block.tokens(context),
-        took_ms=deadline.took(),
-        skipped=list(dict.fromkeys(notes)),
-        shown=chosen.shown,
-        choice=chosen,
-    )
+    notes = list(dict.fromkeys(notes))
+    result = _result(chosen, notes, deadline)
     deadline.check()
     if record and not injection_log.write_down(wanted, result, clearance, actor, now, deadline):
         busy = "injection: it could not be logged in time, so nothing is shown"
         return Injected(skipped=[*notes, busy], took_ms=deadline.took())
     return result
+
+
+def _result(chosen: Choice, notes: list[str], deadline: Deadline) -> Injected:
+    context = block.render([one.passage for one in chosen.shown], [one.text for one in chosen.shown])
+    return Injected(
+        context=context,
+        injected=[Shown(one.candidate.memory.uid, one.candidate.score, one.scale) for one in chosen.shown],
+        withheld=[Withheld(one.memory.uid, one.reason, one.detail) for one in chosen.withheld],
+        tokens_used=block.tokens(context),
+        took_ms=deadline.took(),
+        skipped=notes,
+        shown=chosen.shown,
+        choice=chosen,
+    )
