@@ -12,11 +12,12 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from memoryhub.encoding.classification import declared_type, type_of
+from memoryhub.encoding.classification import declared_type, is_upkeep, own_words, type_of
 from memoryhub.encoding.commands import changed_paths, committed_paths, is_display, program, removed_paths
 from memoryhub.encoding.observation import Observation
 from memoryhub.encoding.passages import (
     MAX_CHARS,
+    claims,
     error_of,
     gives_reason,
     paragraphs,
@@ -191,9 +192,8 @@ def _below(path: str, places: tuple[str, ...]) -> bool:
 
 
 def _only_says_what(message: str) -> bool:
-    """A headline of upkeep (a test, a format, a version) and no reason: the history of the code has it."""
-    upkeep = declared_type(message) is MemoryType.CHANGE
-    return upkeep and "\n" not in message.strip() and not gives_reason(message)
+    """Upkeep (a test, a format, a version, a document) and no reason: the history of the code has it."""
+    return is_upkeep(message) and not gives_reason(own_words(message))
 
 
 def _may_mend(message: str) -> bool:
@@ -247,6 +247,8 @@ def _wrote(seen: Observation, work: Work) -> Candidate | str:
     outcome = "routine"
     for said in reasons(without_injections(seen.added), seen.removed):
         outcome = _note(work, said, "comment", list(seen.files_modified)) or "reason noted"
+    if outcome == "routine" and (told := told_reasons(without_injections(seen.output))):
+        return Candidate(told, "output", (), seen.files_modified)
     return outcome
 
 
@@ -269,10 +271,12 @@ def _new_lines(added: str, removed: str) -> str:
 def _answered(seen: Observation) -> Candidate | str:
     """An answer that only gives a definition or a list is looked up again when it is needed."""
     said = paragraphs(without_injections(seen.output))
-    if not gives_reason(said):
+    if not claims(said):
         return "routine"
     asked = shorten(seen.question, 200)
-    return Candidate(f"{said}\n\nAsked: {asked}" if asked else said, "answer", (), ())
+    # A page, or a helper sent to look, tells what it found; what another tool tells may be work on this.
+    source = "answer" if seen.kind == "ask" else "output"
+    return Candidate(f"{said}\n\nAsked: {asked}" if asked else said, source, (), ())
 
 
 def _same_check(command: str, failed: str) -> bool:

@@ -127,7 +127,8 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
         files_modified=paths if kind == "write" else (),
         command=command if kind == "run" else "",
         question=_text(given, "prompt", "query", "url", "pattern", "description") if kind != "write" else "",
-        output=output if kind not in ("write",) else "",
+        # What an editor answers is mostly the file again; words are worth a look.
+        output=output if kind != "write" or isinstance(response, str) else "",
         added=_changed(given, "new_string", "content", "new_str", "file_text", "new_source"),
         removed=_changed(given, "old_string", "old_str"),
         failed=refused or (kind == "run" and bool(_FAILED.search(output))),

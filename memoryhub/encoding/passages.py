@@ -24,6 +24,15 @@ _REASON = re.compile(
     r"|(?:때문|위해|주의|반드시)",
     re.IGNORECASE,
 )
+# Words by which an output, or an answer, claims to have found, decided or done something.
+_CLAIM = re.compile(
+    r"\b(?:root cause|caused by|discovered|turn(?:s|ed) out|found (?:that|out)|learn(?:ed|t) that|realized"
+    r"|decided|chose|agreed|rejected|opted for|settled on|fix(?:es|ed) (?:the|a|an)|the fix|resolved the"
+    r"|implement(?:s|ed) (?:the|a|an)|introduc(?:es|ed) (?:the|a|an)|refactored|extracted|renamed"
+    r"|silently|undocumented|deprecated)\b"
+    r"|(?:根本原因|発見|判明|決定|修正|实现|发现|修复|决定)",
+    re.IGNORECASE,
+)
 _ERROR_LINE = re.compile(
     r"^(?:E\s+|\s{1,4}(?=error: \S{3}))?(?P<said>(?:[\w.]*(?:Error|Exception|Failure|Warning)\b.*"
     r"|error(?:\[\w+\])?:.*|fatal:.*|panic:.*|not ok \d+ .*|FAILED .*|.*\bFAIL(?:ED)?\b.*"
@@ -57,9 +66,9 @@ def prose(text: str) -> str:
 
 
 def told_reasons(text: str) -> str:
-    """The whole sentences among the lines of an output, if one of them gives a reason; else empty."""
+    """The whole sentences among the lines of an output, if one of them claims something; else empty."""
     kept = [line for line in prose(text).splitlines() if _ENDED.search(line)]
-    return "\n".join(kept) if any(map(gives_reason, kept)) else ""
+    return "\n".join(kept) if any(map(claims, kept)) else ""
 
 
 def paragraphs(text: str) -> str:
@@ -93,6 +102,11 @@ def reasons(added: str, removed: str = "") -> list[str]:
 def gives_reason(text: str) -> bool:
     """Whether a text says why, or what must or must not be."""
     return bool(_REASON.search(text))
+
+
+def claims(text: str) -> bool:
+    """Whether a text gives a reason, or claims to have found, decided or done something."""
+    return gives_reason(text) or bool(_CLAIM.search(text))
 
 
 def _is_long(text: str) -> bool:

@@ -288,3 +288,22 @@ def test_hundreds_of_routine_calls_leave_no_memory(bot):
         sitting.tool("Read", {"file_path": f"f{n}.py"}, f"def f{n}(): return {n}")
     sitting.end()
     assert sitting.memories() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("bugfix", "Fixed the bug in auth.py: the token refresh failed because the clock skew was ignored."),
+        ("decision", "We decided to use one queue instead of two because workers starve otherwise."),
+        ("discovery", "Root cause: the cache key ignored the tenant, so customers saw each other's data."),
+        ("discovery", "Discovered that the payment gateway silently truncates references of 35 characters."),
+        ("feature", "Implemented the retry queue with exponential backoff and added tests for it."),
+        ("refactor", "Refactored the session module: extracted the token store and renamed the manager."),
+    ],
+)
+@pytest.mark.parametrize("tool", ["Bash", "mcp__tracker__resolve_issue", "str_replace"])
+def test_what_a_tool_claims_in_words_is_kept(sitting, tool, kind, said):
+    event = sitting.tool(tool, {"command": "make deploy", "path": "src/a.py"}, said)
+    assert event.memory is not None, event.skip_reason
+    assert event.memory.type == kind
+    assert said in event.memory.content
