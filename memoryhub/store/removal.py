@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Case, Q, When
+from django.db.models import Case, F, Q, Value, When
 from django.utils import timezone
 
 from memoryhub import journal
@@ -21,6 +21,7 @@ from memoryhub.transactions import write
 from memoryhub.vocabulary import TrashReason
 
 _ENDING = ("deleted_at", "trash_reason", "merged_into")
+_AT_ONCE = 25  # removed in one transaction: about 2 ms each, in both text indexes too
 
 
 def trash(
@@ -180,10 +181,10 @@ def remove(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime
 
 def _delete_all(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> int:
     """In short transactions, so that agents' writes never wait for long."""
-    count = 0
-    while chunk := remove(memories.order_by("pk")[:CHUNK], actor, operation, now):
-        count += len(chunk)
-    return count
+    keys = memories.order_by("pk").values_list("pk", flat=True)
+    return sum(
+        len(remove(memories.filter(pk__in=some), actor, operation, now)) for some in batched(keys, _AT_ONCE)
+    )
 
 
 def _delete(memories: list[Memory], actor: Actor, operation: str, now: datetime) -> None:
@@ -201,7 +202,8 @@ def _silence_events(memories: list[Memory]) -> None:
     """Events stay as a record that something happened, without its words, no wider than the memory showed."""
     for level in {memory.sensitivity for memory in memories}:
         ids = [memory.pk for memory in memories if memory.sensitivity == level]
-        events = Event.objects.filter(memory__in=ids)
-        events.update(preview="", keywords=[], files=[], handlers=[])
         wider = LEVELS[: rank(level)] if level in LEVELS else LEVELS
-        events.filter(sensitivity__in=wider).update(sensitivity=level)
+        stricter = Case(When(sensitivity__in=wider, then=Value(level)), default=F("sensitivity"))
+        Event.objects.filter(memory__in=ids).update(
+            preview="", keywords=[], files=[], handlers=[], sensitivity=stricter
+        )
