@@ -21,7 +21,7 @@ from memoryhub.transactions import write
 from memoryhub.vocabulary import TrashReason
 
 _ENDING = ("deleted_at", "trash_reason", "merged_into")
-_AT_ONCE = 25  # removed in one transaction: about 2 ms each, in both text indexes too
+_AT_ONCE = 50  # removed in one transaction: 1 to 2 ms each, in both text indexes too
 
 
 def trash(
