@@ -72,14 +72,14 @@ class Effort:
 
     ``pool``: about how many candidates are scored. ``spare``: a memory that holds no more than this share of
     the query need not be found. ``weighed``: matching memories up to which each one's worth is weighed when
-    they are more than the pool. ``inside``: names, and words that stand nowhere, are looked for inside words
-    even where the rest of the query is found.
+    they are more than the pool. ``thorough``: titles are compared as a whole, and names, and words that
+    stand nowhere, are looked for inside words even where the rest of the query is found.
     """
 
     pool: int
     spare: float = COMMON_SHARE
     weighed: int = MOST_WEIGHED
-    inside: bool = True
+    thorough: bool = True
 
 
 def search(
@@ -237,7 +237,11 @@ def _candidates(
             few = sum(frequencies[stem(word)] for word in telling) <= effort.weighed
             worth = (weights.recency, weights.importance, weights.trust)
             take(matching.worthiest(*worth) if few else matching.order_by("-text_index__pk"), pool // 4)
-    if len(found) >= pool and min(frequencies[stem(word)] for word in known) <= MOST_TITLES:
+    if (
+        effort.thorough
+        and len(found) >= pool
+        and min(frequencies[stem(word)] for word in known) <= MOST_TITLES
+    ):
         take(memories.titled(query.typed))  # among so many the one with this very title may rank too low
     substrings = query.spellings(_inside(query, known, effort))
     take(memories.containing(substrings))
@@ -251,7 +255,7 @@ def _candidates(
 def _inside(query: Query, known: list[str], effort: Effort) -> list[str]:
     """What is looked for inside words: what is no word itself, and what stands nowhere as one."""
     runs = queries.cjk_runs(query.text)
-    if not effort.inside:
+    if not effort.thorough:
         return [*(term.literal for term in query.terms if term.literal and not term.stems), *runs]
     return [*query.literals, *runs, *(word for word in query.words if word not in known)]
 
