@@ -111,7 +111,8 @@ def _session(happening: Happening, actor: Actor, at: datetime) -> Session:
         with write():
             session, _ = Session.objects.get_or_create(**place, defaults=first)
     if happening.cwd and not session.cwd:
-        Session.objects.filter(pk=session.pk).update(cwd=happening.cwd)
+        with write():
+            Session.objects.filter(pk=session.pk).update(cwd=happening.cwd)
     return session
 
 

@@ -86,6 +86,14 @@ def test_a_session_belongs_to_the_agent_and_the_folder_it_began_in(sitting):
     assert sitting.row.cwd == "/home/ada/shop"
 
 
+def test_a_session_that_began_with_a_memory_learns_its_folder_from_the_first_event(sitting, remember):
+    remember("something", session_id="s1", project="shop")
+    assert sitting.row.cwd == ""
+    sitting.tool("Read", {"file_path": "a.py"}, "text", cwd="/home/ada/shop")
+    assert sitting.row.cwd == "/home/ada/shop"
+    assert Session.objects.count() == 1
+
+
 def test_paths_below_the_working_folder_become_relative(sitting):
     sitting.ok("session:start", cwd="/home/ada/shop")
     event = sitting.tool("Edit", {"file_path": "/home/ada/shop/src/a.py", "new_string": "x = 1"})
