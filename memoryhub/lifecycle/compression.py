@@ -116,8 +116,9 @@ def _step(group: Group, keys: Sequence[int], eligible: MemoryQuerySet, actor: Ac
         members=tuple(memory.uid for memory in memories),
     )
 
+    draft = draft_of(memories, told.title, told.content, now)
+
     def commit(run_uid: str) -> tuple[Change, ...]:
-        draft = draft_of(memories, told.title, told.content, now)
         made = condense(eligible, memories, draft, actor, Compress.name, run_uid, now)
         return (replace(change, into=made.uid),) if made else ()
 

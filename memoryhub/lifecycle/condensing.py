@@ -22,8 +22,8 @@ SUMMARIES = (
     MemoryType.SESSION_SUMMARY.value,
     MemoryType.CHECKPOINT.value,
 )
-# One summary must stay readable, and within the longest content: larger groups become several.
-MOST = 100
+# One summary must stay readable, and its step short (1 ms for each member): larger groups become several.
+MOST = 40
 T = TypeVar("T")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from memoryhub.lifecycle.plan import Change, OnProject, Operation, Planned, Step, count, walk
+from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Planned, Step, count, walk
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.sensitivity import Actor
 from memoryhub.store import removal
@@ -47,7 +47,7 @@ class PurgeExpired(Operation[Purging]):
 
             return list(changes.values()), commit
 
-        yield from walk(purgeable, ("pk", "uid", "expires_at"), plan, position or {})
+        yield from walk(purgeable, ("pk", "uid", "expires_at"), plan, position or {}, Pace(20, 500))
 
 
 def _purgeable(params: Purging, actor: Actor, now: datetime) -> MemoryQuerySet:

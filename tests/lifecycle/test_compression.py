@@ -248,7 +248,7 @@ def test_a_dry_run_that_goes_on_lists_nothing_twice(alike, actor, now):
 
 def test_a_large_cluster_becomes_several_summaries(alike, run):
     alike(MOST + 1)
-    assert sorted(len(change.members) for change in run("compress")) == [50, 51]
+    assert sorted(len(change.members) for change in run("compress")) == [20, 21]
 
 
 # The text
