@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from memoryhub.models import Injection, Memory
+from memoryhub.models import Injection, Memory, Session
 from memoryhub.retrieval.timeline import Entry
 from memoryhub.sensitivity import Clearance
 
@@ -63,6 +64,34 @@ class Log:
     def tokens_used(self) -> int | None:
         """What the block cost, in tokens; None where that would tell of what is not listed."""
         return self.injection.tokens_used if self.complete else None
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What a session knew from the hub: each memory once, with how often it was shown, the first one first;
+    and for each reason, most frequent first, how often something was held back."""
+
+    told: list[tuple[Memory, int]]
+    reasons: list[tuple[str, int]]
+
+
+def sum_up(logs: Iterable[Log]) -> Knowledge:
+    """What the injections of a session come to, in their order."""
+    memories: dict[str, Memory] = {}
+    times: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for log in logs:
+        for one in log.told:
+            memories.setdefault(one.memory.uid, one.memory)
+            times[one.memory.uid] += 1
+        reasons.update(one.reason for one in log.kept)
+    return Knowledge([(memory, times[uid]) for uid, memory in memories.items()], reasons.most_common())
+
+
+def of_session(session: Session, clearance: Clearance, most: int) -> list[Log]:
+    """The injections of a session that may be seen, oldest first. Two queries."""
+    rows = Injection.objects.visible_to(clearance).filter(session=session)
+    return look_up(rows.order_by("at", "pk")[:most], clearance)
 
 
 def look_up(rows: Iterable[Injection], clearance: Clearance) -> list[Log]:

@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memoryhub.encoding.observation import kind_of
-from memoryhub.models import Event, Injection, Memory
-from memoryhub.retrieval.injections import Log, look_up
+from memoryhub.models import Event, Memory
+from memoryhub.retrieval.injections import Log, of_session
 from memoryhub.sensitivity import Clearance
 from memoryhub.text import shorten
 from memoryhub.web.session_picture import END, START, Happening, Picture, draw
@@ -35,7 +35,7 @@ def picture_of(session: Any, clearance: Clearance) -> tuple[Picture | None, bool
     events = _events(session, clearance)
     more = len(events) > MOST
     drawn = [_event(one) for one in events[:MOST]]
-    drawn += [_injection(log, session) for log in _injections(session, clearance)]
+    drawn += [_injection(log, session) for log in of_session(session, clearance, MOST)]
     drawn += [_memory(one) for one in _memories(session, clearance, {e.memory_id for e in events})]
     if more:
         last = events[MOST - 1].at
@@ -51,11 +51,6 @@ def _events(session: Any, clearance: Clearance) -> list[Any]:
     names = ("at", "event", "tool_name", "segment", "memorability", "skip_reason", "files", "keywords")
     mine = ("memory__uid", "memory__title", "memory__type")
     return list(events.only(*names, *mine).order_by("at", "pk")[: MOST + 1])
-
-
-def _injections(session: Any, clearance: Clearance) -> list[Log]:
-    rows = Injection.objects.visible_to(clearance).filter(session=session)
-    return look_up(rows.order_by("at", "pk")[:MOST], clearance)
 
 
 def _memories(session: Any, clearance: Clearance, drawn: set[int | None]) -> list[Memory]:

@@ -17,7 +17,7 @@ from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.retrieval.injections import look_up
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.web.views import injections as view
-from tests.web.markup import PAYLOADS, dangers, main
+from tests.web.markup import PAYLOADS, Page, dangers, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -240,6 +240,22 @@ class TestSession:
         response = visitor.get("/sessions/s/?kind=injection")
         assert "What did the agent know, and why" in main(response).words
         assert "the prompt" in main(response).words
+
+    def test_it_sums_up_what_the_agent_knew_in_the_end(
+        self, visitor: Client, session: Session, remember: Remember
+    ) -> None:
+        often, once, never = (remember(f"shown {name}") for name in ("often", "once", "never"))
+        hidden = remember("hidden from most", sensitivity="secret")
+        inject(session, [often, hidden], [(never, "over the count"), (hidden, "over the budget")])
+        inject(session, [often, once], [(never, "over the count")], at=NOON + timedelta(minutes=1))
+        html = visitor.get("/sessions/s/?kind=injection").content.decode()
+        words = " ".join(Page(html.partition('class="card known"')[2].partition("</div>")[0]).words.split())
+        assert "2 memories were shown" in words
+        assert "shown often 2 times" in words
+        assert "shown once" in words
+        assert "over the count 2" in words
+        assert "over the budget" not in words
+        assert "hidden from most" not in html
 
     def test_those_of_another_session_stay_out(
         self, visitor: Client, session: Session, remember: Remember

@@ -21,7 +21,7 @@ from memoryhub.web.access import clearance_of
 from memoryhub.web.days import by_day
 from memoryhub.web.filters import SessionFilter
 from memoryhub.web.htmx import HtmxHttpRequest, page_or_fragment
-from memoryhub.web.session_story import picture_of
+from memoryhub.web.session_story import MOST, picture_of
 
 PAGE = 50
 ENTRIES = 100
@@ -105,6 +105,7 @@ def _timeline(request: HttpRequest, found: Session) -> dict[str, Any]:
         "more": more,
         "chips": chips.groups(request, events) if kind in _WITH_EVENTS else [],
         "injections": Injection.objects.visible_to(clearance).filter(session=found).count(),
+        "known": _known(found, clearance) if kind == "injection" else None,
         "kind": kind,
         "kinds": [(name, label) for name, (label, _) in KINDS.items()],
         "order": order,
@@ -140,6 +141,10 @@ def _entries(
         "first": not cursor,
         "narrowed": narrowed,
     }
+
+
+def _known(found: Session, clearance: Clearance) -> injections.Knowledge:
+    return injections.sum_up(injections.of_session(found, clearance, MOST))
 
 
 def _summary(request: HttpRequest, found: Session) -> Memory | None:
