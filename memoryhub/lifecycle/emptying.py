@@ -78,7 +78,9 @@ def _erasing(params: Emptying, actor: Actor, now: datetime, position: dict[str, 
 
         return list(changes.values()), commit
 
-    yield from walk(trashed, ("pk", "uid", "deleted_at", "trash_reason"), plan, position, Pace(20, 500))
+    yield from walk(
+        trashed, ("pk", "uid", "deleted_at", "trash_reason"), plan, position, Pace(20, 500, least=8)
+    )
 
 
 def _reason(since: datetime, why: str, now: datetime) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from statistics import median
 from typing import Any, ClassVar, Generic, TypeVar
 
 from django.conf import settings
@@ -92,19 +94,22 @@ class Step:
 class Pace:
     """How many rows a step takes, so that it lasts about ``maintenance_step_ms``, and a rest after each.
 
-    The rest is as long as the step: a writer of another process, which SQLite has asleep for a while between
-    two tries, meets an open door at every second try.
+    It goes by the median of the last steps: one that met a busy disk says little about the next. The rest is
+    as long as the step: a writer of another process, which SQLite has asleep for a while between two tries,
+    meets an open door at every second try.
     """
 
     def __init__(self, first: int = 200, most: int = 5000) -> None:
         self.size, self.most = first, most
+        self.costs: deque[float] = deque(maxlen=5)
 
     def after(self, step: Step) -> None:
         """Take the measure of a step that was applied (or was not: nothing to learn then)."""
         if not step.took_ms:
             return
-        factor = settings.MEMORYHUB.maintenance_step_ms / step.took_ms
-        self.size = max(1, min(int(self.size * min(max(factor, 0.25), 1.5)), self.most))
+        self.costs.append(step.took_ms / self.size)
+        wanted = settings.MEMORYHUB.maintenance_step_ms / median(self.costs)
+        self.size = max(1, min(int(wanted), self.size * 2, self.most))
         if not connection.in_atomic_block:
             time.sleep(min(step.took_ms, 200) / 1000)
 
