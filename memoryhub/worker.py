@@ -16,6 +16,9 @@ from memoryhub.wsgi import application  # noqa: E402
 
 __all__ = ["application"]
 
+from django.urls import get_resolver  # noqa: E402
+
 from memoryhub.lifecycle import worker  # noqa: E402 once the apps are loaded
 
+len(get_resolver().url_patterns)  # loads every view now: the first hook of an agent must not wait for that
 worker.begin()
