@@ -88,7 +88,7 @@ def _of_group(group: Group, after: int, actor: Actor, now: datetime) -> Iterator
         yield Step((), {"group": list(group), "after": after}, len(page))
     clusters = single_linkage(texts, config.compression_similarity, config.compression_min_members)
     pace = Pace()
-    for members in sorted(chain.from_iterable(map(parts, clusters))):
+    for members in sorted(chain.from_iterable(map(parts, clusters)), key=lambda part: part[0]):
         if keys[members[0]] > after:
             step = _step(group, [keys[at] for at in members], eligible, actor, now)
             yield step

@@ -98,11 +98,11 @@ def _cleaning(params: Emptying) -> Iterator[Step]:
 
 def merging(table: str, position: dict[str, Any]) -> Iterator[Step]:
     """An index in one piece, in short steps."""
-    pace, more = Pace(50, 2000), [True]
+    pace, more = Pace(50, 2000, least=16), [True]
     begin = True
     while more[0]:
 
-        def commit(run_uid: str, pages: int = max(pace.size, 16), begin: bool = begin) -> tuple[Change, ...]:
+        def commit(run_uid: str, pages: int = pace.size, begin: bool = begin) -> tuple[Change, ...]:
             with write():
                 more[0] = schema.merge_step(table, pages, begin=begin)
             return ()

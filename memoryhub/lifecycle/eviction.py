@@ -104,7 +104,7 @@ def _faded_steps(
         return changes, commit
 
     columns = ("pk", "uid", "importance", "updated_at", "last_accessed_at")
-    for step in walk(faded, columns, plan, position, Pace(50)):
+    for step in walk(faded, columns, plan, position, Pace(50, least=8)):
         yield step, keys
 
 
@@ -137,7 +137,7 @@ def _cap_steps(project: str, over: int, actor: Actor, now: datetime, planned: se
     live = _live(OnProject(project=project), actor, now)
     worst = live.order_by(*ORDER)[: over + len(planned)].values_list(*_Victim._fields)
     victims = iter([_Victim(*row) for row in worst if row[0] not in planned][:over])
-    pace = Pace(50)
+    pace = Pace(50, least=8)
     while page := list(islice(victims, pace.size)):
         changes = [
             Change("evict", one.uid, one.importance, one.importance, _cap_reason(one, over)) for one in page

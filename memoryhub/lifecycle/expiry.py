@@ -47,7 +47,7 @@ class PurgeExpired(Operation[Purging]):
 
             return list(changes.values()), commit
 
-        yield from walk(purgeable, ("pk", "uid", "expires_at"), plan, position or {}, Pace(20, 500))
+        yield from walk(purgeable, ("pk", "uid", "expires_at"), plan, position or {}, Pace(20, 500, least=8))
 
 
 def _purgeable(params: Purging, actor: Actor, now: datetime) -> MemoryQuerySet:

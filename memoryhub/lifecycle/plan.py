@@ -99,8 +99,9 @@ class Pace:
     meets an open door at every second try.
     """
 
-    def __init__(self, first: int = 200, most: int = 5000) -> None:
-        self.size, self.most = first, most
+    def __init__(self, first: int = 200, most: int = 5000, least: int = 1) -> None:
+        """``least``: below this the cost of a transaction outweighs that of its rows."""
+        self.size, self.most, self.least = first, most, least
         self.costs: deque[float] = deque(maxlen=5)
 
     def after(self, step: Step) -> None:
@@ -109,7 +110,7 @@ class Pace:
             return
         self.costs.append(step.took_ms / self.size)
         wanted = settings.MEMORYHUB.maintenance_step_ms / median(self.costs)
-        self.size = max(1, min(int(wanted), self.size * 2, self.most))
+        self.size = max(self.least, min(int(wanted), self.size * 2, self.most))
         if not connection.in_atomic_block:
             time.sleep(min(step.took_ms, 200) / 1000)
 

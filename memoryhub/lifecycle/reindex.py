@@ -81,12 +81,12 @@ def _build(table: str) -> Iterator[Step]:
 
     def copy(rows: int) -> bool:
         """The last few rows, and those that come meanwhile, are copied with the exchange."""
-        return reindexing.copy_rows(table, max(rows, _FEW)) >= max(rows, _FEW)
+        return reindexing.copy_rows(table, rows) >= rows
 
     if reindexing.position(table) is not None:
-        yield from _chores(copy, Pace(50, 2000), count=True)
+        yield from _chores(copy, Pace(50, 2000, least=_FEW), count=True)
         yield from _chores(lambda amount: reindexing.exchange(table), Pace())
-    yield from _chores(lambda amount: reindexing.clear_old(table, amount), Pace(50, 5000))
+    yield from _chores(lambda amount: reindexing.clear_old(table, amount), Pace(50, 5000, least=_FEW))
 
 
 def _chores(work: Callable[[int], bool | None], pace: Pace, *, count: bool = False) -> Iterator[Step]:
