@@ -69,7 +69,7 @@ def _erasing(params: Emptying, actor: Actor, now: datetime, position: dict[str, 
     trashed = _trashed(params, actor, now)
 
     def plan(page: list[Any]) -> Planned:
-        changes = {pk: Change("erase", uid, reason=_reason(*row, now)) for pk, uid, *row in page}
+        changes = {pk: Change("erase", uid, reason=_reason(at, why, now)) for pk, uid, at, why in page}
 
         def commit(run_uid: str) -> tuple[Change, ...]:
             gone = removal.remove(trashed.filter(pk__in=list(changes)), actor, "erase", now)
