@@ -115,7 +115,8 @@ def test_the_log_is_one_click_away(open_page: Any, reader: Any, long: Session) -
     page = open_page("/sessions/long/", reader)
     page.get_by_role("link", name="2 injections").click()
     assert page.get_by_role("heading", name="What did the agent know, and why").is_visible()
-    assert page.get_by_text("over the budget").count() == 2
+    assert page.get_by_text("over the budget 2").is_visible()
+    assert page.locator(".injection-reason").all_inner_texts() == ["over the budget"] * 2
 
 
 def test_a_month_leads_to_its_neighbour(open_page: Any, reader: Any, remember: Any) -> None:
