@@ -1,8 +1,9 @@
 """Write transactions, one at a time in this process.
 
-SQLite lets one writer in and sends the others to sleep for ever longer (1, 2, 5, … 100 ms), so threads that
-store at once would spend most of their time asleep beside a free database. Waiting in line here, each goes on
-the moment the one before has committed. Between processes SQLite's own waiting holds.
+SQLite lets one writer in and sends the others to sleep for ever longer (1, 2, 5, … 100 ms), so those who
+store at once would spend most of their time asleep beside a free database. The threads of a process wait in
+line here instead, and each goes on the moment the one before has committed; the first of them looks every
+millisecond whether another process still writes.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 
 from django.db import OperationalError, connection, transaction
 
 _turn = threading.RLock()  # a callback on commit may write again
-PATIENCE = 20.0  # seconds, as long as SQLite itself waits for another process
+PATIENCE = 20.0  # seconds
+_LOOK = 0.001  # seconds between two looks whether another process still writes
 _until: ContextVar[float | None] = ContextVar("until", default=None)  # on the monotonic clock
 
 
@@ -42,47 +44,39 @@ def write(patience: float | None = None) -> Iterator[None]:
         with transaction.atomic():
             yield
         return
-    began = time.monotonic()
-    until = _until.get()
-    if patience is None and until is not None:
-        patience = max(until - began, 0)
-    if not _turn.acquire(timeout=PATIENCE if patience is None else max(patience, 0)):
+    until = time.monotonic() + PATIENCE if patience is None else time.monotonic() + max(patience, 0)
+    if patience is None:
+        until = min(until, _until.get() or until)
+    if not _turn.acquire(timeout=max(until - time.monotonic(), 0)):
         raise OperationalError(
             "database is locked: another thread of this process has been writing for too long"
         )
     try:
-        if patience is None:
-            with transaction.atomic():
-                yield
-        else:
-            with _within(patience - (time.monotonic() - began)):
-                yield
+        with ExitStack() as transactions:
+            _begin(transactions, until)
+            yield
     finally:
         _turn.release()
 
 
-@contextmanager
-def _within(seconds: float) -> Iterator[None]:
-    """A transaction that waits no longer than this for writers of other processes."""
-    usual = _busy_timeout()
-    _set_busy_timeout(max(int(seconds * 1000), 0))
+def _begin(transactions: ExitStack, until: float) -> None:
+    """Enter a transaction once no other process writes; OperationalError when one still does at ``until``."""
+    connection.ensure_connection()
+    # Not through Django's cursor: these belong to the transaction, and are no queries of their own.
+    ask = connection.connection.execute
+    [usual] = ask("PRAGMA busy_timeout").fetchone()
+    ask("PRAGMA busy_timeout = 0")
     try:
-        with transaction.atomic():
-            _set_busy_timeout(usual)  # the lock is held: what comes now is not the caller's hurry
-            yield
+        while True:
+            try:
+                transactions.enter_context(transaction.atomic())
+                return
+            except OperationalError as error:
+                if not is_busy(error) or time.monotonic() >= until:
+                    raise
+                time.sleep(_LOOK)
     finally:
-        _set_busy_timeout(usual)
-
-
-def _busy_timeout() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA busy_timeout")
-        return int(cursor.fetchone()[0])
-
-
-def _set_busy_timeout(milliseconds: int) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(f"PRAGMA busy_timeout = {milliseconds:d}")
+        ask(f"PRAGMA busy_timeout = {usual:d}")
 
 
 def is_busy(error: BaseException) -> bool:
