@@ -19,6 +19,7 @@ CJK = re.compile(r"[぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿ｦ-ﾟ가-힯฀-๿\U00
 _LATIN_MARKS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 _DIACRITIC = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")
+_MARKS = re.compile(r"^(?:[#>*\s]+|-+(?=\s|$))+")  # of Markdown; "--quiet" is an option
 _porter = Stemmer.Stemmer("porter", 0)
 _VOWEL_THEN_CONSONANT = re.compile(r"[aeiouy][^aeiou]")
 
@@ -98,7 +99,7 @@ def shorten(text: str, chars: int) -> str:
 def first_line(text: str) -> str:
     """The first line that holds anything, without Markdown's heading and list marks."""
     for line in text.splitlines():
-        bare = line.strip().lstrip("#>*- \t").strip()
+        bare = _MARKS.sub("", line).strip()
         if bare:
             return bare
     return collapse(text)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from memoryhub.encoding.memorability import salience
 from memoryhub.encoding.naming import PREFIX, abstract_of, reverted, title_of
 from memoryhub.encoding.passages import gives_reason
-from memoryhub.text import first_line
+from memoryhub.text import first_line, words
 from memoryhub.vocabulary import MemoryType
 
 _BY_PREFIX = {
@@ -128,6 +128,38 @@ _BASE_IMPORTANCE = {
 }
 SALIENCE_SPAN = 0.25  # how far salience moves importance from its base, at most
 
+# What the first word of a headline says that was done.
+_VERBS: dict[MemoryType, frozenset[str]] = {
+    MemoryType.BUGFIX: frozenset("fix fixes fixed repair correct corrected hotfix patch mend behebe".split()),
+    MemoryType.REFACTOR: frozenset(
+        """refactor refactored rename renamed move moved moves extract extracted split splits inline simplify
+        simplified restructure clean cleanup dedupe""".split()
+    ),
+    MemoryType.FEATURE: frozenset(
+        """add added adds implement implemented introduce introduced support supports allow allows enable
+        expose create let show offer new""".split()
+    ),
+}
+_LEADS = 4  # the weight of that word
+_PIECE = re.compile(r"^\S+ (?:option|command|flag|endpoint|hook|setting)\b|\b(?:option|command|flag) for\b")
+# Work that has to be done and tells nothing: versions, tests, formats, the wording of documents.
+_UPKEEP = re.compile(
+    r"^(?:bump|upgrade|pin|unpin|tweaks?|reformat|format|lint|typo|spelling|releas(?:e|ing)|version|v?\d+\.\d+"
+    r"|appl(?:y|ied) black|ran? (?:black|cog|prettier)|prepare (?:for )?(?:release|version)|link (?:to|from)"
+    r"|more links|mark(?:ed)? \S*test|update[sd]? (?:changelog|readme|copyright|dependenc|lock|snapshots?"
+    r"|(?:\S+ )?requirements?))\b"
+    r"|\b(?:typos?|spelling|whitespace|lint(?:er|ing)?|ruff|flake8|mypy|isort|prettier|eslint|changelog|readme"
+    r"|release notes|docs?|document(?:ed|ation)|docstrings?|comments?|screenshots?|xfail|copyright|badge|ci"
+    r"|workflow|gitignore|test coverage|unit tests?|tests? (?:for|to|of)|for tests?|test_\w+|\.(?:md|rst))\b",
+    re.IGNORECASE,
+)
+_BUILT = re.compile(r"\b(?:command|option|parser|builder|plugin|endpoint|server)\b", re.IGNORECASE)
+# What machines write into a message: lists of releases, quoted notes, references.
+_NOT_OWN = re.compile(
+    r"^\s*(?:Bumps? \[|Updates? the requirements|[-*>] |\[|---|```|https?://|Refs?\b|Dependabot).*$",
+    re.MULTILINE,
+)
+
 
 # What a text is that says nothing else of itself, by where it comes from.
 _BY_SOURCE = {
@@ -173,8 +205,26 @@ def type_of(text: str) -> MemoryType:
     for kind, weight, seen in _EVIDENCE:
         found = weight * (2 * len(seen.findall(head)) + len(seen.findall(text)))
         counted[kind] = counted.get(kind, 0) + found
+    verb = words(head)[:1]
+    for kind, verbs in _VERBS.items():
+        counted[kind] += _LEADS if verb and verb[0] in verbs else 0
+    counted[MemoryType.FEATURE] += bool(_PIECE.search(head))
     best = max(counted, key=lambda kind: counted[kind])
     return best if counted[best] else MemoryType.CHANGE
+
+
+def is_upkeep(message: str) -> bool:
+    """Whether a commit only keeps things in order, by its prefix or by what its headline is about."""
+    declared = declared_type(message)
+    if declared:
+        return declared is MemoryType.CHANGE
+    head = first_line(message)
+    return bool(_UPKEEP.search(head)) and not _BUILT.search(head)
+
+
+def own_words(message: str) -> str:
+    """A commit message without what machines write into it, and without lists of references."""
+    return _NOT_OWN.sub("", message)
 
 
 def concepts_of(text: str) -> tuple[str, ...]:

@@ -193,7 +193,8 @@ def _below(path: str, places: tuple[str, ...]) -> bool:
 
 def _only_says_what(message: str) -> bool:
     """Upkeep (a test, a format, a version, a document) and no reason: the history of the code has it."""
-    return is_upkeep(message) and not gives_reason(own_words(message))
+    head, _, body = message.strip().partition("\n")
+    return is_upkeep(head) and not gives_reason(head) and not paragraphs(own_words(body))
 
 
 def _may_mend(message: str) -> bool:

@@ -28,7 +28,9 @@ OTHER_TYPE_WEIGHT = 0.5
 
 # Distinct terms after which a text counts as two thirds full of substance.
 SUBSTANCE_TERMS = 20
-DISTINCT_TERMS = 12
+DISTINCT_TERMS = 8
+# Addresses, numbers and hashes say nothing by themselves.
+_DATA = re.compile(r"\bhttps?://\S+|\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|(?<!\w)#?\d[\d.,:-]*\b")
 _MARKS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), weight)
     for pattern, weight in (
@@ -85,7 +87,7 @@ def score(text: str, kind: str, neighbours: Iterable[set[str]], shares: Shares) 
 
     Nothing new is worth nothing: the total of a near repetition falls with its distinctiveness to 0.
     """
-    own = terms(text)
+    own = terms(_DATA.sub(" ", text))
     parts = (substance(own), salience(text), distinctiveness(own, neighbours), weight_of(kind))
     weights = (shares.substance, shares.salience, shares.distinctiveness, shares.type_weight)
     total = sum(weight * part for weight, part in zip(weights, parts, strict=True))

@@ -9,6 +9,7 @@ from memoryhub.text import collapse, first_line, shorten
 
 TITLE_CHARS = 100
 ABSTRACT_CHARS = 200
+MAX_HEADLINE = 1000
 _LEAST_TITLE = 25  # a clause shorter than this says too little by itself
 _GOOD_TITLE = 50  # one that a comma ends says enough from here on
 # Conventional commits say outright what they are.
@@ -17,6 +18,10 @@ _NUMBER = re.compile(
     r"^(?:(?:ADR|RFC|DR)[- ]?)?\d{1,4}\s?[.):]\s+|^(?:ADR|RFC)[- ]?\d{1,4}\s*[-–—]\s*", re.IGNORECASE
 )
 _REVERTED = re.compile(r'^Revert:?\s+"(?P<what>.+)"\s*$')
+_REFERENCE = re.compile(r"(?:[A-Za-z][\w./-]*+)?#\d+|https?://\S+")
+_REFERRING = frozenset(
+    "ref refs close closes closed fixes resolves resolved see issue issues and - –".split()
+)
 _ASIDE = re.compile(r"^(?:Asked|Problem): ")
 _SENTENCE = re.compile(r".+?(?:[.!?](?=\s|$)|[。！？]|$)\s*", re.DOTALL)
 _CLAUSE = re.compile(r"(?:;|:|,| [–—-])(?=\s)|[、，；：]")
@@ -31,10 +36,10 @@ def reverted(text: str) -> str:
 
 def headline(text: str) -> str:
     """What a text begins with, without a commit prefix or a document's number."""
-    head = first_line(text)
+    head = first_line(text)[:MAX_HEADLINE]
     if what := reverted(text):
         return f"Taken back: {PREFIX.sub('', what)}"
-    return _NUMBER.sub("", PREFIX.sub("", head))
+    return _without_references(_NUMBER.sub("", PREFIX.sub("", head)))
 
 
 def title_of(text: str) -> str:
@@ -71,6 +76,22 @@ def subtitle_of(files: Sequence[str], text: str = "") -> str:
         return f"in {', '.join(names[:3])}" + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     asked = [line for line in text.splitlines() if line.startswith("Asked: ")]
     return shorten(asked[-1], 200) if asked else ""
+
+
+def _without_references(head: str) -> str:
+    """Without the issues and addresses at its end."""
+    parts = head.split()
+    last = len(parts)
+    while last > 1 and _refers(parts[last - 1]):
+        last -= 1
+    if last == len(parts) or not any("#" in part or "://" in part for part in parts[last:]):
+        return head
+    return " ".join(parts[:last]).rstrip(" ,;:-–(")
+
+
+def _refers(part: str) -> bool:
+    bare = part.strip("(),;:.")
+    return bool(_REFERENCE.fullmatch(bare)) or bare.lower() in _REFERRING
 
 
 def _first_sentence(line: str) -> str:

@@ -17,7 +17,6 @@ from memoryhub.models import Session
 from memoryhub.transactions import write
 
 JUST_ASKED = 3  # tool calls after a prompt that show what it was about
-MOST_SEEN = 200  # events of a session that are told from a second delivery
 
 
 @dataclass
@@ -28,7 +27,7 @@ class Working:
     first after a prompt; ``prompted``: whether the session tells of prompts at all.
     ``calls``: tool calls so far; ``summed_up``: those when the last checkpoint was due; ``recapped_at``: the
     moment (ISO) up to which a checkpoint told; ``fresh_since``: that when the agent last lost its context;
-    ``tokens``: about what was spent since the last capture; ``seen``: marks of the latest events.
+    ``tokens``: about what was spent since the last capture.
     """
 
     segment: int = 1
@@ -44,7 +43,6 @@ class Working:
     summed_up: int = 0
     recapped_at: str = ""
     fresh_since: str = ""
-    seen: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, state: dict[str, Any], segment: int) -> Working:
@@ -60,15 +58,6 @@ class Working:
     def hear(self) -> None:
         """A person said something: what comes next may be something else."""
         self.asked, self.prompted = JUST_ASKED, True
-
-    def note(self, mark: str) -> bool:
-        """Whether an event is seen for the first time; one without a mark always is."""
-        if not mark:
-            return True
-        if mark in self.seen:
-            return False
-        self.seen = [*self.seen, mark][-MOST_SEEN:]
-        return True
 
 
 @contextmanager

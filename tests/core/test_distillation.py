@@ -391,3 +391,39 @@ def test_what_git_says_is_changed_is_what_the_commit_is_about():
     run("git diff HEAD~3 --stat", " src/long_ago.py | 2 +-", work)
     told = run("git commit -qam 'refactor: a becomes b everywhere'", "", work)
     assert told.files_modified == ("src/a.py", "b.py", "src/c.py", "src/d.png")
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        (
+            "Bump black from 21.5b2 to 21.6b0 (#1374)\n\nBumps [black](https://example.org).\n- [Notes](x)",
+            False,
+        ),
+        ("Release 3.23\n\nRefs #79, #363", False),
+        ("Fix typo in the README", False),
+        ("Added screenshots to the docs of facets, refs #255", False),
+        ("Applied Black", False),
+        ("Pin httpx below 1.0 because its new client drops our headers", True),
+        (
+            "Mark test_queries.py as xfail\n\nCanned queries use a permission that has not been moved yet.",
+            True,
+        ),
+        ("Add a docs command that prints all settings", True),
+    ],
+)
+def test_upkeep_is_known_without_a_prefix_too(message, kept):
+    assert isinstance(run(f"git commit -F - <<'END'\n{message}\nEND", ""), Candidate) is kept
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Rename the permission that the new demo plugin created", "refactor"),
+        ("Allow functions in write queries", "feature"),
+        ("--flatten option for insert", "feature"),
+        ("Fix the new index that was added twice", "bugfix"),
+    ],
+)
+def test_the_first_word_of_a_headline_says_what_was_done(text, kind):
+    assert classify(text).type == kind

@@ -50,6 +50,12 @@ def test_a_few_words_can_hardly_be_distinct():
     assert distinctiveness({"ok"}, []) < distinctiveness(set("abcdefghijkl"), []) == 1
 
 
+def test_addresses_numbers_and_hashes_add_nothing():
+    said = "The index is built anew at night"
+    links = f"{said} #12 #13 https://example.org/a/long/path/with/words 4f0c2ab91d 10:45 3.14"
+    assert score(links, "change", [], Shares()) == score(said, "change", [], Shares())
+
+
 @given(
     st.text(max_size=400),
     st.sampled_from(TYPES),
