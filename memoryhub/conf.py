@@ -162,7 +162,7 @@ class Config:
         "HH:MM or empty",
     )
     maintenance_operations: str = _words(
-        "purge_expired,prune_events,consolidate,compress,evict",
+        "purge_expired,prune_events,consolidate,compress",
         "what the daily maintenance does, in this order",
         r"|[a-z_]+(,[a-z_]+)*",
         "names with commas between",

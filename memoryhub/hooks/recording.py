@@ -11,7 +11,7 @@ from django.conf import settings
 from memoryhub.encoding.calls import read_call, read_prompt
 from memoryhub.encoding.observation import clean
 from memoryhub.encoding.secrets import find_secrets, redact
-from memoryhub.encoding.working import Working, working
+from memoryhub.encoding.working import working
 from memoryhub.hooks import happening as names
 from memoryhub.hooks.happening import HandlerReport, Happening, Passage
 from memoryhub.models import Event, Session
@@ -35,9 +35,10 @@ def begin(happening: Happening, actor: Actor, now: datetime) -> Passage:
         event=happening.event,
         segment=max(session.segment, 1),
         sensitivity=happening.sensitivity,
+        mark=happening.mark,
     )
     passage = Passage(happening, actor, session, at, event)
-    passage.repeated = happening.mark in Working.of(session.state, session.segment).seen
+    passage.repeated = _known(event)
     if happening.event == names.TOOL_POST:
         _read_call(passage)
     elif happening.event == names.PROMPT_SUBMIT:
@@ -52,13 +53,18 @@ def record(passage: Passage, reports: Sequence[HandlerReport]) -> Event | None:
     event, happening = passage.event, passage.happening
     event.handlers = [report.as_dict() for report in reports]
     with working(passage.session) as state:
-        if passage.repeated or not state.note(happening.mark):
+        if passage.repeated or _known(event):
             return None
         if happening.event == names.PROMPT_SUBMIT:
             state.hear()
         event.save(force_insert=True)
         _note(passage)
     return event
+
+
+def _known(event: Event) -> bool:
+    """Whether the event was recorded before."""
+    return bool(event.mark) and Event.objects.filter(session=event.session, mark=event.mark).exists()
 
 
 def _note(passage: Passage) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from django.conf import settings
 from django.db import transaction
+from django.utils import timezone
 
 from memoryhub import store
 from memoryhub.drafts import MemoryDraft
@@ -71,7 +72,8 @@ def load(lines: Lines, order: Order, tally: Tally) -> Iterator[None]:
     """Store the memories of these lines; comes back after each batch, when ``lines`` tells how far it is.
 
     A line that holds no memory does not lose the others, unless the order is strict: then it ends it.
-    The cap of a project is not held: it bounds what agents pile up, and this is a person's doing.
+    The cap of a project is not held: it bounds what agents pile up, and this is a person's doing. Upkeep
+    counts from now: years of history do not fade in the night after they came.
     """
     batch: list[tuple[Line, MemoryDraft]] = []
     for line in lines:
@@ -107,7 +109,8 @@ def _read(line: Line, order: Order, tally: Tally) -> MemoryDraft | None:
 def _store(batch: list[tuple[Line, MemoryDraft]], order: Order, tally: Tally) -> int:
     """Store a batch in one transaction; how many of it were refused."""
     with write():
-        results = store.remember_many([draft for _, draft in batch], order.actor, hold_cap=False)
+        drafts = [draft for _, draft in batch]
+        results = store.remember_many(drafts, order.actor, hold_cap=False, imported_at=timezone.now())
         if order.dry_run:
             transaction.set_rollback(True)
     refused = 0

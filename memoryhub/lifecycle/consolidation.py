@@ -1,7 +1,8 @@
 """Consolidation: what was used counts more, what was not counts less, what has faded away is evicted.
 
 Days and accesses count from the last consolidation; before the first one, days count from the last change
-(``updated_at``), because until then the importance was what somebody had just said. A change too small to
+(``updated_at``), because until then the importance was what somebody had just said; of history that a person
+imported from the day it came (``imported_at``). A change too small to
 be seen is not written and does not count as a consolidation, so that nothing is lost by rounding.
 """
 
@@ -37,7 +38,7 @@ LEAST = 0.0005  # smaller changes of importance wait for a later run
 _DAY = timedelta(days=1)
 _FIELDS = (
     *("pk", "uid", "type", "importance", "accessed_count", "consolidated_accesses"),
-    *("consolidated_at", "updated_at", "last_accessed_at", *upkeep.GATE),
+    *("consolidated_at", "updated_at", "imported_at", "last_accessed_at", *upkeep.GATE),
 )
 
 
@@ -53,6 +54,7 @@ class _Row:
     consolidated_accesses: int
     consolidated_at: datetime | None
     updated_at: datetime
+    imported_at: datetime | None
     last_accessed_at: datetime | None
     project: str
     sensitivity: str
@@ -65,11 +67,16 @@ class _Row:
 
     def days(self, now: datetime) -> float:
         """Since the last consolidation, else since the last change."""
-        return max((now - (self.consolidated_at or self.updated_at)) / _DAY, 0.0)
+        return max((now - (self.consolidated_at or self.changed_at)) / _DAY, 0.0)
+
+    @property
+    def changed_at(self) -> datetime:
+        """When somebody last said it."""
+        return max(self.updated_at, self.imported_at or self.updated_at)
 
     def days_unused(self, now: datetime) -> float:
         """Since somebody read or wrote it."""
-        return (now - max(self.updated_at, self.last_accessed_at or self.updated_at)) / _DAY
+        return (now - max(self.changed_at, self.last_accessed_at or self.changed_at)) / _DAY
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,12 @@ def _faded(params: OnProject, actor: Actor, now: datetime) -> MemoryQuerySet:
     config = settings.MEMORYHUB
     before = now - timedelta(days=config.evict_after_days)
     unused = Q(last_accessed_at__isnull=True) | Q(last_accessed_at__lte=before)
+    imported = Q(imported_at__isnull=True) | Q(imported_at__lte=before)
     faded: MemoryQuerySet = _live(params, actor, now).filter(
-        unused, importance__lt=config.evict_min_importance, updated_at__lte=before
+        unused,
+        imported,
+        importance__lt=config.evict_min_importance,
+        updated_at__lte=before,
     )
     return faded
 
@@ -93,8 +97,10 @@ def _faded_steps(
     def plan(page: list[Any]) -> Planned:
         keys[:] = [pk for pk, *_ in page]
         changes = [
-            Change("evict", uid, worth, worth, faded_reason(worth, (now - max(at, read or at)).days))
-            for _, uid, worth, at, read in page
+            Change(
+                "evict", uid, worth, worth, faded_reason(worth, (now - max(at, came or at, read or at)).days)
+            )
+            for _, uid, worth, at, came, read in page
         ]
 
         def commit(run_uid: str) -> tuple[Change, ...]:
@@ -103,7 +109,7 @@ def _faded_steps(
 
         return changes, commit
 
-    columns = ("pk", "uid", "importance", "updated_at", "last_accessed_at")
+    columns = ("pk", "uid", "importance", "updated_at", "imported_at", "last_accessed_at")
     for step in walk(faded, columns, plan, position, Pace(50, least=8)):
         yield step, keys
 

@@ -49,6 +49,9 @@ class Memory(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
+    imported_at = models.DateTimeField(
+        null=True, blank=True, help_text="When a person brought it in: upkeep counts its age from then"
+    )
     session_id = name_field()
     key = name_field(help_text="Unique within project, scope and owner")
     importance = share_field(0.5)

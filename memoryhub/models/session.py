@@ -78,11 +78,17 @@ class Event(models.Model):
     skip_reason = name_field(50)
     handlers = models.JSONField(default=list, blank=True, help_text="What each handler said, in order")
     memory = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="events")
+    mark = name_field(16, help_text="Tells a second delivery; empty: never")
     preview = models.TextField(blank=True, default="")
 
     objects = EventQuerySet.as_manager()
 
     class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["session", "mark"], name="event_once", condition=~models.Q(mark="")
+            )
+        ]
         indexes = [
             models.Index(fields=["session", "at"], name="event_session_at"),
             models.Index(fields=["at"], name="event_at"),

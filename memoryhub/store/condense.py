@@ -44,7 +44,12 @@ def condense(
         if set(there) != {_as_read(memory) for memory in memories}:
             return None
         [made] = remember_many(
-            [draft], replace(actor, clearance=clearance), now, hold_cap=False, screen=False
+            [draft],
+            replace(actor, clearance=clearance),
+            now,
+            hold_cap=False,
+            screen=False,
+            imported_at=max(filter(None, (memory.imported_at for memory in memories)), default=None),
         )
         if isinstance(made, StoreError):
             raise made

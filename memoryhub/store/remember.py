@@ -49,16 +49,18 @@ def remember_many(
     *,
     hold_cap: bool = True,
     screen: bool = True,
+    imported_at: datetime | None = None,
 ) -> list[Outcome | StoreError]:
     """Store drafts in order in one transaction; a refused one does not lose the others.
 
     ``hold_cap=False`` is for imports by a person: the cap bounds what agents pile up. ``screen=False`` is for
     drafts made of stored memories: what was stored once is not looked at for credentials again.
+    ``imported_at``: from when upkeep counts the age of what is new, in the place of its ``created_at``.
     """
     now = now or timezone.now()
     results: list[Outcome | StoreError] = []
     with write():
-        batch = _Batch(actor, now)
+        batch = _Batch(actor, now, imported_at)
         batch.look_up(drafts)
         for draft in drafts:
             try:
@@ -86,6 +88,7 @@ class _Batch:
 
     actor: Actor
     now: datetime
+    imported_at: datetime | None = None
     fresh: list[tuple[Memory, MemoryDraft]] = field(default_factory=list)
     saved: int = 0
     revived: list[Memory] = field(default_factory=list)
@@ -122,7 +125,7 @@ class _Batch:
         return [of_words, self.by_key[(memory.key, *place)]] if memory.key else [of_words]
 
     def take(self, draft: MemoryDraft) -> Outcome:
-        memory = rows.build(draft, self.actor, self.now)
+        memory = rows.build(draft, self.actor, self.now, self.imported_at)
         place = (memory.project, memory.scope, memory.owner)
         same_key = self.by_key.get((memory.key, *place), []) if memory.key else []
         if keyed := _highest(same_key, memory.content_hash):

@@ -61,7 +61,7 @@ def expiry(ttl_days: float | None, now: datetime) -> datetime | None:
     return now + timedelta(days=ttl_days) if ttl_days else None
 
 
-def build(draft: MemoryDraft, actor: Actor, now: datetime) -> Memory:
+def build(draft: MemoryDraft, actor: Actor, now: datetime, imported_at: datetime | None = None) -> Memory:
     """A memory not yet saved. ``expires_at`` counts from now, also for history: it has just been learnt."""
     values = {name: getattr(draft, name) for name in SCALARS}
     values["ttl_days"] = draft.ttl_days if "ttl_days" in draft.given else settings.MEMORYHUB.default_ttl_days
@@ -81,6 +81,7 @@ def build(draft: MemoryDraft, actor: Actor, now: datetime) -> Memory:
         "author": actor.name,
         "created_at": at,
         "updated_at": at,
+        "imported_at": imported_at,
         "expires_at": expiry(values["ttl_days"], now),
     }
     # By place: Django takes half as long as by name.
@@ -95,17 +96,8 @@ def _columns() -> list[str]:
 @cache
 def _plain_defaults() -> dict[str, Any]:
     """What a new memory begins with in the columns that :func:`build` leaves alone; asking each is slow."""
-    built = {
-        *SCALARS,
-        "uid",
-        "flags",
-        "owner",
-        "content_hash",
-        "author",
-        "created_at",
-        "updated_at",
-        "expires_at",
-    }
+    built = {*SCALARS, "uid", "flags", "owner", "content_hash", "author"}
+    built |= {"created_at", "updated_at", "imported_at", "expires_at"}
     return {
         field.attname: field.get_default()
         for field in Memory._meta.concrete_fields

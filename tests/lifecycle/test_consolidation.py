@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memoryhub import journal, store
-from memoryhub.drafts import MemoryPatch
+from memoryhub.drafts import MemoryDraft, MemoryPatch
 from memoryhub.lifecycle.operations import OPERATIONS, run_now
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.sensitivity import Actor, Clearance, system
@@ -29,6 +29,26 @@ def test_what_was_not_used_fades_by_two_hundredths_a_day(aged, run):
     assert worth(memory) == pytest.approx(0.6)
     assert (change.action, change.before, change.after) == ("decay", 0.8, worth(memory))
     assert change.reason == "not used for 10 days: 0.80 → 0.60"
+
+
+@pytest.fixture
+def history(db, actor, now):
+    """A memory of three years ago that a person has imported just now."""
+    draft = MemoryDraft(content="Old news", created_at=now - 1000 * DAY, ttl_days=None, importance=0.5)
+    [made] = store.remember_many([draft], actor, now, hold_cap=False, imported_at=now)
+    return made.memory
+
+
+def test_imported_history_does_not_fade_for_the_years_before_it_came(history, run, now):
+    assert run("consolidate") == []
+    [change] = run("consolidate", at=now + 10 * DAY)
+    assert (change.action, worth(history)) == ("decay", pytest.approx(0.3))
+
+
+def test_imported_history_is_evicted_after_ninety_days_here(history, run, now):
+    Memory.objects.update(importance=0.01)
+    assert run("evict", at=now + 89 * DAY) == []
+    assert [change.uid for change in run("evict", at=now + 91 * DAY)] == [history.uid]
 
 
 @pytest.mark.parametrize("kind", ["decision", "discovery"])
