@@ -17,8 +17,8 @@ from memoryhub.encoding.commands import changed_paths, committed_paths, is_displ
 from memoryhub.encoding.observation import Observation
 from memoryhub.encoding.passages import (
     MAX_CHARS,
-    claims,
     error_of,
+    findings,
     gives_reason,
     paragraphs,
     reasons,
@@ -271,8 +271,8 @@ def _new_lines(added: str, removed: str) -> str:
 
 def _answered(seen: Observation) -> Candidate | str:
     """An answer that only gives a definition or a list is looked up again when it is needed."""
-    said = paragraphs(without_injections(seen.output))
-    if not claims(said):
+    said = findings(without_injections(seen.output))
+    if not said:
         return "routine"
     asked = shorten(seen.question, 200)
     # A page, or a helper sent to look, tells what it found; what another tool tells may be work on this.

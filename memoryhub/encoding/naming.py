@@ -36,7 +36,7 @@ def reverted(text: str) -> str:
 
 def headline(text: str) -> str:
     """What a text begins with, without a commit prefix or a document's number."""
-    head = first_line(text)[:MAX_HEADLINE]
+    head = first_line(text)[:MAX_HEADLINE].replace("**", "")
     if what := reverted(text):
         return f"Taken back: {PREFIX.sub('', what)}"
     return _without_references(_NUMBER.sub("", PREFIX.sub("", head)))

@@ -9,6 +9,7 @@ from memoryhub.text import CJK, collapse, shorten
 
 MAX_CHARS = 2000
 MIN_WORDS = 6
+ESSAY_CHARS = 1000  # an answer longer than this is more than a finding
 _WIDE_CHARS = 15  # of a script without spaces that say as much as MIN_WORDS
 _COMMENT = re.compile(r"^\s*(?:#|//|--|/?\*+|;)\s?(?P<said>.+?)\s*(?:\*/)?$")
 _TRAILING = re.compile(r"\s(?:#|//)\s(?P<said>.{20,})$")
@@ -45,6 +46,16 @@ _PYTEST_ERROR = re.compile(r"^E\s+(?P<said>[\w.]*(?:Error|Exception|Failure|Warn
 _NO_ERROR = re.compile(r"\b0 (?:errors?|failed|failures)\b|# fail", re.IGNORECASE)
 _WORDY = re.compile(r"[^\W\d_]")
 _ENDED = re.compile(r"[.!?。！？…][)\]\"'»”’`]*$")
+_PLEASANTRY = re.compile(
+    r"(?:certainly|sure|of course|absolutely|great|got it|good question|that(?:'s| sounds)\b|happy to|i(?:'d| would) be happy|thanks?"
+    r"|you(?:'re| are) (?:very )?welcome|here(?:'s| is| are)|let(?:'s| us) |let me)\b",
+    re.IGNORECASE,
+)
+# A file, a function, an option, an identifier: what a finding is about.
+_CONCRETE = re.compile(
+    r"`[^`]+`|\w+\(\)|\b\w+/[\w./-]+|\b\w+\.(?:py|js|ts|go|rs|c|java|rb|toml|json|ya?ml|md|sql)\b"
+    r"|\b[a-z]+_[a-z_]+\b|\b[a-z]+[A-Z]\w+|--\w+|\b[A-Z]\w*Error\b"
+)
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _APART = re.compile(r"^\s*(?:#{1,6}\s|[-*+•]\s|\d{1,3}[.)]\s|\||>\s)|^\s*$")
 _HEADING = re.compile(r"^\s*#{1,6}\s")
@@ -83,6 +94,19 @@ def paragraphs(text: str) -> str:
     heading = next(telling, headings[0] if headings else "")
     said = [block for block in blocks if not _HEADING.match(block) and _is_sentence(block)]
     return "\n".join([heading, *said] if heading and said else said)[:MAX_CHARS]
+
+
+def findings(text: str) -> str:
+    """What an answer found out: all of a short one, if it claims something.
+
+    A long one is an essay: of it those paragraphs that give a reason and name something (a file, a function,
+    a number), for advice that would fit anybody is found again when it is needed.
+    """
+    said = [block for block in _blocks(text) if not _HEADING.match(block) and _is_sentence(block)]
+    said = [block for block in said if not _PLEASANTRY.match(block)]
+    if sum(map(len, said)) > ESSAY_CHARS:
+        said = [block for block in said if gives_reason(block) and _CONCRETE.search(block)]
+    return "\n".join(said)[:MAX_CHARS] if any(map(claims, said)) else ""
 
 
 def reasons(added: str, removed: str = "") -> list[str]:

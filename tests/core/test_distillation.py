@@ -427,3 +427,24 @@ def test_upkeep_is_known_without_a_prefix_too(message, kept):
 )
 def test_the_first_word_of_a_headline_says_what_was_done(text, kind):
     assert classify(text).type == kind
+
+
+ESSAY = "\n\n".join(
+    [
+        "Certainly! Let's look at this step by step, because it matters.",
+        "## Benefits of caching",
+        "Caching is always a good idea because it saves time for everybody who waits for an answer. " * 6,
+        "- Think about what you need before you begin, since plans change and time is short for us. " * 6,
+        "`load()` in src/store.py ignores the version, so an older program must never save it.",
+    ]
+)
+
+
+def test_of_an_essay_only_what_is_said_about_something_is_told():
+    told = distill(observe("Task", {"prompt": "How?"}, {"content": ESSAY}), Work())
+    assert told.text == f"{ESSAY.splitlines()[-1]}\n\nAsked: How?"
+
+
+def test_advice_that_would_fit_anybody_is_routine():
+    advice = ESSAY.rpartition("\n")[0]
+    assert distill(observe("Task", {"prompt": "How?"}, {"content": advice}), Work()) == "routine"

@@ -18,6 +18,7 @@ LONG = (
         ("Named parameters (#678), refs #12, #13", "Named parameters"),
         ("--silent option for inserts - fixes https://example.org/1", "--silent option for inserts"),
         ("Index 12", "Index 12"),
+        ("- **Queries**: name the columns", "Queries: name the columns"),
         (
             "A day has 24 hours in UTC, and in any other zone 23 or 25 when the clocks change, so twice "
             "a year it is not the same.",
