@@ -13,7 +13,11 @@ MAX_HEADLINE = 1000
 _LEAST_TITLE = 25  # a clause shorter than this says too little by itself
 _GOOD_TITLE = 50  # one that a comma ends says enough from here on
 # Conventional commits say outright what they are.
-PREFIX = re.compile(r"^(?P<kind>[a-z]+)(?:\([^)]*\))?!?:\s+", re.IGNORECASE)
+PREFIX = re.compile(
+    r"^(?P<kind>(?:bug|hot)?fix|feat(?:ure)?|refactor|perf|decision|decide|docs|chore|tests?|style|build|ci|revert)"
+    r"(?:\([^)]*\))?!?:\s+",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(
     r"^(?:(?:ADR|RFC|DR)[- ]?)?\d{1,4}\s?[.):]\s+|^(?:ADR|RFC)[- ]?\d{1,4}\s*[-–—]\s*", re.IGNORECASE
 )

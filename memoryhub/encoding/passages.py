@@ -47,8 +47,9 @@ _NO_ERROR = re.compile(r"\b0 (?:errors?|failed|failures)\b|# fail", re.IGNORECAS
 _WORDY = re.compile(r"[^\W\d_]")
 _ENDED = re.compile(r"[.!?。！？…][)\]\"'»”’`]*$")
 _PLEASANTRY = re.compile(
-    r"(?:certainly|sure|of course|absolutely|great|got it|good question|that(?:'s| sounds)\b|happy to|i(?:'d| would) be happy|thanks?"
-    r"|you(?:'re| are) (?:very )?welcome|here(?:'s| is| are)|let(?:'s| us) |let me)\b",
+    r"(?:certainly|sure|of course|absolutely|great|got it|good question|happy to|thanks?"
+    r"|i(?:'d| would) be happy|that(?:'s| sounds)|you(?:'re| are) (?:very )?welcome|here(?:'s| is| are)"
+    r"|let(?:'s| us| me))\b",
     re.IGNORECASE,
 )
 # A file, a function, an option, an identifier: what a finding is about.

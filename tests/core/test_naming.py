@@ -35,7 +35,7 @@ LONG = (
         ("refactor: jimaku.core only passes on", "jimaku.core only passes on"),
         ("tools/nightly.py imports parse", "tools/nightly.py imports parse"),
         ("readFile is synchronous here", "readFile is synchronous here"),
-        ("Note: this is no prefix of a commit", "This is no prefix of a commit"),
+        ("Note: this is no prefix of a commit", "Note: this is no prefix of a commit"),
         (
             'Revert "perf: cues are read one by one"\n\nErrors came late.',
             "Taken back: cues are read one by one",
