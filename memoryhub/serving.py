@@ -13,8 +13,10 @@ from django.conf import settings
 from django.db import connections
 
 APPLICATION = "memoryhub.worker:application"
+# Processes: one for each processor, for the threads of one take turns at Python; few, for each needs memory.
+WORKERS = min(os.cpu_count() or 1, 4)
 # Threads of one worker: more of them wait for each other's Python, fewer let a slow reader hold up the rest.
-THREADS = 4
+THREADS = 2
 # A worker that has not ended by then is killed, so that a stop always ends.
 SECONDS_TO_END = 10
 
@@ -56,7 +58,9 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or host.startswith("127.") or host == "::1"
 
 
-def serve(host: str, port: int, *, workers: int = 1, threads: int = THREADS, quiet: bool = False) -> NoReturn:
+def serve(
+    host: str, port: int, *, workers: int = WORKERS, threads: int = THREADS, quiet: bool = False
+) -> NoReturn:
     """Become the server. The environment goes along; what is relative in it was resolved by the settings."""
     environ = os.environ
     environ["LETSGO_HOME"] = str(settings.HOME)

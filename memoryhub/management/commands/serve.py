@@ -19,7 +19,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
         parser.add_argument("--port", type=int, default=8000, help="port to listen at (8000)")
-        parser.add_argument("--workers", type=int, default=1, help="processes (1)")
+        parser.add_argument(
+            "--workers",
+            type=int,
+            default=serving.WORKERS,
+            help=f"processes (one for each processor, at most 4: {serving.WORKERS} here)",
+        )
         parser.add_argument(
             "--threads",
             type=int,
