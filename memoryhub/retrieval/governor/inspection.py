@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import accumulate
 
 from memoryhub.retrieval.governor.encoded import backwards, encoded_passages, rot13
@@ -13,6 +14,7 @@ from memoryhub.retrieval.governor.normalise import Normalised, normalise
 from memoryhub.retrieval.governor.reading import read
 from memoryhub.retrieval.governor.verdict import MARK, FieldFinding, FieldsVerdict, Finding, Verdict
 
+SHORT = 200  # characters; a verdict on no more than this is kept for the next time
 ROUNDS = 6  # looks at what redaction left
 _WITHIN = 2  # codes within codes
 _ENDING = re.compile(r"[.!?。！？…]+")
@@ -28,6 +30,10 @@ def inspect(text: str) -> Verdict:
     changed and stay readable. The rest is kept character for character. Inspecting ``clean`` again finds
     nothing.
     """
+    return _known(text) if len(text) <= SHORT else _inspect(text)
+
+
+def _inspect(text: str) -> Verdict:
     findings = _united(_look(text))
     if not findings:
         return Verdict(text)
@@ -39,6 +45,11 @@ def inspect(text: str) -> Verdict:
         findings = _united([*findings, *further])
     whole = Finding(findings[0].kind, 0, len(text), findings[0].reason)
     return Verdict(MARK, [whole], True)
+
+
+# Names of projects, files and tags stand in one memory after the other. Keyed by the text itself, and a text
+# always gets the same verdict: nothing of one memory can show in another.
+_known = lru_cache(maxsize=8192)(_inspect)
 
 
 def inspect_fields(fields: Mapping[str, str | list[str]]) -> FieldsVerdict:
