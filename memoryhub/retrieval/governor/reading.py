@@ -51,6 +51,11 @@ _DANGER = re.compile(
 )
 _PROSE = r"(?=[ \t]{0,4}\S{1,40}[ \t]+\S)"  # two words at least: a value alone is no turn
 _DOMAINS = r"com|net|org|io|dev|xyz|ru|cn|top|info|biz|site|online|test|example|app"
+# Who closes the block, or what a tool said, goes on as somebody else: a line begins there.
+_CLOSING = re.compile(r"(</[ ]{0,3}(?:memory(?:[-_ ]?context)?|(?:tool|function|untrusted)[-_]\w{1,20})[ ]{0,3})>")
+# What may stand in an address; it does not end with the full stop of the sentence around it.
+_ADDRESS = rf"""[^\s<>"')\]。！？،؛।؟{_CJK}]"""
+_NO_STOP = r"(?<![.,;:!?])"
 _FILE_ENDING = r"py|md|txt|toml|json|ya?ml|html|js|ts|css|rst|cfg|ini|sh|rs|go|java|internal"
 # Words first: most of a text is words. It is read with a line end before it, so that every line has one.
 _TOKEN = re.compile(
@@ -69,10 +74,10 @@ _TOKEN = re.compile(
     |(?P<item>\n[ \t>]*(?:[-*+•]|\d{{1,3}}[.)])[ \t]+)
     |(?P<line>\n{_LEAD}*)
     |(?P<sample>\.env\.[a-z]+)
-    |(?P<secretpath>(?:~|/home/\w+|/root)/\.(?:ssh|aws|netrc|config|gnupg|cursor|kube)[\w./-]*
+    |(?P<secretpath>(?:~|/home/\w+|/root)/\.(?:ssh|aws|netrc|config|gnupg|cursor|kube)[\w./-]*{_NO_STOP}
         |(?<!\w)\.(?:env(?!\.(?:example|sample|template|dist))|netrc|pgpass)\b|/etc/(?:passwd|shadow))
-    |(?P<path>https?://(?:localhost|127\.|0\.0\.0\.0)[^\s<>"')\]]*)
-    |(?P<url>h(?:tt|xx)ps?://[^\s<>"')\]]+|(?<!\w)www\.[^\s<>"')\]]+|\.(?:{_DOMAINS})\b)
+    |(?P<path>https?://(?:localhost|127\.|0\.0\.0\.0){_ADDRESS}*{_NO_STOP})
+    |(?P<url>h(?:tt|xx)ps?://{_ADDRESS}+{_NO_STOP}|(?<!\w)www\.{_ADDRESS}+{_NO_STOP}|\.(?:{_DOMAINS})\b)
     |(?P<file>(?<![\w)])(?:~|\.{{1,2}})?/(?:[\w.~-]+/)*[\w.~-]+|\.(?:{_FILE_ENDING})\b)
     |(?P<cjk>[{_CJK}]+)
     |(?P<cell>[ \t]\|[ \t]|<!--|-->)
@@ -99,7 +104,8 @@ def read(plain: Normalised, original: str) -> Reading:
 
 class _Reader:
     def __init__(self, plain: Normalised, original: str) -> None:
-        self.plain, self.text, self.original = plain, plain.text, original
+        self.plain, self.original = plain, original
+        self.text = _CLOSING.sub("\\1\n", plain.text) if "</" in plain.text else plain.text
         self.symbols: list[str] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
