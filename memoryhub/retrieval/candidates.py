@@ -18,7 +18,7 @@ from memoryhub.text import stem
 from memoryhub.vocabulary import Scope
 
 # An injection must be quick, and shows few. Who holds no more than 0.35 of the query stays below LEAST_MATCH.
-EFFORT = Effort(pool=60, spare=0.35, weighed=0, thorough=False)
+EFFORT = Effort(pool=60, spare=0.35, posted=5000, weighed=0, thorough=False)
 MOST_ABOUT = 30  # memories about the files that a prompt names, beside these
 MOST = 40  # candidates that are weighed against each other
 LEAST_MATCH = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ RELEVANT_MATCH = 0.05
 MOST_TITLES = 5000  # rows that are looked through for a title; a word in more of them is no title to look for
 RARE = 64  # memories; a word in more of them is common
 MOST_WEIGHED = 4096  # matching memories of which each one's worth is weighed
+FEWEST = 2  # words that are looked for, however common
 COMMON_SHARE = 0.2  # of a query; squared and times the best quality this is less than RELEVANT_MATCH
 
 
@@ -71,13 +73,15 @@ class Effort:
     """How much is looked at.
 
     ``pool``: about how many candidates are scored. ``spare``: a memory that holds no more than this share of
-    the query need not be found. ``weighed``: matching memories up to which each one's worth is weighed when
-    they are more than the pool. ``thorough``: titles are compared as a whole, and names, and words that
-    stand nowhere, are looked for inside words even where the rest of the query is found.
+    the query need not be found. ``posted``: of words that together stand in more memories than this, the
+    most common are not looked for, down to two. ``weighed``: matching memories up to which each one's worth
+    is weighed when they are more than the pool. ``thorough``: titles are compared as a whole, and names, and
+    words that stand nowhere, are looked for inside words even where the rest of the query is found.
     """
 
     pool: int
     spare: float = COMMON_SHARE
+    posted: float = math.inf
     weighed: int = MOST_WEIGHED
     thorough: bool = True
 
@@ -230,7 +234,7 @@ def _candidates(
 
     known = [word for word in query.words if frequencies.get(stem(word))]
     if known:
-        telling = _telling(known, frequencies, total, effort.spare)
+        telling = _telling(known, frequencies, total, effort)
         matching = memories.matching(queries.any_of(telling))
         take(matching)
         if not exact:
@@ -272,17 +276,20 @@ def _unseen(substrings: list[str], found: Collection[tuple[Any, ...]]) -> list[s
     return [one for one in short if any(map(str.isalnum, one)) and not any(one in text for text in texts)]
 
 
-def _telling(words: list[str], frequencies: dict[str, int], total: int, share: float) -> list[str]:
+def _telling(words: list[str], frequencies: dict[str, int], total: int, effort: Effort) -> list[str]:
     """The words without the most common ones, as long as those weigh little together.
 
     A memory that holds only these would score too low, and reading their long posting
     lists is most of what a search costs.
     """
     weights = {word: scoring.rarity(frequencies[stem(word)], total) for word in words}
-    spare = share * sum(weights.values())
+    spare = effort.spare * sum(weights.values())
     kept = sorted(words, key=lambda word: weights[word])
     while len(kept) > 1 and weights[kept[0]] <= spare:
         spare -= weights[kept.pop(0)]
+    posted = sum(frequencies[stem(word)] for word in kept)
+    while len(kept) > FEWEST and posted > effort.posted:
+        posted -= frequencies[stem(kept.pop(0))]
     return kept
 
 
