@@ -52,7 +52,9 @@ _DANGER = re.compile(
 _PROSE = r"(?=[ \t]{0,4}\S{1,40}[ \t]+\S)"  # two words at least: a value alone is no turn
 _DOMAINS = r"com|net|org|io|dev|xyz|ru|cn|top|info|biz|site|online|test|example|app"
 # Who closes the block, or what a tool said, goes on as somebody else: a line begins there.
-_CLOSING = re.compile(r"(</[ ]{0,3}(?:memory(?:[-_ ]?context)?|(?:tool|function|untrusted)[-_]\w{1,20})[ ]{0,3})>")
+_CLOSING = re.compile(
+    r"(</[ ]{0,3}(?:memory(?:[-_ ]?context)?|(?:tool|function|untrusted)[-_]\w{1,20})[ ]{0,3})>"
+)
 # What may stand in an address; it does not end with the full stop of the sentence around it.
 _ADDRESS = rf"""[^\s<>"')\]。！？،؛।؟{_CJK}]"""
 _NO_STOP = r"(?<![.,;:!?])"
