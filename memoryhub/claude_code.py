@@ -11,9 +11,9 @@ from typing import Any
 
 PATH = "/api/v1/hooks/claude-code"
 VARIABLE = "MEMORYHUB_TOKEN"  # the environment variable that holds the token
-HTTP_EVENTS = ("UserPromptSubmit", "PostToolUse", "PreCompact", "Stop", "SessionEnd")
+HTTP_EVENTS = ("UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "PreCompact", "Stop", "SessionEnd")
 TIMEOUT = 5  # seconds that Claude Code waits; the hub answers in a fraction of one
-_MATCHED = frozenset({"PostToolUse"})
+_MATCHED = frozenset({"PostToolUse", "PostToolUseFailure"})
 
 
 def hook_url(base_url: str) -> str:

@@ -20,10 +20,12 @@ logger = logging.getLogger(__name__)
 MOST_CHARS = 10_000  # that Claude Code takes of an additionalContext
 MOST_TOKENS = 2400  # of Latin script these are 9600 characters
 HURRY = 1.0  # seconds that a hook waits for other writers, all its writes together
+_FAILURE = "PostToolUseFailure"  # in the place of PostToolUse, where the tool failed
 _EVENTS = {
     "SessionStart": hooks.SESSION_START,
     "UserPromptSubmit": hooks.PROMPT_SUBMIT,
     "PostToolUse": hooks.TOOL_POST,
+    _FAILURE: hooks.TOOL_POST,
     "PreCompact": hooks.CHECKPOINT,
     "SessionEnd": hooks.SESSION_END,
 }
@@ -55,7 +57,7 @@ def answer_hook(
         project=project or _project(hook, caller),
         cwd=_text(hook, "cwd"),
         at=at,
-        data={name: hook[name] for name in _DATA if name in hook},
+        data=_data(hook),
         mark=_mark(event, hook, at),
         allow_private=private,
         allow_secret=secret,
@@ -74,6 +76,18 @@ def answer_hook(
     if not context or name not in _CONTEXTUAL or len(context) > MOST_CHARS:
         return {}
     return {"hookSpecificOutput": {"hookEventName": name, "additionalContext": context}}
+
+
+def _data(hook: Mapping[str, Any]) -> dict[str, Any]:
+    """What an event brings; a failure in the shape of a response.
+
+    What a person interrupted did not happen either, but there is nothing wrong with it.
+    """
+    data = {name: hook[name] for name in _DATA if name in hook}
+    if hook.get("hook_event_name") == _FAILURE:
+        told = None if hook.get("is_interrupt") else hook.get("error")
+        data["tool_response"] = {"is_error": True, "error": told}
+    return data
 
 
 def _mark(event: str, hook: Mapping[str, Any], at: datetime | None) -> str:

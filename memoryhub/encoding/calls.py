@@ -54,16 +54,17 @@ class Call:
 def read_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int) -> Call:
     """Read a tool call, whatever JSON its input and response are."""
     seen = observe(tool, given, response, cwd)
-    files = (*seen.files_modified, *seen.files_read)
-    secret = any(map(is_secret_file, files)) or names_secret_file(seen.command)
+    touched = (*seen.files_modified, *seen.files_read)
+    secret = any(map(is_secret_file, touched)) or names_secret_file(seen.command)
     shown = "" if secret else redact(without_injections(seen.text))
     return Call(
         seen=seen,
         secret=secret,
         own=is_memory_tool(tool),
         looks_around=is_survey(seen.command) or tool.lower() in PLANNING_TOOLS,
-        files=files,
-        keywords=() if secret else _keywords(files, shown),
+        # By the tool's name alone a session's summary takes a writer's files for changed.
+        files=seen.files_modified if seen.kind == "write" else touched,
+        keywords=() if secret else _keywords(touched, shown),
         preview=_preview(seen, secret, preview_chars),
         output_digest=hashlib.sha256(seen.output.encode()).hexdigest()[:16] if seen.output else "",
         tokens=estimate_tokens(seen.text),

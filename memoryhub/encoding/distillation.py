@@ -41,6 +41,8 @@ _NO_MESSAGE = re.compile(
     r"|\W*)$",
     re.IGNORECASE,
 )
+# What git says of a commit that was made, whatever failed after it in the same chain of commands.
+_COMMITTED = re.compile(r"^\[\S.*? [0-9a-f]{7,40}\] ", re.MULTILINE)
 PATIENCE = 40  # tool calls after which what was noted is told without a commit
 MOST_NOTES = 20
 FEW_TERMS = 8  # of a document's new words: as few as that must be a rule or a reason
@@ -111,7 +113,7 @@ class Work:
         What is removed again was a draft.
         """
         self.calls += 1
-        if seen.kind == "read":
+        if seen.kind == "read" and not seen.refused:
             read = [path for path in seen.files_read if not is_secret_file(path)]
             self.read = list(dict.fromkeys([*self.read, *read]))[-50:]
         changed = [path for path in changed_paths(seen.command, seen.output) if not is_secret_file(path)]
@@ -145,9 +147,10 @@ def holds_injection(text: str) -> bool:
 def distill(seen: Observation, work: Work) -> Candidate | str:
     """The candidate in a tool call, or the short reason why it is skipped. Updates what is open."""
     work.touch(seen)
-    if seen.kind in ("read", "search"):
+    if seen.kind in ("read", "search") or (seen.refused and seen.kind != "run"):
         return "routine"
-    if message := without_injections(seen.commit_message).strip():
+    happened = not seen.refused or bool(_COMMITTED.search(seen.output))
+    if happened and (message := without_injections(seen.commit_message).strip()):
         return _committed(seen, message, work)
     if seen.kind == "run":
         return _ran(seen, work)
@@ -222,6 +225,8 @@ def _ran(seen: Observation, work: Work) -> Candidate | str:
         if error := error_of(seen.output):
             work.failure, work.failed_command = error, seen.command
             return "failure noted"
+        if seen.refused:
+            return "routine"
     elif work.failure and seen.passed and _same_check(seen.command, work.failed_command):
         return _mended(seen, work)
     if seen.is_test_run:

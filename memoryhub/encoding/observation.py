@@ -43,6 +43,7 @@ _OUTPUT_KEYS = (
     "stderr",
     "error",
 )
+_REFUSALS = ("is_error", "isError", "error")  # by which a tool's response says that the call failed
 MAX_OUTPUT = 20_000  # characters of a call that are looked at
 MAX_DEPTH = 20  # of nested objects and lists
 MAX_FILES = 50  # of one call
@@ -79,7 +80,9 @@ _TRAILER = re.compile(
 class Observation:
     """One tool call.
 
-    ``kind``: read, write, run, search, ask or other; ``failed`` and ``passed``: what the output shows.
+    ``kind``: read, write, run, search, ask or other; ``failed`` and ``passed``: what the output shows;
+    ``refused``: the tool itself said that it did not do what was asked. What a refused write was about counts
+    as looked at, for nothing was written.
     """
 
     tool: str
@@ -92,6 +95,7 @@ class Observation:
     added: str = ""
     removed: str = ""
     failed: bool = False
+    refused: bool = False
     passed: bool = False
     creates: bool = False
 
@@ -119,21 +123,25 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
     paths = tuple(dict.fromkeys(_relative(path, cwd) for path in _paths(given)))
     output = output_text(response)[:MAX_OUTPUT]
     command = _text(given, "command", "cmd", "script")
-    refused = isinstance(response, Mapping) and bool(response.get("is_error") or response.get("error"))
+    refused = isinstance(response, Mapping) and any(map(response.get, _REFUSALS))
+    wrote = kind == "write" and not refused
     return Observation(
         tool=tool,
         kind=kind,
-        files_read=paths if kind in ("read", "search") else (),
-        files_modified=paths if kind == "write" else (),
+        files_read=paths if kind in ("read", "search") or (kind == "write" and refused) else (),
+        files_modified=paths if wrote else (),
         command=command if kind == "run" else "",
         question=_text(given, "prompt", "query", "url", "pattern", "description") if kind != "write" else "",
         # What an editor answers is mostly the file again; words are worth a look.
-        output=output if kind != "write" or isinstance(response, str) else "",
-        added=_changed(given, "new_string", "content", "new_str", "file_text", "new_source"),
+        output=output if not wrote or isinstance(response, str) else "",
+        added=""
+        if refused
+        else _changed(given, "new_string", "content", "new_str", "file_text", "new_source"),
         removed=_changed(given, "old_string", "old_str"),
         failed=refused or (kind == "run" and bool(_FAILED.search(output))),
-        passed=kind == "run" and bool(_PASSED.search(output)) and not _FAILED.search(output),
-        creates=kind == "write" and tool.lower() in ("write", "write_file", "create"),
+        refused=refused,
+        passed=kind == "run" and not refused and bool(_PASSED.search(output)) and not _FAILED.search(output),
+        creates=wrote and tool.lower() in ("write", "write_file", "create"),
     )
 
 

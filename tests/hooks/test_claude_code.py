@@ -341,7 +341,8 @@ def test_the_snippet_sends_every_hook_to_the_hub():
     snippet = claude_code.settings_snippet("http://hub.test:8000/", None)
     assert set(snippet) == {"hooks"}
     assert set(snippet["hooks"]) == {
-        *("SessionStart", "UserPromptSubmit", "PostToolUse", "PreCompact", "Stop", "SessionEnd"),
+        *("SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure"),
+        *("PreCompact", "Stop", "SessionEnd"),
     }
     for name, [group] in snippet["hooks"].items():
         [one] = group["hooks"]

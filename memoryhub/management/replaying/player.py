@@ -18,6 +18,7 @@ _EVENTS = {
     "SessionStart": "session:start",
     "UserPromptSubmit": "prompt:submit",
     "PostToolUse": "tool:post",
+    "PostToolUseFailure": "tool:post",
     "PreCompact": "session:checkpoint",
     "SessionEnd": "session:end",
 }
