@@ -26,6 +26,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
+from memoryhub.search.naming import Names
 from memoryhub.search.query import TRIGRAM, parse, title_expression, trigram_expression, word_expression
 from memoryhub.search.schema import COLUMNS
 from memoryhub.sensitivity import LEVELS, Clearance
@@ -274,18 +275,37 @@ class JournalQuerySet(GatedQuerySet):
         memory, fact = apps.get_model("memoryhub", "Memory"), apps.get_model("memoryhub", "Fact")
         ended_hidden = self.model.objects.filter(_ENDS).exclude(_journal_gate(clearance))
         return (
-            self.filter(_journal_gate(clearance))
+            self.of_reach(clearance)
+            .exclude(self._names_hidden(clearance, ended_hidden))
             .exclude(object_type="memory", object_id__in=memory.objects.hidden_from(clearance).values("uid"))
             .exclude(object_type="fact", object_id__in=fact.objects.hidden_from(clearance).values("uid"))
             .exclude(object_id__in=ended_hidden.values("object_id"))
         )
+
+    def of_reach(self, clearance: Clearance) -> Self:
+        """By the level, project and owner the object had then, and nothing else: not for showing."""
+        return self.filter(_journal_gate(clearance))
+
+    def _names_hidden(self, clearance: Clearance, ended_hidden: Self) -> Q:
+        """A row about several memories, one of which is hidden now and was not when the row was written.
+
+        Documents are read only where there is such a memory: one with a row of its own that may be seen.
+        """
+        memory = apps.get_model("memoryhub", "Memory")
+        rows = self.model.objects.of_reach(clearance).filter(object_type="memory")
+        hidden = memory.objects.hidden_from(clearance).filter(Exists(rows.filter(object_id=OuterRef("uid"))))
+        ended = ended_hidden.filter(Exists(rows.filter(object_id=OuterRef("object_id"))))
+        found = Q()
+        for uids in (hidden.values("uid"), ended.values("object_id")):
+            found |= Q(Exists(uids)) & Q(Names("detail", uids))
+        return Q(object_type="memories") & found
 
     def about(self, memory: Any, clearance: Clearance) -> Self:
         """Rows about one memory that is there and that the caller has found behind the gate.
 
         The same rows as :meth:`visible_to` gives, without asking which other memories are hidden.
         """
-        return self.filter(_journal_gate(clearance), object_type="memory", object_id=memory.uid)
+        return self.of_reach(clearance).filter(object_type="memory", object_id=memory.uid)
 
 
 def _journal_gate(clearance: Clearance) -> Q:

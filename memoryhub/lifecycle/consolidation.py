@@ -114,11 +114,14 @@ class Consolidation(Operation[OnProject]):
         yield from walk(eligible, _FIELDS, plan, position or {})
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        now = now or timezone.now()
+        now, back = now or timezone.now(), set[str]()
         for entry in upkeep.noted("evict", run_uid, actor):
-            yield upkeep.unevict(entry, actor, now)
+            out = upkeep.unevict(entry, actor, now)
+            back |= out
+            yield len(out)
         for entry in upkeep.noted("consolidate", run_uid, actor):
-            yield upkeep.unweigh(entry, actor, now)
+            # One that came out of the trash gets its importance too, and is one memory.
+            yield len(upkeep.unweigh(entry, actor, now) - back)
 
 
 def _eligible(params: OnProject, actor: Actor, now: datetime) -> MemoryQuerySet:

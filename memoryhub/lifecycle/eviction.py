@@ -66,7 +66,7 @@ class Evict(Operation[OnProject]):
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
         for entry in upkeep.noted("evict", run_uid, actor):
-            yield upkeep.unevict(entry, actor, now or timezone.now())
+            yield len(upkeep.unevict(entry, actor, now or timezone.now()))
 
 
 def _live(params: OnProject, actor: Actor, now: datetime) -> MemoryQuerySet:

@@ -89,17 +89,20 @@ def note(
 
 
 def noted(operation: str, run: str, actor: Actor) -> Iterator[JournalEntry]:
-    """What :func:`note` wrote about a run, as far as the actor may see it; newest first."""
-    rows = JournalEntry.objects.visible_to(actor.clearance).filter(
+    """What :func:`note` wrote about a run within the actor's reach; newest first.
+
+    Also rows that name a memory which is hidden from the actor by now: the others come back all the same.
+    """
+    rows = JournalEntry.objects.of_reach(actor.clearance).filter(
         object_id=run, object_type="memories", operation=operation
     )
     yield from list(rows.order_by("-seq"))
 
 
-def unweigh(entry: JournalEntry, actor: Actor, now: datetime) -> int:
+def unweigh(entry: JournalEntry, actor: Actor, now: datetime) -> set[str]:
     """Give memories the importance back that they had before; what was changed since stays as it is.
 
-    Returns how many. They stay marked as consolidated: what was undone is not done again by the next run.
+    Returns their ids. They stay marked as consolidated: what was undone is not done again by the next run.
     """
     wanted = {uid: (before, after) for uid, before, after in entry.detail["changes"] if before != after}
     undone: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
@@ -113,7 +116,7 @@ def unweigh(entry: JournalEntry, actor: Actor, now: datetime) -> int:
         bulk.update(Memory, ("importance",), rows)
         details = {gate: {"changes": changes} for gate, changes in undone.items()}
         note("undo_consolidate", entry.object_id, details, actor, now)
-    return len(rows)
+    return {uid for changes in undone.values() for uid, *_ in changes}
 
 
 def _still(uids: Iterable[str], actor: Actor) -> Iterator[Any]:
@@ -139,10 +142,11 @@ def evict(
     return memories
 
 
-def unevict(entry: JournalEntry, actor: Actor, now: datetime) -> int:
-    """Take out of the trash what a run moved there and what still lies there as evicted; how many."""
+def unevict(entry: JournalEntry, actor: Actor, now: datetime) -> set[str]:
+    """Take out of the trash what a run moved there and what still lies there as evicted; their ids."""
     with write():
         evicted = Memory.objects.visible_to(actor.clearance).filter(
             deleted_at=entry.at, trash_reason=TrashReason.EVICTED.value
         )
-        return len(restore([memory.uid for memory in pick(evicted, entry.detail["evicted"])], actor, now))
+        out = restore([memory.uid for memory in pick(evicted, entry.detail["evicted"])], actor, now)
+    return {memory.uid for memory in out}
