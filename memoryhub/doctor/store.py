@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 
 from django.db import connection
@@ -9,7 +10,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub import backup, journal, mirror_audit
 from memoryhub.doctor.registry import RESTORE, Finding, check, fail, ok, warn
-from memoryhub.search import schema
+from memoryhub.search import reindexing, schema
 
 _MAGIC = b"SQLite format 3\x00"
 
@@ -79,9 +80,17 @@ def triggers() -> Iterator[Finding]:
         yield ok("index and journal are guarded as they should be")
 
 
+def _unfit() -> list[str]:
+    """The indexes that do not fit. In a copy, for the examination in place keeps all writers waiting."""
+    try:
+        return reindexing.unsound()
+    except (OSError, sqlite3.Error):  # no room for a copy, or no access
+        return [table for table in schema.INDEXES if not schema.is_sound(table)]
+
+
 @check("text index", needs="triggers", slow=True, fix=_rebuild)
 def text_index() -> Iterator[Finding]:
-    found = schema.problems(deep=True)
+    found = schema.problems() or [f"index {table} does not fit its table" for table in _unfit()]
     for problem in found:
         yield fail(f"{problem}: searches miss memories or find what is gone", "doctor --fix")
     if not found:

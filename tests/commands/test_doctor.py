@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import sqlite3
+import tempfile
 from collections import namedtuple
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -345,6 +347,22 @@ def test_an_index_that_does_not_fit_fails_and_is_rebuilt(sound):
     report = next(examine([named("text index")], fix=True))
     assert report.status is Status.OK
     assert Memory.objects.search("words").count() == 1
+
+
+def test_the_index_is_examined_while_somebody_writes(sound):
+    with closing(sqlite3.connect(sound, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert look(named("text index")).status is Status.OK
+
+
+def test_without_room_for_a_copy_the_index_is_examined_in_place(sound, monkeypatch):
+    def full(**options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", full)
+    assert look(named("text index")).status is Status.OK
+    tamper(sound, "INSERT INTO memoryhub_text(memoryhub_text) VALUES ('delete-all')")
+    assert look(named("text index")).status is Status.FAIL
 
 
 def test_a_damaged_file_fails(sound):
