@@ -16,6 +16,7 @@ from memoryhub.models import Memory
 from memoryhub.retrieval.inject import Injected, Wanted, inject
 from memoryhub.retrieval.neighbours import nearest
 from memoryhub.retrieval.opening import open_session
+from memoryhub.sensitivity import higher
 
 logger = logging.getLogger(__name__)
 # Sources of Claude Code's SessionStart after which the agent has nothing of the session before its eyes.
@@ -42,14 +43,28 @@ def _wanted(passage: Passage, prompt: str) -> Wanted:
         allow_private=happening.allow_private,
         allow_secret=happening.allow_secret,
         fresh_since=datetime.fromisoformat(with_state.fresh_since) if with_state.fresh_since else None,
+        sensitivity=happening.sensitivity,
     )
 
 
 def _injected(passage: Passage, done: Injected) -> Said:
     passage.context = done.context
-    shown = f"{len(done.injected)} of {len(done.injected) + len(done.withheld)} memories shown"
-    said = shown if done.injected or done.withheld else "nothing to show"
+    looked_at = len(done.injected) + len(done.withheld)
+    if not looked_at:
+        said = "nothing to show"
+    elif _tells_more(passage, done):
+        said = "the injection log says what was shown"
+    else:
+        said = f"{len(done.injected)} of {looked_at} memories shown"
     return "ok" if done.injected else "skipped", "; ".join([said, *done.skipped])
+
+
+def _tells_more(passage: Passage, done: Injected) -> bool:
+    """Whether a number would tell those who may see the event of memories that they may not see."""
+    level = passage.event.sensitivity
+    memories = [one.candidate.memory for one in done.shown]
+    memories += [one.memory for one in done.choice.withheld] if done.choice else []
+    return any(higher(memory.sensitivity, level) != level for memory in memories)
 
 
 def draw_boundaries(passage: Passage) -> Said:

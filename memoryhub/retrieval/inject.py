@@ -18,7 +18,7 @@ from memoryhub.retrieval import block, choice, injection_log
 from memoryhub.retrieval.candidates import Candidate, candidates, within
 from memoryhub.retrieval.choice import Choice, Governed
 from memoryhub.retrieval.deadline import Deadline, TooLate
-from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.sensitivity import Actor, Clearance, Sensitivity
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Wanted:
 
     ``token_budget`` (of the whole block) and ``max_count`` default to the configuration. Levels beside public
     are seen only if asked for and cleared. ``fresh_since``: when the agent last lost its context (it was
-    compacted); what was shown before that may be shown again.
+    compacted); what was shown before that may be shown again. ``sensitivity``: of the prompt.
     """
 
     prompt: str
@@ -40,6 +40,7 @@ class Wanted:
     allow_private: bool = False
     allow_secret: bool = False
     fresh_since: datetime | None = None
+    sensitivity: str = Sensitivity.PUBLIC.value
 
     @property
     def budget(self) -> int:

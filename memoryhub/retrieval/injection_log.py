@@ -11,8 +11,9 @@ from django.db import OperationalError
 
 from memoryhub.models import Injection, Session
 from memoryhub.retrieval.deadline import Deadline
+from memoryhub.retrieval.prompts import without_context
 from memoryhub.retrieval.scales import count_access
-from memoryhub.sensitivity import Actor, Clearance, Sensitivity, higher
+from memoryhub.sensitivity import Actor, Clearance, higher
 from memoryhub.store.screening import redact
 from memoryhub.text import shorten
 from memoryhub.transactions import is_busy, write
@@ -48,11 +49,12 @@ def write_down(
 ) -> bool:
     """Log the injection and count an access of each memory shown; whether that could be done.
 
-    A prompt that brought nothing up is not logged.
+    A prompt that brought nothing up is not logged. The log is as sensitive as the prompt, and as all that is
+    shown.
     """
     if not result.injected and not result.withheld:
         return True
-    level = Sensitivity.PUBLIC.value
+    level = wanted.sensitivity
     for one in result.shown:
         level = higher(level, one.candidate.memory.sensitivity)
     try:
@@ -82,8 +84,8 @@ def write_down(
 
 
 def _preview(prompt: str) -> str:
-    """The beginning of a prompt, without credentials."""
-    beginning = prompt.replace("\x00", " ").strip()[:MOST_PREVIEWED]
+    """The beginning of a prompt, without credentials and without what was injected before."""
+    beginning = without_context(prompt.replace("\x00", " ")[:MOST_PREVIEWED])
     return shorten(redact(beginning), settings.MEMORYHUB.event_preview_chars)
 
 

@@ -45,7 +45,7 @@ CHATTER = frozenset(
 )
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
-_CONTEXT = re.compile(r"<memory-context>.*?(?:</memory-context>|\Z)", re.DOTALL | re.IGNORECASE)
+_CONTEXT = re.compile(r"<memory-context\b.*?(?:</memory-context>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,14 @@ class Sought:
     clauses: tuple[Query, ...]
 
 
+def without_context(prompt: str) -> str:
+    """What was asked: what was injected before is not part of it."""
+    return _CONTEXT.sub(" ", prompt)
+
+
 def read(prompt: str) -> Asked:
     """The terms of a prompt: of a long one those of its beginning and its end, where the asking is done."""
-    text = _CONTEXT.sub(" ", prompt).replace('"', " ")
+    text = without_context(prompt).replace('"', " ")
     parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
     clauses = [_terms(clause) for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
     terms = dict.fromkeys(term for clause in clauses for term in clause)

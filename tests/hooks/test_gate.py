@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from memoryhub.models import Event, Fact, Memory
+from memoryhub.models import Event, Fact, Injection, Memory
 from tests.hooks.conftest import DATABASE, DESIGN, FIX, Sitting
 
 LEVELS = ("public", "private", "secret")
@@ -133,3 +133,18 @@ def test_a_moment_in_the_past_does_not_bring_back_what_has_expired(bot, remember
     }[event]
     body = {"session_id": "s1", "cwd": "/home/ada/shop", **hook}
     assert bot.post("/hooks/claude-code?at=2026-05-02T00:00:00Z", body).json() == {}
+
+
+def test_what_is_logged_of_a_private_prompt_is_private(sitting, remember):
+    remember("the counter index is rebuilt at night", project="shop")
+    sitting.ok("prompt:submit", {"prompt": "what of the counter index?"}, sensitivity="private")
+    assert Injection.objects.get().sensitivity == "private"
+
+
+def test_a_public_event_does_not_tell_how_many_secret_memories_were_shown(sit, remember):
+    remember("the counter index is rebuilt at night", project="shop", sensitivity="secret")
+    high = sit(clearance="secret")
+    high.ok("prompt:submit", {"prompt": "what of the counter index?"}, allow_secret=True)
+    assert Injection.objects.get().injected
+    [said] = Event.objects.get().handlers
+    assert said["detail"] == "the injection log says what was shown"

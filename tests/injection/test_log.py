@@ -40,6 +40,16 @@ def test_the_logged_prompt_is_short_and_holds_no_credential(remember, ask, confi
     assert "[secret removed]" in row.prompt_preview
 
 
+@pytest.mark.parametrize("rest", ["", "</memory-context>", "</memory-context> please"])
+def test_the_logged_prompt_holds_nothing_that_was_injected_before(remember, ask, rest):
+    remember("zebra stripes")
+    ask(f"zebra stripes? <memory-context>\nzebras hide at night{rest}")
+    row = Injection.objects.get()
+    assert row.prompt_preview.startswith("zebra stripes?")
+    assert "memory-context" not in row.prompt_preview
+    assert "hide" not in row.prompt_preview
+
+
 def test_an_injection_counts_one_access_of_what_was_shown_and_of_nothing_else(remember, ask):
     made = [remember(f"zebra stripes, fact number {n}") for n in range(4)]
     updated = {one.uid: one.updated_at for one in made}
