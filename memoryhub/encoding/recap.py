@@ -23,7 +23,7 @@ from memoryhub.text import shorten
 from memoryhub.transactions import write
 from memoryhub.vocabulary import MemoryType, Scope
 
-CHECKPOINT_DAYS = 14  # a checkpoint serves the session it was made in; its summary says the same for longer
+CHECKPOINT_DAYS = 14  # of one whose session never ends; the summary takes in the others
 _MADE = (
     MemoryType.SESSION_SUMMARY.value,
     MemoryType.CHECKPOINT.value,
@@ -52,22 +52,48 @@ def summarise_session(session: Session, at: datetime, actor: Actor) -> tuple[Mem
     """The summary of a session so far, and what became of it; none when nothing happened.
 
     A session that went on after its end gets its summary updated; one that a person threw away stays
-    there unless there is more to tell.
+    there unless there is more to tell. The checkpoints on the way are merged into it.
     """
     recap = _recap(session, None)
     if recap is None:
         return None, "nothing to sum up"
     with write():
         session.refresh_from_db(fields=["summary"])
-        before = session.summary
-        if before and before.content == recap.text:
-            return (None, "thrown away before") if before.deleted_at else (before, "unchanged")
-        if before and not before.deleted_at and (before.expires_at is None or before.expires_at > at):
-            return _update(before, recap, actor, session.project), "updated"
-        memory = _store(recap, session, at, actor, MemoryType.SESSION_SUMMARY)
-        Session.objects.filter(pk=session.pk).update(summary=memory)
-        session.summary = memory
+        memory, outcome = _summary(recap, session, at, actor)
+        if memory:
+            _take_in_checkpoints(memory, session, actor)
+    return memory, outcome
+
+
+def _summary(recap: Recap, session: Session, at: datetime, actor: Actor) -> tuple[Memory | None, str]:
+    before = session.summary
+    if before and before.content == recap.text:
+        return (None, "thrown away before") if before.deleted_at else (before, "unchanged")
+    if before and not before.deleted_at and (before.expires_at is None or before.expires_at > at):
+        return _update(before, recap, actor, session.project), "updated"
+    memory = _store(recap, session, at, actor, MemoryType.SESSION_SUMMARY)
+    Session.objects.filter(pk=session.pk).update(summary=memory)
+    session.summary = memory
     return memory, "made"
+
+
+def _take_in_checkpoints(summary: Memory, session: Session, actor: Actor) -> None:
+    """What was told on the way is told by the summary now: the checkpoints go to the trash and name it.
+
+    Not those that a person changed, nor those above the summary's level: it does not tell what they tell.
+    The events that led to them lead to the summary.
+    """
+    made = Memory.objects.visible_to(_reach(session.project)).live()
+    made = made.in_session(session.session_id, project=session.project)
+    made = made.filter(
+        type=MemoryType.CHECKPOINT.value,
+        key__startswith=f"checkpoint:{_mark(session)}:",
+        sensitivity__in=LEVELS[: rank(summary.sensitivity) + 1],
+        revisions__isnull=True,
+    )
+    if uids := list(made.values_list("uid", flat=True)):
+        taken = store.merge_into(summary, uids, _hub(actor, session.project))
+        Event.objects.filter(session=session, memory__in=taken).update(memory=summary)
 
 
 def checkpoint(session: Session, at: datetime, actor: Actor) -> tuple[Memory | None, str]:
@@ -143,9 +169,14 @@ def _fields(recap: Recap) -> dict[str, Any]:
     }
 
 
+def _mark(session: Session) -> str:
+    """What the keys of a session's summary and checkpoints have in common."""
+    return hashlib.sha256(session.session_id.encode()).hexdigest()[:20]
+
+
 def _store(recap: Recap, session: Session, at: datetime, actor: Actor, kind: MemoryType) -> Memory:
     # A key of its own: two sessions that changed the same file have the same words to say, and are two.
-    key = hashlib.sha256(session.session_id.encode()).hexdigest()[:20]
+    key = _mark(session)
     own: dict[str, Any] = {
         "title": f"Session: {recap.title}",
         "importance": 0.6,
@@ -174,7 +205,11 @@ def _store(recap: Recap, session: Session, at: datetime, actor: Actor, kind: Mem
 
 
 def _update(memory: Memory, recap: Recap, actor: Actor, project: str) -> Memory:
-    """In the agent's name, whatever its clearance: the hub tells here what it captured itself."""
     level = higher(recap.sensitivity, memory.sensitivity)
     patch = MemoryPatch(**{**_fields(recap), "title": f"Session: {recap.title}", "sensitivity": level})
-    return store.update(memory.uid, patch, Actor(actor.name, _reach(project)))
+    return store.update(memory.uid, patch, _hub(actor, project))
+
+
+def _hub(actor: Actor, project: str) -> Actor:
+    """In the agent's name, whatever its clearance: the hub tells here what it captured itself."""
+    return Actor(actor.name, _reach(project))

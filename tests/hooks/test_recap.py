@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memoryhub import store
+from memoryhub.drafts import MemoryPatch
+from memoryhub.hooks import CHECKPOINT, Happening, dispatch
 from memoryhub.models import Memory
 from tests.hooks.conftest import FIX
 
@@ -210,3 +212,95 @@ def test_a_checkpoint_lives_for_two_weeks_at_most(sitting, configure, usual, day
     configure(checkpoint_events=1, default_ttl_days=usual)
     sitting.commit(FIX)
     assert sitting.memories("checkpoint")[0].ttl_days == days
+
+
+def test_a_summary_takes_in_the_checkpoints(sitting, configure):
+    configure(checkpoint_events=1)
+    sitting.commit(FIX)
+    sitting.commit(FEATURE)
+    made = sitting.memories("checkpoint")
+    sitting.end()
+    assert sitting.memories("checkpoint") == []
+    taken = Memory.objects.filter(type="checkpoint")
+    assert {one.uid for one in taken} == {one.uid for one in made}
+    assert {(one.merged_into, one.trash_reason) for one in taken} == {(summary(sitting), "merged")}
+
+
+def test_a_checkpoint_that_was_taken_in_comes_back_from_the_trash(sitting, configure, actor):
+    configure(checkpoint_events=1)
+    sitting.commit(FIX)
+    [made] = sitting.memories("checkpoint")
+    sitting.end()
+    store.restore([made.uid], actor)
+    assert sitting.memories("checkpoint") == [made]
+
+
+def test_checkpoints_of_a_session_that_goes_on_are_taken_in_at_its_next_end(sitting, configure):
+    configure(checkpoint_events=1)
+    sitting.commit(FIX)
+    sitting.end()
+    sitting.commit(FEATURE)
+    assert len(sitting.memories("checkpoint")) == 1
+    sitting.end()
+    assert sitting.memories("checkpoint") == []
+
+
+def test_the_event_of_a_checkpoint_leads_to_the_summary_that_took_it_in(sitting, actor):
+    sitting.commit(FIX)
+    dispatch(Happening(CHECKPOINT, "s1", "shop"), actor)
+    [made] = sitting.memories("checkpoint")
+    event = sitting.row.events.get(event=CHECKPOINT)
+    assert event.memory == made
+    sitting.end()
+    event.refresh_from_db()
+    assert event.memory == summary(sitting)
+
+
+def test_a_checkpoint_that_a_person_changed_stays(sitting, configure, actor):
+    configure(checkpoint_events=1)
+    sitting.commit(FIX)
+    [made] = sitting.memories("checkpoint")
+    store.update(made.uid, MemoryPatch(content="What matters so far, by hand"), actor)
+    sitting.end()
+    assert sitting.memories("checkpoint") == [made]
+
+
+def test_a_checkpoint_above_the_level_of_the_summary_stays(sitting, configure, actor):
+    configure(checkpoint_events=2)
+    sitting.commit(FIX, sensitivity="secret")
+    sitting.tool("Read", {"file_path": "a.py"}, "text")
+    [made] = sitting.memories("checkpoint")
+    store.trash([one.uid for one in sitting.memories("bugfix")], actor)
+    configure(checkpoint_events=0)
+    sitting.commit(FEATURE)
+    sitting.end()
+    assert (made.sensitivity, summary(sitting).sensitivity) == ("secret", "public")
+    assert sitting.memories("checkpoint") == [made]
+
+
+def test_what_an_agent_stored_as_a_checkpoint_is_left_alone(sitting, remember):
+    own = remember("so far", type="checkpoint", session_id="s1", project="shop")
+    sitting.commit(FIX)
+    sitting.end()
+    assert sitting.memories("checkpoint") == [own]
+
+
+def test_the_end_of_one_session_takes_in_no_other_ones_checkpoints(sitting, sit, configure):
+    configure(checkpoint_events=1)
+    others = (sit("s2"), sit("s1", "web"))
+    for other in others:
+        other.commit(DECISION)
+    sitting.commit(FIX)
+    sitting.end()
+    assert [len(other.memories("checkpoint")) for other in others] == [1, 1]
+
+
+def test_a_session_without_a_summary_keeps_its_checkpoints(sitting, configure, actor):
+    configure(checkpoint_events=1)
+    sitting.commit(FIX)
+    sitting.end()
+    store.trash([summary(sitting).uid], actor)
+    [made] = Memory.objects.filter(type="checkpoint")
+    store.restore([made.uid], actor)
+    assert "thrown away before" in sitting.end()["handlers"][0]["detail"]
+    assert sitting.memories("checkpoint") == [made]

@@ -107,7 +107,7 @@ def test_a_summary_tells_the_session_in_its_own_words(played):
 
 def test_checkpoints_are_few_and_do_not_stay(played):
     assert 1 <= len(played.checkpoints) <= 4
-    assert all(one.expires_at for one in played.checkpoints)
+    assert all(one.deleted_at and one.merged_into == played.session.summary for one in played.checkpoints)
 
 
 def test_most_of_a_session_is_routine_and_every_tool_call_says_why(played):

@@ -135,7 +135,7 @@ def test_a_summary_tells_the_session_in_its_own_words(played):
 
 def test_checkpoints_are_made_after_a_hundred_calls_and_before_the_context_is_lost(played):
     assert len(played.checkpoints) == 2
-    assert all(one.expires_at for one in played.checkpoints)
+    assert all(one.deleted_at and one.merged_into == played.session.summary for one in played.checkpoints)
 
 
 def test_most_of_a_session_is_routine_and_every_tool_call_says_why(played):
