@@ -205,6 +205,29 @@ class TestWhy:
         Event.objects.exclude(memory=None).update(memorability=0.3)
         assert said in listed(visitor, kept="kept")
 
+    def test_weights_that_were_others_then_are_told_from_those_of_today(
+        self, visitor: Client, session: Session, configure: Callable[..., None]
+    ) -> None:
+        said = "they were others when this was judged"
+        assert said not in listed(visitor, kept="kept")
+        configure(substance_weight=0.1, salience_weight=0.1, distinctiveness_weight=0.1, type_weight=0.7)
+        Event.objects.exclude(memory=None).update(
+            memorability_parts={**PARTS, "type_weight": 0.3}, memorability=0.8
+        )
+        assert said in listed(visitor, kept="kept")
+
+    def test_a_gate_that_was_another_then_is_told_from_that_of_today(
+        self, visitor: Client, session: Session, configure: Callable[..., None]
+    ) -> None:
+        said = "they were others when this was judged"
+        Event.objects.filter(skip_reason="below the gate").update(memorability=0.1)
+        assert said not in listed(visitor, reason="below the gate")
+        configure(memorability_threshold=0.05)
+        assert said in listed(visitor, reason="below the gate")
+        assert said not in listed(visitor, kept="kept")
+        configure(memorability_threshold=0.95)
+        assert said in listed(visitor, kept="kept")
+
     def test_it_tells_what_each_handler_said_the_skipped_and_the_failed_too(
         self, visitor: Client, session: Session
     ) -> None:

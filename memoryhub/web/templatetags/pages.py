@@ -27,6 +27,7 @@ _PARTS = {
     "distinctiveness": "distinctiveness_weight",
     "type_weight": "type_weight",
 }
+BELOW_GATE = "below the gate"  # the reason that capture gives
 _ROUNDING = 0.01  # parts are stored with three decimals
 
 
@@ -72,7 +73,10 @@ def _plain(value: Any) -> str:
 
 @register.inclusion_tag("timeline/memorability.html")
 def memorability(event: Event) -> dict[str, Any]:
-    """The four parts of an event's memorability as bars, and their total against the gate."""
+    """The four parts of an event's memorability as bars, and their total against the gate.
+
+    Weights and gate are those of today; where they were clearly others then, ``changed`` says so.
+    """
     config = settings.MEMORYHUB
     gate = config.memorability_threshold
     context = {"gate": f"{gate:.2f}", "gate_percent": round(100 * gate, 1)}
@@ -89,11 +93,17 @@ def memorability(event: Event) -> dict[str, Any]:
             shown = {"value": f"{value:.2f}", "weight": f"{weight:.2f}", "points": f"{value * weight:.2f}"}
             parts.append({"name": name.replace("_", " "), "percent": _percent(value), **shown})
     total = event.memorability
+    passes = total >= gate
     context["parts"] = parts
+    context["changed"] = (
+        bool(parts and total > whole + _ROUNDING)
+        or bool(event.memory and not passes)
+        or (passes and event.skip_reason == BELOW_GATE)
+    )
     context["total"] = {
         "value": f"{total:.2f}",
         "percent": _percent(total),
-        "passes": total >= gate,
+        "passes": passes,
         "less": len(parts) == len(_PARTS) and total < whole - _ROUNDING,
     }
     return context
