@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from memoryhub.lifecycle import reach
-from memoryhub.lifecycle.operations import Change
+from memoryhub.lifecycle.operations import OPERATIONS, Change
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, RunChanges
 from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Clearance
@@ -45,7 +45,7 @@ class Told:
 
 def told(run: MaintenanceRun, clearance: Clearance, *, counted: bool = True) -> Told:
     """The numbers of a run. Without ``counted`` none are looked up: for lists, and while a bar moves."""
-    if reach.covers(clearance, run):
+    if _tells_numbers(run, clearance):
         result = run.result or {}
         numbers = (result.get("changes", 0), result.get("listed", 0))
         return Told(run.done, run.total, result.get("counts", {}), *numbers, True)
@@ -58,6 +58,16 @@ def told(run: MaintenanceRun, clearance: Clearance, *, counted: bool = True) -> 
         counts[change.action] += change.count
         listed += 1
     return Told(share, 100, dict(counts), counts.total(), listed, False)
+
+
+def _tells_numbers(run: MaintenanceRun, clearance: Clearance) -> bool:
+    """Whether the numbers of a run count nothing that is hidden from this viewer."""
+    return reach.knows_all(clearance) if _is_of_store(run) else reach.covers(clearance, run)
+
+
+def _is_of_store(run: MaintenanceRun) -> bool:
+    operation = OPERATIONS.get(run.operation)
+    return operation is not None and operation.whole_store
 
 
 def changes_of(
@@ -84,9 +94,10 @@ def changes_of(
 def visible_changes(run: MaintenanceRun, clearance: Clearance) -> Iterator[Change]:
     """The kept changes all of whose memories may be seen; those about none, to who may see all of the run.
 
-    What is gone by now shows to those who may see how it ended.
+    Those about the store as a whole tell of no memory, and are for all. What is gone by now shows to those
+    who may see how it ended.
     """
-    whole = reach.covers(clearance, run)
+    whole = _is_of_store(run) or reach.covers(clearance, run)
     for chunk in batched(_kept(run), _AT_ONCE):
         seen = _visible(set().union(*map(_named, chunk)), clearance)
         yield from (change for change in chunk if (_named(change) <= seen if _named(change) else whole))

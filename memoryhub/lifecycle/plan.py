@@ -165,6 +165,8 @@ class Operation(ABC, Generic[P]):
     label: ClassVar[str]
     help: ClassVar[str]
     undoable: ClassVar[bool] = False
+    # Whether it walks through everything, whatever its actor may see: its progress counts hidden things.
+    whole_store: ClassVar[bool] = False
     Params: type[P]
 
     @abstractmethod

@@ -38,10 +38,15 @@ def of(run: MaintenanceRun) -> Clearance:
 
 
 def covers(clearance: Clearance, run: MaintenanceRun) -> bool:
-    """Whether all that the run reached may be seen, so that its numbers tell nothing new."""
+    """Whether all that the run reached may be seen."""
     wide = of(run) if run.reach else Clearance(frozenset(LEVELS), every_owner=True)
     owners = clearance.every_owner or (not wide.every_owner and wide.owner in ("", clearance.owner))
     return owners and steers(clearance, run)
+
+
+def knows_all(clearance: Clearance) -> bool:
+    """Whether there is nothing of a known level that is hidden: so it is for the hub's own upkeep alone."""
+    return clearance.every_owner and clearance.projects is None and clearance.levels >= frozenset(LEVELS)
 
 
 def steers(clearance: Clearance, run: MaintenanceRun) -> bool:

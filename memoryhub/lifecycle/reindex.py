@@ -38,6 +38,7 @@ class Reindex(Operation[Nothing]):
         "again on the disk for some seconds. A dry run examines alone. Memories do not change: there is "
         "nothing to undo."
     )
+    whole_store = True
     Params = Nothing
 
     def total(self, params: Nothing, actor: Actor, now: datetime) -> int:

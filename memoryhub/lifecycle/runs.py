@@ -194,7 +194,8 @@ def checked(operation: Operation[Any], params: dict[str, Any]) -> dict[str, Any]
     known = operation.Params.model_fields
     for name in params:
         if name not in known:
-            raise StoreError(f"{operation.name} has no such parameter; it knows {', '.join(known)}", name)
+            knows = f"it knows {', '.join(known)}" if known else "it takes none"
+            raise StoreError(f"{operation.name} has no such parameter; {knows}", name)
     try:
         kept: dict[str, Any] = operation.Params(**params).model_dump(mode="json", exclude_unset=True)
     except ValidationError as error:

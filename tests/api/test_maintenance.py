@@ -106,6 +106,15 @@ def test_who_clears_less_is_told_no_numbers_of_the_rest(bot, agent, aged):
     assert body["result"]["changes"] == 3
 
 
+def test_a_reindexing_walks_through_everything_and_counts_it_for_nobody(bot, agent, aged):
+    for one in (agent("public", "low"), agent("secret", "elsewhere", projects=["q"]), bot):
+        for dry_run in (True, False):
+            body = worked(one, operation="reindex", dry_run=dry_run)
+            assert (body["in_percent"], body["done"], body["total"]) == (True, 100, 100)
+            assert body["result"]["counts"] == {"reindex": 2}
+            assert len(body["result"]["items"]) == 2
+
+
 def test_a_run_reaches_what_its_token_clears_and_no_more(agent, aged):
     low = agent("public", "low")
     assert worked(low, operation="consolidate")["result"]["counts"] == {"decay": 3}
@@ -142,6 +151,8 @@ def test_what_cannot_be_used_is_named(bot):
     }
     assert bad_fields(bot.post("/maintenance", {"dry_run": "perhaps"})) == {"operation", "dry_run"}
     assert bad_fields(bot.get("/maintenance", status="lazy")) == {"status"}
+    none = bot.post("/maintenance", {"operation": "reindex", "project": "p"})
+    assert "it takes none" in none.json()["detail"]
 
 
 def test_a_second_one_meets_a_conflict_that_names_the_first(bot):

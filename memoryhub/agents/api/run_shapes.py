@@ -16,7 +16,7 @@ class RunShape(BaseModel):
     done: int
     total: int
     in_percent: bool = Field(
-        description="The run reached further than this token may see: done and total are percent."
+        description="The run met more than this token may see: done and total are percent."
     )
     cause: Literal["", "error", "interrupted", "stopped"] = Field(description="Why it failed.")
     error: str
