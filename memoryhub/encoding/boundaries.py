@@ -2,13 +2,15 @@
 
 LetsGo's memory guide: "detects context shifts via keyword Jaccard similarity in a sliding window". The window
 holds the keywords of the last tool outputs of the segment; one that shares too little with all of them opens
-a new segment, and a new segment starts with a fresh window.
+a new segment, and a new segment starts with a fresh window. Keywords are whole words, for people to read; they
+are compared by their stems.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from memoryhub.text import STOP_WORDS, jaccard, stem, words
@@ -31,13 +33,42 @@ class Judgement:
 
 
 def keywords(text: str, most: int = MAX_KEYWORDS) -> list[str]:
-    """The stems that stand for a text, most frequent first; numbers, hashes and letters say nothing."""
-    counted: dict[str, int] = {}
-    for word in words(text):
-        if 2 < len(word) <= MAX_LETTERS and word not in STOP_WORDS and not _DATA.search(word):
-            one = stem(word)
-            counted[one] = counted.get(one, 0) + 1
-    return sorted(counted, key=lambda one: (-counted[one], one))[:most]
+    """The words that stand for a text, most frequent first; numbers, hashes and letters say nothing.
+
+    Words of one stem count as one, and are told in their commonest form.
+    """
+    telling = (
+        word
+        for word in words(text)
+        if 2 < len(word) <= MAX_LETTERS and word not in STOP_WORDS and not _DATA.search(word)
+    )
+    return list(_by_stem(telling).values())[:most]
+
+
+def commonest(groups: Iterable[Iterable[str]]) -> list[str]:
+    """The keywords of several outputs, each stem once: those of most outputs first."""
+    return list(_by_stem(word for group in groups for word in dict.fromkeys(group)).values())
+
+
+def distinct(found: Iterable[str]) -> list[str]:
+    """Each stem once, in the form that came first."""
+    first: dict[str, str] = {}
+    for word in found:
+        first.setdefault(stem(word), word)
+    return list(first.values())
+
+
+def _by_stem(found: Iterable[str]) -> dict[str, str]:
+    """Stems, the most frequent first, with the form that is found most often: the shortest of several."""
+    forms: dict[str, Counter[str]] = {}
+    for word in found:
+        forms.setdefault(stem(word), Counter())[word] += 1
+    ranked = sorted(forms, key=lambda one: (-forms[one].total(), one))
+    return {one: min(forms[one], key=lambda word: (-forms[one][word], len(word), word)) for one in ranked}
+
+
+def _stems(found: Iterable[str]) -> set[str]:
+    return set(map(stem, found))
 
 
 def judge(
@@ -55,11 +86,11 @@ def judge(
     Below ``sure_below`` one output is believed; otherwise it is in doubt until the next one is unlike the
     window too.
     """
-    new = frozenset(found)
-    if len(new) < MIN_KEYWORDS:
+    new, own = frozenset(found), _stems(found)
+    if len(own) < MIN_KEYWORDS:
         return Judgement(False, 1.0, tuple(window), tuple(doubt))
     together = frozenset().union(*window)
-    similarity = max((jaccard(set(new), set(one)) for one in (*window, together) if one), default=1.0)
+    similarity = max((jaccard(own, _stems(one)) for one in (*window, together) if one), default=1.0)
     if len(window) < MIN_WINDOW or similarity >= threshold:
         return Judgement(False, similarity, (*window, *doubt, new)[-size:])
     if doubt or similarity < sure_below:

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from memoryhub.encoding.boundaries import MAX_KEYWORDS, keywords
+from memoryhub.encoding.boundaries import MAX_KEYWORDS, distinct, keywords
 from memoryhub.encoding.commands import is_survey
 from memoryhub.encoding.distillation import without_injections
 from memoryhub.encoding.observation import MAX_OUTPUT, Observation, clean, observe
@@ -74,7 +74,7 @@ def read_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int
 def _keywords(files: tuple[str, ...], shown: str) -> tuple[str, ...]:
     """The words of the files' names before those of the text: they hold a piece of work together."""
     names = keywords(" ".join(path.rpartition(".")[0] or path for path in files))
-    return tuple(dict.fromkeys([*names, *keywords(shown)]))[:MAX_KEYWORDS]
+    return tuple(distinct([*names, *keywords(shown)]))[:MAX_KEYWORDS]
 
 
 def is_memory_tool(tool: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +10,7 @@ from django.conf import settings
 
 from memoryhub import facts
 from memoryhub.drafts import FactDraft
-from memoryhub.encoding.boundaries import judge
+from memoryhub.encoding.boundaries import commonest, judge
 from memoryhub.encoding.calls import Call
 from memoryhub.encoding.working import Working, working
 from memoryhub.models import Event, Session
@@ -59,7 +58,7 @@ def place(call: Call, session: Session, at: datetime, sensitivity: str, actor: A
         state.asked = max(state.asked - 1, 0)
         if judged.boundary:
             state.segment, state.asked = state.segment + 1, 0
-            before = _most_shared(window)
+            before = commonest(map(sorted, window))
             draft = _boundary(call, session, at, sensitivity, state, before, judged.similarity)
             facts.store_fact(draft, actor)
         return Placed(state.segment, judged.boundary, judged.similarity)
@@ -78,12 +77,6 @@ def _segment_at(session: Session, at: datetime, latest: int) -> int:
     earlier = Event.objects.filter(session=session, at__lte=at).order_by("-at", "-pk")
     found: int | None = earlier.values_list("segment", flat=True).first()
     return max(found if found is not None else 1, 1) if latest > 1 else 1
-
-
-def _most_shared(window: list[frozenset[str]]) -> list[str]:
-    """The keywords of a window, those of most outputs first."""
-    counted = Counter(word for one in window for word in one)
-    return sorted(counted, key=lambda word: (-counted[word], word))
 
 
 def _boundary(

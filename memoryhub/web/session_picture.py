@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby, pairwise
 
+from memoryhub.encoding.boundaries import commonest
 from memoryhub.web.time_axis import Axis, Fold, Tick, folds, make, ticks
 
 # Lanes from above, with what stands beside them.
@@ -207,8 +208,7 @@ def _with_segments(happenings: Sequence[Happening]) -> Iterator[tuple[int, Happe
 
 
 def _band(number: int, members: list[Happening], left: float, right: float, axis: Axis) -> Band:
-    counted = Counter(word for one in members for word in dict.fromkeys(one.keywords))
-    keywords = tuple(sorted(counted, key=lambda word: (-counted[word], word))[:KEYWORDS])
+    keywords = tuple(commonest(one.keywords for one in members)[:KEYWORDS])
     lanes = Counter(one.lane for one in members)
     memorable = [one.memorability for one in members if one.memorability is not None]
     x = axis.percent(left)

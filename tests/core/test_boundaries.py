@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.encoding.boundaries import judge, keywords
+from memoryhub.encoding.boundaries import commonest, judge, keywords
 
 DATABASE = "journal mode database index query planner statistics trigger"
 DESIGN = "button colour contrast margin font heading stylesheet theme"
@@ -47,6 +47,25 @@ def test_a_short_output_says_too_little_to_be_a_shift():
 
 def test_numbers_and_stop_words_are_no_keywords():
     assert keywords("the 42 and of 7 trigger") == ["trigger"]
+
+
+def test_keywords_are_words_that_a_person_reads():
+    assert keywords("The merged queues: merging a queue, then what was merged") == ["merged", "queue"]
+
+
+def test_words_are_compared_by_their_stems():
+    told = judge(
+        ["merged", "queues", "orders", "banks"],
+        [frozenset(["merging", "queue", "order", "bank"])] * 2,
+        0.5,
+        5,
+    )
+    assert (told.boundary, told.similarity) == (False, 1.0)
+
+
+def test_what_several_outputs_are_about_is_told_once_in_its_commonest_form():
+    outputs = [["queue", "bank"], ["queues", "order"], ["queues"]]
+    assert commonest(outputs) == ["queues", "bank", "order"]
 
 
 @given(st.lists(st.text(max_size=80), max_size=12), st.integers(1, 6))

@@ -28,7 +28,7 @@ def test_a_shift_is_a_fact_with_time_tool_segment_and_keywords_of_both_sides(sit
     assert told["tool"] == "Bash"
     assert told["segment"] == 2
     assert "planner" in told["keywords_before"]
-    assert "button" in told["keywords_after"]
+    assert "buttons" in told["keywords_after"]
     assert 0 <= told["similarity"] < 0.1
 
 
