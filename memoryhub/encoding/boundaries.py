@@ -2,7 +2,7 @@
 
 LetsGo's memory guide: "detects context shifts via keyword Jaccard similarity in a sliding window". The window
 holds the keywords of the last tool outputs of the segment; one that shares too little with all of them opens
-a new segment, and a new segment starts with a fresh window. Keywords are whole words, for people to read; they
+a new segment, and a new segment starts with a fresh window. Keywords are whole words, for people to read, and
 are compared by their stems.
 """
 
