@@ -89,3 +89,21 @@ def test_bottomless_nesting_is_read_up_to_a_depth():
 def test_of_a_huge_answer_the_beginning_is_read():
     rows = [{"text": "word " * 100} for _ in range(5000)]
     assert len(output_text(rows)) <= MAX_OUTPUT
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("half", [rb"\ud83d", rb"\udc4d", rb"\udc4d\ud83d"])
+def test_an_output_that_was_cut_within_a_character_is_taken(bot, half):
+    body = (
+        rb'{"session_id": "s", "cwd": "/shop", "hook_event_name": "PostToolUse", "tool_name": "Bash",'
+        rb' "tool_input": {"command": "make"}, "tool_response": {"stdout": "thumbs \ud83d\udc4d up %s"}}'
+    ) % half
+    response = bot.raw_post("/hooks/claude-code", body)
+    assert (response.status_code, response.json()) == (200, {})
+    assert Event.objects.get().preview.startswith("make thumbs \U0001f44d up \ufffd")
+
+
+@pytest.mark.django_db
+def test_an_event_of_ones_own_making_is_read_strictly(bot):
+    body = rb'{"event": "prompt:submit", "session_id": "s", "data": {"prompt": "\ud83d"}}'
+    assert bot.raw_post("/events", body).status_code == 400

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja.parser import Parser
 
 from memoryhub.agents.problems import Problem
+from memoryhub.claude_code import PATH as HOOK_PATH
 
 _JSON_TYPE = re.compile(r"application/(?:[\w.!#$&^-]+\+)?json")
 # Half of a UTF-16 pair: JSON can spell one alone, text cannot hold it.
@@ -26,23 +27,33 @@ class NotJson(ValueError):
 
 
 class StrictParser(Parser):
-    """UTF-8 JSON only: no NaN, no name twice in one object, no lone surrogates, no bottomless nesting."""
+    """UTF-8 JSON only: no NaN, no name twice in one object, no lone surrogates, no bottomless nesting.
+
+    Claude Code cuts a long output between the halves of a pair, and no one can tell it to mend that: of its
+    hooks a half is read as U+FFFD.
+    """
 
     def parse_body(self, request: HttpRequest) -> Any:
         _require_json(request)
         try:
-            return parse(request.body)
+            return parse(request.body, halves=request.path_info == HOOK_PATH)
         except NotJson as error:
             raise Problem(400, "not_json", str(error)) from None
 
 
-def parse(body: bytes) -> Any:
-    """Decode a body; :class:`NotJson` says what is wrong, by position and not by content."""
+def parse(body: bytes, *, halves: bool = False) -> Any:
+    """Decode a body; :class:`NotJson` says what is wrong, by position and not by content.
+
+    ``halves``: half of a surrogate pair is replaced, not refused.
+    """
     try:
         text = body.decode("utf-8")
         data = _DECODER.decode(text)
         if _SURROGATE.search(text):
-            json.dumps(data, ensure_ascii=False).encode("utf-8")
+            told = json.dumps(data, ensure_ascii=False)
+            if halves:
+                return json.loads(told.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+            told.encode("utf-8")
     except NotJson:
         raise
     except json.JSONDecodeError as error:
