@@ -246,6 +246,12 @@ class TestWhy:
         assert visitor.get("/sessions/s/").status_code == 200
 
 
+def test_what_is_no_call_of_a_tool_is_named_in_words(visitor: Client, session: Session) -> None:
+    words = listed(visitor, tool="prompt:submit")
+    assert "12:04:00 Prompt and the harness?" in words
+    assert "prompt:submit" not in words
+
+
 class TestChips:
     def counts(self, client: Client, **query: str) -> dict[str, int]:
         html = client.get("/sessions/s/", query).content.decode()

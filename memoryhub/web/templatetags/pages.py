@@ -20,6 +20,12 @@ from memoryhub.web.templatetags.hub import moment
 register = template.Library()
 
 _HASH_CHARS = 12
+_EVENT_NAMES = {
+    "prompt:submit": "Prompt",
+    "session:start": "Session start",
+    "session:end": "Session end",
+    "session:checkpoint": "Checkpoint",
+}
 # The parts of memorability, with the setting that weighs each.
 _PARTS = {
     "substance": "substance_weight",
@@ -43,6 +49,12 @@ def exact(at: datetime) -> SafeString:
 def session_url(session_id: str, project: str) -> str:
     """The address of one session's page."""
     return f"{reverse('session', args=[session_id])}?{urlencode({'project': project})}"
+
+
+@register.filter
+def event_name(event: Event) -> str:
+    """The tool that was called, or in words what else happened."""
+    return event.tool_name or _EVENT_NAMES.get(event.event, event.event)
 
 
 @register.filter
