@@ -2,8 +2,8 @@
 
 Two texts are linked when they share enough; a cluster is everything that a chain of links connects. Only
 texts that share a rare enough term are compared, which finds the same links as comparing all pairs, and none
-is compared with a cluster that it belongs to already. A hundred thousand texts take seconds, and about as
-many bytes as they have terms times eight.
+is compared with a cluster that it belongs to already. It holds about as many bytes as the texts have terms
+times eight.
 """
 
 from __future__ import annotations
