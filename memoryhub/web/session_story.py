@@ -15,7 +15,7 @@ from memoryhub.retrieval.injections import Log, of_session
 from memoryhub.sensitivity import Clearance
 from memoryhub.text import shorten
 from memoryhub.web.session_picture import END, START, Happening, Picture, draw
-from memoryhub.web.templatetags.pages import session_url
+from memoryhub.web.templatetags.pages import event_name, session_url
 
 MOST = 1500  # of a kind; a picture of more would be a grey wall
 TITLE = 90
@@ -77,7 +77,7 @@ def _event(event: Any) -> Happening:
 
 def _told(event: Any) -> str:
     """``14:02:31 Edit src/a.py, memorability 0.41, became “…”``."""
-    name = " ".join([event.tool_name or event.event, *map(str, event.files[:1])])
+    name = " ".join([event_name(event), *map(str, event.files[:1])])
     parts = [f"{_clock(event.at)} {shorten(name, TITLE)}"]
     if event.memorability is not None:
         parts.append(f"memorability {event.memorability:.2f}")

@@ -91,6 +91,9 @@ class TestPicture:
         assert len(re.findall(r'<rect class="story-mark is-', markup)) == 4
         assert len(re.findall(r'<rect class="story-mark is-[^>]+><title>[^<]+', markup)) == 4
 
+    def test_the_mark_of_a_prompt_is_named_in_words(self, visitor: Client, session: Session) -> None:
+        assert "<title>12:04:00 Prompt</title>" in visitor.get("/sessions/s/").content.decode()
+
     def test_segments_are_told_in_the_table_too(self, visitor: Client, session: Session) -> None:
         table = " ".join(Page(picture(visitor).partition("<table")[2]).words.split())
         for said in ("oats, stable", "harness", "Read 1, Ran 2", "Prompts 1, Read 1", "0.91"):
