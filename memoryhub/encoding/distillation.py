@@ -29,7 +29,7 @@ from memoryhub.encoding.secrets import find_secrets
 from memoryhub.text import shorten, terms
 from memoryhub.vocabulary import MemoryType
 
-_BLOCK = re.compile(r"<memory-context\b.*?(?:</memory-context>|\Z)", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)
 _DECISIONS = re.compile(
     r"(?:^|/)(?:adr|adrs|decisions?|rfcs?|architecture|design)(?:/|[-_.\w]*\.(?:md|rst|txt)$)"
     r"|(?:^|/)(?:CLAUDE|AGENTS|CONTRIBUTING|NOTES|GOTCHAS)[\w.]*\.md$",
@@ -135,13 +135,23 @@ class Work:
 
 
 def without_injections(text: str) -> str:
-    """The text without memory-context blocks: what was injected is never captured back."""
-    return _BLOCK.sub("", text)
+    """The text without memory-context blocks: what was injected is never captured back.
+
+    A block ends where as many were closed as opened, so that one inside another hides nothing; one that is
+    not closed goes on to the end.
+    """
+    kept, depth, at = [], 0, 0
+    for fence in _FENCE.finditer(text):
+        if not depth:
+            kept.append(text[at : fence.start()])
+        depth = max(depth - 1, 0) if fence["end"] else depth + 1
+        at = fence.end()
+    return "".join(kept) + (text[at:] if not depth else "")
 
 
 def holds_injection(text: str) -> bool:
     """Whether a memory-context block stands in the text."""
-    return bool(_BLOCK.search(text))
+    return bool(_FENCE.search(text))
 
 
 def distill(seen: Observation, work: Work) -> Candidate | str:

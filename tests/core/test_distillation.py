@@ -236,6 +236,20 @@ def test_what_was_injected_is_never_captured_back():
     assert distill(observe("Task", {"prompt": "?"}, block), Work()) == "routine"
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("a <memory-context>b <memory-context>c</memory-context> d</memory-context> e", "a  e"),
+        ("a <memory-context>b</memory-context> c <memory-context>d</memory-context> e", "a  c  e"),
+        ("a < Memory-Context id='1' >b</ memory-context > c", "a  c"),
+        ("a </memory-context> b", "a  b"),
+        ("a </memory-context <memory-context>b</memory-context> c", "a  c"),
+    ],
+)
+def test_a_block_ends_where_it_was_closed_as_often_as_opened(text, kept):
+    assert without_injections(text) == kept
+
+
 def test_the_last_error_line_names_the_failure():
     assert error_of("ValueError: first\nsome text\nKeyError: 'second'") == "KeyError: 'second'"
     assert error_of("all is well") == ""
