@@ -55,7 +55,7 @@ def lines_of(run: MaintenanceRun, clearance: Clearance) -> Iterator[str]:
     title = max((len(row[1]) for row in rows), default=0)
     for row in rows:
         yield f"  {row[0]:<{action}}  {row[1]:<{title}}  {row[2]}".rstrip()
-    more = (run.result or {}).get("changes", 0) - len(rows)
+    more = (run.result or {}).get("changes", 0) - sum(one.change.count for one in changes)
     if more > 0:
         yield f"  … and {more:,} more; see run {run.uid} in the browser"
 

@@ -17,7 +17,7 @@ from memoryhub.lifecycle import runs
 from memoryhub.lifecycle.operations import OPERATIONS
 from memoryhub.lifecycle.processes import own_name
 from memoryhub.management import run_table
-from memoryhub.models import JournalEntry, MaintenanceRun, Memory
+from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session
 from memoryhub.sensitivity import system
 from tests.core.stepping import lifting  # noqa: F401 a fixture
 
@@ -86,6 +86,15 @@ def test_a_long_table_is_cut(run, aged, monkeypatch):
     monkeypatch.setattr(run_table, "ROWS", 1)
     out = run("maintain", "consolidate", "--dry-run").out
     assert "… and 2 more; see run" in out
+
+
+def test_a_line_about_several_things_stands_for_all_of_them(run, db):
+    old = timezone.now() - timedelta(days=1000)
+    for name in "abc":
+        Session.objects.create(session_id=name, project="p", started_at=old, last_at=old)
+    out = run("maintain", "prune_events", "--dry-run").out
+    assert "3 sessions of" in out
+    assert "more; see run" not in out
 
 
 def test_a_project_alone(run, aged):
