@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.utils import timezone
 
@@ -192,7 +193,10 @@ def _counts(memories: MemoryQuerySet, words: list[str]) -> list[int]:
     if not words:
         return []
     stand_in = queries.any_of(["any word"])
-    sql, params = memories.matching(stand_in).order_by().values("pk").query.sql_with_params()
+    try:
+        sql, params = memories.matching(stand_in).order_by().values("pk").query.sql_with_params()
+    except EmptyResultSet:  # nothing is within reach
+        return [0] * len(words)
     expressions = [queries.any_of([word]) for word in words]
     filled = [[one if value == stand_in else value for value in params] for one in expressions]
     statement = " UNION ALL ".join(f"SELECT {n}, count(*) FROM ({sql})" for n in range(len(words)))  # noqa: S608

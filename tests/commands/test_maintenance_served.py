@@ -42,7 +42,7 @@ def aged(hub: Hub) -> None:
     """As if nothing had been done with them for ten days."""
     store(
         hub,
-        "UPDATE memoryhub_memory SET importance = 0.5, consolidated_at = NULL,"
+        "UPDATE memoryhub_memory SET importance = 0.5, consolidated_at = NULL, imported_at = NULL,"
         " updated_at = datetime('now', '-10 days')",
     )
 
