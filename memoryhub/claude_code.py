@@ -7,6 +7,7 @@ of SessionStart has to be a command, so that one is a line of curl.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 PATH = "/api/v1/hooks/claude-code"
@@ -16,29 +17,33 @@ TIMEOUT = 5  # seconds that Claude Code waits; the hub answers in a fraction of 
 _MATCHED = frozenset({"PostToolUse", "PostToolUseFailure"})
 
 
-def hook_url(base_url: str) -> str:
-    """The address of the hub's hook under an address like ``http://127.0.0.1:8000``."""
-    return base_url.rstrip("/") + PATH
+def hook_url(base_url: str, levels: Sequence[str] = ()) -> str:
+    """The address of the hub's hook under an address like ``http://127.0.0.1:8000``.
+
+    ``levels``: those above public that injections may show, for a level has to be asked for.
+    """
+    asked = "&".join(f"allow_{level}=true" for level in levels)
+    return base_url.rstrip("/") + PATH + (f"?{asked}" if asked else "")
 
 
-def session_start_command(base_url: str) -> str:
+def session_start_command(base_url: str, levels: Sequence[str] = ()) -> str:
     """One line for SessionStart: hands standard input to the hub; says nothing when the hub is away."""
     return (
         f'curl -sf -m {TIMEOUT} -H "Authorization: Bearer ${VARIABLE}"'
-        f" -H 'Content-Type: application/json' --data-binary @- {_quoted(hook_url(base_url))} || true"
+        f" -H 'Content-Type: application/json' --data-binary @- {_quoted(hook_url(base_url, levels))} || true"
     )
 
 
-def settings_snippet(base_url: str, token: str | None) -> dict[str, Any]:
+def settings_snippet(base_url: str, token: str | None, levels: Sequence[str] = ()) -> dict[str, Any]:
     """The part of ``settings.json``; with a token it sets the variable too, else the shell has to."""
     http = {
         "type": "http",
-        "url": hook_url(base_url),
+        "url": hook_url(base_url, levels),
         "headers": {"Authorization": f"Bearer ${VARIABLE}"},
         "allowedEnvVars": [VARIABLE],
         "timeout": TIMEOUT,
     }
-    command = {"type": "command", "command": session_start_command(base_url), "timeout": TIMEOUT}
+    command = {"type": "command", "command": session_start_command(base_url, levels), "timeout": TIMEOUT}
     hooks: dict[str, Any] = {"SessionStart": [{"hooks": [command]}]}
     for event in HTTP_EVENTS:
         hooks[event] = [{**({"matcher": "*"} if event in _MATCHED else {}), "hooks": [dict(http)]}]

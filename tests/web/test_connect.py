@@ -51,6 +51,23 @@ class TestSettings:
         assert (token.owner, token.name, token.clearance) == ("ada", "claude-code", "public")
         assert (token.rights, token.projects) == (["read", "write"], [])
 
+    @pytest.mark.parametrize(
+        ("level", "asked"),
+        [
+            ("public", ""),
+            ("private", "?allow_private=true"),
+            ("secret", "?allow_private=true&allow_secret=true"),
+        ],
+    )
+    def test_they_ask_for_the_levels_that_the_token_was_made_for(
+        self, sign_in: Any, level: str, asked: str
+    ) -> None:
+        boss = sign_in("add_agenttoken", "view_private", "view_secret")
+        shown = settings_in(boss.post(PAGE, FORM | {"clearance": level}, HTTP_HOST="localhost:8765"))
+        address = f"http://localhost:8765/api/v1/hooks/claude-code{asked}"
+        assert shown["hooks"]["UserPromptSubmit"][0]["hooks"][0]["url"] == address
+        assert f"'{address}'" in shown["hooks"]["SessionStart"][0]["hooks"][0]["command"]
+
     def test_it_is_shown_this_once_and_kept_in_no_cache(self, manager: Client) -> None:
         response = manager.post(PAGE, FORM)
         raw = settings_in(response)["env"]["MEMORYHUB_TOKEN"]

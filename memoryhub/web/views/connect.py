@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from memoryhub import claude_code, tokens
 from memoryhub.accounts import grantable
 from memoryhub.models import AgentToken, Event
+from memoryhub.sensitivity import LEVELS, rank
 from memoryhub.store.errors import StoreError
 from memoryhub.web.access import actor_of, clearance_of
 from memoryhub.web.token_form import ConnectForm
@@ -60,14 +61,15 @@ def _show(
     status: int = 200,
 ) -> HttpResponse:
     base = request.build_absolute_uri("/")
+    levels = LEVELS[1 : rank(token.clearance) + 1] if token else ()
     context = {
         "form": form,
         "may_issue": request.user.has_perm(ISSUE),
         "may_revoke": request.user.has_perm(REVOKE),
         "token": token,
         "secret": secret,
-        "settings": claude_code.as_text(claude_code.settings_snippet(base, secret)),
-        "command": claude_code.session_start_command(base),
+        "settings": claude_code.as_text(claude_code.settings_snippet(base, secret, levels)),
+        "command": claude_code.session_start_command(base, levels),
         "variable": claude_code.VARIABLE,
         "mine": _mine(request)[:MOST],
         **_arrived(request, token),
