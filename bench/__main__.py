@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import corpus, happenings
+from bench import corpus, happenings, upkeep
 from bench.clients import Measured, Request, crowd
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,6 +77,9 @@ def measure(home: Path, lines: list[dict[str, Any]], size: int, requests: int) -
             found[f"tool:post {clients}"] = latency(crowd(port, token, calls, clients))
             asked = happenings.prompts(lines, requests, seed=10 + clients)
             found[f"prompt:submit {clients}"] = latency(crowd(port, token, asked, clients))
+        upkeep.age(home / "memory.db")
+        alone, beside, took = upkeep.waits(port, token, "consolidate")
+        found["upkeep"] = {"seconds": took, "alone": waiting(alone), "beside": waiting(beside)}
     found["bare"] = bare(home / "memory.db", queries)
     found["bytes"] = (home / "memory.db").stat().st_size
     return found
@@ -141,6 +144,12 @@ def latency(measured: Measured) -> dict[str, Any]:
     }
 
 
+def waiting(measured: Measured) -> dict[str, Any]:
+    """How long a store takes, in milliseconds."""
+    shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "longest": 1.0}
+    return {name: round(measured.percentile(share), 1) for name, share in shares.items()}
+
+
 def report(size: int, found: dict[str, Any]) -> None:
     plain = found["bare"]
     print(f"\n{size} memories, database {found['bytes'] / 1e6:.0f} MB")
@@ -170,6 +179,10 @@ def report(size: int, found: dict[str, Any]) -> None:
                 f"  {event:13}, {clients} client(s){figure['rate']:7.0f} /s   p50 {figure['p50_ms']:7.2f} ms"
                 f"   p95 {figure['p95_ms']:7.2f} ms   statuses {figure['statuses']}"
             )
+    run = found["upkeep"]
+    print(f"  consolidation of all: {run['seconds']:.1f} s; a store of one agent takes, in ms")
+    for name, words in (("alone", "without it"), ("beside", "beside it")):
+        print(f"    {words:10}  {'  '.join(f'{share} {ms}' for share, ms in run[name].items())}")
 
 
 def manage(environment: dict[str, str], *arguments: str) -> str:
