@@ -130,6 +130,16 @@ def test_a_run_of_another_project_is_not_there(bot, agent, aged):
     assert elsewhere.get("/maintenance").json()["total"] == 0
 
 
+def test_a_project_of_which_a_token_may_see_nothing_is_not_named_to_it(bot, agent, aged):
+    bot.post("/memories", {"content": "hush", "project": "hidden", "sensitivity": "secret"})
+    low = agent("public", "low")
+    for project, named in (("hidden", {}), ("p", {"project": "p"})):
+        uid = worked(bot, operation="consolidate", dry_run=True, project=project)["id"]
+        assert read(bot, uid)["params"] == {"project": project}
+        assert read(low, uid)["params"] == named
+        assert low.get("/maintenance").json()["items"][0]["params"] == named
+
+
 def test_a_token_without_read_is_told_no_titles(agent, aged):
     keeper = agent("secret", "keeper", rights=["maintain"])
     body = worked(keeper, operation="consolidate", dry_run=True)

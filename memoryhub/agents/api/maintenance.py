@@ -16,7 +16,7 @@ from memoryhub.agents.api.schemas import ListOf, documented
 from memoryhub.agents.api.wire import answer
 from memoryhub.agents.asking import Asking
 from memoryhub.agents.auth import MAINTAIN, ApiRequest
-from memoryhub.lifecycle import reach, runs
+from memoryhub.lifecycle import reach, runs, telling
 from memoryhub.lifecycle.outcome import ShownChange, Told
 from memoryhub.models import MaintenanceRun
 from memoryhub.retrieval.filters import Filter
@@ -138,7 +138,7 @@ def _run(run: MaintenanceRun, actor: Actor, told: Told | None = None) -> dict[st
         "cause": run.cause,
         "error": run.error,
         "detail": _WAITS if waits else "",
-        "params": run.params,
+        "params": dict(telling.params([run], actor.clearance)[run.pk]),
         "actor": run.actor,
         "undoes": run.undoes.uid if run.undoes else None,
         "undoable": may_steer and runs.is_undoable(run),
