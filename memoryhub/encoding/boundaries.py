@@ -60,10 +60,10 @@ def distinct(found: Iterable[str]) -> list[str]:
 
 def _by_stem(found: Iterable[str]) -> dict[str, str]:
     """Stems, the most frequent first, with the form that is found most often: the shortest of several."""
-    forms: dict[str, Counter[str]] = {}
-    for word in found:
-        forms.setdefault(stem(word), Counter())[word] += 1
-    ranked = sorted(forms, key=lambda one: (-forms[one].total(), one))
+    forms: dict[str, dict[str, int]] = {}
+    for word, times in Counter(found).items():
+        forms.setdefault(stem(word), {})[word] = times
+    ranked = sorted(forms, key=lambda one: (-sum(forms[one].values()), one))
     return {one: min(forms[one], key=lambda word: (-forms[one][word], len(word), word)) for one in ranked}
 
 
