@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 MOST_CHARS = 10_000  # that Claude Code takes of an additionalContext
 MOST_TOKENS = 2400  # of Latin script these are 9600 characters
 HURRY = 1.0  # seconds that a hook waits for other writers, all its writes together
+AT_A_PROMPT = 0.4  # the same where a person waits for the answer: the injection's deadline, and a little
 _FAILURE = "PostToolUseFailure"  # in the place of PostToolUse, where the tool failed
 _EVENTS = {
     "SessionStart": hooks.SESSION_START,
@@ -66,7 +67,7 @@ def answer_hook(
         most_tokens=MOST_TOKENS,
     )
     try:
-        with hurried(HURRY):
+        with hurried(AT_A_PROMPT if name == "UserPromptSubmit" else HURRY):
             context = hooks.dispatch(happening, caller.actor).context
     except StoreError:
         raise

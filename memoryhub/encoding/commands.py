@@ -17,7 +17,7 @@ _DISPLAYS = frozenset(
 _READERS = frozenset("cat head tail less more sed awk grep rg ag diff jq yq column nl man".split())
 _BEFORE = re.compile(
     r"^(?:(?:\w+=(?:'[^']*'|\"[^\"]*\"|\S*)|time|sudo|exec|nohup|uv run|poetry run|timeout \S+"
-    r"|python3? -m)\s+)+"
+    r"|python3? -m|npx(?:\s+-\S+)*|pnpm exec|yarn run|bundle exec)\s+)+"
 )
 _CHANGED = re.compile(
     r"^[ MARC][MD ] (?:\S+ -> )?\"?(\S+?)\"?$|^ (\S+) +\| +(?:\d+ [+-]*|Bin .*)$|^\+\+\+ b/(\S+)$",

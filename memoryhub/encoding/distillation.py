@@ -237,12 +237,18 @@ def _ran(seen: Observation, work: Work) -> Candidate | str:
             return "failure noted"
         if seen.refused:
             return "routine"
-    elif work.failure and seen.passed and _same_check(seen.command, work.failed_command):
+    elif work.failure and _passes(seen, work.failed_command):
         return _mended(seen, work)
     if seen.is_test_run:
         return "routine"
     said = told_reasons(without_injections(seen.output))
     return Candidate(said, "output", (), ()) if said else "routine"
+
+
+def _passes(seen: Observation, failed: str) -> bool:
+    """Whether what failed is all right now; a compiler says so by silence, to the very same command."""
+    silent = not seen.output.strip() and not seen.refused and seen.command.strip() == failed.strip()
+    return silent or (seen.passed and _same_check(seen.command, failed))
 
 
 def _mended(seen: Observation, work: Work) -> str:

@@ -49,7 +49,8 @@ MAX_DEPTH = 20  # of nested objects and lists
 MAX_FILES = 50  # of one call
 _FAILED = re.compile(
     r"^(?:E\s{2,}|Traceback \(most recent call last\)|\w*(?:Error|Exception)\b:|error(?:\[\w+\])?:"
-    r"|fatal:|FAILED\b|panic:|not ok \d|--- FAIL|# fail [1-9])"
+    r"|fatal:|FAILED\b|panic:|not ok \d|--- FAIL|# fail [1-9]"
+    r"|[^\s:(]{1,300}(?:\(\d+(?:,\d+)?\)|(?::\d+){1,2}): (?:fatal )?error\b)"
     r"|\b[1-9]\d* (?:failed|failing|errors?)\b|\bexit(?:ed)?(?: with)?(?: code| status)? [1-9]",
     re.IGNORECASE | re.MULTILINE,
 )

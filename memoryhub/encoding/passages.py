@@ -36,6 +36,7 @@ _CLAIM = re.compile(
 )
 _ERROR_LINE = re.compile(
     r"^(?:E\s+|\s{1,4}(?=error: \S{3}))?(?P<said>(?:[\w.]*(?:Error|Exception|Failure|Warning)\b.*"
+    r"|[^\s:(]{1,300}(?:\(\d+(?:,\d+)?\)|(?::\d+){1,2}): (?:fatal )?error\b.*"
     r"|error(?:\[\w+\])?:.*|fatal:.*|panic:.*|not ok \d+ .*|FAILED .*|.*\bFAIL(?:ED)?\b.*"
     r"|AssertionError.*))$",
     re.MULTILINE,

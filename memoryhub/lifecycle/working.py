@@ -19,7 +19,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from memoryhub.lifecycle import reach
-from memoryhub.lifecycle.operations import OPERATIONS, Change, Step
+from memoryhub.lifecycle.operations import OPERATIONS, Change, Operation, Step
 from memoryhub.lifecycle.outcome import KEPT
 from memoryhub.lifecycle.processes import is_given_up, own_name
 from memoryhub.models import MaintenanceRun, RunChanges
@@ -120,10 +120,17 @@ class _AtWork:
 
     def __init__(self, run: MaintenanceRun, watcher: Watcher, leaving: Callable[[], bool]) -> None:
         self.run, self.watcher, self.leaving = run, watcher, leaving
-        self.operation = OPERATIONS[run.operation]
         self.actor = Actor(run.actor, reach.of(run))
         self.unsaved: list[Change] = []  # of a dry run, since its last saving
         self.saved_at = self.tidied_at = time.monotonic()
+
+    @property
+    def operation(self) -> Operation[Any]:
+        """StoreError for a name that another version of the hub knew."""
+        try:
+            return OPERATIONS[self.run.operation]
+        except KeyError:
+            raise StoreError("this hub knows no operation of this name", "operation") from None
 
     def go(self) -> None:
         if self.run.undoes:

@@ -462,3 +462,26 @@ def test_of_an_essay_only_what_is_said_about_something_is_told():
 def test_advice_that_would_fit_anybody_is_routine():
     advice = ESSAY.rpartition("\n")[0]
     assert distill(observe("Task", {"prompt": "How?"}, {"content": advice}), Work()) == "routine"
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("npx tsc --noEmit", "src/cart.ts(31,7): error TS2322: Type 'string' is not assignable to 'number'."),
+        ("gcc -c cart.c", "cart.c:31:5: error: expected ';' before 'return'"),
+        ("make", "cc -c cart.c\ncart.c:3:10: fatal error: tax.h: No such file or directory"),
+    ],
+)
+def test_what_a_compiler_refuses_is_a_failure_and_its_silence_the_repair(command, output):
+    work = Work()
+    assert run(command, output, work) == "failure noted"
+    assert "error" in work.failure
+    assert run("ls", "", work) == "routine", "another command says nothing about it"
+    assert run(command, "", work) == "repair noted"
+    [told] = work.due(all_of_them=True)
+    assert told.resolves
+    assert "cart" in told.text
+
+
+def test_a_line_number_before_a_word_like_error_is_no_failure():
+    assert run("rg retry", "app.log:31: errors are retried twice") == "routine"

@@ -418,3 +418,11 @@ def test_pages_of_changes_follow_each_other(five, actor):
 def test_every_operation_of_the_wire_is_there():
     wire = "purge_expired consolidate compress summarize_old evict reindex empty_trash prune_events".split()
     assert set(wire) == set(OPERATIONS)
+
+
+def test_a_run_whose_operation_this_hub_does_not_know_fails_in_words(five, actor):
+    run = runs.start("lift", {}, actor)
+    MaintenanceRun.objects.update(operation="of_tomorrow")
+    run.refresh_from_db()
+    assert runs.work(run)
+    assert (run.status, run.error) == (Status.FAILED, "this hub knows no operation of this name")
