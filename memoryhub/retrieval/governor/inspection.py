@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from memoryhub.retrieval.governor.encoded import backwards, encoded_passages, rot13
-from memoryhub.retrieval.governor.judge import Charge, judge
+from memoryhub.retrieval.governor.judge import WORDED, Charge, judge
 from memoryhub.retrieval.governor.markup import find_markup
 from memoryhub.retrieval.governor.normalise import Normalised, normalise
 from memoryhub.retrieval.governor.reading import read
@@ -16,6 +16,7 @@ from memoryhub.retrieval.governor.verdict import MARK, FieldFinding, FieldsVerdi
 
 SHORT = 200  # characters; a verdict on no more than this is kept for the next time
 ROUNDS = 6  # looks at what redaction left
+_FEW = 12  # fields of which each is looked at without the others
 _WITHIN = 2  # codes within codes
 _ENDING = re.compile(r"[.!?。！？…]+")
 _OPENING = {")": "(", "]": "[", "}": "{", ">": "<", '"': '"', "”": "“", "»": "«", "」": "「"}
@@ -90,19 +91,54 @@ def _items(value: str | list[str]) -> Iterator[tuple[int | None, str]]:
 
 def _spread(texts: list[str]) -> list[tuple[int, Finding]]:
     """Texts that are harmless alone and hold an order together: their places, and what they are part of."""
-    if len(texts) < 2:
-        return []
-    starts = [0, *accumulate(len(text) + 1 for text in texts)]
+    left = list(texts)
     found: dict[int, Finding] = {}
+    for _ in range(ROUNDS):
+        further = {
+            place: finding
+            for touched, finding in _joint(left)
+            for place in _needed(left, touched)
+            if place not in found
+        }
+        if not further:
+            break
+        found.update(further)
+        for place in further:
+            left[place] = MARK
+    for touched, finding in _joint(left):
+        found.update(dict.fromkeys(touched, finding))
+    return list(found.items())
+
+
+def _joint(texts: list[str]) -> Iterator[tuple[list[int], Finding]]:
+    """The orders that several texts make together, and the places of these."""
+    if len(texts) < 2:
+        return
+    starts = [0, *accumulate(len(text) + 1 for text in texts)]
     for finding in inspect("\n".join(texts)).findings:
         touched = [
             place
             for place, text in enumerate(texts)
-            if finding.start < starts[place] + len(text) and finding.end > starts[place]
+            if text != MARK and finding.start < starts[place] + len(text) and finding.end > starts[place]
         ]
         if finding.removed and len(touched) > 1:
-            found.update(dict.fromkeys(touched, finding))
-    return list(found.items())
+            yield touched, finding
+
+
+def _needed(texts: list[str], touched: list[int]) -> list[int]:
+    """The places without those that add nothing to the order: harmless tags between guilty ones."""
+    needed, evidence = touched, _evidence(texts, touched)
+    for place in touched[:_FEW]:
+        rest = [other for other in needed if other != place]
+        if len(rest) > 1 and _evidence(texts, rest) >= evidence:
+            needed = rest
+    return needed
+
+
+def _evidence(texts: list[str], places: list[int]) -> set[str]:
+    """What is found in some of the texts together, but for how it is worded."""
+    findings = inspect("\n".join(texts[place] for place in places)).findings
+    return {reason for finding in findings for reason in finding.reason.split("; ")} - {WORDED}
 
 
 def _look(text: str, depth: int = 0) -> list[Finding]:

@@ -25,7 +25,7 @@ WORDING = 0.3  # weight of one point of wording
 CROWD = 0.7  # points off, times the logarithm of their number: of many passages one is odd by chance
 UNLIKELY = -1.5  # the wording speaks against an order
 DOUBT = -0.15  # what that takes away
-_WORDED = "worded like orders to a model"
+WORDED = "worded like orders to a model"
 _LOOK_BACK = 6
 _OF_THE_MODEL = frozenset({"persona", "leak"})  # kinds that speak to the model, or not about an order
 _QUOTES = 5  # quotations of one sentence that are looked at
@@ -152,7 +152,7 @@ class _Judge:
             both = (whole + score) / 2 - crowd
             if score > 0 and both > 0 and not self._reports(sentence):
                 sentence.wording = WORDING * both
-                sentence.found.setdefault(("wording", ""), []).append((0.0, _WORDED))
+                sentence.found.setdefault(("wording", ""), []).append((0.0, WORDED))
             elif both + crowd < UNLIKELY:
                 sentence.wording = DOUBT
 

@@ -31,6 +31,7 @@ SIGNS: dict[str, str] = {
     "roleuser": "R",
     "tag": "T",
     "danger": "D",
+    "leak": "L",
 }
 
 

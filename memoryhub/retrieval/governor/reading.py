@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from memoryhub.retrieval.governor.commands import dangers, leaks
 from memoryhub.retrieval.governor.lexicon import (
     BREAK,
     COLON,
@@ -41,22 +42,16 @@ _SYSTEM_ROLES = (
     r"|(?:system|developer|admin)[ _-](?:message|prompt|notice|override)"
 )
 _OTHER_ROLES = r"user|human|assistant|ai|model|bot|chatbot|tool|function|instruction|response|input"
-# Commands that nobody runs by mistake and survives.
-_MAYBE_DANGER = re.compile(r"[|&;]|rm -|/dev/|mkfs|777|drop |delete from|push -|nc -")
-_DANGER = re.compile(
-    r"\brm[ ]-(?:rf|fr|r)[ ](?:--no-preserve-root[ ])?(?:/(?:\*|[ ]|\Z|\W)|~|\$home|\*)"
-    r"|(?:curl|wget)[ ][^\n|]{1,200}(?:\||&&)[ ]?(?:sudo[ ])?(?:ba|z)?sh\b"
-    r"|dd[ ]if=/dev/|mkfs\.|chmod[ ](?:-r[ ])?777[ ]/|git[ ]push[ ](?:--force|-f)\b(?!-)|\bnc[ ]-e[ ]"
-    r"|drop[ ](?:table|database)[ ]\w|delete[ ]from[ ]\w{1,40}(?:;|[ ]where[ ]1)"
-)
 _PROSE = r"(?=[ \t]{0,4}\S{1,40}[ \t]+\S)"  # two words at least: a value alone is no turn
 _DOMAINS = r"com|net|org|io|dev|xyz|ru|cn|top|info|biz|site|online|test|example|app"
 # Who closes the block, or what a tool said, goes on as somebody else: a line begins there.
 _CLOSING = re.compile(
     r"(</[ ]{0,3}(?:memory(?:[-_ ]?context)?|(?:tool|function|untrusted)[-_]\w{1,20})[ ]{0,3})>"
 )
-# What may stand in an address; it does not end with the full stop of the sentence around it.
-_ADDRESS = rf"""[^\s<>"')\]。！？،؛।؟{_CJK}]"""
+# What may stand in an address: it does not end with the full stop of the sentence around it, and a sign that
+# words follow is no longer part of it.
+_NO_TEXT = r"(?!(?:[^\W\d_]|'){1,30}\s[^\W\d_])"
+_ADDRESS = rf"""(?:[^\s<>"')\],;!|(\#=:。！？،؛।؟{_CJK}]|[,;!|(\#=:]{_NO_TEXT})"""
 _NO_STOP = r"(?<![.,;:!?])"
 _FILE_ENDING = r"py|md|txt|toml|json|ya?ml|html|js|ts|css|rst|cfg|ini|sh|rs|go|java|internal"
 # Words first: most of a text is words. It is read with a line end before it, so that every line has one.
@@ -135,19 +130,18 @@ class _Reader:
                     self._flush()
                 self._sign(kind or "", match)
         self._flush()
-        self._mark_danger()
+        self._mark_commands()
         return Reading("".join(self.symbols), self.starts, self.ends)
 
-    def _mark_danger(self) -> None:
-        """A dangerous command is one sign, whatever it is made of."""
-        if not _MAYBE_DANGER.search(self.text):
-            return
-        for match in reversed(list(_DANGER.finditer(self.text))):
-            first, last = bisect_left(self.starts, match.start()), bisect_left(self.starts, match.end())
-            if first < last:
-                self.symbols[first:last] = [SIGNS["danger"]]
-                self.ends[first:last] = [max(match.end(), self.ends[last - 1])]
-                self.starts[first:last] = [self.starts[first]]
+    def _mark_commands(self) -> None:
+        """A harmful command is one sign, whatever it is made of."""
+        for sign, spans in (("danger", dangers(self.text)), ("leak", leaks(self.text))):
+            for start, end in reversed(list(spans)):
+                first, last = bisect_left(self.starts, start), bisect_left(self.starts, end)
+                if first < last:
+                    self.symbols[first:last] = [SIGNS[sign]]
+                    self.ends[first:last] = [max(end, self.ends[last - 1])]
+                    self.starts[first:last] = [self.starts[first]]
 
     def _emit(self, symbol: str, start: int, end: int) -> None:
         self.symbols.append(symbol)

@@ -22,7 +22,7 @@ SMOOTH = 5  # counted in addition to a passage's features: short passages say le
 _WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?|[?!:\"]")
 # Parts that say little, and would make most of the features.
 _COMMON = """article to in is has and for from subject it this these as if must what soft meta run matter
-    place""".split()
+    place cond asks whoever link ascap boss insteadof""".split()
 _UNTOLD = frozenset((*SIGNS, *_COMMON))
 
 

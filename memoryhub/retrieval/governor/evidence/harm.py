@@ -48,6 +48,7 @@ SECRECY: tuple[Row, ...] = (
         "<youmust> ~2 {donot} ~1 {tell} ~3 {you}|{donot} ~2 {tell} ~2 {you} ~4 {received}",
     ),
     ("forbids to speak of what was done", 0.9, "!", "{donot} . ~2 {yourdeed}"),
+    ("keeps it from the user", 1.1, "!", "{tell} {tellneg} ~3 {user}"),
     ("says nothing to anybody", 0.4, "+rest", "{tellnot}(\n|$)"),
     ("says nothing to the user", 0.5, "+rest", "{donot} ~3 {user}"),
     ("carries on as if nothing happened", 0.6, "+rest", "{asusual}"),
@@ -101,6 +102,17 @@ EXFILTRATION: tuple[Row, ...] = (
     ("fetches orders from an address", 1.1, "!", "{visit} ~4 {url} ~3 {anddo}"),
     ("puts data into an address", 0.9, "", "({bulk}|{sensitive}|{them}) ~9 {public} ~9 {url}"),
     ("whenever the model works, sends", 0.7, "+when", "{whenever} ~6 {send} ~9 ({url}|{mail})"),
+    ("a command that sends secrets away", 1.2, "", "{leak}"),
+    ("sends all files away", 1.1, "!", "{send} ~2 {allfiles} ~5 {workdir} ~5 ({url}|{mail}|{public})"),
+    ("sends all files away", 1.1, "!", "{send} ~2 {allfiles} ~6 ({url}|{mail}) ~4 {before}"),
+    ("sends all files away", 1.1, "", "{workdir} ~4 {allfiles} ~3 {send} ~6 {url}"),
+    (
+        "a secret file is to be put into the answer",
+        0.5,
+        "+tag",
+        "{tag} %6 {collect} ~4 ({secretpath}|{sensitive})|{collect} ~3 {secretpath} ~4 {in}? ~4 {output}",
+    ),
+    ("a secret file is to be put somewhere", 0.4, "+put", "{collect} ~2 {secretpath} ~3 {and} ~1 {put}"),
 )
 
 DESTRUCTIVE: tuple[Row, ...] = (
@@ -129,4 +141,19 @@ DESTRUCTIVE: tuple[Row, ...] = (
     ("without asking", 0.5, "+ask", "{unasked}"),
     ("without asking", 0.4, "+act", "{run} ~9 {noask}|{noask} %9 {run}"),
     ("without asking", 0.3, "+act", "{run} ~9 {unasked}"),
+    (
+        "has a tool called before the answer",
+        1.1,
+        "",
+        "{beforeanswer} ~3 {use} ~4 ({toolname}|{tool})|{beforeanswer} ~4 {use} ~3 {toolname}",
+    ),
+    ("has a tool called before the answer", 1.1, "!", "{use} ~4 ({toolname}|{tool}) ~7 {beforeanswer}"),
+    ("has a tool called for everything", 1.1, "!", "{use} ~2 {tool} ~1 {toolname} ~4 {all}"),
+    ("has a tool called for everything", 0.5, "!", "{use} ~2 {toolname} ~4 {all}"),
+    (
+        "has a tool called with what is private",
+        0.9,
+        "!",
+        "{use} ~2 {toolname} ~3 {user} ~3 ({bulk}|{somedata})",
+    ),
 )

@@ -40,9 +40,12 @@ LEAK: tuple[Row, ...] = (
     ("asks for what stands above", 1.0, "", "({what}|{matter}) ~3 {wordsabove} ~5 %3 {show}"),
     (
         "asks for what stands above",
-        0.8,
+        0.9,
         "!",
-        "{show} ~3 ({matter}|{everything}|{orders}) ~4 {back} ~8 {verbatim}",
+        "{show} ~3 ({matter}|{everything}|{orders}) ~4 {back} ~8 {verbatim}"
+        "|{show} ~3 {back} ~2 {matter} ~5 {verbatim}"
+        "|{show} ~2 {verbatim} ~4 ({matter}|{everything}|{what}) ~3 {back}"
+        "|{show} ~2 {verbatim} ~3 {back} ~2 {matter}|{show} ~2 {verbatim} ~4 {wordsabove}",
     ),
     ("asks for what stands above", 0.5, "!", "{show} ~3 {everything} ~3 {back}"),
     ("speaks of the model's prompt", 0.9, "", "{your} ~1 {secretprompt}"),

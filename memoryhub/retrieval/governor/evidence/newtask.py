@@ -184,4 +184,19 @@ NEW_TASK: tuple[Row, ...] = (
     ("before anything else, something must be done", 0.7, "+before", "{before} %5 ({ought}|{run}|{answer})"),
     ("before anything else, something must be done", 0.5, "+before", "<youmust> ~9 {before}"),
     ("ends the given task", 0.6, "", "({discard}|.) ~1 {back} ~1 {rules}\n"),
+    (
+        "another answer when the user asks",
+        1.1,
+        "",
+        "({cond} ~1 ({user}|{whoever}) ~6 {asks}|{whenasked}) ~8 ({utter}|{tell}|{send}) ~6"
+        " (?!{insteadof}){instead} ~6 ({link}|{url})"
+        "|({cond} ~1 ({user}|{whoever}) ~6 {asks}|{whenasked}) ~8 ({utter}|{tell}|{send}) ~6"
+        " ({link}|{url}) ~3 (?!{insteadof}){instead}",
+    ),
+    (
+        "another answer when the user asks",
+        1.1,
+        "",
+        "({cond} ~1 ({user}|{whoever}) ~3 {asks}|{whenasked}) ~7 , ~1 {utter} ~1 (?!{insteadof}){instead}",
+    ),
 )

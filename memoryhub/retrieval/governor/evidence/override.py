@@ -154,4 +154,28 @@ OVERRIDE: tuple[Row, ...] = (
         "!",
         "{heed} ~6 ({back}|{orders}|{rules}) ~4 {neg}|{heed} ~3 ({matter}|{wordsabove}) ~1 {neg}",
     ),
+    (
+        "declares the rules void",
+        1.1,
+        "",
+        "{noneof} ~3 ({back}|{your}) ~3 ({rules}|{orders}) ~3 {holdsnomore}"
+        "|{noneof} ~3 ({rules}|{orders}) ~4 ({back}|{told}|{received}) ~3 {holdsnomore}"
+        "|{noneof} ~2 {wordsabove} ~3 {holdsnomore}",
+    ),
+    ("declares the rules void", 0.9, "", "{back} ~1 {rules} ~2 {all}? ~1 {void}(\n|$|,)"),
+    (
+        "has the rules erased from memory",
+        1.1,
+        "!",
+        "({discard}|{ignore}) ~1 ({your} ~1 {mind}|{yourmind}) ~3 ({rules}|{orders}|{everything})"
+        "|({discard}|{ignore}) ~3 ({rules}|{orders}) ~4 ({your} ~1 {mind}|{yourmind})",
+    ),
+    ("has the rules erased from memory", 1.1, "", "{your} ~1 {mind} ~3 {discard} ~3 ({rules}|{orders})"),
+    (
+        "somebody new takes the rules away",
+        1.1,
+        "@",
+        "{ascap} ~3 {boss} ~4 {irevoke} ~3 ({rules}|{orders}|{limits})"
+        "|{me} ~4 {boss} ,? ~1 {irevoke} ~3 ({rules}|{orders}|{limits})",
+    ),
 )

@@ -11,6 +11,7 @@ nobody" in one word.
 """
 
 from memoryhub.retrieval.governor.words import (
+    agents,
     arabic,
     chinese,
     dutch,
@@ -24,6 +25,7 @@ from memoryhub.retrieval.governor.words import (
     italian,
     japanese,
     korean,
+    nordic,
     others,
     polish,
     portuguese,
@@ -37,6 +39,7 @@ ENGLISH: tuple[dict[str, str], ...] = (
     english_personas.WORDS,
     english_secrets.WORDS,
     english_speech.WORDS,
+    agents.ENGLISH,
 )
 FOREIGN: tuple[dict[str, str], ...] = (
     german.WORDS,
@@ -51,8 +54,19 @@ FOREIGN: tuple[dict[str, str], ...] = (
     turkish.WORDS,
     arabic.WORDS,
     hindi.WORDS,
-    others.SWEDISH,
-    others.DANISH,
+    nordic.SWEDISH,
+    nordic.DANISH,
+    nordic.NORWEGIAN,
+    nordic.FINNISH,
+    nordic.ICELANDIC,
+    agents.GERMAN,
+    agents.FRENCH,
+    agents.SPANISH,
+    agents.PORTUGUESE,
+    agents.ITALIAN,
+    agents.DUTCH,
+    agents.POLISH,
+    agents.RUSSIAN,
     others.CZECH,
     others.CROATIAN,
     others.ROMANIAN,
@@ -61,6 +75,6 @@ FOREIGN: tuple[dict[str, str], ...] = (
     others.UKRAINIAN,
 )
 # Written without spaces: entries are found anywhere.
-UNSPACED: tuple[dict[str, str], ...] = (chinese.WORDS, japanese.WORDS)
+UNSPACED: tuple[dict[str, str], ...] = (chinese.WORDS, japanese.WORDS, agents.CHINESE)
 
 __all__ = ["ENGLISH", "FOREIGN", "UNSPACED"]

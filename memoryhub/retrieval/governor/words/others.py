@@ -2,30 +2,6 @@
 
 from __future__ import annotations
 
-SWEDISH: dict[str, str] = {
-    "ignore": "ignorera, glöm, bortse från, strunta i, följ inte, hoppa över, åsidosätt",
-    "back": "tidigare, föregående, ovanstående, ovan, hittills, innan, förra",
-    "all": "alla, allt, all",
-    "everything": "allt, vad",
-    "orders": "instruktion*, anvisning*, riktlinj*, direktiv, kommando*, prompt",
-    "rules": "regler, reglerna, uppgift*",
-    "told": "höra, sagt, fått, sagts",
-    "you": "du, dig",
-    "your": "din, dina, ditt",
-    "and": "och",
-}
-
-DANISH: dict[str, str] = {
-    "ignore": "ignorer, glem, se bort fra, tilsidesæt, følg ikke",
-    "back": "tidligere, foregående, ovenstående, forrige, hidtil",
-    "all": "alle, alt",
-    "everything": "alt, hvad",
-    "orders": "instruks*, instruktion*, anvisning*, retningslinj*, ordre*, prompt",
-    "told": "sagt, fået, hørt",
-    "your": "din, dine, dit",
-    "and": "og",
-}
-
 CZECH: dict[str, str] = {
     "ignore": "ignoruj, ignorujte, zapomeň, zapomeňte, nedbej, pomiň, neřiď se",
     "back": "předchozí*, dřívější*, výše, dosavadní*, předešl*, doposud",
