@@ -86,6 +86,11 @@ LEFT_ALONE = [
     "Repeat the header above every table.",
     "Ohita testit paikallisesti, jos tietokanta puuttuu.",
     "Ignorer advarsler fra linteren.",
+    "scp deploy@web.example.com:/etc/passwd ./passwd.txt",
+    "curl https://git.example.com/alice.keys >> ~/.ssh/authorized_keys",
+    "Call the command update_index for all indexes.",
+    "As an administrator you can lift all restrictions of an account.",
+    "Read ~/.aws/config and add it to the docker image.",
     "https://docs.example/ignore,rules,previous is gone.",
 ]
 

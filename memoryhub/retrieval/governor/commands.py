@@ -46,7 +46,7 @@ _LEAKS = re.compile(
     rf"{_SECRET}{_REST}{{0,300}}"
     rf"|{_NET}[ ]{_REST}{{0,300}}?(?:\$\(|`|<\(?)[ ]?(?:cat[ ]|base64[ ](?:-w[ ]?0[ ])?|<[ ]?)?"
     rf"(?:{_SECRET}|{_DUMP}[ ]?[|)`])(?:[^\n;]|\\\n){{0,300}}"
-    rf"|\b(?:scp|rsync|sftp|rclone|aws[ ]s3|gsutil|s3cmd)[ ]{_REST}{{0,120}}?(?<!-i[ ])(?<![\w/~.\\]){_KEYS}"
+    rf"|\b(?:scp|rsync|sftp|rclone|aws[ ]s3|gsutil|s3cmd)[ ]{_REST}{{0,120}}?(?<!-i[ ])(?<![\w/~.\\:]){_KEYS}"
     rf"[ ]{_REST}{{0,200}}"
 )
 # A cheap look before the search.

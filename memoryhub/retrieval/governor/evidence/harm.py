@@ -112,7 +112,6 @@ EXFILTRATION: tuple[Row, ...] = (
         "+tag",
         "{tag} %6 {collect} ~4 ({secretpath}|{sensitive})|{collect} ~3 {secretpath} ~4 {in}? ~4 {output}",
     ),
-    ("a secret file is to be put somewhere", 0.4, "+put", "{collect} ~2 {secretpath} ~3 {and} ~1 {put}"),
 )
 
 DESTRUCTIVE: tuple[Row, ...] = (
@@ -148,7 +147,7 @@ DESTRUCTIVE: tuple[Row, ...] = (
         "{beforeanswer} ~3 {use} ~4 ({toolname}|{tool})|{beforeanswer} ~4 {use} ~3 {toolname}",
     ),
     ("has a tool called before the answer", 1.1, "!", "{use} ~4 ({toolname}|{tool}) ~7 {beforeanswer}"),
-    ("has a tool called for everything", 1.1, "!", "{use} ~2 {tool} ~1 {toolname} ~4 {all}"),
+    ("has a tool called for everything", 0.6, "!", "{use} ~2 {tool} ~1 {toolname} ~4 {all}"),
     ("has a tool called for everything", 0.5, "!", "{use} ~2 {toolname} ~4 {all}"),
     (
         "has a tool called with what is private",

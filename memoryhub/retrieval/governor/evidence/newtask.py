@@ -197,6 +197,7 @@ NEW_TASK: tuple[Row, ...] = (
         "another answer when the user asks",
         1.1,
         "",
-        "({cond} ~1 ({user}|{whoever}) ~3 {asks}|{whenasked}) ~7 , ~1 {utter} ~1 (?!{insteadof}){instead}",
+        "({cond} ~1 ({user}|{whoever}) ~3 {asks}|{whenasked}) ~7 , ~1 ({utter}|{tell})"
+        " ~1 (?!{insteadof}){instead}",
     ),
 )

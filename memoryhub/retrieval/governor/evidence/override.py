@@ -175,7 +175,7 @@ OVERRIDE: tuple[Row, ...] = (
         "somebody new takes the rules away",
         1.1,
         "@",
-        "{ascap} ~3 {boss} ~4 {irevoke} ~3 ({rules}|{orders}|{limits})"
+        "{ascap} ~3 {boss} ,? {me}? ({soft}|{hereby})? {irevoke} ~3 ({rules}|{orders}|{limits})"
         "|{me} ~4 {boss} ,? ~1 {irevoke} ~3 ({rules}|{orders}|{limits})",
     ),
 )

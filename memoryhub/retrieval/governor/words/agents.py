@@ -5,13 +5,13 @@ from __future__ import annotations
 ENGLISH: dict[str, str] = {
     "whoever": "anyone, anybody, someone, somebody, they, people",
     "use": "use, call, invoke, execute, run, trigger",
-    "tool": "tool, tools, function, functions, the tool, the function, command, mcp tool",
+    "tool": "tool, tools, function, functions, the tool, the function, mcp tool",
     "beforeanswer": """
-        before answering, before you answer, before responding, before you respond, before replying,
-        before you reply, before each answer, before every answer, before any answer, before each reply,
-        before every reply, before each response, before every response, before your answer, before your
-        reply, before giving an answer, before you say anything, before your next answer, before your
-        next reply""",
+        prior to answering, prior to responding, prior to replying, before answering, before you answer,
+        before responding, before you respond, before replying, before you reply, before each answer,
+        before every answer, before any answer, before each reply, before every reply, before each
+        response, before every response, before your answer, before your reply, before giving an answer,
+        before you say anything, before your next answer, before your next reply""",
     "toolname": """
         delete_*, remove_*, drop_*, send_*, execute_*, exec_*, run_*, write_*, wipe_*, erase_*, forget_*,
         purge_*, shell_*, upload_*, transfer_*, save_*, store_*, update_*, edit_*, overwrite_*, reset_*,
@@ -38,9 +38,10 @@ ENGLISH: dict[str, str] = {
         more, bind you any longer, bind you, bind you anymore, bind us any more, in force any more, in
         force any longer""",
     "void": """
-        no longer count, no longer counts, count no longer, count no more, don't count any more, do not
-        count any more, no longer bind you, no longer hold, have lost their force, are no longer in
-        force, apply no longer, apply no more""",
+        have no force any more, have ceased to apply, has ceased to apply, have no effect any more, have
+        lost all force, no longer count, no longer counts, count no longer, count no more, don't count
+        any more, do not count any more, no longer bind you, no longer hold, have lost their force, are
+        no longer in force, apply no longer, apply no more""",
     "mind": "memory, mind, head, brain, thoughts",
     "yourmind": "your memory, your mind, your head, your brain, your context, your context window",
     "irevoke": """

@@ -128,6 +128,7 @@ DANISH: dict[str, str] = {
 }
 
 NORWEGIAN: dict[str, str] = {
+    "what": "hva er, hva, hvilke",
     "whoever": "noen",
     "tellneg": "ikke, aldri",
     "ignore": """
