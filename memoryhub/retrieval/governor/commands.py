@@ -80,7 +80,12 @@ def dangers(text: str) -> Iterator[tuple[int, int]]:
 
 def leaks(text: str) -> Iterator[tuple[int, int]]:
     """Where commands stand that send something secret to another host."""
-    if any(word in text for word in _SENDERS) and any(word in text for word in _SECRETS):
+    for word in _SENDERS:
+        if word in text:
+            break
+    else:
+        return
+    if any(word in text for word in _SECRETS):
         for match in _LEAKS.finditer(text):
             if _OUTSIDE.search(match.group()):
                 yield match.span()

@@ -57,7 +57,8 @@ def candidates(symbols: str) -> list[Branch]:
     present = 0
     for symbol in set(symbols):
         present |= LEXICON.masks.get(symbol, 0)
-    return [branch for branch in BRANCHES if branch.need & present == branch.need]
+    absent = ~present
+    return [branch for need, branch in _NEEDED if not need & absent]
 
 
 def _compiled(rule: Rule) -> Iterator[Branch]:
@@ -104,3 +105,4 @@ def _class_of(part: str) -> str:
 
 
 BRANCHES: tuple[Branch, ...] = tuple(branch for rule in RULES for branch in _compiled(rule))
+_NEEDED = tuple((branch.need, branch) for branch in BRANCHES)
