@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from memoryhub.retrieval.governor.evidence import EVIDENCE
 from memoryhub.retrieval.governor.lexicon import LEXICON, WALL
@@ -57,8 +58,11 @@ def candidates(symbols: str) -> list[Branch]:
     present = 0
     for symbol in set(symbols):
         present |= LEXICON.masks.get(symbol, 0)
-    absent = ~present
-    return [branch for need, branch in _NEEDED if not need & absent]
+    found: list[tuple[int, Branch]] = []
+    for part, rows in _BY_PART:
+        if part & present == part:
+            found += [(place, branch) for place, branch in rows if branch.need & present == branch.need]
+    return [branch for _, branch in sorted(found, key=itemgetter(0))]
 
 
 def _compiled(rule: Rule) -> Iterator[Branch]:
@@ -105,4 +109,15 @@ def _class_of(part: str) -> str:
 
 
 BRANCHES: tuple[Branch, ...] = tuple(branch for rule in RULES for branch in _compiled(rule))
-_NEEDED = tuple((branch.need, branch) for branch in BRANCHES)
+
+
+def _by_part() -> tuple[tuple[int, list[tuple[int, Branch]]], ...]:
+    """The branches, with their places, by one of the parts that they need."""
+    groups: dict[int, list[tuple[int, Branch]]] = {}
+    for place, branch in enumerate(BRANCHES):
+        part = 1 << (branch.need.bit_length() - 1) if branch.need else 0
+        groups.setdefault(part, []).append((place, branch))
+    return tuple(groups.items())
+
+
+_BY_PART = _by_part()
