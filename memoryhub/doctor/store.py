@@ -5,14 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub import backup, journal, mirror_audit
 from memoryhub.doctor.registry import RESTORE, Finding, check, fail, ok, warn
 from memoryhub.search import reindexing, schema
-
-_MAGIC = b"SQLite format 3\x00"
 
 
 @check("store", needs="home")
@@ -21,13 +19,15 @@ def database() -> Iterator[Finding]:
     if not path.is_file():
         yield fail(f"there is no store at {path}", "Make an empty one: manage.py migrate.")
         return
-    with path.open("rb") as file:
-        start = file.read(len(_MAGIC))
-    if start and start != _MAGIC:
+    try:
+        # Asked of SQLite: reading the file here would, when it is closed, drop the locks of this process on it.
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM sqlite_master")
+    except DatabaseError as error:
+        if "not a database" not in str(error):
+            raise
         yield fail(f"{path} is no SQLite database", f"Move it away. {RESTORE}")
         return
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM sqlite_master")
     yield ok(f"{path}, {path.stat().st_size / 1e6:,.1f} MB")
 
 

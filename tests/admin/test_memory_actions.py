@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -14,6 +13,7 @@ from memoryhub import facts, store
 from memoryhub.admin import bulk, memory_actions
 from memoryhub.drafts import FactDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory
+from tests import disk
 from tests.admin.conftest import CURATOR, act, confirm, page, show, told
 
 FORMS = {"set_sensitivity": "sensitivity", "set_importance": "importance", "set_category": "category"}
@@ -218,8 +218,7 @@ def test_erasing_in_the_admin_leaves_no_byte_in_the_file(eraser, remember):
     gone = remember("the xylophonequark is gone")
     remember("the filler stays")
     confirm(eraser, act(eraser, "erase", gone))
-    name = Path(connection.settings_dict["NAME"])
-    raw = b"".join(path.read_bytes() for path in name.parent.glob(name.name + "*"))
+    raw = disk.bytes_of_the_store(connection.settings_dict["NAME"])
     assert b"filler" in raw
     assert b"xylophonequark" not in raw
 

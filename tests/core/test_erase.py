@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from django.db import connection, transaction
@@ -16,13 +15,12 @@ from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from memoryhub.search import schema
 from memoryhub.sensitivity import system
 from memoryhub.vocabulary import TrashReason
+from tests import disk
 from tests.core.conftest import index_is_sound
 
 
 def bytes_of_the_store() -> bytes:
-    """The database file, its write-ahead log and whatever else stands beside it."""
-    name = Path(connection.settings_dict["NAME"])
-    return b"".join(path.read_bytes() for path in name.parent.glob(name.name + "*"))
+    return disk.bytes_of_the_store(connection.settings_dict["NAME"])
 
 
 def test_a_trashed_memory_is_invisible_and_comes_back(remember, actor):

@@ -12,6 +12,7 @@ from django.db import connection
 
 from memoryhub import journal, store
 from memoryhub.search import schema
+from tests import disk
 from tests.core.conftest import raw
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -87,10 +88,8 @@ def test_an_erase_beside_a_reader_returns_at_once_and_cleans_the_log_when_it_has
         reader.stdin.close()
     for _ in range(100):
         time.sleep(0.1)
-        with open(name + "-wal", "rb") as log:
-            if b"xylophonequark" not in log.read():
-                break
+        if b"xylophonequark" not in disk.bytes_of(name + "-wal"):
+            break
     else:
         pytest.fail("the log still holds what was erased")
-    with open(name, "rb") as file:
-        assert b"xylophonequark" not in file.read()
+    assert b"xylophonequark" not in disk.bytes_of(name)
