@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from django.conf import settings as django_settings
 from django.test import TransactionTestCase
@@ -18,6 +19,11 @@ from memoryhub.search import schema
 from memoryhub.sensitivity import Actor, Clearance
 
 _flush = TransactionTestCase._fixture_teardown
+
+
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("hub", deadline=None)
+hypothesis.settings.load_profile("hub")
 
 
 def _flush_journal_too(case: TransactionTestCase) -> None:

@@ -1,7 +1,7 @@
 """The bytes of the store's files, read by another process.
 
-Closing a file drops all locks that this process holds on it (POSIX), SQLite's too: the next process that closes
-the store would take itself for the last one and remove the write-ahead log.
+Closing a file drops all locks that this process holds on it (POSIX), SQLite's too: the next process that
+closes the store would take itself for the last one and remove the write-ahead log.
 """
 
 from __future__ import annotations

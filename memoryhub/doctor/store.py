@@ -20,7 +20,7 @@ def database() -> Iterator[Finding]:
         yield fail(f"there is no store at {path}", "Make an empty one: manage.py migrate.")
         return
     try:
-        # Asked of SQLite: reading the file here would, when it is closed, drop the locks of this process on it.
+        # Asked of SQLite: closing a file that was read here would drop all locks of this process on it.
         with connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM sqlite_master")
     except DatabaseError as error:
