@@ -154,7 +154,7 @@ class Config:
         1000, "memories of a project up to which a session's end tends them at once; more: a run", 0, 10**6
     )
     maintenance_worker: bool = _tunable(True, "the server itself works on queued maintenance runs")
-    maintenance_step_ms: int = _tunable(30, "what one write of a run aims at, milliseconds", 1, 10_000)
+    maintenance_step_ms: int = _tunable(20, "what one write of a run aims at, milliseconds", 1, 10_000)
     maintenance_at: str = _words(
         "03:30",
         "time of the daily maintenance, in MEMORYHUB_TIME_ZONE; empty: none",
