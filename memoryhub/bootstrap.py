@@ -106,11 +106,6 @@ def _is_met(need: str) -> bool:
     )
 
 
-def name_of(need: str) -> str:
-    """The distribution that a requirement names, without extras, bounds and markers."""
-    return re.split(r"[^\w.-]", need)[0]
-
-
 def _numbers(version: str) -> list[int]:
     leading = re.match(r"\d+(?:\.\d+)*", version)
     return [int(part) for part in leading.group().split(".")] if leading else [0]

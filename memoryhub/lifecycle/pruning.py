@@ -51,11 +51,6 @@ class PruneEvents(Operation[Pruning]):
             yield from _steps(name, rows, {"kind": name, "after": after}, actor, now)
 
 
-def prune_events(actor: Actor, now: datetime, run_uid: str = "") -> int:
-    """Do it at once; returns how many events, injections and sessions went."""
-    return sum(step.apply(run_uid) for step in PruneEvents().steps(Pruning(), actor, now))
-
-
 def _kinds(params: Pruning, actor: Actor, now: datetime) -> list[tuple[str, QuerySet[Any]]]:
     given = params.older_than_days
     days = settings.MEMORYHUB.event_retention_days if given is None else given

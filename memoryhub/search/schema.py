@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from django.apps import apps
 from django.db import DatabaseError, OperationalError, connection, transaction
@@ -283,16 +281,6 @@ def document_frequencies(stems: list[str]) -> tuple[dict[str, int], int]:
         found = dict(cursor.fetchall())
         cursor.execute(f"SELECT max(id) FROM {MEMORY}")
         return found, cursor.fetchone()[0] or 0
-
-
-@contextmanager
-def without_journal_triggers() -> Iterator[None]:
-    """For emptying a test database; nothing in the hub itself lifts the journal's seal."""
-    drop_triggers()
-    try:
-        yield
-    finally:
-        install()
 
 
 def _present(kind: str) -> dict[str, str]:

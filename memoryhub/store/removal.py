@@ -15,7 +15,6 @@ from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import schema
 from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import LEVELS, Actor, rank
-from memoryhub.store.errors import NotFound
 from memoryhub.store.rows import CHUNK, expiry, pick
 from memoryhub.transactions import write
 from memoryhub.vocabulary import TrashReason
@@ -86,12 +85,6 @@ def erase(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> lis
     if memories:
         schema.scrub()
     return [memory.uid for memory in memories]
-
-
-def erase_one(uid: str, actor: Actor) -> None:
-    """:func:`erase` for one memory; NotFound when there is none."""
-    if not erase([uid], actor):
-        raise NotFound("there is no such memory")
 
 
 def empty_trash(actor: Actor, before: datetime | None = None, now: datetime | None = None) -> int:

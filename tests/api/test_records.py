@@ -4,8 +4,8 @@ import pytest
 from django.db import connection
 
 from memoryhub.models import Event, JournalEntry, Memory, Session
-from memoryhub.search.schema import without_journal_triggers
 from tests.api.conftest import bad_fields, is_problem
+from tests.conftest import without_journal_triggers
 
 
 def day(n):

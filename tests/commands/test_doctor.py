@@ -29,6 +29,7 @@ from memoryhub.mounts import Mount
 from memoryhub.search import schema
 from memoryhub.sensitivity import Actor, Clearance, system
 from tests.commands.conftest import tamper
+from tests.conftest import without_journal_triggers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store")]
 WRITER = Actor("token:writer", Clearance.up_to("secret", "ada"))
@@ -388,7 +389,7 @@ def test_rows_that_belong_to_none_fail(sound):
 
 
 def test_a_tampered_journal_fails_and_is_not_mended(sound):
-    with schema.without_journal_triggers(), connection.cursor() as cursor:
+    with without_journal_triggers(), connection.cursor() as cursor:
         cursor.execute("UPDATE memoryhub_journalentry SET actor = 'x' WHERE seq = 1")
     report = next(examine([named("journal")], fix=True))
     assert report.status is Status.FAIL
@@ -454,7 +455,7 @@ def test_a_clock_that_went_wrong_is_found(sound, monkeypatch):
     Memory.objects.update(created_at=timezone.now() + timedelta(days=9))
     assert "1 memories were created in the future" in look(named("clock")).text
     Memory.objects.update(created_at=timezone.now())
-    with schema.without_journal_triggers():
+    with without_journal_triggers():
         JournalEntry.objects.update(at=timezone.now() + timedelta(hours=1))
     assert "newest row is of" in look(named("clock")).text
     monkeypatch.setattr(
