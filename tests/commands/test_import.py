@@ -14,7 +14,7 @@ from memoryhub import store
 from memoryhub.interchange import jsonl as lines_of
 from memoryhub.interchange import load
 from memoryhub.models import JournalEntry, Memory, Session
-from memoryhub.search import schema
+from tests.conftest import without_journal_triggers
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
 
@@ -455,7 +455,7 @@ def test_another_store_begins_at_the_beginning(run, jsonl, interrupted):
     path = six(jsonl)
     with interrupted(2, KeyboardInterrupt()):
         run("import_memories", path)
-    with schema.without_journal_triggers(), connection.cursor() as cursor:
+    with without_journal_triggers(), connection.cursor() as cursor:
         cursor.execute("UPDATE memoryhub_journalentry SET hash = 'of another store'")
     ran = run("import_memories", path, "--resume")
     assert "starting at the beginning" in ran.out

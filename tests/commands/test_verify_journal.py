@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from memoryhub import mirror_audit
-from memoryhub.search import schema
+from tests.conftest import without_journal_triggers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,7 +24,7 @@ def ten(remember, journal_mirror: Path) -> Path:
 
 
 def sql(statement: str) -> None:
-    with schema.without_journal_triggers(), connection.cursor() as cursor:
+    with without_journal_triggers(), connection.cursor() as cursor:
         cursor.execute(statement)
 
 
