@@ -28,6 +28,8 @@ OPERATOR_VARIABLES = frozenset(
         "MEMORYHUB_BEHIND_PROXY",
         "MEMORYHUB_CONFIG",
         "MEMORYHUB_DEBUG",
+        "MEMORYHUB_EMBEDDINGS_KEY",
+        "MEMORYHUB_EMBEDDINGS_KEY_FILE",
         "MEMORYHUB_HTTPS",
         "MEMORYHUB_SECRET_KEY",
         "MEMORYHUB_SECRET_KEY_FILE",
@@ -77,6 +79,28 @@ class Config:
     min_score: float = _tunable(0.35, "results below this score are not returned", 0, 1)
     search_limit: int = _tunable(10, "results of a search that names no limit", 1, 200)
     search_pool: int = _tunable(200, "candidates by bm25 that the composite score then orders", 10, 10_000)
+
+    # Embeddings: search by meaning; an endpoint's key is MEMORYHUB_EMBEDDINGS_KEY, in the environment alone
+    embeddings: str = _words(
+        "wordllama",
+        "provider of the vectors that search by meaning compares",
+        "wordllama|onnx|openai|none",
+        "wordllama, onnx, openai or none",
+    )
+    embeddings_folder: str = _words("", "onnx: folder with model.onnx and tokenizer.json", ".*", "a folder")
+    embeddings_url: str = _words(
+        "",
+        "openai: address of the endpoint up to and with its version, as https://host/v1",
+        r"|https?://[^\s@#]+",
+        "an http or https address without a password",
+    )
+    embeddings_model: str = _words(
+        "", "openai: name of the model", r"[^\s\x00-\x1f]{0,200}", "a model's name"
+    )
+    embeddings_timeout_seconds: float = _tunable(
+        30, "openai: how long one batch may take with all its tries, seconds", 0.1, 600
+    )
+    embeddings_batch: int = _tunable(64, "openai and onnx: texts that are embedded at once", 1, 2048)
 
     # Ranking of the Memory MCP toolset
     mcp_match_weight: float = _tunable(0.40, "share of text match, Memory MCP ranking", 0, 1)

@@ -41,6 +41,10 @@ def _secret_key() -> str:
     return f"set, {len(settings.SECRET_KEY)} characters"
 
 
+def _embeddings_key() -> str:
+    return f"set, {len(settings.EMBEDDINGS_KEY)} characters" if settings.EMBEDDINGS_KEY else ""
+
+
 def _database_url() -> str:
     return _PASSWORD.sub(r"\1:…@", settings.DATABASE_URL)
 
@@ -79,6 +83,13 @@ OPERATOR_SETTINGS = (
         "made at first use and kept in LETSGO_HOME/secret-key",
         "signs the sessions of the browser; a new one ends them all",
         _secret_key,
+        secret=True,
+    ),
+    OperatorSetting(
+        "MEMORYHUB_EMBEDDINGS_KEY",
+        "not set",
+        'key of the embeddings endpoint (`embeddings = "openai"`)',
+        _embeddings_key,
         secret=True,
     ),
     OperatorSetting(

@@ -28,6 +28,7 @@ try:
         HOME / "secret-key"
     )
     DATABASE_URL = environment.read_secret("DATABASE_URL")
+    EMBEDDINGS_KEY = environment.read_secret("MEMORYHUB_EMBEDDINGS_KEY")
     TIME_ZONE = environment.read_time_zone("MEMORYHUB_TIME_ZONE")
     if not DATABASE_URL:
         environment.make_folder(MEMORY_DB.parent, "LETSGO_MEMORY_DB")
