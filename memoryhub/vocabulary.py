@@ -33,6 +33,18 @@ class MemoryType(StrEnum):
 TYPES: tuple[str, ...] = tuple(kind.value for kind in MemoryType)
 
 
+# Made by the lifecycle out of other memories, or the place where a session can go on: nothing condenses these.
+SUMMARIES = (
+    MemoryType.COMPRESSED_SUMMARY.value,
+    MemoryType.SESSION_SUMMARY.value,
+    MemoryType.CHECKPOINT.value,
+)
+
+# pigo's categories with a rule of their own for memories that are nearly the same.
+NEVER_MERGED = frozenset({"events", "cases"})
+ALWAYS_MERGED = "profile"
+
+
 class Scope(StrEnum):
     """Who shares a memory: its owner alone, those on the project, the whole team."""
 

@@ -7,23 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import reduce
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from memoryhub.drafts import MAX_LIST, MemoryDraft
+from memoryhub.drafts import MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.sensitivity import higher
-from memoryhub.store.rows import LISTS, listed
+from memoryhub.store.rows import LISTS, united
 from memoryhub.text import shorten
-from memoryhub.vocabulary import MemoryType
+from memoryhub.vocabulary import SUMMARIES, MemoryType
 
-# Left alone by all that condenses: they are summaries themselves, or the place where a session can go on.
-SUMMARIES = (
-    MemoryType.COMPRESSED_SUMMARY.value,
-    MemoryType.SESSION_SUMMARY.value,
-    MemoryType.CHECKPOINT.value,
-)
 # One summary must stay readable, and its step short (1 ms for each member): larger groups become several.
 MOST = 40
+__all__ = ["MOST", "SUMMARIES", "draft_of", "parts"]
 T = TypeVar("T")
 
 
@@ -56,7 +51,7 @@ def draft_of(memories: Sequence[Memory], title: str, content: str, now: datetime
         discovery_tokens=min(sum(memory.discovery_tokens or 0 for memory in memories), 2_000_000_000) or None,
         created_at=max(memory.updated_at for memory in memories),
         ttl_days=_ttl(memories, now),
-        **{name: _union(memories, name) for name in LISTS},
+        **{name: united(memories, name) for name in LISTS},
     )
 
 
@@ -64,12 +59,3 @@ def _ttl(memories: Iterable[Memory], now: datetime) -> float | None:
     ends = [memory.expires_at for memory in memories]
     known = [end for end in ends if end]
     return (max(known) - now) / timedelta(days=1) if len(known) == len(ends) else None
-
-
-def _union(memories: Iterable[Memory], name: str) -> list[Any]:
-    """All values of a list field, the most frequent first; no more than one memory can hold."""
-    values = [value for memory in memories for value in listed(memory, name)]
-    if name == "entities":
-        pairs = Counter((value["entity"], value["entity_type"]) for value in values)
-        return [{"entity": entity, "entity_type": kind} for (entity, kind), _ in pairs.most_common(MAX_LIST)]
-    return [value for value, _ in Counter(values).most_common(MAX_LIST)]

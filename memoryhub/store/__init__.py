@@ -1,19 +1,23 @@
 """The only writer of memories. Every function is one transaction: change, revisions and journal rows.
 
 ``remember`` stores one draft, ``remember_many`` a batch; ``update`` changes; ``trash``, ``restore``,
-``erase``, ``merge_into``, ``purge_expired`` and ``evict`` end or revive; ``touch`` and ``touch_all`` count
-accesses. Each takes the :class:`~memoryhub.sensitivity.Actor` who does it and reaches only what that actor
-may see.
+``erase``, ``merge_into``, ``purge_expired`` and ``evict`` end or revive; ``merge`` makes one of several and
+``unmerge`` takes that back, ``not_duplicates`` remembers that they are none; ``touch`` and ``touch_all``
+count accesses. Each takes the :class:`~memoryhub.sensitivity.Actor` who does it and reaches only what that
+actor may see.
 """
 
+from memoryhub.store.apart import not_duplicates, undo_not_duplicates
 from memoryhub.store.change import expire, repair_level, touch, touch_all, update
 from memoryhub.store.errors import Conflict, Forbidden, NotFound, SecretDetected, StoreError
+from memoryhub.store.merging import Merged, merge, unmerge
 from memoryhub.store.remember import Outcome, remember, remember_many
 from memoryhub.store.removal import empty_trash, erase, evict, merge_into, purge_expired, restore, trash
 
 __all__ = [
     "Conflict",
     "Forbidden",
+    "Merged",
     "NotFound",
     "Outcome",
     "SecretDetected",
@@ -22,7 +26,9 @@ __all__ = [
     "erase",
     "evict",
     "expire",
+    "merge",
     "merge_into",
+    "not_duplicates",
     "purge_expired",
     "remember",
     "remember_many",
@@ -31,5 +37,7 @@ __all__ = [
     "touch",
     "touch_all",
     "trash",
+    "undo_not_duplicates",
+    "unmerge",
     "update",
 ]

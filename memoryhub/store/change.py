@@ -69,9 +69,20 @@ def update(
 
 
 def apply(
-    memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime, *, reason: str, **detail: Any
+    memory: Memory,
+    patch: Any,
+    given: set[str],
+    actor: Actor,
+    now: datetime,
+    *,
+    reason: str,
+    beside: Collection[int] = (),
+    **detail: Any,
 ) -> list[journal.Change]:
-    """Set fields, write list rows and the revision; the caller saves and journals what comes back."""
+    """Set fields, write list rows and the revision; the caller saves and journals what comes back.
+
+    ``beside``: keys of memories that it may come to equal, because they make room for it.
+    """
     before = {name: getattr(memory, name) for name in rows.SCALARS}
     before_lists = {name: rows.listed(memory, name) for name in rows.LISTS if name in given}
     old_level, old_expiry = memory.sensitivity, memory.expires_at
@@ -83,7 +94,7 @@ def apply(
         changed.setdefault("ttl_days", before["ttl_days"])
     if changed.keys() & _IDENTITY:
         memory.content_hash = rows.content_hash(memory.content)
-        _settle(memory, actor, moved=bool(changed.keys() & _PLACE))
+        _settle(memory, actor, moved=bool(changed.keys() & _PLACE), spared=beside)
     for name, old in before_lists.items():
         if _as_json(getattr(patch, name)) != old:
             changed[name] = old
@@ -128,7 +139,7 @@ def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now:
         memory.abstract = rows.auto_abstract(memory.content)
 
 
-def _settle(memory: Memory, actor: Actor, *, moved: bool) -> None:
+def _settle(memory: Memory, actor: Actor, *, moved: bool, spared: Collection[int] = ()) -> None:
     """Keep the memory distinct from those it has come to equal: a conflict if the actor may know of one.
 
     Two memories of one key can stand side by side when the writer of one might not know of the other; who
@@ -136,7 +147,7 @@ def _settle(memory: Memory, actor: Actor, *, moved: bool) -> None:
     """
     beside = twins(memory)
     clashing = beside if moved else beside.filter(content_hash=memory.content_hash)
-    known = clashing.filter(memory_gate(actor.clearance)).first()
+    known = clashing.filter(memory_gate(actor.clearance)).exclude(pk__in=spared).first()
     if known is not None:
         field = "content" if known.content_hash == memory.content_hash else "key"
         mend = "restore or erase the one in the trash" if known.deleted_at else "change or delete that one"

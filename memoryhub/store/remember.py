@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q
 from django.utils import timezone
@@ -178,7 +179,7 @@ class _Batch:
         self.changes += changes or [journal.of_memory("dedup_refresh", memory, **detail)]
         return Outcome("updated", memory)
 
-    def _revive(self, memory: Memory) -> dict[str, bool]:
+    def _revive(self, memory: Memory) -> dict[str, Any]:
         """Out of the trash; says so for the journal if it was there or had expired."""
         ended = memory.deleted_at or _is_expired(memory, self.now)
         memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cache
@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Model
 
-from memoryhub.drafts import MemoryDraft
+from memoryhub.drafts import MAX_LIST, MemoryDraft
 from memoryhub.models import Entity, FileLink, Label, Memory, Session
 from memoryhub.models.fields import new_uid
 from memoryhub.querysets import MemoryQuerySet
@@ -148,6 +148,15 @@ def listed(memory: Memory, name: str) -> list[Any]:
         return sorted(row.value for row in memory.labels.all() if row.kind == name[:-1])
     access = name.removeprefix("files_")
     return sorted(row.path for row in memory.files.all() if row.access == access)
+
+
+def united(memories: Iterable[Memory], name: str) -> list[Any]:
+    """All values of a list field, the most frequent first; no more than one memory can hold."""
+    values = [value for memory in memories for value in listed(memory, name)]
+    if name == "entities":
+        pairs = Counter((value["entity"], value["entity_type"]) for value in values)
+        return [{"entity": entity, "entity_type": kind} for (entity, kind), _ in pairs.most_common(MAX_LIST)]
+    return [value for value, _ in Counter(values).most_common(MAX_LIST)]
 
 
 def replace_list(memory: Memory, name: str, draft: Any) -> None:
