@@ -43,7 +43,7 @@ def record(recording: Any) -> Callable[[], list[dict[str, Any]]]:
         s.edit("test_shop.py", "== 4", "== 3")
         s.bash("ls -la && pwd")
         s.bash("git commit -qam 'test: three' && git log --format='%H %an %ad'", "Commit")
-        s.bash("false", fails=True)
+        s.bash("python -m pytest -q -k none", fails=True)
         s.grep("total", content=True)
         s.end()
         return [json.loads(line) for line in s.lines()]
@@ -53,7 +53,8 @@ def record(recording: Any) -> Callable[[], list[dict[str, Any]]]:
 
 def outputs(rows: list[dict[str, Any]]) -> list[str]:
     hooks = [row["hook"] for row in rows]
-    return [hook["tool_response"]["stdout"] for hook in hooks if hook.get("tool_name") == "Bash"]
+    ran = [hook for hook in hooks if hook.get("tool_name") == "Bash"]
+    return [hook["tool_response"]["stdout"] for hook in ran if hook["hook_event_name"] == "PostToolUse"]
 
 
 def test_the_same_script_gives_the_same_transcript(record):
@@ -78,6 +79,26 @@ def test_what_is_recorded_really_happened(record):
     ]
 
 
+def test_a_command_that_fails_is_recorded_as_a_failure(record):
+    [hook] = [row["hook"] for row in record() if row["hook"]["hook_event_name"] == "PostToolUseFailure"]
+    assert hook["tool_input"] == {"command": "python -m pytest -q -k none"}
+    assert hook["error"] == "Exit code 5\n\n1 deselected in 0.21s"
+    assert hook["is_interrupt"] is False
+    assert hook["tool_use_id"].startswith("toolu_01")
+    assert "tool_response" not in hook
+
+
+def test_of_a_long_error_the_two_ends_are_kept(recording):
+    s = recording("long", "shop", "2026-03-03T09:12:00")
+    s.bash("seq 5000; exit 3", fails=True)
+    [row] = [json.loads(line) for line in s.lines()]
+    error = row["hook"]["error"]
+    assert error.startswith("Exit code 3\n1\n2\n")
+    assert error.endswith("\n4999\n5000")
+    assert len(error) < 10_100
+    assert "characters truncated" in error
+
+
 def test_a_step_that_cannot_be_done_is_an_error(recording):
     s = recording("broken", "shop", "2026-03-03T09:12:00", {"shop.py": CODE})
     with pytest.raises(SystemExit, match="0 times in the file"):
@@ -92,6 +113,7 @@ def test_a_transcript_is_long_and_tells_nothing_of_the_machine_it_was_made_on(na
     text = (SESSIONS / f"{name}.jsonl").read_text("utf-8")
     rows = [json.loads(line) for line in text.splitlines()]
     assert len(rows) >= 200
+    assert sum(row["hook"]["hook_event_name"] == "PostToolUseFailure" for row in rows) >= 2
     assert len(text.encode()) < 600_000
     offsets = [row["offset"] for row in rows]
     assert offsets == sorted(offsets)
