@@ -205,11 +205,19 @@ class Revision(models.Model):
 
 
 class Embedding(models.Model):
-    """A memory's vector (little-endian float32) and the model that made it."""
+    """A memory's vector (unit length, little-endian float16) and the name of the model that made it.
 
-    memory = models.OneToOneField(Memory, models.CASCADE, primary_key=True, related_name="embedding")
-    model = models.CharField(max_length=200, db_index=True)
+    Never changed, only deleted and inserted: what has a higher number than the last one seen is all that is
+    new. The database deletes it when a text of the memory changes, and lists what was deleted
+    (``search.schema``), which is what each process's index goes by.
+    """
+
+    memory = models.OneToOneField(Memory, models.CASCADE, related_name="embedding")
+    model = models.CharField(max_length=200)
     vector = models.BinaryField()
+
+    class Meta:
+        indexes = [models.Index(fields=["model", "memory"], name="embedding_model")]
 
 
 class MemoryText(models.Model):

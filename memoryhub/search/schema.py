@@ -15,6 +15,8 @@ from django.apps import apps
 from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
+from memoryhub.search import vector_log
+
 logger = logging.getLogger(__name__)
 LOG_TRIES = 600  # seconds that an erase goes on trying to empty the write-ahead log
 MEMORY = "memoryhub_memory"
@@ -51,7 +53,7 @@ STATISTICS = {
 def _tables() -> dict[str, str]:
     made = {table: create_index(table) for table in INDEXES}
     made[VOCABULARY] = f"CREATE VIRTUAL TABLE {VOCABULARY} USING fts5vocab('memoryhub_text', 'row')"
-    return made
+    return made | vector_log.TABLES
 
 
 def create_index(table: str, name: str = "") -> str:
@@ -90,11 +92,13 @@ def _triggers() -> dict[str, str]:
     for event in ("UPDATE", "DELETE"):
         refusal = "SELECT RAISE(ABORT, 'the journal is append-only');"
         made[f"memoryhub_journal_no_{event.lower()}"] = f"BEFORE {event} ON {JOURNAL} BEGIN {refusal} END"
+    made |= vector_log.triggers(MEMORY, COLUMNS)
     return {name: f"CREATE TRIGGER {name} {body}" for name, body in made.items()}
 
 
 def install() -> None:
     """Make what is missing, replace what differs, and rebuild an index that does not fit its table."""
+    made: set[str] = set()
     with connection.cursor() as cursor:
         for kind, wanted in (("TABLE", _tables()), ("TRIGGER", _triggers())):
             present = _present(kind)
@@ -102,8 +106,10 @@ def install() -> None:
                 if present.get(name) != statement:
                     cursor.execute(f"DROP {kind} IF EXISTS {name}")
                     cursor.execute(statement)
+                    made.add(name)
         for table in INDEXES:
             cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', '{RANK}')")
+        vector_log.begin(cursor, anew=vector_log.LISTING in made)
         _set_statistics(cursor)
     for table in INDEXES:
         if not is_sound(table):
@@ -130,6 +136,7 @@ def drop_triggers() -> None:
         for name in (*_triggers(), *shadows):
             cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
         cursor.execute(f"DROP TABLE IF EXISTS {UNDERWAY}")
+        vector_log.give_up(cursor)
 
 
 def uninstall() -> None:

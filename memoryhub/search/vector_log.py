@@ -1,0 +1,129 @@
+"""What tells a process which vectors have come and gone since it last looked.
+
+New vectors have higher numbers than all before. What is deleted is listed in a small table, by trigger; the
+list is cut off, and who has missed some of it reads everything anew. So does everyone after the triggers were
+away for a while (a migration) and after another file took the place of the store's: the *era* is another.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django.db import connection
+from django.db.backends.utils import CursorWrapper
+
+VECTORS = "memoryhub_embedding"
+GONE = "memoryhub_vector_gone"
+ERA = "memoryhub_vector_era"
+LISTING = "memoryhub_vector_delete"  # the trigger that lists what is deleted
+KEPT = 20_000  # deletions that are listed
+TABLES = {
+    GONE: f"CREATE TABLE {GONE} (id INTEGER PRIMARY KEY AUTOINCREMENT, embedding INTEGER NOT NULL)",
+    ERA: f"CREATE TABLE {ERA} (era TEXT NOT NULL)",
+}
+
+
+def triggers(memory: str, columns: Sequence[str]) -> dict[str, str]:
+    """The bodies of the triggers on vectors and on the texts that they were made of."""
+    changed = " OR ".join(f"old.{column} IS NOT new.{column}" for column in columns)
+    list_it = f"INSERT INTO {GONE}(embedding) VALUES (old.id);"
+    cut_off = f"DELETE FROM {GONE} WHERE id <= last_insert_rowid() - {KEPT};"
+    refusal = "SELECT RAISE(ABORT, 'a vector is deleted and inserted, never changed');"
+    return {
+        LISTING: f"AFTER DELETE ON {VECTORS} BEGIN {list_it} {cut_off} END",
+        "memoryhub_vector_no_update": f"BEFORE UPDATE ON {VECTORS} BEGIN {refusal} END",
+        "memoryhub_vector_stale": (
+            f"AFTER UPDATE OF {', '.join(columns)} ON {memory} WHEN {changed}"
+            f" BEGIN DELETE FROM {VECTORS} WHERE memory_id = old.id; END"
+        ),
+    }
+
+
+def begin(cursor: CursorWrapper, *, anew: bool) -> None:
+    """Once the triggers are there: a new era, unless the one before goes on."""
+    if anew:
+        give_up(cursor)
+    cursor.execute(f"INSERT INTO {ERA} SELECT hex(randomblob(16)) WHERE NOT EXISTS (SELECT 1 FROM {ERA})")
+
+
+def give_up(cursor: CursorWrapper) -> None:
+    """Before the triggers are dropped: from now on nobody can rely on the list."""
+    cursor.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = %s", [ERA])
+    if cursor.fetchone():
+        cursor.execute(f"DELETE FROM {ERA}")
+
+
+class Moment(NamedTuple):
+    """How far vectors and deletions had come. Numbers of another era cannot be compared."""
+
+    era: tuple[str, int, int]
+    last: int
+    gone: int
+    listed_from: int
+
+    def follows(self, other: Moment) -> bool:
+        """Whether what has changed since the other moment is all there to be read."""
+        return (
+            bool(self.era[0])
+            and self.era == other.era
+            and self.last >= other.last
+            and self.gone >= other.gone
+            and (self.gone == other.gone or self.listed_from <= other.gone + 1)
+        )
+
+
+_MOMENT = (
+    f"SELECT (SELECT era FROM {ERA}),"
+    f" (SELECT seq FROM sqlite_sequence WHERE name = '{VECTORS}'),"
+    f" (SELECT seq FROM sqlite_sequence WHERE name = '{GONE}'),"
+    f" (SELECT min(id) FROM {GONE})"
+)
+NEVER = Moment(("", 0, 0), 0, 0, 0)
+
+
+def now() -> Moment:
+    """As this connection sees it, inside a transaction with what that has written."""
+    with connection.cursor() as cursor:
+        cursor.execute(_MOMENT)
+        era, last, gone, listed_from = cursor.fetchone()
+    return Moment((era or "", *_file()), last or 0, gone or 0, listed_from or 0)
+
+
+def _file() -> tuple[int, int]:
+    """Which file it is: another one may have been put in its place."""
+    try:
+        file = os.stat(connection.settings_dict["NAME"])
+    except FileNotFoundError:
+        return (0, 0)
+    return (file.st_dev, file.st_ino)
+
+
+def gone_between(start: Moment, end: Moment) -> list[int]:
+    """Numbers of the vectors that were deleted."""
+    if start.gone == end.gone:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT embedding FROM {GONE} WHERE id > %s AND id <= %s", [start.gone, end.gone])
+        return [row[0] for row in cursor.fetchall()]
+
+
+def vectors_between(start: int, end: int, model: str, size: int, most: int) -> list[tuple[int, int, bytes]]:
+    """Number, memory and vector (of so many bytes) of a model's next ones, in order of their numbers."""
+    with connection.cursor() as cursor:
+        # The plus keeps SQLite from going through all vectors of the model for a few new ones.
+        cursor.execute(
+            f"SELECT id, memory_id, vector FROM {VECTORS}"
+            f" WHERE id > %s AND id <= %s AND +model = %s AND length(vector) = %s ORDER BY id LIMIT {most:d}",
+            [start, end, model, size],
+        )
+        rows: list[tuple[int, int, bytes]] = cursor.fetchall()
+    return rows
+
+
+def count(model: str) -> int:
+    """How many vectors there are of a model."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM {VECTORS} WHERE model = %s", [model])
+        return int(cursor.fetchone()[0])

@@ -1,0 +1,60 @@
+"""Vectors made up for tests, and what they should give, computed plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from memoryhub.models import Embedding, Memory
+from memoryhub.search import bulk, vectors
+from memoryhub.search.vectors import PRIOR, Vectors
+
+MODEL, SIZE = "tests/made-up", 8
+
+
+def unit(*numbers: float) -> Vectors:
+    """A vector of unit length that begins with these numbers."""
+    vector = np.zeros(SIZE, np.float32)
+    vector[: len(numbers)] = numbers
+    return vector / np.linalg.norm(vector)
+
+
+def random_units(rows: int, seed: int = 0) -> Vectors:
+    found = np.random.default_rng(seed).normal(0.3, 1, (rows, SIZE)).astype(np.float32)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def put(pairs: Iterable[tuple[Memory | int, Vectors]], model: str = MODEL) -> None:
+    """Give memories their vectors."""
+    rows = [(getattr(one, "pk", one), model, vectors.stored(vector)) for one, vector in pairs]
+    bulk.insert(Embedding, ("memory_id", "model", "vector"), rows)
+
+
+def memories(count: int, **columns: Any) -> list[Memory]:
+    """Rows past the store, which would give them vectors of its own."""
+    made = [Memory(content=f"made up {n}", content_hash=str(n), **columns) for n in range(count)]
+    bulk.insert_objects(made)
+    return made
+
+
+def of_table(model: str = MODEL) -> dict[int, Vectors]:
+    """What the index should hold: each vector of the model as it was stored, of unit length."""
+    found = {}
+    for row in Embedding.objects.filter(model=model):
+        vector = np.frombuffer(row.vector, "<f2").astype(np.float64)
+        found[row.memory_id] = vector / np.linalg.norm(vector)
+    return found
+
+
+def cosines(query: Vectors, among: dict[int, Any], mean_of: Sequence[int] | None = None) -> dict[int, float]:
+    """Of the query with each; ``mean_of``: after the mean of these is taken off both."""
+    mean = np.zeros(len(query))
+    if mean_of is not None:
+        mean = sum((among[pk] for pk in mean_of if pk in among), mean) / (len(mean_of) + PRIOR)
+    aside = query - mean
+    return {
+        pk: float(aside @ (vector - mean) / np.linalg.norm(aside) / np.linalg.norm(vector - mean))
+        for pk, vector in among.items()
+    }
