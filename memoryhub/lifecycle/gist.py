@@ -12,17 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from memoryhub.text import CJK, STOP_WORDS, collapse, jaccard, shorten, stem, terms, words
+from memoryhub.text import CJK, NEGATIONS, STOP_WORDS, collapse, jaccard, shorten, stem, terms, words
 
 LONGEST = 20_000  # characters of one summary: it must stay readable
 _SENTENCE = 500
 _ALIKE = 0.6  # two sentences that say the same in other words
 _END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _BULLET = re.compile(r"^(?:[-*•>#]+|\d+[.)])\s+")
-_NOT = frozenset(
-    """aren cannot couldn didn doesn don hadn hasn haven isn never no nor not shouldn wasn weren without won
-    wouldn""".split()
-)
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
 
 
@@ -113,7 +109,7 @@ def _facts(text: str) -> frozenset[str]:
     """The words that carry what a sentence says, "not" in all its forms among them."""
     found = words(text)
     kept = {stem(word) for word in found if word not in STOP_WORDS}
-    if not _NOT.isdisjoint(found):
+    if not NEGATIONS.isdisjoint(found):
         kept.add("not")
     for run in _CJK_RUN.findall(text):
         kept.update(run[at : at + 2] for at in range(max(len(run) - 1, 1)))

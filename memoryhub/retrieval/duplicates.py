@@ -1,0 +1,278 @@
+"""Memories that nearly say the same, in clusters around the one that is worth keeping.
+
+Compared are live memories of one project, scope, owner and category, by the plain cosine of their vectors.
+Each row is held against all older ones of its group by block-wise matrix products: about 0.5 s of CPU for
+each :data:`MOST_PAIRS` / 4 pairs of 256 dimensions, so that a group of 14 000 memories is compared whole and
+of 100 000 the newest 1 000 are, with all the others. Identical words are found among all of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+from django.conf import settings
+from django.db.models.functions import Length
+from numpy.typing import NDArray
+
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval.likeness import provider
+from memoryhub.search import vectors
+from memoryhub.search.vectors import Vectors, View
+from memoryhub.sensitivity import Clearance
+from memoryhub.store.apart import apart
+from memoryhub.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARIES
+
+MOST_PAIRS = 100_000_000  # pairs of memories that one call compares
+MOST_LINKS = 500_000  # pairs that are near each other; more are not looked through
+MOST_MEMBERS = 20  # of one cluster: it must stay readable
+# Where several could lead a cluster, a memory goes to one that it is clearly nearer to.
+_STEPS = (0.95, 0.9, 0.8)
+_MOST_NEAR = 200  # pairs of one row that are looked at
+_BLOCK, _CELLS = 500, 10_000_000  # most rows of one matrix product, and most results of it
+
+Place = tuple[str, str, str, str]  # project, scope, owner, category
+
+
+class Row(NamedTuple):
+    """What is read of a memory to find its place."""
+
+    pk: int
+    uid: str
+    project: str
+    scope: str
+    owner: str
+    category: str
+    key: str
+    accessed_count: int
+    length: int
+    updated_at: datetime
+    content_hash: str
+
+    @property
+    def worth(self) -> tuple[bool, int, int, datetime, int]:
+        """What is worth keeping most is the highest.
+
+        A memory with a key is found by it. The one that was read most has proved itself; of those equally
+        read (most are not read at all) the longest loses least; of equally long ones the newest is right.
+        """
+        return bool(self.key), self.accessed_count, self.length, self.updated_at, self.pk
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Memories that nearly say the same; each of the ``others`` with its likeness (0..1) to ``keep``.
+
+    ``why``: in words, why that one would be kept.
+    """
+
+    keep: int
+    others: tuple[tuple[int, float], ...]
+    why: str
+
+    @property
+    def likeness(self) -> float:
+        """Of the one that is least like the kept one."""
+        return min(likeness for _, likeness in self.others)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Clusters, those most alike first. ``compared`` of ``total`` memories were held against all others.
+
+    ``notes``: in words, why there may be more.
+    """
+
+    clusters: list[Cluster]
+    compared: int
+    total: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not self.notes
+
+
+def find(memories: MemoryQuerySet, clearance: Clearance, *, similarity: float | None = None) -> Found:
+    """Clusters among live memories that the caller has gated and filtered.
+
+    ``similarity`` defaults to ``near_duplicate_similarity``. Never together are events and cases, summaries
+    and checkpoints, two memories with keys, and what somebody said are no duplicates; profiles always are.
+    Three queries, and those that refresh the vectors.
+    """
+    least = settings.MEMORYHUB.near_duplicate_similarity if similarity is None else similarity
+    rows = read(memories.exclude(category__in=NEVER_MERGED).exclude(type__in=SUMMARIES))
+    search = _Search(least, apart(clearance))
+    for group in sorted(_groups(rows), key=lambda group: (len(group), group[0].pk)):  # small ones are cheap
+        search.take(group)
+    clusters = sorted(search.clusters, key=lambda one: (-one.likeness, -one.keep))
+    return Found(clusters, search.compared, len(rows), tuple(search.notes()))
+
+
+def arrange(members: Sequence[Row], keep: int | None = None) -> tuple[Row, list[Row], str]:
+    """Of some memories the one to keep (the given one, or that of most worth), the others, and why."""
+    ranked = sorted(members, key=lambda row: row.worth, reverse=True)
+    best = next((row for row in ranked if row.pk == keep), ranked[0])
+    others = [row for row in ranked if row is not best]
+    return best, others, _why(best, others) if best is ranked[0] else "chosen by you"
+
+
+def read(memories: MemoryQuerySet) -> list[Row]:
+    """What :func:`arrange` looks at; newest first."""
+    columns = [name if name != "length" else "chars" for name in Row._fields]
+    rows = memories.annotate(chars=Length("content")).order_by("-pk").values_list(*columns)
+    return [Row(*row) for row in rows]
+
+
+def _groups(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each place that has more than one."""
+    groups: dict[Place, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[(row.project, row.scope, row.owner, row.category)].append(row)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _why(best: Row, others: Sequence[Row]) -> str:
+    if best.key and not any(other.key for other in others):
+        return "it is found by its key"
+    if best.accessed_count > max(other.accessed_count for other in others):
+        times = "once" if best.accessed_count == 1 else f"{best.accessed_count} times"
+        return f"it was read most often: {times}"
+    if best.length > max(other.length for other in others):
+        return "it says the most"
+    return "it is the newest"
+
+
+class _Search:
+    """Group by group, until as many pairs are compared as one call may."""
+
+    def __init__(self, least: float, pairs_apart: set[frozenset[str]]) -> None:
+        self.least, self.apart = least, pairs_apart
+        self.embedder, self.without = provider()
+        self.view: View | None = None
+        if self.embedder:
+            self.view = vectors.index(self.embedder.name, self.embedder.dimensions).view()
+        self.clusters: list[Cluster] = []
+        self.pairs, self.links = MOST_PAIRS, MOST_LINKS
+        self.compared = self.left = self.bare = 0
+
+    def take(self, rows: list[Row]) -> None:
+        """One group, newest first."""
+        links = _identical(rows)
+        if self.view:
+            links += self._near(rows, self.view)
+        rank = {row.pk: at for at, row in enumerate(sorted(rows, key=lambda row: row.worth, reverse=True))}
+        self.clusters += _stars(rows, rank, [link for link in links if self._may_join(rows, link)])
+
+    def notes(self) -> Iterator[str]:
+        if self.without:
+            yield f"only identical words are found: {self.without}"
+        if self.bare and not self.without:
+            bare = "1 memory has" if self.bare == 1 else f"{self.bare} memories have"
+            yield f"{bare} no vector yet; of these only identical words are found"
+        if self.left:
+            yield (
+                f"there are too many memories to compare all with all: the oldest {self.left} were compared "
+                "with newer ones alone; narrow down to one project"
+            )
+        if self.links <= 0:
+            yield "so many are alike that not all of them were looked at; merge some and look again"
+
+    def _may_join(self, rows: Sequence[Row], link: _Link) -> bool:
+        one, other = rows[link.one], rows[link.other]
+        return not (one.key and other.key) and frozenset((one.uid, other.uid)) not in self.apart
+
+    def _near(self, rows: Sequence[Row], view: View) -> list[_Link]:
+        """Pairs that are near each other, of the newest rows with all older ones."""
+        least = -1.0 if rows[0].category == ALWAYS_MERGED else self.least
+        matrix, there = _matrix(rows, view)
+        self.bare += len(rows) - int(there.sum())
+        found: list[_Link] = []
+        done = 0
+        while done < len(rows):
+            block = min(_BLOCK, len(rows) - done, max(_CELLS // len(rows), 1))
+            if self.pairs < block * (len(rows) - done) or self.links <= 0:
+                break
+            self.pairs -= block * (len(rows) - done)
+            near = _pairs(matrix, there, done, block, least)[: self.links]
+            self.links -= len(near)
+            found += near
+            done += block
+        self.compared += done
+        self.left += len(rows) - done if done < len(rows) else 0
+        return found
+
+
+class _Link(NamedTuple):
+    """Two rows of a group, by their places in it, and their cosine."""
+
+    one: int
+    other: int
+    likeness: float
+
+
+def _identical(rows: Sequence[Row]) -> list[_Link]:
+    """Rows with the same words, each with the one of them that is worth most."""
+    same: dict[str, list[int]] = defaultdict(list)
+    for at, row in enumerate(rows):
+        same[row.content_hash].append(at)
+    links = []
+    for places in same.values():
+        best = max(places, key=lambda at: rows[at].worth)
+        links += [_Link(best, at, 1.0) for at in places if at != best]
+    return links
+
+
+def _matrix(rows: Sequence[Row], view: View) -> tuple[Vectors, NDArray[np.bool_]]:
+    """The rows' vectors, and which have one."""
+    known = view.of([row.pk for row in rows])
+    matrix = np.zeros((len(rows), view.matrix.shape[1]), np.float32)
+    there = np.zeros(len(rows), bool)
+    for at, row in enumerate(rows):
+        if (vector := known.get(row.pk)) is not None:
+            matrix[at], there[at] = vector, True
+    return matrix, there
+
+
+def _pairs(matrix: Vectors, there: NDArray[np.bool_], start: int, size: int, least: float) -> list[_Link]:
+    """The pairs of a block of rows with all rows behind each; the most alike first."""
+    cosines = matrix[start : start + size] @ matrix[start:].T
+    near = np.triu(cosines >= least, 1) & there[start : start + size, None] & there[None, start:]
+    for row in np.flatnonzero(near.sum(axis=1) > _MOST_NEAR):
+        far = np.argpartition(np.where(near[row], cosines[row], -2), -_MOST_NEAR)[:-_MOST_NEAR]
+        near[row, far] = False
+    ones, others = np.nonzero(near)
+    likeness = np.clip(cosines[ones, others], 0, 1)
+    order = np.argsort(-likeness, kind="stable")
+    columns = (ones[order] + start, others[order] + start, likeness[order])
+    return [_Link(*link) for link in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _stars(rows: Sequence[Row], rank: dict[int, int], links: Sequence[_Link]) -> Iterator[Cluster]:
+    """Clusters in which every member is linked to the one that is kept, and none by way of another."""
+
+    def leader_first(link: _Link) -> tuple[int, int]:
+        places = (link.one, link.other)
+        return (places[0], places[1]) if rank[rows[link.one].pk] < rank[rows[link.other].pk] else places[::-1]
+
+    def order(link: _Link) -> tuple[float, int, float]:
+        step = next((step for step in _STEPS if link.likeness >= step), 0.0)
+        return -step, rank[rows[leader_first(link)[0]].pk], -link.likeness
+
+    members: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    taken: set[int] = set()
+    for link in sorted(links, key=order):
+        leader, other = leader_first(link)
+        if leader in taken or other in taken or other in members:
+            continue
+        if len(members.get(leader, ())) + 1 >= MOST_MEMBERS:
+            continue
+        members[leader].append((other, link.likeness))
+        taken.add(other)
+    for leader, found in members.items():
+        near = tuple((rows[at].pk, round(likeness, 4)) for at, likeness in found)
+        yield Cluster(rows[leader].pk, near, _why(rows[leader], [rows[at] for at, _ in found]))
