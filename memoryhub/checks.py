@@ -97,6 +97,29 @@ def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -
 
 
 @register()
+def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
+    """Search goes on by words alone, so these are warnings; without them nobody would know why."""
+    from memoryhub.embeddings.chosen import Chosen, problems, sends_key_in_clear
+
+    chosen = Chosen.now()
+    found: list[CheckMessage] = [
+        Warning(
+            problem.text, hint=f"{problem.mend} Until then search goes by words alone.", id="memoryhub.W004"
+        )
+        for problem in problems(chosen)
+    ]
+    if sends_key_in_clear(chosen):
+        found.append(
+            Warning(
+                "embeddings_url is http: what memories say, and the key, cross the network for all to read",
+                hint="Use https, or an endpoint on this machine.",
+                id="memoryhub.W005",
+            )
+        )
+    return found
+
+
+@register()
 def daily_operations_are_known(**kwargs: Any) -> list[CheckMessage]:
     """A misspelt operation would otherwise never run, and nobody would know."""
     from memoryhub.lifecycle.operations import OPERATIONS

@@ -87,7 +87,9 @@ class Config:
         "wordllama|onnx|openai|none",
         "wordllama, onnx, openai or none",
     )
-    embeddings_folder: str = _words("", "onnx: folder with model.onnx and tokenizer.json", ".*", "a folder")
+    embeddings_folder: str = _words(
+        "", "onnx: full path of the folder with model.onnx and tokenizer.json", ".*", "a folder"
+    )
     embeddings_url: str = _words(
         "",
         "openai: address of the endpoint up to and with its version, as https://host/v1",

@@ -4,7 +4,7 @@ Each check is a small function that yields findings; one that finds what is safe
 may need another not to have failed: without a store there is nothing to say about what is in it.
 """
 
-from memoryhub.doctor import content, machine, maintenance, store, tables, web
+from memoryhub.doctor import content, embeddings, machine, maintenance, store, tables, web
 from memoryhub.doctor.registry import Check, Finding, Report, Status, examine
 
 __all__ = ["CHECKS", "Check", "Finding", "Report", "Status", "examine"]
@@ -18,6 +18,7 @@ CHECKS: tuple[Check, ...] = (
     machine.file_system,
     machine.disk_space,
     machine.secret_key,
+    embeddings.provider,
     store.database,
     store.write_ahead_log,
     store.migrations,

@@ -4,41 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 
-from django.conf import settings
-
+from memoryhub.embeddings.chosen import Chosen, problems
 from memoryhub.embeddings.protocol import Embedder, EmbeddingError
 from memoryhub.embeddings.queries import RememberedQueries
 
 RETRY_SECONDS = 30.0  # a provider that could not be loaded is tried again after this
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What decides which vectors come out."""
-
-    provider: str
-    folder: str
-    url: str
-    model: str
-    timeout_seconds: float
-    batch: int
-    key: str
-
-    @classmethod
-    def now(cls) -> Chosen:
-        """As the settings stand."""
-        config = settings.MEMORYHUB
-        return cls(
-            config.embeddings,
-            config.embeddings_folder,
-            config.embeddings_url,
-            config.embeddings_model,
-            config.embeddings_timeout_seconds,
-            config.embeddings_batch,
-            settings.EMBEDDINGS_KEY,
-        )
 
 
 class _Loaded:
@@ -65,11 +36,11 @@ class _Loaded:
     def _load(self, chosen: Chosen) -> None:
         self._chosen, self._embedder, self._failure = chosen, None, None
         try:
-            made = _make(chosen)
+            made = make(chosen)
         except EmbeddingError as error:
             self._failure, self._failed_at = error, time.monotonic()
         else:
-            self._embedder = RememberedQueries(made) if made else None
+            self._embedder = made
 
 
 _loaded = _Loaded()
@@ -80,9 +51,20 @@ def configured() -> Embedder | None:
     return _loaded.get(Chosen.now())
 
 
-def _make(chosen: Chosen) -> Embedder | None:
+def make(chosen: Chosen) -> Embedder | None:
+    """The provider that is asked for; EmbeddingError when it cannot work or be loaded."""
+    for problem in problems(chosen):
+        raise EmbeddingError(f"{problem.text}. {problem.mend}")
     if chosen.provider == "wordllama":
         from memoryhub.embeddings.static import StaticEmbedder
 
-        return StaticEmbedder.load()
+        return RememberedQueries(StaticEmbedder.load(), weighs=True)
+    if chosen.provider == "onnx":
+        from memoryhub.embeddings.encoder import OnnxEmbedder
+
+        return RememberedQueries(OnnxEmbedder.load(chosen.path, chosen.batch), weighs=False)
+    if chosen.provider == "openai":
+        from memoryhub.embeddings.endpoint import EndpointEmbedder
+
+        return RememberedQueries(EndpointEmbedder(chosen), weighs=False)
     return None

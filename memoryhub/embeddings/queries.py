@@ -11,10 +11,13 @@ KEPT = 256  # questions; with 1536 dimensions 1.5 MB
 
 
 class RememberedQueries:
-    """A provider that need not embed the same question twice: the next page of a search asks it again."""
+    """A provider that need not embed the same question twice: the next page of a search asks it again.
 
-    def __init__(self, embedder: Embedder, kept: int = KEPT) -> None:
-        self._embedder = embedder
+    ``weighs``: the provider heeds the weights of words, so that other weights make another question.
+    """
+
+    def __init__(self, embedder: Embedder, *, weighs: bool, kept: int = KEPT) -> None:
+        self._embedder, self._weighs = embedder, weighs
         self._recall = lru_cache(maxsize=kept)(self._ask)
 
     @property
@@ -34,7 +37,7 @@ class RememberedQueries:
 
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
         """The unit vector of a question; it is shared, so that it cannot be written to."""
-        return self._recall(text, None if weights is None else frozenset(weights.items()))
+        return self._recall(text, frozenset(weights.items()) if weights and self._weighs else None)
 
     def _ask(self, text: str, weights: frozenset[tuple[str, float]] | None) -> Vectors:
         found = self._embedder.query(text, None if weights is None else dict(weights))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from memoryhub.embeddings.maths import sums, unit
 from memoryhub.embeddings.protocol import EmbeddingError, Vectors
+from memoryhub.embeddings.tokenizing import encodable, stay_in_one_thread
 from memoryhub.text import words
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class StaticEmbedder:
     @classmethod
     def load(cls) -> StaticEmbedder:
         """From the wheel's own files; EmbeddingError when they are not there or cannot be read."""
+        stay_in_one_thread()
         try:
             import wordllama
 
@@ -55,9 +57,9 @@ class StaticEmbedder:
         return np.concatenate(rows) if rows else np.zeros((0, self.dimensions), dtype=np.float32)
 
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
-        if weights is None:
+        if not weights or not text.strip():
             return self._one(text)
-        clean = _encodable(text)
+        clean = encodable(text)
         encoding = self._encode([clean])[0]
         shares = _token_weights(clean, encoding.offsets, weights)
         found = unit(shares @ self._table[self._ids(encoding.ids)])
@@ -69,7 +71,7 @@ class StaticEmbedder:
         return row
 
     def _rows(self, texts: Sequence[str]) -> Vectors:
-        encodings = self._encode([_encodable(text) if text.strip() else "" for text in texts])
+        encodings = self._encode([encodable(text) if text.strip() else "" for text in texts])
         counts = [len(encoding.ids) for encoding in encodings]
         ids = [one for encoding in encodings for one in encoding.ids]
         return unit(sums(self._table[self._ids(ids)], counts))
@@ -93,11 +95,6 @@ def _steps(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         chars += len(text) + 1
     if start < len(texts):
         yield texts[start:]
-
-
-def _encodable(text: str) -> str:
-    """Half a surrogate pair is no text that a tokenizer takes."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _token_weights(text: str, offsets: Sequence[tuple[int, int]], weights: Mapping[str, float]) -> Vectors:

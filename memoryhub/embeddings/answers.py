@@ -1,0 +1,55 @@
+"""What an embeddings endpoint answered, taken only if it is what was asked for. Pure."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import numpy as np
+
+from memoryhub.embeddings.protocol import EmbeddingError, Vectors
+
+_LARGEST = 1e15  # the sum of such squares is still a float32
+
+
+def read(body: bytes, count: int) -> Vectors:
+    """The vectors of a body in the order of the texts, not yet of unit length; EmbeddingError if unfit."""
+    try:
+        data = json.loads(body)["data"]
+        rows = _in_order([(item.get("index", at), item["embedding"]) for at, item in enumerate(data)], count)
+        found = np.array(rows, dtype=np.float64)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        raise EmbeddingError(
+            "the embeddings endpoint's answer is not one vector of numbers for each text, all of one length"
+        ) from None
+    if found.ndim != 2 or not found.size:
+        raise EmbeddingError("the embeddings endpoint's vectors are empty or no lists of numbers")
+    if not (np.abs(found) < _LARGEST).all():  # NaN is not
+        raise EmbeddingError("the embeddings endpoint's vectors hold numbers that are not finite")
+    return found.astype(np.float32)
+
+
+def _in_order(items: list[tuple[Any, Any]], count: int) -> list[Any]:
+    by_index = dict(items)
+    if len(items) != count or set(by_index) != set(range(count)):
+        raise ValueError
+    for row in by_index.values():
+        if not all(type(number) in (int, float) for number in row):
+            raise TypeError
+    return [by_index[at] for at in range(count)]
+
+
+def seconds_to_wait(header: str, now: datetime) -> float | None:
+    """What a Retry-After header asks for, in seconds or as a date; None when it says nothing."""
+    written = header.strip()
+    if written.isascii() and written.isdigit():
+        return float(written[:9])
+    try:
+        moment = parsedate_to_datetime(written)
+    except (ValueError, TypeError, IndexError):
+        return None
+    if moment.tzinfo is None:  # "-0000": UTC without a place
+        moment = moment.replace(tzinfo=now.tzinfo)
+    return max((moment - now).total_seconds(), 0.0)
