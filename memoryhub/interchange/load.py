@@ -108,9 +108,12 @@ def _read(line: Line, order: Order, tally: Tally) -> MemoryDraft | None:
 
 def _store(batch: list[tuple[Line, MemoryDraft]], order: Order, tally: Tally) -> int:
     """Store a batch in one transaction; how many of it were refused."""
+    drafts = [draft for _, draft in batch]
+    vectors = store.embed_ahead(drafts)
     with write():
-        drafts = [draft for _, draft in batch]
-        results = store.remember_many(drafts, order.actor, hold_cap=False, imported_at=timezone.now())
+        results = store.remember_many(
+            drafts, order.actor, hold_cap=False, imported_at=timezone.now(), vectors=vectors
+        )
         if order.dry_run:
             transaction.set_rollback(True)
     refused = 0

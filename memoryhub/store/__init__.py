@@ -11,7 +11,7 @@ from memoryhub.store.apart import not_duplicates, undo_not_duplicates
 from memoryhub.store.change import expire, repair_level, touch, touch_all, update
 from memoryhub.store.errors import Conflict, Forbidden, NotFound, SecretDetected, StoreError
 from memoryhub.store.merging import Merged, merge, unmerge
-from memoryhub.store.remember import Outcome, remember, remember_many
+from memoryhub.store.remember import Outcome, embed_ahead, remember, remember_many
 from memoryhub.store.removal import empty_trash, erase, evict, merge_into, purge_expired, restore, trash
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Outcome",
     "SecretDetected",
     "StoreError",
+    "embed_ahead",
     "empty_trash",
     "erase",
     "evict",

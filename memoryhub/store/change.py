@@ -15,7 +15,7 @@ from memoryhub.drafts import MemoryPatch
 from memoryhub.models import Memory, Revision
 from memoryhub.querysets import MemoryQuerySet, memory_gate
 from memoryhub.sensitivity import Actor, Sensitivity
-from memoryhub.store import rows
+from memoryhub.store import embedding, rows
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.removal import evict_over_cap
 from memoryhub.store.screening import MEMORY_FIELDS, refuse_secrets
@@ -49,6 +49,7 @@ def update(
     :class:`Conflict` instead of being overwritten unseen.
     """
     now = now or timezone.now()
+    vectors = embedding.Ahead([embedding.passage(patch)] if "content" in patch.given else ())
     with write():
         memory = find(uid, actor)
         refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])
@@ -62,6 +63,7 @@ def update(
         if changes:
             memory.updated_at = now
             memory.save()
+            vectors.renew(memory)
             journal.record(actor, changes, now)
             if "project" in patch.given:
                 evict_over_cap({memory.project: [memory]}, actor, now)

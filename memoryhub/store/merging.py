@@ -23,6 +23,7 @@ from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.querysets import FactQuerySet
 from memoryhub.sensitivity import Actor, higher
+from memoryhub.store import embedding
 from memoryhub.store.change import apply, find, twins
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.removal import restore, to_trash
@@ -70,6 +71,7 @@ def merge(
     that lie in the trash, in different places, under different keys, or in a category that never merges.
     """
     now = now or timezone.now()
+    vectors = embedding.Ahead([content] if content else ())
     with write():
         memory, found = _read(keep, list(dict.fromkeys(others)), actor, now)
         _refuse_unlike(memory, found)
@@ -81,6 +83,7 @@ def merge(
         changes = apply(memory, patch, patch.given, actor, now, reason="merge", beside=beside)
         _add_up(memory, found, now)
         memory.save()
+        vectors.renew(memory)
         changes += _move_facts(Fact.objects.filter(memory__in=beside), memory)
         journal.record(actor, changes, now)
         to_trash(found, actor, TrashReason.MERGED, now, TrashReason.MERGED.value, memory)
@@ -264,6 +267,7 @@ def _put_back(
     if twins(memory).filter(copy=memory.copy).exists():
         memory.copy = 1 + (twins(memory).aggregate(last=Max("copy"))["last"] or 0)
     memory.save()
+    embedding.Ahead().renew(memory)
     return changes
 
 

@@ -17,7 +17,7 @@ from memoryhub.models import Memory, Revision
 from memoryhub.querysets import memory_gate
 from memoryhub.search import bulk
 from memoryhub.sensitivity import LEVELS, Actor, higher, rank
-from memoryhub.store import rows
+from memoryhub.store import embedding, rows
 from memoryhub.store.change import apply, twins
 from memoryhub.store.errors import StoreError
 from memoryhub.store.removal import evict_over_cap
@@ -51,17 +51,20 @@ def remember_many(
     hold_cap: bool = True,
     screen: bool = True,
     imported_at: datetime | None = None,
+    vectors: embedding.Ahead | None = None,
 ) -> list[Outcome | StoreError]:
     """Store drafts in order in one transaction; a refused one does not lose the others.
 
     ``hold_cap=False`` is for imports by a person: the cap bounds what agents pile up. ``screen=False`` is for
     drafts made of stored memories: what was stored once is not looked at for credentials again.
     ``imported_at``: from when upkeep counts the age of what is new, in the place of its ``created_at``.
+    ``vectors``: of :func:`embed_ahead`, for who calls this inside a transaction.
     """
     now = now or timezone.now()
     results: list[Outcome | StoreError] = []
+    vectors = vectors or embed_ahead(drafts)
     with write():
-        batch = _Batch(actor, now, imported_at)
+        batch = _Batch(actor, now, vectors, imported_at)
         batch.look_up(drafts)
         for draft in drafts:
             try:
@@ -74,6 +77,11 @@ def remember_many(
         if hold_cap:
             evict_over_cap(batch.added(), actor, now)
     return results
+
+
+def embed_ahead(drafts: Iterable[MemoryDraft]) -> embedding.Ahead:
+    """The drafts' vectors, made before a transaction is opened, where that can be done in this process."""
+    return embedding.Ahead(map(embedding.passage, drafts))
 
 
 # Not the texts: an UPDATE that names these has both indexes written anew.
@@ -89,6 +97,7 @@ class _Batch:
 
     actor: Actor
     now: datetime
+    vectors: embedding.Ahead
     imported_at: datetime | None = None
     fresh: list[tuple[Memory, MemoryDraft]] = field(default_factory=list)
     saved: int = 0
@@ -176,6 +185,7 @@ class _Batch:
         self._shelve(memory)
         memory.updated_at = max(memory.updated_at, self.now)
         memory.save()
+        self.vectors.renew(memory)
         self.changes += changes or [journal.of_memory("dedup_refresh", memory, **detail)]
         return Outcome("updated", memory)
 
@@ -212,6 +222,7 @@ class _Batch:
         """Write what was collected so far."""
         pending = self.fresh[self.saved :]
         bulk.insert_objects([memory for memory, _ in pending])
+        self.vectors.write([memory for memory, _ in pending])
         rows.save_details(pending)
         rows.widen_sessions((memory for memory, _ in pending), self.actor)
         journal.record(self.actor, self.changes, self.now)
