@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from memoryhub.lifecycle.compression import Compress
 from memoryhub.lifecycle.consolidation import Consolidation
+from memoryhub.lifecycle.embedding import Embed
 from memoryhub.lifecycle.emptying import EmptyTrash
 from memoryhub.lifecycle.eviction import Evict
 from memoryhub.lifecycle.expiry import PurgeExpired
@@ -32,6 +33,7 @@ _ALL: tuple[Operation[Any], ...] = (
     Evict(),
     EmptyTrash(),
     Reindex(),
+    Embed(),
 )
 OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in _ALL}
 

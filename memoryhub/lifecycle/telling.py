@@ -24,6 +24,7 @@ DEEDS = {
     "erase": ("erased for good", "would be erased for good"),
     "prune": ("pruned", "would be pruned"),
     "reindex": ("indexed anew", "would be indexed anew"),
+    "embed": ("given a vector", "would be given a vector"),
     "undone": ("changes taken back", "changes would be taken back"),
 }
 # Where one change is about several memories: how their number is told.

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import DatabaseError, connections
 
 from memoryhub.lifecycle import runs, schedule
+from memoryhub.lifecycle.catching_up import CatchUp
 from memoryhub.lifecycle.working import mark_interrupted, work
 from memoryhub.models import MaintenanceRun
 
@@ -34,6 +35,7 @@ class Worker(threading.Thread):
         super().__init__(name="maintenance-" + ("dry-runs" if dry_runs else "runs"), daemon=True)
         self.dry_runs = dry_runs
         self.ending = threading.Event()
+        self.vectors = CatchUp()
 
     def run(self) -> None:
         if not self.dry_runs:
@@ -47,6 +49,7 @@ class Worker(threading.Thread):
         """Work on one run; False when there was none to work on."""
         if not self.dry_runs:
             schedule.start_due()
+            self.vectors.look()
         run = next_run(self.dry_runs)
         return run is not None and work(run, leaving=self.ending.is_set)
 

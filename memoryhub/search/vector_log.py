@@ -127,3 +127,18 @@ def count(model: str) -> int:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT count(*) FROM {VECTORS} WHERE model = %s", [model])
         return int(cursor.fetchone()[0])
+
+
+def memories() -> int:
+    """How many memories there are, of any kind, counted in the smallest index."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM memoryhub_memory")
+        return int(cursor.fetchone()[0])
+
+
+def census() -> dict[str, tuple[int, int]]:
+    """For each model how many vectors there are, and their bytes."""
+    size = f"(SELECT length(vector) FROM {VECTORS} AS one WHERE one.model = some.model LIMIT 1)"
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT model, count(*), {size} FROM {VECTORS} AS some GROUP BY model")
+        return {model: (number, number * length) for model, number, length in cursor.fetchall()}

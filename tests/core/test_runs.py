@@ -416,7 +416,7 @@ def test_pages_of_changes_follow_each_other(five, actor):
 
 
 def test_every_operation_of_the_wire_is_there():
-    wire = "purge_expired consolidate compress summarize_old evict reindex empty_trash prune_events".split()
+    wire = "purge_expired consolidate compress summarize_old evict reindex empty_trash prune_events embed".split()
     assert set(wire) == set(OPERATIONS)
 
 

@@ -1,0 +1,99 @@
+"""``embed``: every memory gets a vector of the configured model.
+
+Most have one from the moment they are stored. This is for the rest: a provider that is far away, or failed,
+or is another one now. Until a memory's turn comes, the vector that it had stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from memoryhub import embeddings
+from memoryhub.embeddings import Embedder, EmbeddingError, passage
+from memoryhub.lifecycle.plan import Change, Operation, Pace, Step
+from memoryhub.lifecycle.reindex import Nothing
+from memoryhub.search import vector_log
+from memoryhub.search.schema import COLUMNS
+from memoryhub.sensitivity import Actor
+from memoryhub.store import StoreError
+from memoryhub.store.embedding import fill, lacking
+
+_FIRST, _MOST = 100, 500  # memories of a step
+
+
+class Embed(Operation[Nothing]):
+    name = "embed"
+    label = "Embed memories"
+    help = (
+        "Gives every memory that lacks one a vector of the configured model, those in the trash too, and "
+        "replaces vectors of other models. The server does so by itself. Search finds what has no vector yet "
+        "by its words. Memories do not change: there is nothing to undo."
+    )
+    whole_store = True
+    Params = Nothing
+
+    def total(self, params: Nothing, actor: Actor, now: datetime) -> int:
+        embedder = provider()
+        return missing(embedder.name) if embedder else 0
+
+    def steps(
+        self, params: Nothing, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+    ) -> Iterator[Step]:
+        embedder = provider()
+        if embedder is None:
+            return
+        first = Step((), position or {}, chore=True)
+        yield first
+        yield from _walk(embedder, (position or {}).get("after", 0), dry_run=not first.took_ms)
+
+
+def provider() -> Embedder | None:
+    """The configured one; StoreError, in the provider's own words, when it cannot be used."""
+    try:
+        return embeddings.configured()
+    except EmbeddingError as error:
+        raise StoreError(str(error), "embeddings") from error
+
+
+def missing(model: str) -> int:
+    """How many memories have no vector of this model."""
+    return max(vector_log.memories() - vector_log.count(model), 0)
+
+
+def _walk(embedder: Embedder, after: int, *, dry_run: bool) -> Iterator[Step]:
+    """By primary key, so that what cannot be embedded does not come up again."""
+    pace = Pace(_FIRST, _MOST)
+    rows = lacking(embedder.name).order_by("pk")
+    while page := list(
+        rows.filter(pk__gt=after)[: pace.size].values_list("pk", "uid", "embedding__model", *COLUMNS)
+    ):
+        after = page[-1][0]
+        step = _step(embedder, page, dry_run=dry_run)
+        yield step
+        pace.after(step)
+
+
+def _step(embedder: Embedder, page: list[Any], *, dry_run: bool) -> Step:
+    """The vectors are made here, before the transaction: nobody waits for the provider."""
+    changes = {pk: Change("embed", uid, reason=_reason(had)) for pk, uid, had, *_ in page}
+    passages = {pk: passage(*texts) for pk, _, _, *texts in page}
+    made = None if dry_run else _made(embedder, list(passages.values()))
+
+    def commit(run_uid: str) -> tuple[Change, ...]:
+        taken = fill(embedder.name, passages, made) if made is not None else set()
+        return tuple(change for pk, change in changes.items() if pk in taken)
+
+    return Step(tuple(changes.values()), {"after": page[-1][0]}, len(page), commit)
+
+
+def _made(embedder: Embedder, texts: list[str]) -> embeddings.Vectors:
+    try:
+        return embedder.documents(texts)
+    except EmbeddingError as error:
+        raise StoreError(str(error), "embeddings") from error
+
+
+def _reason(had: str | None) -> str:
+    return f"its vector is of another model, {had}" if had else "it has no vector"
