@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +53,7 @@ class Chosen:
     @property
     def path(self) -> Path:
         """The folder of the ONNX model; ``~`` is the user's home."""
-        return Path(self.folder).expanduser()
+        return Path(os.path.expanduser(self.folder))
 
 
 def problems(chosen: Chosen) -> list[Problem]:

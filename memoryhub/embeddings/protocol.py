@@ -36,6 +36,7 @@ class Embedder(Protocol):
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
         """The unit vector of a question.
 
-        ``weights`` says how much (0..1) each folded word counts; words that it does not name count whole.
-        Only a static model can tell words apart; the others leave it alone.
+        ``weights`` says how much (0..1) each folded word counts; words that it does not name count whole,
+        what is no word counts nothing. None or empty: the question as a document. Only a static model can
+        tell words apart; the others leave it alone.
         """

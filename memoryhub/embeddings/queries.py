@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from memoryhub.embeddings.passages import MOST_CHARS
 from memoryhub.embeddings.protocol import Embedder, Vectors
 
 KEPT = 256  # questions; with 1536 dimensions 1.5 MB
@@ -36,8 +37,10 @@ class RememberedQueries:
         return self._embedder.documents(texts)
 
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
-        """The unit vector of a question; it is shared, so that it cannot be written to."""
-        return self._recall(text, frozenset(weights.items()) if weights and self._weighs else None)
+        """The unit vector of a question, or of its first ``MOST_CHARS`` characters; it cannot be written to."""
+        return self._recall(
+            text[:MOST_CHARS], frozenset(weights.items()) if weights and self._weighs else None
+        )
 
     def _ask(self, text: str, weights: frozenset[tuple[str, float]] | None) -> Vectors:
         found = self._embedder.query(text, None if weights is None else dict(weights))

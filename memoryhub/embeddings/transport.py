@@ -70,7 +70,8 @@ def post(url: str, sent: dict[str, Any], key: str, seconds: float, most_bytes: i
     except TimeoutError:
         raise Unreachable("gave no answer in time") from None
     except ssl.SSLError as error:
-        raise Unreachable(f"cannot be trusted: {error.reason or 'TLS failed'}") from None
+        why = getattr(error, "verify_message", "") or error.reason or type(error).__name__
+        raise Unreachable(f"cannot be asked over TLS: {why}") from None
     except OSError as error:
         raise Unreachable(f"cannot be reached: {error.strerror or type(error).__name__}") from None
     except (http.client.HTTPException, ValueError) as error:
@@ -111,10 +112,12 @@ def _take(sock: Any, until: float, most_bytes: int) -> Answer:
 
 
 def _body(response: http.client.HTTPResponse, most_bytes: int) -> bytes:
-    found = response.read(most_bytes + 1)
-    if len(found) > most_bytes:
-        raise Unreachable(f"sent more than the {most_bytes:,} bytes that an answer may have")
-    return found
+    found = bytearray()
+    while chunk := response.read(_CHUNK):
+        found += chunk
+        if len(found) > most_bytes:
+            raise Unreachable(f"sent more than the {most_bytes:,} bytes that an answer may have")
+    return bytes(found)
 
 
 def _left(until: float) -> float:

@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -149,13 +148,5 @@ def picky(most_chars: int, most_texts: int = 10_000) -> Behaviour:
         texts = body["input"]
         fits = len(texts) <= most_texts and all(len(text) <= most_chars for text in texts)
         (fine if fits else status(400, "maximum context length exceeded"))(handler, body)
-
-    return behave
-
-
-def slow(seconds: float) -> Behaviour:
-    def behave(handler: Handler, body: dict[str, Any]) -> None:
-        time.sleep(seconds)
-        fine(handler, body)
 
     return behave

@@ -1,0 +1,364 @@
+"""The provider for endpoints that speak OpenAI's protocol: what it sends, and what it makes of refusals."""
+
+from __future__ import annotations
+
+import socket
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from memoryhub.embeddings import EmbeddingError, answers
+from memoryhub.embeddings import endpoint as module
+from memoryhub.embeddings.pause import Pause
+from tests.embeddings import servers
+from tests.embeddings.conftest import KEY, MODEL
+from tests.embeddings.servers import changed, fine, picky, status
+
+
+@pytest.fixture(autouse=True)
+def naps(monkeypatch) -> list[float]:
+    """How long the provider slept; it does not really."""
+    slept: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", slept.append)
+    return slept
+
+
+# What is sent
+
+
+def test_it_posts_model_and_texts_with_the_key(endpoint, remote):
+    remote().documents(["zebra", "stripes"])
+    [(path, headers, body)] = endpoint.asked
+    assert path == "/v1/embeddings"
+    assert headers["Authorization"] == f"Bearer {KEY}"
+    assert body == {"model": MODEL, "input": ["zebra", "stripes"]}
+
+
+def test_without_a_key_no_header_is_sent(endpoint, remote):
+    remote(key="").documents(["zebra"])
+    assert "Authorization" not in endpoint.asked[0][1]
+
+
+@pytest.mark.parametrize(
+    ("tail", "path"),
+    [
+        ("", "/v1/embeddings"),
+        ("/", "/v1/embeddings"),
+        ("/embeddings", "/v1/embeddings"),
+        ("/embeddings/", "/v1/embeddings"),
+        ("?api-version=3", "/v1/embeddings?api-version=3"),
+    ],
+)
+def test_the_address_may_be_written_in_several_ways(endpoint, remote, tail, path):
+    remote(url=endpoint.url + tail).documents(["zebra"])
+    assert endpoint.asked[0][0] == path
+
+
+def test_many_texts_go_in_batches_and_empty_ones_not_at_all(endpoint, remote):
+    rows = remote(batch=2).documents(["a", "", "b", "c", "  ", "d", "e"])
+    assert [body["input"] for _, _, body in endpoint.asked] == [["a", "b"], ["c", "d"], ["e"]]
+    assert rows.shape == (7, servers.DIMENSIONS)
+
+
+def test_the_answer_is_put_in_the_order_of_its_indexes(endpoint, remote):
+    straight = remote().documents(["zebra", "money"])
+    endpoint.script = [changed(lambda data: data[::-1])]
+    assert (remote().documents(["zebra", "money"]) == straight).all()
+
+
+def test_an_answer_without_indexes_is_in_order(endpoint, remote):
+    straight = remote().documents(["zebra", "money"])
+    endpoint.script = [changed(lambda data: [{"embedding": one["embedding"]} for one in data])]
+    assert (remote().documents(["zebra", "money"]) == straight).all()
+
+
+def test_its_name_and_dimensions_are_known_from_the_first_answer_on(remote):
+    provider = remote()
+    assert (provider.name, provider.dimensions) == (f"openai/{MODEL}", 0)
+    provider.documents(["zebra"])
+    assert (provider.name, provider.dimensions) == (f"openai/{MODEL}", servers.DIMENSIONS)
+    assert not provider.in_process
+
+
+# What passes is tried again
+
+
+@pytest.mark.parametrize("code", [408, 429, 500, 502, 503, 529])
+def test_what_passes_is_tried_again(endpoint, remote, naps, code):
+    endpoint.script = [status(code), status(code), fine]
+    assert remote().documents(["zebra"]).any()
+    assert len(endpoint.asked) == 3
+    first, second = naps
+    assert 0.5 <= first <= 1.0 <= second <= 2.0
+
+
+def test_retry_after_is_honoured_in_seconds(endpoint, remote, naps):
+    endpoint.script = [status(429, Retry_After="3"), fine]
+    assert remote().documents(["zebra"]).any()
+    assert naps == [3.0]
+
+
+def test_retry_after_is_honoured_as_a_date(endpoint, remote, naps):
+    when = format_datetime(datetime.now(UTC) + timedelta(seconds=6), usegmt=True)
+    endpoint.script = [status(503, Retry_After=when), fine]
+    assert remote().documents(["zebra"]).any()
+    assert naps == [pytest.approx(5, abs=1.1)]
+
+
+def test_who_asks_for_more_time_than_there_is_gets_it_in_a_pause(endpoint, remote, naps):
+    endpoint.script = [status(429, Retry_After="120")]
+    provider = remote(timeout_seconds=10)
+    with pytest.raises(EmbeddingError, match="status 429"):
+        provider.documents(["zebra"])
+    assert naps == []
+    for ask in (lambda: provider.documents(["stripes"]), lambda: provider.query("stripes")):
+        with pytest.raises(EmbeddingError, match="asked again in 120 seconds"):
+            ask()
+    assert len(endpoint.asked) == 1
+
+
+def test_it_gives_up_after_five_tries(endpoint, remote):
+    endpoint.usual = status(500)
+    with pytest.raises(EmbeddingError, match="status 500"):
+        remote(timeout_seconds=100).documents(["zebra"])
+    assert len(endpoint.asked) == 5
+
+
+@pytest.mark.parametrize("behaviour", [servers.hanging_up, servers.no_http])
+def test_a_broken_connection_is_tried_again(endpoint, remote, behaviour):
+    endpoint.script = [behaviour, fine]
+    assert remote().documents(["zebra"]).any()
+
+
+# What does not
+
+
+@pytest.mark.parametrize(
+    ("code", "mend"),
+    [
+        (401, "MEMORYHUB_EMBEDDINGS_KEY"),
+        (403, "MEMORYHUB_EMBEDDINGS_KEY"),
+        (404, "embeddings_model"),
+        (405, "embeddings_url"),
+        (204, "embeddings_url"),
+    ],
+)
+def test_what_does_not_pass_is_asked_once_and_its_mend_is_named(endpoint, remote, naps, code, mend):
+    endpoint.usual = status(code, "")
+    with pytest.raises(EmbeddingError, match=f"status {code}.*{mend}"):
+        remote().documents(["zebra"])
+    assert len(endpoint.asked) == 1
+    assert naps == []
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_no_redirect_is_followed_and_the_key_goes_nowhere_else(endpoint, remote, code):
+    with servers.serving() as other:
+        endpoint.usual = status(code, Location=f"{other.url}/embeddings")
+        with pytest.raises(EmbeddingError, match="redirects are not followed"):
+            remote().documents(["zebra"])
+        assert other.asked == []
+    assert len(endpoint.asked) == 1
+
+
+def test_an_address_where_nobody_listens_is_told(remote):
+    with pytest.raises(EmbeddingError, match="cannot be reached: Connection refused"):
+        remote(url=servers.unused_url()).documents(["zebra"])
+
+
+def test_a_host_without_an_address_is_told(remote, monkeypatch):
+    def unknown(*args: object, **kwargs: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(EmbeddingError, match="cannot be reached: Name or service not known"):
+        remote(url="http://nobody.invalid/v1").documents(["zebra"])
+
+
+def test_an_endpoint_without_tls_is_told_where_https_was_asked_for(endpoint, remote):
+    with pytest.raises(EmbeddingError, match="cannot be asked over TLS"):
+        remote(url=endpoint.url.replace("http:", "https:"), timeout_seconds=2).documents(["zebra"])
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        servers.raw(b"<html>Welcome</html>"),
+        servers.raw(b""),
+        servers.raw(b"\xff\xfe\xff"),
+        servers.raw(b"[" * 100_000),
+        servers.raw(b"null"),
+        servers.raw(b"[]"),
+        servers.raw(b'{"error": "sorry"}'),
+        servers.raw(b'{"data": {"0": 1}}'),
+        servers.raw(b'{"data": [1, 2]}'),
+        changed(lambda data: data[:1]),
+        changed(lambda data: data * 2),
+        changed(lambda data: [data[0], data[0]]),
+        changed(lambda data: [{**one, "index": one["index"] + 1} for one in data]),
+        changed(lambda data: [{**one, "index": [0]} for one in data]),
+        changed(lambda data: [data[0], {**data[1], "embedding": data[1]["embedding"][:-1]}]),
+        changed(lambda data: [{**one, "embedding": []} for one in data]),
+        changed(lambda data: [{**one, "embedding": "AAAAgD8="} for one in data]),
+        changed(lambda data: [{**one, "embedding": [True, False]} for one in data]),
+        changed(lambda data: [{**one, "embedding": ["1", "2"]} for one in data]),
+        changed(lambda data: [{**one, "embedding": [[1.0], [2.0]]} for one in data]),
+        changed(lambda data: [{**one, "embedding": [1.0, float("nan")]} for one in data]),
+        changed(lambda data: [{**one, "embedding": [1.0, float("inf")]} for one in data]),
+        changed(lambda data: [{**one, "embedding": [1.0, 1e300]} for one in data]),
+        changed(lambda data: [{**one, "embedding": [1, 10**400]} for one in data]),
+    ],
+)
+def test_an_answer_that_is_not_what_was_asked_for_is_refused(endpoint, remote, behaviour):
+    endpoint.usual = behaviour
+    provider = remote()
+    with pytest.raises(EmbeddingError, match="embeddings endpoint's"):
+        provider.documents(["zebra", "stripes"])
+    assert provider.dimensions == 0
+
+
+def test_vectors_of_another_length_than_before_are_refused(endpoint, remote):
+    provider = remote()
+    provider.documents(["zebra"])
+    endpoint.script = [changed(lambda data: [{**one, "embedding": [1.0, 2.0]} for one in data])]
+    with pytest.raises(EmbeddingError, match="have 2 numbers, and had 24"):
+        provider.documents(["stripes"])
+
+
+def test_an_endless_answer_is_cut_off(endpoint, remote):
+    endpoint.usual = servers.endless
+    with pytest.raises(EmbeddingError, match="more than the 1,200,000 bytes"):
+        remote().query("zebra")
+
+
+# Time
+
+
+@pytest.mark.parametrize("behaviour", [servers.silent, servers.trickling, servers.endless])
+def test_an_answer_that_does_not_come_ends_in_time(endpoint, remote, behaviour, monkeypatch):
+    monkeypatch.setattr(module, "_BYTES_OF_AN_ANSWER", 10**12)
+    endpoint.usual = behaviour
+    with pytest.raises(EmbeddingError, match="no answer in time"):
+        remote(timeout_seconds=0.3).documents(["zebra"])
+
+
+def test_a_question_is_asked_once_and_quickly(endpoint, remote, naps, monkeypatch):
+    monkeypatch.setattr(module, "QUERY_SECONDS", 0.3)
+    endpoint.usual = servers.silent
+    with pytest.raises(EmbeddingError, match="no answer in time"):
+        remote(timeout_seconds=600).query("zebra")
+    assert len(endpoint.asked) == 1
+    assert naps == []
+
+
+def test_after_a_failed_question_nobody_is_asked_for_a_while(endpoint, remote):
+    endpoint.script = [status(500)]
+    provider = remote()
+    with pytest.raises(EmbeddingError, match="status 500"):
+        provider.query("zebra")
+    with pytest.raises(EmbeddingError, match="asked again in 30 seconds"):
+        provider.query("zebra")
+    assert len(endpoint.asked) == 1
+
+
+def test_after_the_pause_it_is_asked_again(endpoint, remote, monkeypatch):
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
+    endpoint.script = [status(500)]
+    provider = remote()
+    with pytest.raises(EmbeddingError):
+        provider.query("zebra")
+    assert provider.query("zebra").any()
+    assert provider.query("stripes").any()
+
+
+def test_after_a_pause_one_tries_while_the_others_wait():
+    pause = Pause()
+    assert [pause.left(5), pause.left(5)] == [0, 0]  # all is well
+    pause.begin(0)
+    assert pause.left(5) == 0
+    assert 4 < pause.left(5) <= 5
+    pause.end()
+    assert pause.left(5) == 0
+    assert pause.left(5) == 0
+
+
+def test_the_same_question_is_asked_once_whatever_its_weights(endpoint, remote):
+    provider = remote()
+    first = provider.query("zebra", {"zebra": 0.5})
+    assert provider.query("zebra", {"zebra": 0.7}) is first
+    assert len(endpoint.asked) == 1
+
+
+# Texts that a model does not take
+
+
+def test_a_batch_that_is_refused_is_sent_in_halves(endpoint, remote):
+    endpoint.usual = picky(10_000, most_texts=1)
+    texts = ["zebra", "stripes", "money"]
+    rows = remote().documents(texts)
+    endpoint.usual = fine
+    assert (rows == remote().documents(texts)).all()
+
+
+def test_a_text_that_is_too_long_for_the_model_is_cut(endpoint, remote):
+    endpoint.usual = picky(1000)
+    rows = remote().documents(["zebra " * 900, "money"])
+    assert rows[0] == pytest.approx(remote().documents(["zebra"])[0], abs=0.05)
+
+
+def test_an_endpoint_that_takes_nothing_is_told_after_a_few_tries(endpoint, remote):
+    endpoint.usual = status(400)
+    with pytest.raises(EmbeddingError, match="does not take the texts"):
+        remote(batch=64).documents(["zebra " * 900] * 64)
+    assert len(endpoint.asked) < 15
+
+
+# The key
+
+
+def test_no_error_repeats_the_key(endpoint, remote, caplog):
+    said = f"Incorrect API key provided: {KEY}"
+    behaviours = [status(code, said, X_Key=KEY) for code in (301, 400, 401, 404, 429, 500)]
+    behaviours += [servers.raw(said.encode()), servers.hanging_up]
+    for behaviour in behaviours:
+        endpoint.usual = behaviour
+        with pytest.raises(EmbeddingError) as caught:
+            remote().documents(["zebra"])
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert KEY not in f"{error} {error!r}"
+            error = error.__cause__
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize("key", ["sk-1\r\nX-Other: 1", "sk-ü", "sk-\x00"])
+def test_a_key_that_no_header_may_hold_is_refused_and_not_repeated(remote, key):
+    with pytest.raises(EmbeddingError, match="MEMORYHUB_EMBEDDINGS_KEY") as caught:
+        remote(key=key)
+    assert "sk-" not in str(caught.value)
+
+
+# Retry-After
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("0", 0),
+        (" 17 ", 17),
+        ("Fri, 20 Nov 2026 12:01:00 GMT", 60),
+        ("Fri, 20 Nov 2026 12:01:00 -0000", 60),
+        ("Fri, 20 Nov 2026 11:00:00 GMT", 0),
+        ("", None),
+        ("soon", None),
+        ("-5", None),
+        ("1.5", None),
+        ("٣", None),
+        ("9" * 400, 999_999_999),
+    ],
+)
+def test_retry_after_is_read(header, seconds):
+    assert answers.seconds_to_wait(header, NOW) == seconds

@@ -1,0 +1,78 @@
+"""What of a memory is embedded, and the arithmetic on its vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryhub.embeddings import maths, passage
+from memoryhub.embeddings.passages import MOST_CHARS
+from memoryhub.text import make_title
+
+
+def of(content: str, title: str = "", **fields: str) -> str:
+    return passage(
+        title, fields.get("subtitle", ""), fields.get("abstract", ""), fields.get("overview", ""), content
+    )
+
+
+def test_a_title_of_its_own_leads_the_content():
+    assert of("It has stripes.", title="The zebra") == "The zebra\nIt has stripes."
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Short.",
+        "# A heading with **marks**\n\nand a text",
+        "A first line that goes on and on, " * 9,
+        "- a point\n- another",
+        "words over\nlines",
+        "縞馬" * 300,
+        "   blanks   between   words and then more of them, until the title has to be cut at last",
+    ],
+)
+def test_a_title_that_the_hub_made_is_not_said_twice(content):
+    assert of(content, title=make_title(content)) == content.strip()
+
+
+def test_a_title_that_the_content_only_mentions_leads_it():
+    assert of("Of the zebra.", title="zebra") == "zebra\nOf the zebra."
+
+
+def test_a_subtitle_belongs_to_the_title():
+    assert of("Text.", title="Zebra", subtitle="stripes") == "Zebra\nstripes\nText."
+
+
+def test_summaries_say_nothing_that_a_short_content_does_not():
+    assert of("Text.", abstract="An abstract", overview="An overview") == "Text."
+
+
+def test_a_content_that_is_too_long_is_led_by_its_summaries():
+    found = of("word " * 5000, abstract="An abstract", overview="An overview")
+    assert found.startswith("An abstract\nAn overview\nword word")
+    assert len(found) <= MOST_CHARS
+
+
+@given(*[st.text(max_size=60)] * 4, st.text(max_size=200).map(lambda t: t * 60))
+def test_a_passage_is_bounded_and_never_loses_a_short_content(title, subtitle, abstract, overview, content):
+    found = passage(title, subtitle, abstract, overview, content)
+    assert len(found) <= MOST_CHARS
+    assert len(content) > 1000 or content.strip() in found
+
+
+def test_unit_rows_have_length_one_and_nothing_stays_nothing():
+    found = maths.unit(np.array([[3.0, 4.0], [0.0, 0.0], [1e-20, 0.0]]))
+    assert found.dtype == np.float32
+    assert found == pytest.approx(np.array([[0.6, 0.8], [0, 0], [0, 0]]))
+    assert maths.unit(np.array([0.0, 2.0])) == pytest.approx(np.array([0.0, 1.0]))
+
+
+@pytest.mark.parametrize("counts", [[2, 0, 1], [0, 0, 3], [3, 0, 0], [0], [], [1, 1, 1]])
+def test_sums_of_runs_of_rows(counts):
+    rows = np.arange(sum(counts) * 2, dtype=np.float32).reshape(-1, 2)
+    ends = np.cumsum(counts, dtype=int)
+    expected = [rows[end - count : end].sum(axis=0) for end, count in zip(ends, counts, strict=True)]
+    assert maths.sums(rows, counts) == pytest.approx(np.array(expected).reshape(-1, 2))
