@@ -188,7 +188,7 @@ class Config:
         "HH:MM or empty",
     )
     maintenance_operations: str = _words(
-        "purge_expired,prune_events,consolidate,compress",
+        "purge_expired,prune_events,consolidate,compress,embed",
         "what the daily maintenance does, in this order",
         r"|[a-z_]+(,[a-z_]+)*",
         "names with commas between",

@@ -12,8 +12,8 @@ from typing import Any
 
 from memoryhub import embeddings
 from memoryhub.embeddings import Embedder, EmbeddingError, passage
-from memoryhub.lifecycle.plan import Change, Operation, Pace, Step
-from memoryhub.lifecycle.reindex import Nothing
+from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Step
+from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import vector_log
 from memoryhub.search.schema import COLUMNS
 from memoryhub.sensitivity import Actor
@@ -21,9 +21,10 @@ from memoryhub.store import StoreError
 from memoryhub.store.embedding import fill, lacking
 
 _FIRST, _MOST = 100, 500  # memories of a step
+_READ = ("pk", "uid", "embedding__model", *COLUMNS)
 
 
-class Embed(Operation[Nothing]):
+class Embed(Operation[OnProject]):
     name = "embed"
     label = "Embed memories"
     help = (
@@ -32,21 +33,26 @@ class Embed(Operation[Nothing]):
         "by its words. Memories do not change: there is nothing to undo."
     )
     whole_store = True
-    Params = Nothing
+    Params = OnProject
 
-    def total(self, params: Nothing, actor: Actor, now: datetime) -> int:
+    def total(self, params: OnProject, actor: Actor, now: datetime) -> int:
         embedder = provider()
-        return missing(embedder.name) if embedder else 0
+        if embedder is None:
+            return 0
+        if params.project is None:
+            return missing(embedder.name)
+        return params.within(lacking(embedder.name)).count()
 
     def steps(
-        self, params: Nothing, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+        self, params: OnProject, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         embedder = provider()
         if embedder is None:
             return
         first = Step((), position or {}, chore=True)
         yield first
-        yield from _walk(embedder, (position or {}).get("after", 0), dry_run=not first.took_ms)
+        rows = params.within(lacking(embedder.name))
+        yield from _walk(embedder, rows, (position or {}).get("after", 0), dry_run=not first.took_ms)
 
 
 def provider() -> Embedder | None:
@@ -62,13 +68,10 @@ def missing(model: str) -> int:
     return max(vector_log.memories() - vector_log.count(model), 0)
 
 
-def _walk(embedder: Embedder, after: int, *, dry_run: bool) -> Iterator[Step]:
+def _walk(embedder: Embedder, rows: MemoryQuerySet, after: int, *, dry_run: bool) -> Iterator[Step]:
     """By primary key, so that what cannot be embedded does not come up again."""
-    pace = Pace(_FIRST, _MOST)
-    rows = lacking(embedder.name).order_by("pk")
-    while page := list(
-        rows.filter(pk__gt=after)[: pace.size].values_list("pk", "uid", "embedding__model", *COLUMNS)
-    ):
+    pace, read = Pace(_FIRST, _MOST), rows.order_by("pk").values_list(*_READ)
+    while page := list(read.filter(pk__gt=after)[: pace.size]):
         after = page[-1][0]
         step = _step(embedder, page, dry_run=dry_run)
         yield step

@@ -25,7 +25,8 @@ CHUNK = 20  # lists of one step of a run, tens of kilobytes each
 def operations() -> list[str]:
     """What the daily maintenance does, in order; without what is unknown or switched off."""
     named = filter(None, settings.MEMORYHUB.maintenance_operations.split(","))
-    return [name for name in named if name in OPERATIONS and not runs.switched_off(name)]
+    without = "embed" if settings.MEMORYHUB.embeddings == "none" else ""
+    return [name for name in named if name in OPERATIONS and name != without and not runs.switched_off(name)]
 
 
 def unknown_operations() -> list[str]:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from memoryhub import embeddings, store
 from memoryhub.drafts import MemoryDraft, MemoryPatch
 from memoryhub.embeddings import EmbeddingError
-from memoryhub.lifecycle import catching_up, runs
+from memoryhub.lifecycle import catching_up, runs, schedule
 from memoryhub.lifecycle.catching_up import CatchUp
 from memoryhub.lifecycle.embedding import missing
 from memoryhub.lifecycle.operations import OPERATIONS
@@ -100,6 +100,13 @@ def test_those_in_the_trash_expired_and_of_an_unknown_level_get_theirs_too(far, 
     assert Embedding.objects.count() == 4
 
 
+def test_a_project_alone(far, remember, planned, run):
+    remember("zebra", project="p")
+    remember("okapi", project="q")
+    assert len(planned("embed", project="p")) == len(run("embed", project="p")) == 1
+    assert lacking() == 1
+
+
 def test_memories_and_journal_stay_as_they_are(far, remember, run):
     remember("zebra")
     before = whole_store()
@@ -163,7 +170,7 @@ def test_a_provider_that_fails_ends_the_run_in_its_own_words_and_keeps_what_was_
     run = runs.start("embed", {}, actor)
 
     def fail(_):
-        far.fails = far.asked >= 2
+        far.fails = far.asked >= 1
 
     assert runs.work(run, watcher=fail)
     assert (run.status, run.cause) == (Status.FAILED, "error")
@@ -177,11 +184,17 @@ def test_a_provider_that_fails_ends_the_run_in_its_own_words_and_keeps_what_was_
     assert lacking() == 0
 
 
-@pytest.mark.parametrize("operation", ["embed"])
-def test_without_a_provider_there_is_nothing_to_do(choose, remember, planned, run, operation):
+def test_without_a_provider_there_is_nothing_to_do(choose, remember, planned, run):
     choose(None)
     remember("zebra")
-    assert planned(operation) == run(operation) == []
+    assert planned("embed") == run("embed") == []
+
+
+def test_the_daily_maintenance_embeds_where_there_is_a_provider(configure):
+    configure(embeddings="wordllama")
+    assert "embed" in schedule.operations()
+    configure(embeddings="none")
+    assert "embed" not in schedule.operations()
 
 
 def test_a_provider_that_cannot_be_loaded_is_told_in_words(choose, remember, planned):
