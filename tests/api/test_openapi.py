@@ -20,7 +20,7 @@ OPERATIONS = {
     *("GET /facts", "POST /facts", "DELETE /facts/{id}", "GET /journal", "GET /journal/verify", "GET /stats"),
     *("POST /maintenance", "GET /maintenance", "GET /maintenance/{id}"),
     *(f"POST /maintenance/{{id}}/{deed}" for deed in ("undo", "resume", "stop")),
-    *("POST /events", "POST /hooks/claude-code", "POST /inject"),
+    *("POST /events", "POST /hooks/claude-code", "POST /inject", "POST /recall"),
     *("GET /tools", "GET /tools/{toolset}", "POST /tools/{toolset}/{tool}", "GET /healthz", "GET /readyz"),
 }
 

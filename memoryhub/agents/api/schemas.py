@@ -178,6 +178,35 @@ class SearchResults(BaseModel):
     dense: DenseSide
 
 
+class IndexShape(BaseModel):
+    """``summary``: at most 20 words."""
+
+    id: str
+    type: str
+    summary: str
+    importance: float
+
+
+class DetailShape(MemoryShape):
+    score: float
+
+
+class RecallShape(BaseModel):
+    """``has_more``: not all matches are in the index. ``tokens_used``: of this whole answer.
+
+    ``query`` ends with an ellipsis where all of it would have cost too much.
+    """
+
+    query: str
+    index: list[IndexShape]
+    details: list[DetailShape]
+    total_count: int
+    total_is_exact: bool
+    has_more: bool
+    mode: Literal["hybrid", "lexical", "semantic"]
+    tokens_used: int
+
+
 class ShownShape(BaseModel):
     """``scale``: immediate, task, session or project; empty when ``memory.temporal`` is off."""
 

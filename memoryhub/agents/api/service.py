@@ -16,7 +16,16 @@ from ninja.operation import Operation
 
 import memoryhub
 from memoryhub.agents import health
-from memoryhub.agents.api import injection, lifecycle, maintenance, memories, records, searching, tools
+from memoryhub.agents.api import (
+    injection,
+    lifecycle,
+    maintenance,
+    memories,
+    recalling,
+    records,
+    searching,
+    tools,
+)
 from memoryhub.agents.api.errors import answer_exception
 from memoryhub.agents.api.wire import StrictParser
 from memoryhub.agents.problems import MEDIA_TYPE
@@ -64,6 +73,7 @@ api = Api(
 for router in (
     memories.router,
     searching.router,
+    recalling.router,
     injection.router,
     records.router,
     lifecycle.router,

@@ -1,0 +1,163 @@
+"""Recall in two parts: an index of all that matches, and whole memories, within a budget of tokens.
+
+What matches is what a search finds; the ranking says in which order. The budget holds for the whole answer as
+it is written: names, punctuation and all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+
+from memoryhub.models import Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import ranking
+from memoryhub.retrieval.packing import pack
+from memoryhub.retrieval.ranking import Ranking
+from memoryhub.retrieval.scales import count_access
+from memoryhub.retrieval.search import Results, search
+from memoryhub.text import estimate_tokens, summary
+
+LEAST_TOKENS, MOST_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
+SUMMARY_WORDS = 20
+_SHORTER = (10, 5, 2)  # words of the first entry where the budget is too small for twenty
+_QUERY_SHARE = 8  # the query is repeated up to this part of the budget
+_MOST_MATCHES = 1000
+_SMALL_DETAIL = 200  # tokens; few are smaller
+_CHOICE = 4  # times as many details are weighed against each other as would fit of the small ones
+
+Shape = dict[str, Any]
+EntryShape = Callable[[Memory, int], Shape]
+DetailShape = Callable[[Memory, float], Shape]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked. ``min_score``: the floor of the search, as configured unless given."""
+
+    query: str
+    max_tokens: int = DEFAULT_TOKENS
+    ranking: Ranking = Ranking.MEMORY_MCP
+    min_score: float | None = None
+
+
+@dataclass(frozen=True)
+class _Match:
+    memory: Memory
+    score: float
+
+
+def entry(memory: Memory, words: int = SUMMARY_WORDS) -> Shape:
+    """A line of the index, with a summary of at most so many words."""
+    told = memory.abstract if memory.abstract.strip() else memory.content
+    return {
+        "id": memory.uid,
+        "type": memory.type,
+        "summary": summary(told, words),
+        "importance": memory.importance,
+    }
+
+
+def recall(
+    memories: MemoryQuerySet,
+    wanted: Wanted,
+    detail: DetailShape,
+    *,
+    entry: EntryShape = entry,
+    now: datetime | None = None,
+) -> Shape:
+    """Recall from ``memories``, which the caller has gated, filtered and limited to live ones.
+
+    ``detail`` and ``entry`` make what is shown of a memory. Those that are shown whole count one access each.
+    """
+    found = search(memories, wanted.query, limit=_MOST_MATCHES, min_score=wanted.min_score, now=now)
+    matches = _ranked(found, wanted.ranking)
+    answer = _frame(found, wanted)
+    room = wanted.max_tokens - _tokens(answer)
+    entries = _entries(matches, entry, room)
+    details = _details(matches, detail, room)
+    packed = pack(
+        [_tokens(one) + 1 for one in entries],
+        [cost for _, _, cost in details],
+        [match.score for match, _, _ in details],
+        room,
+    )
+    chosen = [details[number] for number in packed.details]
+    answer["index"] = entries[: packed.entries]
+    answer["details"] = [shape for _, shape, _ in chosen]
+    answer["has_more"] = packed.entries < found.total or not found.exact
+    answer["tokens_used"] = _tokens(answer)  # with max_tokens in its place, which has no fewer digits
+    count_access([match.memory for match, _, _ in chosen if match.memory.deleted_at is None], now)
+    return answer
+
+
+def _ranked(found: Results, name: Ranking) -> list[_Match]:
+    """All that matches, best first by the ranking."""
+    weigh = ranking.profile(name, settings.MEMORYHUB).score
+    scored = [(weigh(hit.components, hit.memory.accessed_count), hit) for hit in found.hits]
+    scored.sort(key=lambda one: (-one[0], -one[1].components.match, -one[1].memory.pk))
+    return [_Match(hit.memory, score) for score, hit in scored]
+
+
+def _frame(found: Results, wanted: Wanted) -> Shape:
+    """The answer without its two lists; its numbers have as many digits as they may need."""
+    return {
+        "query": _repeated(wanted.query, wanted.max_tokens // _QUERY_SHARE),
+        "index": [],
+        "details": [],
+        "total_count": found.total,
+        "total_is_exact": found.exact,
+        "has_more": False,
+        "mode": found.mode,
+        "tokens_used": wanted.max_tokens,
+    }
+
+
+def _repeated(query: str, room: int) -> str:
+    """The query, cut where it would cost too much."""
+    if len(query) <= 4 * room and _tokens(query) <= room:
+        return query
+    low, high = 0, min(len(query), 4 * room)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _tokens(f"{query[:middle]}…") <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return f"{query[:low]}…"
+
+
+def _entries(matches: list[_Match], entry: EntryShape, room: int) -> list[Shape]:
+    """The index: all of it, or as much as there would be room for without any details."""
+    entries: list[Shape] = []
+    for match in matches:
+        made = entry(match.memory, SUMMARY_WORDS)
+        cost = _tokens(made) + 1
+        if not entries:
+            for words in _SHORTER:
+                if cost > room:
+                    made = entry(match.memory, words)
+                    cost = _tokens(made) + 1
+        room -= cost
+        if room < 0:
+            break
+        entries.append(made)
+    return entries
+
+
+def _details(matches: list[_Match], detail: DetailShape, room: int) -> list[tuple[_Match, Shape, int]]:
+    """The best matches that could fit by their length, as they would be shown, each with its cost."""
+    most = _CHOICE * (room // _SMALL_DETAIL + 1)
+    short = [match for match in matches if len(match.memory.content) <= 4 * room][:most]
+    shapes = [(match, detail(match.memory, match.score)) for match in short]
+    return [(match, shape, _tokens(shape) + 1) for match, shape in shapes]
+
+
+def _tokens(data: Any) -> int:
+    """What a part of the answer costs as it is written. Parts cost together no less than the whole."""
+    return estimate_tokens(json.dumps(data, ensure_ascii=False, separators=(",", ":")))

@@ -1,0 +1,239 @@
+"""``POST /recall``: an index of all that matches, whole memories beside it, within a budget of tokens."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memoryhub import shapes, store
+from memoryhub.models import Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval.recall import Wanted, recall
+from memoryhub.sensitivity import Clearance
+from memoryhub.text import estimate_tokens
+from tests.api.conftest import bad_fields, is_problem
+
+EVERYTHING = {"allow_private": True, "allow_secret": True}
+
+
+def ask(agent, query="zebra", **more):
+    response = agent.post("/recall", {"query": query, **more})
+    assert response.status_code == 200, response.content
+    found = response.json()
+    assert estimate_tokens(response.content.decode()) <= found["tokens_used"]
+    assert found["tokens_used"] <= more.get("max_tokens", 1000)
+    return found
+
+
+def ids(rows):
+    return [row["id"] for row in rows]
+
+
+def test_it_answers_an_index_and_details(bot, remember):
+    memory = remember("The zebra crossing is painted anew.", type="decision", importance=0.7)
+    found = ask(bot)
+    assert set(found) == {
+        *("query", "index", "details", "total_count", "total_is_exact", "has_more", "mode", "tokens_used")
+    }
+    assert found["index"] == [
+        {
+            "id": memory.uid,
+            "type": "decision",
+            "summary": "The zebra crossing is painted anew.",
+            "importance": 0.7,
+        }
+    ]
+    [detail] = found["details"]
+    assert 0 < detail.pop("score") <= 1
+    assert detail == shapes.memory(memory)
+    assert (found["query"], found["total_count"], found["has_more"]) == ("zebra", 1, False)
+
+
+def test_a_summary_has_twenty_words_of_the_abstract(bot, remember):
+    remember("A zebra.", abstract="zebra " * 30)
+    [entry] = ask(bot)["index"]
+    assert entry["summary"] == " ".join(["zebra"] * 20) + "…"
+
+
+def test_nothing_found_is_an_empty_answer(bot, remember):
+    remember("A zebra.")
+    for query in ("giraffe", "", " ", "\x00", '"'):
+        found = ask(bot, query)
+        assert (found["index"], found["details"], found["total_count"]) == ([], [], 0)
+        assert found["has_more"] is False
+
+
+def test_all_matches_are_counted_where_the_budget_holds_only_some(bot, remember):
+    for number in range(60):
+        remember(f"zebra number {number} of the herd")
+    found = ask(bot, max_tokens=600)
+    assert found["total_count"] == 60
+    assert 1 <= len(found["index"]) < 60
+    assert found["has_more"] is True
+    assert len(ask(bot, max_tokens=100_000)["index"]) == 60
+
+
+def test_there_are_details_beside_a_long_index(bot, remember):
+    for number in range(60):
+        remember(f"zebra number {number} of the herd")
+    found = ask(bot, max_tokens=1000)
+    assert found["details"]
+    assert len(found["index"]) > len(found["details"])
+
+
+def test_one_giant_memory_does_not_keep_the_others_from_being_shown(bot, remember):
+    giant = remember("zebra " + "grass " * 15_000, title="zebra", importance=1.0)
+    small = remember("a zebra and its foal")
+    found = ask(bot, max_tokens=1000)
+    assert ids(found["index"]) == [giant.uid, small.uid]
+    assert ids(found["details"]) == [small.uid]
+
+
+def test_a_giant_memory_is_shown_whole_where_the_budget_holds_it(bot, remember):
+    giant = remember("zebra " + "grass " * 15_000)
+    [detail] = ask(bot, max_tokens=100_000)["details"]
+    assert detail["content"] == giant.content
+
+
+def test_importance_and_use_count_in_the_ranking_of_memory_mcp(bot, remember):
+    used = remember("zebra by the river", importance=0.5)
+    important = remember("zebra by the water", importance=0.9)
+    remember("zebra by the lake", importance=0.5, trust=1.0)
+    Memory.objects.filter(pk=used.pk).update(accessed_count=10)
+    assert ids(ask(bot, max_tokens=5000)["index"])[:2] == [important.uid, used.uid]
+
+
+def test_the_ranking_of_letsgo_knows_trust_and_no_use(bot, remember):
+    used = remember("zebra by the river")
+    trusted = remember("zebra by the lake", trust=1.0)
+    Memory.objects.filter(pk=used.pk).update(accessed_count=10**6)
+    assert ids(ask(bot, ranking="letsgo", max_tokens=5000)["index"]) == [trusted.uid, used.uid]
+
+
+def test_letsgos_ranking_has_the_scores_and_the_order_of_a_search(bot, remember):
+    for number in range(8):
+        remember(f"zebra {'herd ' * number}", importance=number / 10)
+    searched = bot.post("/search", {"query": "zebra herd", "limit": 50}).json()
+    recalled = ask(bot, "zebra herd", ranking="letsgo", max_tokens=50_000)
+    assert recalled["total_count"] == searched["total"]
+    assert [(one["id"], one["score"]) for one in recalled["details"]] == [
+        (one["memory"]["id"], one["score"]) for one in searched["results"]
+    ]
+
+
+def test_a_match_is_what_search_finds_at_the_floor(bot, remember):
+    year_ago = timezone.now() - timedelta(days=365)
+    words = "zebra " + " ".join(f"word{n}" for n in range(9))
+    remember("zebra", created_at=year_ago, importance=0, trust=0)
+    assert ask(bot, words)["total_count"] == bot.post("/search", {"query": words}).json()["total"] == 0
+    assert ask(bot, words, min_score=0)["total_count"] == 1
+
+
+def test_filters_are_those_of_search(bot, remember):
+    remember("zebra", project="zoo", tags=["striped"])
+    wanted = remember("zebra too", project="park", tags=["striped"], category="animals")
+    remember("zebra three", project="park")
+    assert ids(ask(bot, project="park", tag="striped", category="animals")["index"]) == [wanted.uid]
+
+
+@pytest.mark.parametrize(
+    ("clearance", "flags", "levels"),
+    [
+        ("secret", {}, {"public"}),
+        ("secret", {"allow_private": True}, {"public", "private"}),
+        ("secret", EVERYTHING, {"public", "private", "secret"}),
+        ("private", EVERYTHING, {"public", "private"}),
+        ("public", EVERYTHING, {"public"}),
+    ],
+)
+def test_what_may_not_be_seen_is_in_no_part_of_the_answer(agent, four_levels, clearance, flags, levels):
+    found = ask(agent(clearance), "zebra stripes", max_tokens=10_000, **flags)
+    seen = {four_levels[level].uid for level in levels}
+    assert set(ids(found["index"])) == set(ids(found["details"])) == seen
+    assert found["total_count"] == len(seen)
+
+
+def test_only_what_is_shown_whole_counts_as_an_access(bot, remember):
+    for number in range(40):
+        remember(f"zebra number {number} of the herd")
+    found = ask(bot, max_tokens=1000)
+    counted = set(Memory.objects.filter(accessed_count=1).values_list("uid", flat=True))
+    assert counted == set(ids(found["details"])) != set()
+
+
+def test_recalling_from_the_trash_counts_no_access(bot, remember, actor):
+    memory = remember("zebra")
+    store.trash([memory.uid], actor)
+    assert ids(ask(bot, trashed=True)["details"]) == [memory.uid]
+    memory.refresh_from_db()
+    assert memory.accessed_count == 0
+
+
+def test_a_long_query_is_repeated_only_as_far_as_the_budget_allows(bot, remember):
+    remember("zebra in the long grass")
+    found = ask(bot, "zebra " * 2000, max_tokens=200)
+    assert found["query"].startswith("zebra zebra")
+    assert found["query"].endswith("…")
+    assert found["index"]
+
+
+@pytest.mark.parametrize("query", ["日本語" * 300, "🦓" * 900, '"\\' * 500, "\u0007" * 900, "ééé" * 400])
+def test_the_smallest_budget_holds_for_any_query(bot, query):
+    assert ask(bot, query, max_tokens=100)["tokens_used"] <= 100
+
+
+@pytest.mark.parametrize("tokens", [99, 100_001, 0, -1, "many", 1.5, None])
+def test_a_budget_out_of_range_is_refused(bot, tokens):
+    assert bad_fields(bot.post("/recall", {"query": "zebra", "max_tokens": tokens})) == {"max_tokens"}
+
+
+def test_a_ranking_that_is_not_known_is_refused(bot):
+    assert bad_fields(bot.post("/recall", {"query": "zebra", "ranking": "best"})) == {"ranking"}
+
+
+def test_a_query_is_needed(bot):
+    assert bad_fields(bot.post("/recall", {})) == {"query"}
+
+
+def test_reading_needs_the_right_to_read(agent):
+    is_problem(agent(rights=["write"]).post("/recall", {"query": "zebra"}), 403)
+
+
+def detail(memory, score):
+    return {**shapes.memory(memory), "score": score}
+
+
+texts = st.one_of(
+    st.text(min_size=1, max_size=200).map(lambda text: text.replace("\x00", "·")),
+    st.sampled_from(["検索", "🦓🏳️‍🌈", "грива ", '\\"', "\u0001", "a1", "long_word-", " \n"]).flatmap(
+        lambda part: st.integers(1, 400).map(lambda times: part * times)
+    ),
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    memories=st.lists(st.tuples(texts, texts), min_size=1, max_size=12),
+    query=texts,
+    budgets=st.lists(st.integers(100, 3000), min_size=3, max_size=3),
+)
+def test_the_budget_holds_for_any_texts(remember, memories, query, budgets):
+    Memory.objects.all().delete()
+    for content, title in memories:
+        remember(f"zebra {content}", title=title[:500].strip(), abstract=title[:2000].strip())
+    live: MemoryQuerySet = Memory.objects.visible_to(Clearance()).live()
+    for budget in (100, *budgets, 100_000):
+        for asked in (f"zebra {query}", query):
+            found = recall(live, Wanted(asked, budget), detail)
+            written = shapes_of(found)
+            assert estimate_tokens(written) <= found["tokens_used"] <= budget
+
+
+def shapes_of(found):
+    from memoryhub.agents.api.wire import answer
+
+    return answer(found).content.decode()
