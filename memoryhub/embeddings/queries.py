@@ -37,7 +37,7 @@ class RememberedQueries:
         return self._embedder.documents(texts)
 
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
-        """The unit vector of a question, or of its first ``MOST_CHARS`` characters; it cannot be written to."""
+        """The unit vector of the first ``MOST_CHARS`` characters of a question; it cannot be written to."""
         return self._recall(
             text[:MOST_CHARS], frozenset(weights.items()) if weights and self._weighs else None
         )
