@@ -15,6 +15,7 @@ from django.core.management import call_command
 from memoryhub.management.evaluating.baseline import ALL_WORDS, TELLING_WORDS, BareIndex
 from memoryhub.management.evaluating.sets import RetrievalSet, read_set
 from memoryhub.models import Memory
+from tests.embeddings.servers import serving
 
 OWN = Path(settings.BASE_DIR) / "fixtures/retrieval/kittiwake.json"
 
@@ -120,6 +121,26 @@ def test_the_floor_is_the_configured_one(file_of, run, monkeypatch):
     ran = run("evaluate", file_of(a_set()))
     assert "floor 0.99" in ran.out
     assert "lexical" in ran.out
+
+
+def test_a_provider_that_embeds_in_the_background_has_done_so_before_it_is_asked(file_of, run, monkeypatch):
+    with serving() as endpoint:
+        monkeypatch.setenv("MEMORYHUB_EMBEDDINGS", "openai")
+        monkeypatch.setenv("MEMORYHUB_EMBEDDINGS_URL", endpoint.url)
+        monkeypatch.setenv("MEMORYHUB_EMBEDDINGS_MODEL", "tiny-embed")
+        ran = run("evaluate", file_of(a_set()))
+    assert ran.code == 0, ran.err
+    assert "tiny-1: embedded in" in ran.err
+    assert "answered as lexical" not in ran.out
+
+
+def test_a_provider_that_fails_is_told_and_words_alone_are_measured(file_of, run, monkeypatch, tmp_path):
+    monkeypatch.setenv("MEMORYHUB_EMBEDDINGS", "onnx")
+    monkeypatch.setenv("MEMORYHUB_EMBEDDINGS_FOLDER", str(tmp_path / "nowhere"))
+    ran = run("evaluate", file_of(a_set()))
+    assert ran.code == 0, ran.err
+    assert "not embedded" in ran.err
+    assert "Asked for semantic, the search answered as lexical." in ran.out
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ def main(path: Path) -> None:
     pks = _stored(given)
     took = time.perf_counter() - began
     _tell(told=f"{given.name}: {len(given.memories):,} memories stored in {took:.1f} s")
+    _embed(given.name)
     bare = BareIndex({pk: memory.content for pk, memory in zip(pks, given.memories, strict=True)}.items())
     asks: dict[str, Ask] = {name: _asking_bare(bare, name) for name in BASELINES}
     asks |= {mode: _asking_the_hub(given, mode) for mode in modes()}
@@ -80,6 +82,25 @@ def _stored(given: RetrievalSet) -> list[int]:
                 raise result
             pks.append(result.memory.pk)
     return pks
+
+
+def _embed(name: str) -> None:
+    """What the server would do in the background: a provider that is slow embeds nothing while storing."""
+    from django.core.management import CommandError, call_command
+
+    from memoryhub.lifecycle import embedding
+    from memoryhub.store import StoreError
+
+    began = time.perf_counter()
+    try:
+        embedder = embedding.provider()
+        if embedder is None or not embedding.missing(embedder.name):
+            return
+        call_command("maintain", "embed", stdout=StringIO(), stderr=StringIO())
+    except (StoreError, CommandError) as error:
+        _tell(told=f"{name}: not embedded, so found by words alone: {error}")
+        return
+    _tell(told=f"{name}: embedded in {time.perf_counter() - began:.1f} s")
 
 
 def _asking_bare(bare: Any, name: str) -> Ask:
