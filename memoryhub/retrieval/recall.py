@@ -25,8 +25,12 @@ from memoryhub.text import estimate_tokens, summary
 
 LEAST_TOKENS, MOST_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
 SUMMARY_WORDS = 20
-_SHORTER = (10, 5, 2)  # words of the first entry where the budget is too small for twenty
-_QUERY_SHARE = 8  # the query is repeated up to this part of the budget
+_SHORTER = (10, 5, 2)  # words of a summary where twenty cost too much
+_MOST_OF_ENTRY = 100  # tokens; a summary of emoji may have many more
+_QUERY_SHARES = (
+    8,
+    24,
+)  # the query is repeated up to this part of the budget, the second if nothing else fits
 _MOST_MATCHES = 1000
 _SMALL_DETAIL = 200  # tokens; few are smaller
 _CHOICE = 4  # times as many details are weighed against each other as would fit of the small ones
@@ -77,9 +81,12 @@ def recall(
     """
     found = search(memories, wanted.query, limit=_MOST_MATCHES, min_score=wanted.min_score, now=now)
     matches = _ranked(found, wanted.ranking)
-    answer = _frame(found, wanted)
-    room = wanted.max_tokens - _tokens(answer)
-    entries = _entries(matches, entry, room)
+    for share in _QUERY_SHARES:
+        answer = _frame(found, wanted, wanted.max_tokens // share)
+        room = wanted.max_tokens - _tokens(answer)
+        entries = _entries(matches, entry, room)
+        if entries:
+            break
     details = _details(matches, detail, room)
     packed = pack(
         [_tokens(one) + 1 for one in entries],
@@ -104,10 +111,10 @@ def _ranked(found: Results, name: Ranking) -> list[_Match]:
     return [_Match(hit.memory, score) for score, hit in scored]
 
 
-def _frame(found: Results, wanted: Wanted) -> Shape:
+def _frame(found: Results, wanted: Wanted, query_room: int) -> Shape:
     """The answer without its two lists; its numbers have as many digits as they may need."""
     return {
-        "query": _repeated(wanted.query, wanted.max_tokens // _QUERY_SHARE),
+        "query": _repeated(wanted.query, query_room),
         "index": [],
         "details": [],
         "total_count": found.total,
@@ -136,18 +143,22 @@ def _entries(matches: list[_Match], entry: EntryShape, room: int) -> list[Shape]
     """The index: all of it, or as much as there would be room for without any details."""
     entries: list[Shape] = []
     for match in matches:
-        made = entry(match.memory, SUMMARY_WORDS)
-        cost = _tokens(made) + 1
-        if not entries:
-            for words in _SHORTER:
-                if cost > room:
-                    made = entry(match.memory, words)
-                    cost = _tokens(made) + 1
-        room -= cost
+        made = _entry(match.memory, entry, min(room, _MOST_OF_ENTRY))
+        room -= _tokens(made) + 1
         if room < 0:
             break
         entries.append(made)
     return entries
+
+
+def _entry(memory: Memory, entry: EntryShape, room: int) -> Shape:
+    """A line of the index, with fewer words where twenty cost more than the room; with two at least."""
+    made = entry(memory, SUMMARY_WORDS)
+    for words in _SHORTER:
+        if _tokens(made) + 1 <= room:
+            break
+        made = entry(memory, words)
+    return made
 
 
 def _details(matches: list[_Match], detail: DetailShape, room: int) -> list[tuple[_Match, Shape, int]]:

@@ -181,6 +181,19 @@ def test_a_long_query_is_repeated_only_as_far_as_the_budget_allows(bot, remember
     assert found["index"]
 
 
+def test_the_smallest_budget_shows_the_first_match_in_a_few_words(bot, remember):
+    memory = remember("Which zebra, of all those that graze beyond the river, is the eldest one of the herd?")
+    found = ask(bot, "which zebra is the eldest one beyond the river?", max_tokens=100)
+    assert ids(found["index"]) == [memory.uid]
+    assert found["index"][0]["summary"].startswith("Which zebra")
+
+
+def test_a_summary_of_emoji_leaves_room_for_other_entries(bot, remember):
+    for number in range(5):
+        remember(f"zebra {number} {'🦓' * 300}")
+    assert len(ask(bot, max_tokens=700)["index"]) == 5
+
+
 @pytest.mark.parametrize("query", ["日本語" * 300, "🦓" * 900, '"\\' * 500, "\u0007" * 900, "ééé" * 400])
 def test_the_smallest_budget_holds_for_any_query(bot, query):
     assert ask(bot, query, max_tokens=100)["tokens_used"] <= 100
