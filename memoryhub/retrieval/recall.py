@@ -85,7 +85,7 @@ def recall(
         answer = _frame(found, wanted, wanted.max_tokens // share)
         room = wanted.max_tokens - _tokens(answer)
         entries = _entries(matches, entry, room)
-        if entries:
+        if entries or not matches:
             break
     details = _details(matches, detail, room)
     packed = pack(

@@ -59,6 +59,12 @@ def test_a_summary_has_twenty_words_of_the_abstract(bot, remember):
     assert entry["summary"] == " ".join(["zebra"] * 20) + "…"
 
 
+def test_a_query_that_finds_nothing_is_repeated_as_it_was(bot, remember):
+    remember("A zebra.")
+    asked = "giraffe by the tall acacia tree tonight"
+    assert ask(bot, asked, max_tokens=200)["query"] == asked
+
+
 def test_nothing_found_is_an_empty_answer(bot, remember):
     remember("A zebra.")
     for query in ("giraffe", "", " ", "\x00", '"'):
