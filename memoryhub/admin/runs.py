@@ -224,8 +224,7 @@ def _fitting(run: MaintenanceRun) -> list[str]:
     """Actions that a run allows as it stands."""
     if telling.is_under_way(run):
         return [] if run.stop_requested else ["stop"]
-    failed = run.status == MaintenanceRun.Status.FAILED
-    return [*(["resume"] if failed else []), *(["undo"] if runs.is_undoable(run) else [])]
+    return [*(["resume"] if runs.is_resumable(run) else []), *(["undo"] if runs.is_undoable(run) else [])]
 
 
 def _named(shown: runs.ShownChange) -> str:

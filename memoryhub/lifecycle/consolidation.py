@@ -8,7 +8,8 @@ be seen is not written and does not count as a consolidation, so that nothing is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,9 +24,11 @@ from memoryhub.lifecycle.plan import (
     Commit,
     OnProject,
     Operation,
+    Pace,
     Planned,
     Step,
     count,
+    give_back,
     walk,
 )
 from memoryhub.models import Memory
@@ -114,14 +117,35 @@ class Consolidation(Operation[OnProject]):
         yield from walk(eligible, _FIELDS, plan, position or {})
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        now, back = now or timezone.now(), set[str]()
-        for entry in upkeep.noted("evict", run_uid, actor):
-            out = upkeep.unevict(entry, actor, now)
-            back |= out
-            yield len(out)
-        for entry in upkeep.noted("consolidate", run_uid, actor):
-            # One that came out of the trash gets its importance too, and is one memory.
-            yield len(upkeep.unweigh(entry, actor, now) - back)
+        at = now or timezone.now()
+        gone = upkeep.noted("evict", run_uid, actor)
+        evicted = {uid: entry.at for entry in gone for uid in entry.detail["evicted"]}
+        rows = upkeep.noted("consolidate", run_uid, actor)
+        weighed = [change for entry in rows for change in entry.detail["changes"]]
+        left = {change[0]: change for change in weighed if change[0] in evicted}
+
+        def out(uids: Sequence[str]) -> int:
+            """One that comes out of the trash gets its importance too, and is one memory."""
+            changes = [left[uid] for uid in uids if uid in left]
+            with write():
+                back = upkeep.unweigh(changes, run_uid, actor, at)
+                for since, some in _by_moment(uids, evicted):
+                    back |= upkeep.unevict(some, since, actor, at)
+            return len(back)
+
+        def weigh(changes: Sequence[Any]) -> int:
+            return len(upkeep.unweigh(changes, run_uid, actor, at))
+
+        yield from give_back(list(evicted), out, Pace(20, least=4))
+        yield from give_back([one for one in weighed if one[0] not in evicted], weigh, Pace())
+
+
+def _by_moment(uids: Sequence[str], moments: dict[str, datetime]) -> Iterator[tuple[datetime, list[str]]]:
+    """The ids by the moment at which they went; a run that was resumed has several."""
+    groups: dict[datetime, list[str]] = defaultdict(list)
+    for uid in uids:
+        groups[moments[uid]].append(uid)
+    yield from groups.items()
 
 
 def _eligible(params: OnProject, actor: Actor, now: datetime) -> MemoryQuerySet:

@@ -10,10 +10,20 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db.models.functions import Length
 from pydantic import Field
 
-from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Planned, Step, count, walk
+from memoryhub.lifecycle.plan import (
+    Change,
+    OnProject,
+    Operation,
+    Pace,
+    Planned,
+    Step,
+    count,
+    walk,
+    weight_of,
+)
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import schema
@@ -69,7 +79,7 @@ def _erasing(params: Emptying, actor: Actor, now: datetime, position: dict[str, 
     trashed = _trashed(params, actor, now)
 
     def plan(page: list[Any]) -> Planned:
-        changes = {pk: Change("erase", uid, reason=_reason(at, why, now)) for pk, uid, at, why in page}
+        changes = {pk: Change("erase", uid, reason=_reason(at, why, now)) for pk, uid, at, why, _ in page}
 
         def commit(run_uid: str) -> tuple[Change, ...]:
             gone = removal.remove(trashed.filter(pk__in=list(changes)), actor, "erase", now)
@@ -78,9 +88,9 @@ def _erasing(params: Emptying, actor: Actor, now: datetime, position: dict[str, 
 
         return list(changes.values()), commit
 
-    yield from walk(
-        trashed, ("pk", "uid", "deleted_at", "trash_reason"), plan, position, Pace(20, 500, least=8)
-    )
+    columns = ("pk", "uid", "deleted_at", "trash_reason", "size")
+    sized = trashed.annotate(size=Length("content"))
+    yield from walk(sized, columns, plan, position, Pace(20, 500, least=8), lambda row: weight_of(row[-1]))
 
 
 def _reason(since: datetime, why: str, now: datetime) -> str:
@@ -93,7 +103,11 @@ def _cleaning(params: Emptying) -> Iterator[Step]:
     position = {"phase": "clean"}
     for table in schema.INDEXES:
         yield from merging(table, position)
-    yield Step((), position, 0, _later(schema.scrub if params.compact else _empty_log), chore=True)
+    if params.compact:
+        yield Step((), position, 0, _scrubbing, chore=True)
+    else:
+        # Not in the transaction's own end: threads of this process would wait until the disk has it all.
+        yield Step((), position, 0, chore=True, afterwards=schema.empty_log)
 
 
 def merging(table: str, position: dict[str, Any]) -> Iterator[Step]:
@@ -115,14 +129,7 @@ def merging(table: str, position: dict[str, Any]) -> Iterator[Step]:
         begin = False
 
 
-def _empty_log() -> None:
-    transaction.on_commit(schema.empty_log)
-
-
-def _later(work: Any) -> Any:
-    def commit(run_uid: str) -> tuple[Change, ...]:
-        with write():
-            work()
-        return ()
-
-    return commit
+def _scrubbing(run_uid: str) -> tuple[Change, ...]:
+    with write():
+        schema.scrub()
+    return ()

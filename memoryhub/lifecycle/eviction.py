@@ -16,7 +16,17 @@ from django.conf import settings
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Planned, Step, count, walk
+from memoryhub.lifecycle.plan import (
+    Change,
+    OnProject,
+    Operation,
+    Pace,
+    Planned,
+    Step,
+    count,
+    give_back,
+    walk,
+)
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search.bulk import batched
@@ -65,8 +75,13 @@ class Evict(Operation[OnProject]):
             yield from _cap_steps(project, over, actor, now, planned)
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
+        at, pace = now or timezone.now(), Pace(20, least=4)
         for entry in upkeep.noted("evict", run_uid, actor):
-            yield len(upkeep.unevict(entry, actor, now or timezone.now()))
+
+            def back(uids: Sequence[str], since: datetime = entry.at) -> int:
+                return len(upkeep.unevict(uids, since, actor, at))
+
+            yield from give_back(entry.detail["evicted"], back, pace)
 
 
 def _live(params: OnProject, actor: Actor, now: datetime) -> MemoryQuerySet:

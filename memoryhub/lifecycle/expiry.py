@@ -6,9 +6,20 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models.functions import Length
 from pydantic import Field
 
-from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Planned, Step, count, walk
+from memoryhub.lifecycle.plan import (
+    Change,
+    OnProject,
+    Operation,
+    Pace,
+    Planned,
+    Step,
+    count,
+    walk,
+    weight_of,
+)
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.sensitivity import Actor
 from memoryhub.store import removal
@@ -38,7 +49,7 @@ class PurgeExpired(Operation[Purging]):
         purgeable = _purgeable(params, actor, now)
 
         def plan(page: list[Any]) -> Planned:
-            changes = {pk: Change("purge", uid, reason=_reason(end, now)) for pk, uid, end in page}
+            changes = {pk: Change("purge", uid, reason=_reason(end, now)) for pk, uid, end, _ in page}
 
             def commit(run_uid: str) -> tuple[Change, ...]:
                 gone = removal.remove(purgeable.filter(pk__in=list(changes)), actor, "purge", now)
@@ -47,7 +58,9 @@ class PurgeExpired(Operation[Purging]):
 
             return list(changes.values()), commit
 
-        yield from walk(purgeable, ("pk", "uid", "expires_at"), plan, position or {}, Pace(20, 500, least=8))
+        columns = ("pk", "uid", "expires_at", "size")
+        sized, pace = purgeable.annotate(size=Length("content")), Pace(20, 500, least=8)
+        yield from walk(sized, columns, plan, position or {}, pace, lambda row: weight_of(row[-1]))
 
 
 def _purgeable(params: Purging, actor: Actor, now: datetime) -> MemoryQuerySet:

@@ -59,6 +59,8 @@ class Change:
         return cls(**{**known, "members": tuple(known.get("members", ()))})
 
 
+HEAVY = 2000  # characters that take as long to index as all else that is done to a memory
+T = TypeVar("T")
 Rows = TypeVar("Rows", bound="QuerySet[Any]")
 Commit = Callable[[str], tuple[Change, ...]]
 
@@ -71,6 +73,7 @@ class Step:
     looked at, for a progress bar. After :meth:`apply`, ``applied`` holds what was really changed (with
     ``into`` filled in) and ``took_ms`` for how long others had to wait. ``chore``: work that changes no
     memory, like cleaning an index; there may be many such steps, and a dry run meets one or two of them.
+    ``afterwards``: what follows outside the transaction, when nobody waits for it.
     """
 
     changes: tuple[Change, ...]
@@ -80,14 +83,20 @@ class Step:
     applied: tuple[Change, ...] = ()
     took_ms: float = 0.0
     chore: bool = False
+    afterwards: Callable[[], None] | None = field(default=None, repr=False)
 
     def apply(self, run_uid: str = "") -> int:
-        """Make the changes that still hold, in one transaction; returns how many memories that were."""
+        """Make the changes that still hold, in one transaction; returns how many memories that were.
+
+        Inside a transaction of the caller's it is for them to call ``afterwards``.
+        """
         if not self.changes and not self.chore:
             return 0
         start = time.perf_counter()
         self.applied = self.commit(run_uid)
         self.took_ms = (time.perf_counter() - start) * 1000
+        if self.afterwards and not connection.in_atomic_block:
+            self.afterwards()
         return sum(len(change.members) or change.count for change in self.applied)
 
 
@@ -106,13 +115,47 @@ class Pace:
 
     def after(self, step: Step) -> None:
         """Take the measure of a step that was applied (or was not: nothing to learn then)."""
-        if not step.took_ms:
-            return
-        self.costs.append(step.took_ms / self.size)
-        wanted = settings.MEMORYHUB.maintenance_step_ms / median(self.costs)
+        if step.took_ms:
+            self.took(step.took_ms)
+
+    def took(self, milliseconds: float) -> None:
+        """So long did the last ``size`` rows take."""
+        self.costs.append(milliseconds / self.size)
+        wanted = settings.MEMORYHUB.maintenance_step_ms / max(median(self.costs), 1e-6)
         self.size = max(self.least, min(int(wanted), self.size * 2, self.most))
         if not connection.in_atomic_block:
-            time.sleep(min(step.took_ms, 200) / 1000)
+            time.sleep(min(milliseconds, 200) / 1000)
+
+    def page(self, rows: Sequence[T], weigh: Callable[[T], float] | None) -> Sequence[T]:
+        """The first of the rows, as many as weigh no more than ``size``; one at least.
+
+        A row weighs 1 unless ``weigh`` says more: what is long takes long.
+        """
+        if weigh is None:
+            return rows[: self.size]
+        weight = 0.0
+        for number, row in enumerate(rows):
+            weight += weigh(row)
+            if weight > self.size and number:
+                return rows[:number]
+        return rows
+
+
+def weight_of(characters: int) -> float:
+    """What a memory of so many characters weighs where its words leave the text indexes or enter them."""
+    return 1 + characters / HEAVY
+
+
+def give_back(items: Sequence[T], deed: Callable[[Sequence[T]], int], pace: Pace) -> Iterator[int]:
+    """Do to items, some at a time, what undoes something, in one short transaction; what each gave back."""
+    at = 0
+    while at < len(items):
+        some = items[at : at + pace.size]
+        began = time.perf_counter()
+        given = deed(some)
+        took, at = (time.perf_counter() - began) * 1000, at + len(some)
+        yield given
+        pace.took(took)
 
 
 Planned = tuple[Sequence[Change], Commit]
@@ -124,13 +167,16 @@ def walk(
     plan: Callable[[list[Any]], Planned],
     position: dict[str, Any],
     pace: Pace | None = None,
+    weigh: Callable[[Any], float] | None = None,
 ) -> Iterator[Step]:
     """Steps through all rows by primary key, whatever happens to them meanwhile; none is met twice.
 
     ``columns`` begin with ``pk``. ``plan`` makes the changes of a page of rows, and what commits them.
+    ``weigh``: what a row weighs, where that is more than 1 (:meth:`Pace.page`).
     """
     pace, after = pace or Pace(), position.get("after", 0)
-    while page := list(rows.order_by("pk").filter(pk__gt=after)[: pace.size].values_list(*columns)):
+    while found := list(rows.order_by("pk").filter(pk__gt=after)[: pace.size].values_list(*columns)):
+        page = list(pace.page(found, weigh))
         after = page[-1][0]
         changes, commit = plan(page)
         step = Step(tuple(changes), {**position, "after": after}, len(page), commit)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from memoryhub.lifecycle.plan import Change, Operation, Pace, Step
+from memoryhub.lifecycle.plan import HEAVY, Change, Operation, Pace, Step
 from memoryhub.models import Memory
 from memoryhub.search import reindexing
 from memoryhub.search.schema import INDEXES
@@ -17,6 +17,7 @@ from memoryhub.transactions import write
 
 _NAMES = {"memoryhub_text": "the index of words", "memoryhub_trigram": "the index of substrings"}
 _FEW = 20
+_BUILDING = {"phase": "build"}
 
 
 class Nothing(BaseModel):
@@ -48,6 +49,8 @@ class Reindex(Operation[Nothing]):
         self, params: Nothing, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         if not (position or {}).get("phase"):
+            for name in [name for table in INDEXES for name in reindexing.left_over(table)]:
+                yield from _cleared(name, {})
             first = _examined()
             yield first
             if not first.took_ms:
@@ -68,7 +71,7 @@ def _examined() -> Step:
                 reindexing.begin(table)
         return changes
 
-    return Step(changes, {"phase": "build"}, 0, commit)
+    return Step(changes, _BUILDING, 0, commit)
 
 
 def _reason(table: str, unsound: bool) -> str:
@@ -82,15 +85,22 @@ def _build(table: str) -> Iterator[Step]:
 
     def copy(rows: int) -> bool:
         """The last few rows, and those that come meanwhile, are copied with the exchange."""
-        return reindexing.copy_rows(table, rows) >= rows
+        return reindexing.copy_rows(table, rows, rows * HEAVY)
 
     if reindexing.position(table) is not None:
-        yield from _chores(copy, Pace(50, 2000, least=_FEW), count=True)
-        yield from _chores(lambda amount: reindexing.exchange(table), Pace())
-    yield from _chores(lambda amount: reindexing.clear_old(table, amount), Pace(50, 5000, least=_FEW))
+        yield from _chores(copy, Pace(50, 2000, least=4), _BUILDING, count=True)
+        yield from _chores(lambda amount: reindexing.exchange(table), Pace(), _BUILDING)
+    yield from _cleared(f"{table}_old", _BUILDING)
 
 
-def _chores(work: Callable[[int], bool | None], pace: Pace, *, count: bool = False) -> Iterator[Step]:
+def _cleared(name: str, position: dict[str, Any]) -> Iterator[Step]:
+    pace = Pace(50, 5000, least=_FEW)
+    yield from _chores(lambda amount: reindexing.clear_away(name, amount), pace, position)
+
+
+def _chores(
+    work: Callable[[int], bool | None], pace: Pace, position: dict[str, Any], *, count: bool = False
+) -> Iterator[Step]:
     """Steps of the same work until there is no more to do."""
     more: list[bool | None] = [True]
     while more[0]:
@@ -101,7 +111,7 @@ def _chores(work: Callable[[int], bool | None], pace: Pace, *, count: bool = Fal
                 more[0] = work(amount)
             return ()
 
-        step = Step((), {"phase": "build"}, amount if count else 0, commit, chore=True)
+        step = Step((), position, amount if count else 0, commit, chore=True)
         yield step
         if not step.took_ms:
             return

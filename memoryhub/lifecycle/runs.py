@@ -32,6 +32,7 @@ __all__ = [
     "changes_of",
     "checked",
     "find",
+    "is_resumable",
     "is_undoable",
     "mark_interrupted",
     "operation_named",
@@ -125,6 +126,8 @@ def resume(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRu
         run = _to_steer(uid, actor)
         if run.status != Status.FAILED:
             raise Conflict(f"this run is {run.status}; only one that failed, or was stopped, can go on")
+        if run.undone_at:
+            raise Conflict("this run was taken back; start a new one")
         operation_named(run.operation)
         if not run.dry_run:
             _require_free(run.operation, run.project, actor, now)
@@ -172,6 +175,11 @@ def is_undoable(run: MaintenanceRun) -> bool:
         and bool((run.result or {}).get("changed"))
         and not run.undoings.filter(status__in=PENDING).exists()
     )
+
+
+def is_resumable(run: MaintenanceRun) -> bool:
+    """Whether a run did not come to its end, and has not been taken back since."""
+    return run.status == Status.FAILED and run.undone_at is None
 
 
 def switched_off(operation: str) -> bool:

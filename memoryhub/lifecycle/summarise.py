@@ -149,10 +149,11 @@ def _step(
     uids = tuple(memory.uid for memory in memories)
     change = Change("summarise", uids[0], reason=reason, members=uids)
 
+    title = _title(memories)
+    content = "\n".join([title, "", *(_line(memory) for memory in memories)])
+    draft = draft_of(memories, title, content, now)
+
     def commit(run_uid: str) -> tuple[Change, ...]:
-        title = _title(memories)
-        content = "\n".join([title, "", *(_line(memory) for memory in memories)])
-        draft = draft_of(memories, title, content, now)
         made = condense(old, memories, draft, actor, Summarise.name, run_uid, now)
         return (replace(change, into=made.uid),) if made else ()
 

@@ -149,8 +149,9 @@ class _AtWork:
             self._mine().update(status=status, **values)
 
     def _walk(self) -> None:
-        # The moment of its first start, also for one that goes on: what it did does not come up again.
-        began = self.run.started_at or timezone.now()
+        # One that goes on does so at the moment of its resumption: ages, the journal and the trash tell when
+        # something was really done. What it did before does not come up again, because of its position.
+        began = timezone.now()
         params = self.operation.Params(**self.run.params)
         if not self.run.total:
             self._save(total=self.operation.total(params, self.actor, began))
@@ -167,9 +168,10 @@ class _AtWork:
     def _take_back(self, undone: MaintenanceRun) -> None:
         """What was given back already does not come up again, so this needs no position."""
         for given in self.operation.undo(undone.uid, self.actor):
-            self._look_up()
             self._save(**_progress(self.run, given, Counter(undone=given), given))
+            self._tidy()
             self.watcher(self.run)
+            self._look_up()  # when what was given back is counted
         with write():
             MaintenanceRun.objects.filter(pk=undone.pk).update(undone_at=timezone.now())
             self.end(Status.DONE)
@@ -198,6 +200,8 @@ class _AtWork:
                 step.took_ms = (time.perf_counter() - began) * 1000
                 self._take(**values, position=step.position)
                 self._tidy()
+                if step.afterwards:
+                    step.afterwards()
                 return
             except OperationalError as error:
                 if not left or not is_busy(error):

@@ -78,23 +78,31 @@ def begin(table: str) -> None:
         )
 
 
-def copy_rows(table: str, limit: int) -> int:
-    """Copy the next rows; returns how many."""
+def copy_rows(table: str, limit: int, characters: int = 0) -> bool:
+    """Copy the next rows; whether there may be more.
+
+    So many at most, and of no more than so many characters together (0: any), but one at least.
+    """
     after, columns = position(table) or 0, ", ".join(COLUMNS)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT max(id), count(*) FROM (SELECT id FROM {MEMORY} WHERE id > %s ORDER BY id LIMIT %s)",
-            [after, limit],
+            f"SELECT id, length(content) FROM {MEMORY} WHERE id > %s ORDER BY id LIMIT %s", [after, limit]
         )
-        last, rows = cursor.fetchone()
-        if rows:
+        found = cursor.fetchall()
+        last = size = 0
+        for pk, length in found:
+            size += length
+            if last and characters and size > characters:
+                break
+            last = pk
+        if last:
             cursor.execute(
                 f"INSERT INTO {table}_new(rowid, {columns})"
                 f" SELECT id, {columns} FROM {MEMORY} WHERE id > %s AND id <= %s",
                 [after, last],
             )
             cursor.execute(f"UPDATE {UNDERWAY} SET position = %s WHERE name = %s", [last, table])
-    return int(rows)
+    return len(found) == limit or (bool(found) and last < found[-1][0])
 
 
 def exchange(table: str) -> None:
@@ -114,18 +122,34 @@ def exchange(table: str) -> None:
         cursor.execute(f"DELETE FROM {UNDERWAY} WHERE name = %s", [table])
 
 
-def clear_old(table: str, rows: int) -> bool:
-    """Empty the old index by so many rows of its tables, at last drop it; whether there is more to do."""
-    old = f"{table}_old"
+def left_over(table: str) -> list[str]:
+    """What an earlier run left of an index: one half built, one exchanged and not cleared away."""
+    names = (f"{table}_new", f"{table}_old")
     with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM sqlite_master WHERE name = %s", [old])
+        cursor.execute("SELECT name FROM sqlite_master WHERE name IN (%s, %s)", names)
+        return [name for (name,) in cursor.fetchall()]
+
+
+def clear_away(name: str, rows: int) -> bool:
+    """Empty an index by so many rows of its tables, at last drop it; whether there is more to do.
+
+    To drop it whole would overwrite a hundred megabytes with zeros, under the write lock. What is half built
+    is given up first: nothing keeps it in step with the memories any longer.
+    """
+    table = name.removesuffix("_new")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM sqlite_master WHERE name = %s", [name])
         if not cursor.fetchone():
             return False
+        if table != name and position(table) is not None:
+            for trigger in schema.shadow_triggers(table):
+                cursor.execute(f"DROP TRIGGER IF EXISTS {trigger}")
+            cursor.execute(f"DELETE FROM {UNDERWAY} WHERE name = %s", [table])
         # The first ten rows of the data tell FTS5 what the table is, and it wants to know even to drop it.
         for part, first in (("data", 11), ("docsize", 0)):
-            some = f"SELECT id FROM {old}_{part} WHERE id >= {first} LIMIT %s"
-            cursor.execute(f"DELETE FROM {old}_{part} WHERE id IN ({some})", [rows])
+            some = f"SELECT id FROM {name}_{part} WHERE id >= {first} LIMIT %s"
+            cursor.execute(f"DELETE FROM {name}_{part} WHERE id IN ({some})", [rows])
             if cursor.rowcount:
                 return True
-        cursor.execute(f"DROP TABLE {old}")
+        cursor.execute(f"DROP TABLE {name}")
         return False

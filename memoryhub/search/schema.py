@@ -19,6 +19,7 @@ from memoryhub.search import vector_log
 
 logger = logging.getLogger(__name__)
 LOG_TRIES = 600  # seconds that an erase goes on trying to empty the write-ahead log
+_BRIEF = 20  # milliseconds that one try waits for readers, with the write lock in its hand
 MEMORY = "memoryhub_memory"
 JOURNAL = "memoryhub_journalentry"
 COLUMNS = ("title", "subtitle", "abstract", "overview", "content")
@@ -241,7 +242,7 @@ def _truncate_log() -> bool:
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout")
         patience = cursor.fetchone()[0]
-        cursor.execute("PRAGMA busy_timeout = 100")
+        cursor.execute(f"PRAGMA busy_timeout = {_BRIEF}")
         try:
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return not cursor.fetchone()[0]

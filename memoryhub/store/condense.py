@@ -14,8 +14,7 @@ from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import StoreError
 from memoryhub.store.remember import remember_many
 from memoryhub.store.removal import merge_into, restore, trash
-from memoryhub.store.rows import pick
-from memoryhub.store.upkeep import note
+from memoryhub.store.upkeep import note, still_there
 from memoryhub.transactions import write
 from memoryhub.vocabulary import TrashReason
 
@@ -69,10 +68,9 @@ def spread(entry: JournalEntry, actor: Actor, now: datetime) -> int:
     What was edited since stays, beside its sources. Sources that are not in the trash any more are left out.
     """
     with write():
-        visible = Memory.objects.visible_to(actor.clearance)
-        condensed = visible.filter(deleted_at=entry.at, trash_reason=TrashReason.COMPRESSED.value)
-        sources = restore([memory.uid for memory in pick(condensed, entry.detail["members"])], actor, now)
-        made = visible.filter(uid=entry.detail["into"]).first()
+        members = still_there(entry.detail["members"], entry.at, TrashReason.COMPRESSED, actor)
+        sources = restore(members, actor, now)
+        made = Memory.objects.visible_to(actor.clearance).filter(uid=entry.detail["into"]).first()
         if sources and made and not made.revisions.exists():
             trash([made.uid], actor, now=now)
     return len(sources)

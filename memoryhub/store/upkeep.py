@@ -99,12 +99,14 @@ def noted(operation: str, run: str, actor: Actor) -> Iterator[JournalEntry]:
     yield from list(rows.order_by("-seq"))
 
 
-def unweigh(entry: JournalEntry, actor: Actor, now: datetime) -> set[str]:
+def unweigh(changes: Iterable[tuple[str, float, float]], run: str, actor: Actor, now: datetime) -> set[str]:
     """Give memories the importance back that they had before; what was changed since stays as it is.
 
-    Returns their ids. They stay marked as consolidated: what was undone is not done again by the next run.
+    ``changes``: the ids with the importances before and after, of rows that :func:`weigh` wrote about this
+    run. Returns the ids of those changed. They stay marked as consolidated: what was undone is not done again
+    by the next run.
     """
-    wanted = {uid: (before, after) for uid, before, after in entry.detail["changes"] if before != after}
+    wanted = {uid: (before, after) for uid, before, after in changes if before != after}
     undone: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     rows: list[tuple[float, int]] = []
     with write():
@@ -115,8 +117,8 @@ def unweigh(entry: JournalEntry, actor: Actor, now: datetime) -> set[str]:
                 undone[tuple(gate)].append([uid, after, before])
         bulk.update(Memory, ("importance",), rows)
         details = {gate: {"changes": changes} for gate, changes in undone.items()}
-        note("undo_consolidate", entry.object_id, details, actor, now)
-    return {uid for changes in undone.values() for uid, *_ in changes}
+        note("undo_consolidate", run, details, actor, now)
+    return {uid for rows_of_gate in undone.values() for uid, *_ in rows_of_gate}
 
 
 def _still(uids: Iterable[str], actor: Actor) -> Iterator[Any]:
@@ -142,11 +144,21 @@ def evict(
     return memories
 
 
-def unevict(entry: JournalEntry, actor: Actor, now: datetime) -> set[str]:
-    """Take out of the trash what a run moved there and what still lies there as evicted; their ids."""
+def unevict(uids: Iterable[str], at: datetime, actor: Actor, now: datetime) -> set[str]:
+    """Take out of the trash what a run moved there at that moment and still lies there as evicted."""
     with write():
-        evicted = Memory.objects.visible_to(actor.clearance).filter(
-            deleted_at=entry.at, trash_reason=TrashReason.EVICTED.value
-        )
-        out = restore([memory.uid for memory in pick(evicted, entry.detail["evicted"])], actor, now)
+        out = restore(still_there(uids, at, TrashReason.EVICTED, actor), actor, now)
     return {memory.uid for memory in out}
+
+
+def still_there(uids: Iterable[str], at: datetime, reason: TrashReason, actor: Actor) -> list[str]:
+    """Those of the ids that lie in the trash since that moment, for that reason.
+
+    Looked up by id alone: SQLite would take the index of ``deleted_at``, and all of a run share one moment.
+    """
+    visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
+    found: list[str] = []
+    for chunk in bulk.batched(uids, CHUNK):
+        rows = visible.filter(uid__in=chunk).order_by("pk").values_list("uid", "deleted_at", "trash_reason")
+        found += [uid for uid, since, why in rows if since == at and why == reason.value]
+    return found

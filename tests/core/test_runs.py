@@ -318,6 +318,49 @@ def test_it_is_taken_back_once(five, actor):
         runs.undo(run.uid, actor)
 
 
+def test_what_was_taken_back_does_not_go_on(five, actor, lifting):  # noqa: F811
+    run = runs.start("lift", {}, actor)
+    lifting.before = lambda number: runs.stop(run.uid, actor) if number == 2 else None
+    runs.work(run)
+    done(runs.undo(run.uid, actor))
+    run.refresh_from_db()
+    assert not runs.is_resumable(run)
+    with pytest.raises(store.Conflict, match="taken back"):
+        runs.resume(run.uid, actor)
+    assert importances() == [0.5] * 5
+
+
+def test_what_goes_on_later_is_dated_by_when_it_was_done(remember, actor):
+    memory = remember("seldom read")
+    Memory.objects.update(updated_at=_ago(86_400 * 10))
+    run = runs.start("consolidate", {}, actor)
+    MaintenanceRun.objects.update(started_at=_ago(86_400 * 3), status=Status.FAILED, cause=Cause.INTERRUPTED)
+    before = timezone.now()
+    done(runs.resume(run.uid, actor))
+    memory.refresh_from_db()
+    assert memory.consolidated_at >= before
+    assert JournalEntry.objects.get(operation="consolidate").at >= before
+    assert round(0.5 - memory.importance, 3) == 0.2
+
+
+def test_taking_back_that_was_stopped_and_goes_on_counts_each_memory_once(remember, actor, configure):
+    configure(maintenance_step_ms=1)
+    for n in range(30):
+        remember(f"long forgotten number {n}")
+    Memory.objects.update(updated_at=_ago(86_400 * 200), importance=0.2)
+    run = done(runs.start("consolidate", {}, actor))
+    assert run.result["counts"] == {"evict": 30}
+    undoing = runs.undo(run.uid, actor)
+    runs.work(
+        undoing, watcher=lambda one: runs.stop(one.uid, actor) if one.status == Status.RUNNING else None
+    )
+    assert 0 < undoing.result["changed"] < 30
+    done(runs.resume(undoing.uid, actor))
+    undoing.refresh_from_db()
+    assert undoing.result["counts"] == {"undone": 30}
+    assert set(Memory.objects.live().values_list("importance", flat=True)) == {0.2}
+
+
 def test_only_what_was_done_and_can_be_undone_is_taken_back(five, actor, lifting):  # noqa: F811
     dry = done(runs.start("lift", {}, actor, dry_run=True))
     waiting = runs.start("lift", {}, actor)

@@ -55,6 +55,17 @@ def test_it_stays_within_what_the_actor_may_see(four_levels, planned, run, now):
     assert Memory.objects.get() == four_levels["cosmic"]
 
 
+def test_long_texts_are_erased_few_at_a_time(aged, actor, now):
+    store.trash([aged(f"a{n} " + "word " * 15_000).uid for n in range(6)], actor, now=now)
+    operation = OPERATIONS["empty_trash"]
+    sizes = []
+    for step in operation.steps(operation.Params(), actor, now):
+        step.apply("run")
+        sizes += [len(step.applied)] * bool(step.applied)
+    assert sum(sizes) == 6
+    assert max(sizes) == 1
+
+
 def test_a_run_that_broke_off_cleans_up_after_all(aged, actor, now):
     memory = aged("a")
     store.trash([memory.uid], actor, now=now)

@@ -246,3 +246,15 @@ def test_an_edited_importance_holds_from_then_on(aged, run, actor, now):
     run("consolidate", at=now + DAY)
     memory.refresh_from_db()
     assert memory.importance == pytest.approx(0.58)
+
+
+def test_undo_gives_back_few_at_a_time_whatever_a_step_took(aged, run, actor, now, configure):
+    configure(maintenance_step_ms=1000)
+    for n in range(60):
+        aged(f"faded {n}", days=200, importance=0.01)
+    assert len(run("evict")) == 60
+    configure(maintenance_step_ms=1)
+    given = list(OPERATIONS["evict"].undo("run", actor, now))
+    assert sum(given) == 60
+    assert max(given) <= 20
+    assert Memory.objects.live(now).count() == 60

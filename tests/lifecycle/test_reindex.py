@@ -8,10 +8,10 @@ import pytest
 from django.db import connection
 
 from memoryhub import store
-from memoryhub.drafts import MemoryPatch
+from memoryhub.drafts import MemoryDraft, MemoryPatch
 from memoryhub.lifecycle.operations import OPERATIONS
 from memoryhub.models import Memory
-from memoryhub.search import schema
+from memoryhub.search import reindexing, schema
 from tests.core.conftest import index_is_sound, raw
 from tests.lifecycle.conftest import whole_store
 
@@ -104,6 +104,39 @@ def test_a_run_that_broke_off_goes_on(animals, actor, now, configure):
     assert done < 200
     assert index_is_sound()
     assert len(found("giraffe")) == 120
+
+
+def test_a_new_run_clears_away_in_steps_what_another_left_half_built(animals, actor, now, configure):
+    configure(maintenance_step_ms=1)
+    for number, step in enumerate(steps(actor, now)):
+        step.apply("first")
+        if number == 2:
+            break
+    assert reindexing.left_over("memoryhub_text") == ["memoryhub_text_new"]
+    memory = store.remember(MemoryDraft(content="zebra that came meanwhile"), actor).memory
+    first = next(steps(actor, now))
+    assert first.chore
+    for step in steps(actor, now):
+        step.apply("second")
+        store.erase([memory.uid], actor)
+    assert index_is_sound()
+    assert len(found("zebra")) == 120
+    assert reindexing.left_over("memoryhub_text") == []
+
+
+def test_long_texts_are_copied_few_at_a_time(remember, actor, now):
+    for n in range(6):
+        remember(f"walrus {n} " + "word " * 15_000)
+    sizes = []
+    for step in steps(actor, now):
+        before = reindexing.position("memoryhub_text")
+        step.apply("run")
+        after = reindexing.position("memoryhub_text")
+        if before is not None and after is not None and after > before:
+            sizes.append(Memory.objects.filter(pk__gt=before, pk__lte=after).count())
+    assert sizes[0] == 1
+    assert sum(sizes) == 6
+    assert index_is_sound()
 
 
 def test_a_migration_in_between_gives_it_up(animals, actor, now):

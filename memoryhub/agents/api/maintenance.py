@@ -142,7 +142,7 @@ def _run(run: MaintenanceRun, actor: Actor, told: Told | None = None) -> dict[st
         "actor": run.actor,
         "undoes": run.undoes.uid if run.undoes else None,
         "undoable": may_steer and runs.is_undoable(run),
-        "resumable": may_steer and run.status == MaintenanceRun.Status.FAILED,
+        "resumable": may_steer and runs.is_resumable(run),
         **{name: shapes.moment(getattr(run, name)) for name in moments},
     }
 

@@ -105,7 +105,7 @@ def _is_out_of_reach(request: HttpRequest, found: MaintenanceRun) -> bool:
     """Whether there is something to stop, resume or undo for one who may maintain, but not see all of it."""
     if not request.user.has_perm(MAINTAIN) or _may_steer(request, found):
         return False
-    is_open = telling.is_under_way(found) or found.status == MaintenanceRun.Status.FAILED
+    is_open = telling.is_under_way(found) or runs.is_resumable(found)
     return is_open or runs.is_undoable(found)
 
 
