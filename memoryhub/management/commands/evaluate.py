@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from memoryhub.management.evaluating import report
 from memoryhub.management.evaluating.running import Failed, Measured, measure
 from memoryhub.management.evaluating.sets import NotASet, RetrievalSet, read_set
+from memoryhub.management.operator import shown
 
 INTERRUPTED = 130
 
@@ -73,4 +74,4 @@ class Command(BaseCommand):
             raise CommandError(f"--json: {path} cannot be written: {error.strerror}") from None
 
     def _tell(self, line: str) -> None:
-        self.stderr.write(line)
+        self.stderr.write(shown(line, 300))

@@ -64,10 +64,15 @@ def _run(path: Path, home: Path, tell: Callable[[str], None]) -> dict[str, Any]:
         with subprocess.Popen(
             command, cwd=settings.BASE_DIR, env=environ, stdout=subprocess.PIPE, stderr=wrong, text=True
         ) as process:
-            for line in process.stdout or ():
-                said = json.loads(line)
-                if "told" in said:
-                    tell(said["told"])
+            try:
+                for line in process.stdout or ():
+                    said = json.loads(line)
+                    if "told" in said:
+                        tell(said["told"])
+            except BaseException:
+                process.kill()  # before its home is removed under it
+                process.wait()
+                raise
         wrong.seek(0)
         lines = wrong.read().strip().splitlines()
     if process.returncode or "systems" not in said:
