@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memoryhub import shapes, store
+from memoryhub.agents.api.wire import answer
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.recall import Wanted, recall
@@ -97,6 +100,29 @@ def test_one_giant_memory_does_not_keep_the_others_from_being_shown(bot, remembe
     found = ask(bot, max_tokens=1000)
     assert ids(found["index"]) == [giant.uid, small.uid]
     assert ids(found["details"]) == [small.uid]
+
+
+def test_a_memory_with_very_many_files_is_in_the_index_alone(bot, remember):
+    laden = remember("zebra", files_read=[f"savannah/{number}/herd.py" for number in range(1000)])
+    plain = remember("a zebra and its foal")
+    found = ask(bot, max_tokens=1000)
+    assert set(ids(found["index"])) == {laden.uid, plain.uid}
+    assert ids(found["details"]) == [plain.uid]
+
+
+def test_queries_do_not_grow_with_the_matches(bot, remember):
+    def queries():
+        with CaptureQueriesContext(connection) as captured:
+            assert ask(bot, max_tokens=100_000)["details"]
+        return len(captured)
+
+    for number in range(4):
+        remember(f"zebra number {number}", tags=["striped"])
+    queries()  # the first search of a process opens its index
+    few = queries()
+    for number in range(4, 40):
+        remember(f"zebra number {number}", tags=["striped"])
+    assert queries() == few
 
 
 def test_a_giant_memory_is_shown_whole_where_the_budget_holds_it(bot, remember):
@@ -248,11 +274,5 @@ def test_the_budget_holds_for_any_texts(remember, memories, query, budgets):
     for budget in (100, *budgets, 100_000):
         for asked in (f"zebra {query}", query):
             found = recall(live, Wanted(asked, budget), detail)
-            written = shapes_of(found)
+            written = answer(found).content.decode()
             assert estimate_tokens(written) <= found["tokens_used"] <= budget
-
-
-def shapes_of(found):
-    from memoryhub.agents.api.wire import answer
-
-    return answer(found).content.decode()
