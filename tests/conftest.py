@@ -13,8 +13,9 @@ import pytest
 from django.conf import settings as django_settings
 from django.test import TransactionTestCase
 
-from memoryhub import store
+from memoryhub import embeddings, store
 from memoryhub.drafts import MemoryDraft
+from memoryhub.embeddings import Embedder
 from memoryhub.models import Memory
 from memoryhub.search import schema
 from memoryhub.sensitivity import Actor, Clearance
@@ -62,6 +63,15 @@ def configure(settings: Any) -> Callable[..., None]:
         settings.MEMORYHUB = replace(django_settings.MEMORYHUB, **values)
 
     return change
+
+
+@pytest.fixture
+def embedding(configure: Callable[..., None]) -> Embedder:
+    """Embeddings are on, with the provider that is built in."""
+    configure(embeddings="wordllama")
+    embedder = embeddings.configured()
+    assert embedder is not None
+    return embedder
 
 
 @pytest.fixture

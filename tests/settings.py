@@ -18,6 +18,8 @@ def _remove_home(owner: int = os.getpid()) -> None:
 for name in [n for n in os.environ if n.startswith(("MEMORYHUB_", "LETSGO_", "DATABASE_URL"))]:
     del os.environ[name]
 os.environ["LETSGO_HOME"] = HOME_OF_TESTS
+# Who tests what vectors are for asks for the fixture ``embedding``: the rest need not load a model.
+os.environ["MEMORYHUB_EMBEDDINGS"] = "none"
 
 from memoryhub.settings import *  # noqa: E402, F403
 from memoryhub.settings import DATABASES  # noqa: E402
