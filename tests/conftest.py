@@ -12,6 +12,8 @@ import hypothesis
 import pytest
 from django.conf import settings as django_settings
 from django.test import TransactionTestCase
+from whitenoise.middleware import WhiteNoiseMiddleware
+from whitenoise.responders import StaticFile
 
 from memoryhub import embeddings, store
 from memoryhub.drafts import MemoryDraft
@@ -45,6 +47,24 @@ def _flush_journal_too(case: TransactionTestCase) -> None:
 
 
 TransactionTestCase._fixture_teardown = _flush_journal_too  # type: ignore[method-assign]
+
+
+def _find_static_files_once(find: Callable[[WhiteNoiseMiddleware], None]) -> Callable[..., None]:
+    """Each client has middleware of its own; what whitenoise finds on the disk is the same for all."""
+    found: dict[str, StaticFile] = {}
+
+    def add_files_from_finders(middleware: WhiteNoiseMiddleware) -> None:
+        if not found:
+            find(middleware)
+            found.update(middleware.files)
+        middleware.files.update(found)
+
+    return add_files_from_finders
+
+
+WhiteNoiseMiddleware.add_files_from_finders = _find_static_files_once(  # type: ignore[method-assign]
+    WhiteNoiseMiddleware.add_files_from_finders
+)
 
 ALL_LEVELS = Clearance.up_to("secret", owner="ada")
 

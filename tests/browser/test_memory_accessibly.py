@@ -47,6 +47,9 @@ PATHS = [
     "/facts/?add=1",
     "/facts/?min_confidence=2",
     "/journal/?operation=update",
+    "/duplicates/",
+    "/duplicates/?project=nowhere",
+    "/duplicates/?similarity=2",
 ]
 
 
@@ -115,7 +118,7 @@ class TestAxe:
         page = open_page("/facts/", person("ada", *self.RIGHTS), color_scheme=theme, viewport=viewport)
         wrong = []
         for path in PATHS:
-            page.goto(path.format(**things), wait_until="networkidle")
+            page.goto(path.format(**things), wait_until="load")
             wrong.append(complaints(page))
         assert not any(wrong), "\n\n".join(filter(None, wrong))
 

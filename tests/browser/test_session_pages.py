@@ -35,30 +35,43 @@ SAID = [
 
 @pytest.fixture
 def long(remember: Any) -> Session:
-    """Three hundred events, a few of them kept, a night between them, two injections."""
+    """Three hundred events."""
+    return record(remember, 300)
+
+
+@pytest.fixture
+def short(remember: Any) -> Session:
+    """Sixty events: a page with everything that the long one has, of which less is to be gone over."""
+    return record(remember, 60)
+
+
+def record(remember: Any, events: int) -> Session:
+    """So many events, three of them kept, boundaries, a night between them, two injections."""
     kept = [
         remember(f"what was learnt {n}", type=kind, session_id="long", project="zoo", created_at=NOON)
         for n, kind in enumerate(("decision", "bugfix", "discovery"))
     ]
     session = Session.objects.get()
+    third, part = events // 3, events // 5
+    memories = {third // 2 + third * n: memory for n, memory in enumerate(kept)}
     Event.objects.bulk_create(
         Event(
             session=session,
             event="tool:post" if n % 25 else "prompt:submit",
             tool_name=TOOLS[n % len(TOOLS)] if n % 25 else "",
-            at=NOON + timedelta(seconds=20 * n) + timedelta(hours=14 * (n > 200)),
-            segment=n // 60,
-            boundary=n in (60, 120, 180, 240),
-            keywords=["zebra", f"subject{n // 60}"],
+            at=NOON + timedelta(seconds=20 * n) + timedelta(hours=14 * (n > events * 2 // 3)),
+            segment=n // part,
+            boundary=n > 0 and n % part == 0,
+            keywords=["zebra", f"subject{n // part}"],
             files=[f"src/file{n}.py"],
-            memory=kept[n // 100] if n % 100 == 50 else None,
-            memorability=0.91 if n % 100 == 50 else 0.2 if n % 3 else None,
-            memorability_parts=PARTS if n % 100 == 50 else {},
-            skip_reason="" if n % 100 == 50 else "below the gate",
+            memory=memories.get(n),
+            memorability=0.91 if n in memories else 0.2 if n % 3 else None,
+            memorability_parts=PARTS if n in memories else {},
+            skip_reason="" if n in memories else "below the gate",
             handlers=SAID,
             preview=f"output {n}",
         )
-        for n in range(300)
+        for n in range(events)
     )
     for n in (1, 26):
         Injection.objects.create(
@@ -148,7 +161,7 @@ def test_connecting_shows_a_token_once_and_follows_what_arrives(
 
 @pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
 def test_axe_finds_nothing_to_mend(
-    open_page: Any, person: Any, long: Session, theme: str, viewport: Any
+    open_page: Any, person: Any, short: Session, theme: str, viewport: Any
 ) -> None:
     user = person("keeper", "add_agenttoken", "change_agenttoken", "view_private")
     page = open_page("/", user, color_scheme=theme, viewport=viewport)

@@ -68,12 +68,12 @@ class Hub:
 
 
 def copy(folder: Path) -> Hub:
-    """A fresh copy of the sources."""
+    """A fresh copy of the sources, with what Python compiled of them: it need not be done for each copy."""
     source, home = folder / "memoryhub", folder / "home"
     source.mkdir(parents=True)
     home.mkdir()
     for name in SOURCES:
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, source / name)
     for name in ("manage.py", "pyproject.toml", "requirements.txt"):
         shutil.copy(ROOT / name, source / name)
     return Hub(source, home)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memoryhub.models import Event, JournalEntry, Memory, Session
@@ -208,6 +208,8 @@ def build(times, boundaries, starts) -> int:
     return len(times) + len(boundaries) + visible_home + sum(2 + n % 2 for n in range(len(starts)))
 
 
+# Each reads a timeline from end to end: up to twenty pages, of six queries and more.
+@settings(max_examples=30)
 @given(
     st.lists(MOMENTS, max_size=6),
     st.lists(MOMENTS, max_size=6),

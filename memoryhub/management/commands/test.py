@@ -20,8 +20,10 @@ class Command(BaseCommand):
         import pytest
 
         os.chdir(settings.BASE_DIR)
-        # All of the tests share the processors; a few are quicker in one process.
-        sys.exit(pytest.main(argv[2:] or ["-n", str(min(os.cpu_count() or 1, MOST_PROCESSES))]))
+        # All of the tests share the processors; a few are quicker in one process. Neighbours stay together,
+        # for they share servers and stores, until a process that is done takes over from another.
+        processes = str(min(os.cpu_count() or 1, MOST_PROCESSES))
+        sys.exit(pytest.main(argv[2:] or ["-n", processes, "--dist", "worksteal"]))
 
     def handle(self, *args: object, **options: object) -> None:
         """For ``call_command``: run all the tests."""
