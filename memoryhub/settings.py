@@ -85,6 +85,7 @@ TEMPLATES = [
                 "hub": "memoryhub.web.templatetags.hub",
                 "maintenance": "memoryhub.web.templatetags.maintenance",
                 "pages": "memoryhub.web.templatetags.pages",
+                "story": "memoryhub.web.templatetags.story",
             },
             "context_processors": [
                 "django.template.context_processors.request",

@@ -42,12 +42,12 @@ def keywords(text: str, most: int = MAX_KEYWORDS) -> list[str]:
         for word in words(text)
         if 2 < len(word) <= MAX_LETTERS and word not in STOP_WORDS and not _DATA.search(word)
     )
-    return list(_by_stem(telling).values())[:most]
+    return _by_stem(telling, most)
 
 
-def commonest(groups: Iterable[Iterable[str]]) -> list[str]:
+def commonest(groups: Iterable[Iterable[str]], most: int | None = None) -> list[str]:
     """The keywords of several outputs, each stem once: those of most outputs first."""
-    return list(_by_stem(word for group in groups for word in dict.fromkeys(group)).values())
+    return _by_stem((word for group in groups for word in dict.fromkeys(group)), most)
 
 
 def distinct(found: Iterable[str]) -> list[str]:
@@ -58,13 +58,16 @@ def distinct(found: Iterable[str]) -> list[str]:
     return list(first.values())
 
 
-def _by_stem(found: Iterable[str]) -> dict[str, str]:
-    """Stems, the most frequent first, with the form that is found most often: the shortest of several."""
+def _by_stem(found: Iterable[str], most: int | None) -> list[str]:
+    """A word for each stem, the most frequent first: its form found most often, the shortest of several."""
     forms: dict[str, dict[str, int]] = {}
+    totals: Counter[str] = Counter()
     for word, times in Counter(found).items():
-        forms.setdefault(stem(word), {})[word] = times
-    ranked = sorted(forms, key=lambda one: (-sum(forms[one].values()), one))
-    return {one: min(forms[one], key=lambda word: (-forms[one][word], len(word), word)) for one in ranked}
+        root = stem(word)
+        forms.setdefault(root, {})[word] = times
+        totals[root] += times
+    ranked = sorted(totals, key=lambda one: (-totals[one], one))[:most]
+    return [min(forms[one], key=lambda word: (-forms[one][word], len(word), word)) for one in ranked]
 
 
 def _stems(found: Iterable[str]) -> set[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby, pairwise
@@ -174,16 +174,18 @@ def draw(happenings: Sequence[Happening], gate: float, zone: tzinfo = UTC) -> Pi
         for index, name in enumerate(name for name in LANES if counts[name])
     ]
     heights = {lane.name: lane.y for lane in lanes}
+    across = dict(zip(axis.moments, map(axis.percent, axis.places), strict=True))
+    memorable = _memorable(happenings, across)
     return Picture(
         width=round(axis.width),
         lanes=lanes,
         bands=_bands(happenings, axis),
         folds=folds(axis),
-        marks=[Mark(axis.x(one.at), heights[one.lane], one) for one in laned],
-        edges=[Mark(axis.x(one.at), HEAD, one) for one in happenings if one.lane in (START, END)],
+        marks=[Mark(across[one.at], heights[one.lane], one) for one in laned],
+        edges=[Mark(across[one.at], HEAD, one) for one in happenings if one.lane in (START, END)],
         ticks=ticks(axis, zone),
-        curve=_curve(happenings, axis),
-        points=_points(happenings, axis, HEAD + LANE * len(lanes) + GAP, gate),
+        curve=_curve(memorable, axis),
+        points=_points(memorable, HEAD + LANE * len(lanes) + GAP, gate),
         gate=gate,
         types=sorted({one.type for one in laned if one.type}),
     )
@@ -208,7 +210,7 @@ def _with_segments(happenings: Sequence[Happening]) -> Iterator[tuple[int, Happe
 
 
 def _band(number: int, members: list[Happening], left: float, right: float, axis: Axis) -> Band:
-    keywords = tuple(commonest(one.keywords for one in members)[:KEYWORDS])
+    keywords = tuple(commonest((one.keywords for one in members), KEYWORDS))
     lanes = Counter(one.lane for one in members)
     memorable = [one.memorability for one in members if one.memorability is not None]
     x = axis.percent(left)
@@ -237,27 +239,28 @@ def _fitting(keywords: Sequence[str], pixels: float) -> str:
     return fitting
 
 
-def _memorable(happenings: Sequence[Happening], axis: Axis) -> list[tuple[datetime, float, float]]:
+def _memorable(
+    happenings: Sequence[Happening], across: Mapping[datetime, float]
+) -> list[tuple[datetime, float, float]]:
     """When, where in percent, and the memorability within 0..1."""
     return [
-        (one.at, axis.x(one.at), min(max(one.memorability, 0.0), 1.0))
+        (one.at, across[one.at], min(max(one.memorability, 0.0), 1.0))
         for one in happenings
         if one.memorability is not None
     ]
 
 
-def _curve(happenings: Sequence[Happening], axis: Axis) -> str:
+def _curve(memorable: Sequence[tuple[datetime, float, float]], axis: Axis) -> str:
     """Memorability along the way; it breaks off at a fold."""
     drawn: list[str] = []
     breaks = [axis.moments[n] for n in sorted(axis.folded)]
     before = None
-    for at, x, value in _memorable(happenings, axis):
+    for at, x, value in memorable:
         part = bisect_right(breaks, at)
         drawn.append(f"{'L' if part == before else 'M'}{x:g} {100 * (1 - value):.4g}")
         before = part
     return "".join(drawn)
 
 
-def _points(happenings: Sequence[Happening], axis: Axis, top: float, gate: float) -> list[Point]:
-    found = _memorable(happenings, axis)
-    return [Point(x, round(top + CURVE * (1 - value), 1), value >= gate) for _, x, value in found]
+def _points(memorable: Sequence[tuple[datetime, float, float]], top: float, gate: float) -> list[Point]:
+    return [Point(x, round(top + CURVE * (1 - value), 1), value >= gate) for _, x, value in memorable]

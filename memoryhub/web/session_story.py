@@ -112,4 +112,4 @@ def _edges(session: Any, lanes: set[str], *, ends: bool) -> list[Happening]:
 
 
 def _clock(at: datetime) -> str:
-    return f"{timezone.localtime(at):%H:%M:%S}"
+    return timezone.localtime(at).time().isoformat("seconds")

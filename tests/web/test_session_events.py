@@ -238,7 +238,25 @@ class TestWhy:
         assert "failed boundaries @100 no window" in words
         assert "skipped capture @150 memory.memorability is switched off" in words
 
-    @pytest.mark.parametrize("odd", [None, [], "text", 7, {"substance": "high"}, [1, None, {"name": 2}]])
+    def test_what_its_line_says_is_not_said_again(self, visitor: Client, session: Session) -> None:
+        said = [
+            {"name": "boundaries", "priority": 100, "status": "ok", "detail": "segment 1"},
+            {"name": "capture", "priority": 150, "status": "skipped", "detail": "not kept: secret"},
+        ]
+        happen(session, 5, "Grep", segment=1, skip_reason="secret", handlers=said)
+        words = listed(visitor, tool="Grep")
+        assert words.count("not kept: secret") == 1
+        assert "segment 1" not in words
+        assert "What the handlers said" not in words
+
+    def test_where_a_segment_begins_its_handler_is_heard(self, visitor: Client, session: Session) -> None:
+        said = [{"name": "boundaries", "priority": 100, "status": "ok", "detail": "segment 2"}]
+        happen(session, 5, "Grep", segment=2, boundary=True, handlers=said)
+        assert "What the handlers said ok boundaries @100 segment 2" in listed(visitor, tool="Grep")
+
+    @pytest.mark.parametrize(
+        "odd", [None, [], "text", 7, {"substance": "high"}, [1, None, {"name": 2, "detail": []}]]
+    )
     def test_stored_parts_of_another_shape_break_nothing(
         self, visitor: Client, session: Session, odd: Any
     ) -> None:

@@ -121,12 +121,18 @@ def memorability(event: Event) -> dict[str, Any]:
     return context
 
 
-@register.inclusion_tag("timeline/handlers.html")
-def handlers_said(event: Event) -> dict[str, Any]:
-    """What each handler of the hook said to an event, the skipped and the failed too."""
+@register.simple_tag
+def handlers_said(event: Event) -> list[dict[str, Any]]:
+    """What the handlers of the hook said to an event and its line does not say already.
+
+    The reason why it was not kept stands there; of the segment it is told where it begins.
+    """
     said = event.handlers if isinstance(event.handlers, list) else []
     names = ("name", "priority", "status", "detail")
-    return {"handlers": [{n: one.get(n, "") for n in names} for one in said if isinstance(one, dict)]}
+    told = [] if event.boundary else [("ok", f"segment {event.segment}")]
+    told += [("skipped", f"not kept: {event.skip_reason}")] if event.skip_reason else []
+    found = [{name: one.get(name, "") for name in names} for one in said if isinstance(one, dict)]
+    return [one for one in found if (one["status"], one["detail"]) not in told]
 
 
 @register.inclusion_tag("injections/budget.html")
