@@ -6,6 +6,7 @@ for good: the handler is not reentrant. A terminal's Ctrl-C goes to the workers 
 Each of these processes has a worker for maintenance beside its requests.
 """
 
+import gc
 import signal
 
 # Until granian sets its own handler, this process has a copy of its parent's, which would swallow the signal.
@@ -21,4 +22,8 @@ from django.urls import get_resolver  # noqa: E402
 from memoryhub.lifecycle import worker  # noqa: E402 once the apps are loaded
 
 len(get_resolver().url_patterns)  # loads every view now: the first hook of an agent must not wait for that
+# What is loaded by now stays: a full collection would walk through all of it, some 50 ms in which every other
+# thread of the process waits.
+gc.collect()
+gc.freeze()
 worker.begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import time
@@ -50,6 +51,7 @@ class Command(BaseCommand):
         parser.add_argument("--undo", metavar="ID", help="take a run back")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        gc.freeze()  # a full collection in the middle of a step would let agents' writes wait for it
         self.actor = operator(system("maintain").clearance)
         self.failed: list[MaintenanceRun] = []
         runs.mark_interrupted()

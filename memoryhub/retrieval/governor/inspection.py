@@ -15,6 +15,7 @@ from memoryhub.retrieval.governor.reading import read
 from memoryhub.retrieval.governor.verdict import MARK, FieldFinding, FieldsVerdict, Finding, Verdict
 
 SHORT = 200  # characters; a verdict on no more than this is kept for the next time
+KEPT = 1024  # verdicts on whole memories that are kept: some megabytes in each process
 ROUNDS = 6  # looks at what redaction left
 _FEW = 12  # fields of which each is looked at without the others
 _WITHIN = 2  # codes within codes
@@ -54,8 +55,18 @@ _known = lru_cache(maxsize=8192)(_inspect)
 
 
 def inspect_fields(fields: Mapping[str, str | list[str]]) -> FieldsVerdict:
-    """Every text of a memory, inspected by itself and with the others: an order may be spread over fields."""
-    places = [(name, item, text) for name, value in fields.items() for item, text in _items(value)]
+    """Every text of a memory, inspected by itself and with the others: an order may be spread over fields.
+
+    A memory that was seen lately costs nothing: the verdict is shared, and nobody may change it.
+    """
+    held = ((name, value if isinstance(value, str) else tuple(value)) for name, value in fields.items())
+    return _judged(tuple(held))
+
+
+# Keyed by all texts themselves: one letter more, and it is looked at anew.
+@lru_cache(maxsize=KEPT)
+def _judged(fields: tuple[tuple[str, str | tuple[str, ...]], ...]) -> FieldsVerdict:
+    places = [(name, item, text) for name, value in fields for item, text in _items(value)]
     verdicts = [inspect(text) for _, _, text in places]
     findings = [
         FieldFinding(name, item, finding)
@@ -69,9 +80,7 @@ def inspect_fields(fields: Mapping[str, str | list[str]]) -> FieldsVerdict:
         findings.append(
             FieldFinding(name, item, Finding(finding.kind, 0, len(text), f"{finding.reason} (over fields)"))
         )
-    clean: dict[str, str | list[str]] = {
-        name: [] if isinstance(value, list) else "" for name, value in fields.items()
-    }
+    clean: dict[str, str | list[str]] = {name: "" if isinstance(value, str) else [] for name, value in fields}
     for (name, _, _), text in zip(places, cleaned, strict=True):
         held = clean[name]
         if isinstance(held, list):
@@ -82,7 +91,7 @@ def inspect_fields(fields: Mapping[str, str | list[str]]) -> FieldsVerdict:
     return FieldsVerdict(clean, findings, bool(findings) and not kept)
 
 
-def _items(value: str | list[str]) -> Iterator[tuple[int | None, str]]:
+def _items(value: str | tuple[str, ...]) -> Iterator[tuple[int | None, str]]:
     if isinstance(value, str):
         yield None, value
     else:
@@ -105,8 +114,9 @@ def _spread(texts: list[str]) -> list[tuple[int, Finding]]:
         found.update(further)
         for place in further:
             left[place] = MARK
-    for touched, finding in _joint(left):
-        found.update(dict.fromkeys(touched, finding))
+    else:
+        for touched, finding in _joint(left):
+            found.update(dict.fromkeys(touched, finding))
     return list(found.items())
 
 

@@ -83,6 +83,13 @@ EXFILTRATION: tuple[Row, ...] = (
         "|({bulk}|{secretpath}|{sensitive}) ~9 {sendend}",
     ),
     ("sends private data away", 1.0, "", "({url}|{mail}) ~6 ({bulk}|{secretpath}|{sensitive}) ~4 {sendend}"),
+    (
+        "reads private data, and in another sentence sends it away",
+        1.0,
+        "!",
+        "{collect} ~6 ({secretpath}|{sensitive}|{bulk}) ~3 %5 {send} ~1 ({it}|{them}|{what} {you} .)"
+        " ~4 ({url}|{mail}|{public})",
+    ),
     ("sends data away", 0.4, "!", "{send} ~6 {somedata} ~9 ({url}|{mail}|{public})"),
     (
         "collects private data",

@@ -194,6 +194,14 @@ NEW_TASK: tuple[Row, ...] = (
         " ({link}|{url}) ~3 (?!{insteadof}){instead}",
     ),
     (
+        "an address for an answer when the user mentions something",
+        1.0,
+        "",
+        "{cond} ~1 ({user}|{whoever}) ~3 {asks} ~6 , ~2 ({utter}|{tell}|{send}|{answer}) ~3 {link} ~2 {url}"
+        "|{whenasked} ~6 , ~2 ({utter}|{tell}|{send}) ~3 {link} ~2 {url}"
+        "|{whenever} ~1 ({user}|{whoever}) ~3 {asks} ~6 , ~2 {utter} {url}",
+    ),
+    (
         "another answer when the user asks",
         1.1,
         "",
