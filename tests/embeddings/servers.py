@@ -118,7 +118,7 @@ def silent(handler: Handler, body: dict[str, Any]) -> None:
 
 def trickling(handler: Handler, body: dict[str, Any]) -> None:
     """A byte at a time, each soon enough for a timeout that is one for each read."""
-    whole = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b" " * 100_000
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: 250\r\n\r\n" + b" " * 250
     for at in range(len(whole)):
         handler.wfile.write(whole[at : at + 1])
         handler.wfile.flush()

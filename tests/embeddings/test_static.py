@@ -13,6 +13,7 @@ import wordllama
 from memoryhub.embeddings import static as module
 from memoryhub.embeddings.protocol import EmbeddingError
 from memoryhub.embeddings.static import StaticEmbedder
+from memoryhub.text import words
 
 QUESTION = "What did Caroline's café cost, in 2023?"
 
@@ -100,6 +101,13 @@ def test_all_tokens_of_a_word_have_its_weight(static: StaticEmbedder):
 def test_words_are_found_by_their_folded_form(static: StaticEmbedder, written, folded):
     weighed = static.query(f"{written} zebra", {folded: 0.0})
     assert weighed == pytest.approx(static.query("zebra", {"zebra": 1.0}), abs=1e-6)
+
+
+def test_a_written_word_that_folds_into_several_has_the_greatest_of_their_weights(static: StaticEmbedder):
+    stressed = "зе\u0301бра"
+    assert words(stressed) == ["зе", "бра"]
+    found = static.query(f"{stressed} zebra", {"зе": 0.0, "zebra": 0.0})
+    assert found == pytest.approx(static.query(stressed, {"бра": 1.0}), abs=1e-6)
 
 
 def test_punctuation_counts_nothing_once_words_are_weighed(static: StaticEmbedder):
