@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
 from django.conf import settings
-from django.db.models.functions import Length
+from django.db.models.functions import Length, Substr
 from numpy.typing import NDArray
 
 from memoryhub.querysets import MemoryQuerySet
@@ -25,9 +25,11 @@ from memoryhub.search import vectors
 from memoryhub.search.vectors import Vectors, View
 from memoryhub.sensitivity import Clearance
 from memoryhub.store.apart import apart
+from memoryhub.text import decisive
 from memoryhub.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARIES
 
 MOST_PAIRS = 100_000_000  # pairs of memories that one call compares
+MOST_READ, _CHARS = 10_000, 4000  # members whose texts are read, and characters of each
 MOST_LINKS = 500_000  # pairs that are near each other; more are not looked through
 MOST_MEMBERS = 20  # of one cluster: it must stay readable
 # Where several could lead a cluster, a memory goes to one that it is clearly nearer to.
@@ -67,12 +69,14 @@ class Row(NamedTuple):
 class Cluster:
     """Memories that nearly say the same; each of the ``others`` with its likeness (0..1) to ``keep``.
 
-    ``why``: in words, why that one would be kept.
+    ``why``: in words, why that one would be kept. ``differs``: they have other numbers, or one of them denies
+    something; then they are of one mould and hardly say the same.
     """
 
     keep: int
     others: tuple[tuple[int, float], ...]
     why: str
+    differs: bool = False
 
     @property
     def likeness(self) -> float:
@@ -82,7 +86,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Found:
-    """Clusters, those most alike first. ``compared`` of ``total`` memories were held against all others.
+    """Clusters, the surest first. ``compared`` of ``total`` memories were held against all others.
 
     ``notes``: in words, why there may be more.
     """
@@ -102,15 +106,28 @@ def find(memories: MemoryQuerySet, clearance: Clearance, *, similarity: float | 
 
     ``similarity`` defaults to ``near_duplicate_similarity``. Never together are events and cases, summaries
     and checkpoints, two memories with keys, and what somebody said are no duplicates; profiles always are.
-    Three queries, and those that refresh the vectors.
+    Those whose numbers agree come first, then those most alike. Three queries, and those that refresh the
+    vectors.
     """
     least = settings.MEMORYHUB.near_duplicate_similarity if similarity is None else similarity
     rows = read(memories.exclude(category__in=NEVER_MERGED).exclude(type__in=SUMMARIES))
     search = _Search(least, apart(clearance))
     for group in sorted(_groups(rows), key=lambda group: (len(group), group[0].pk)):  # small ones are cheap
         search.take(group)
-    clusters = sorted(search.clusters, key=lambda one: (-one.likeness, -one.keep))
+    clusters = _told(memories, sorted(search.clusters, key=lambda one: (-one.likeness, -one.keep)))
     return Found(clusters, search.compared, len(rows), tuple(search.notes()))
+
+
+def _told(memories: MemoryQuerySet, clusters: Sequence[Cluster]) -> list[Cluster]:
+    """With what their texts tell, the surest first; of very many the first ones alone are read."""
+    members = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))][:MOST_READ]
+    texts = memories.filter(pk__in=members).values_list("pk", "title", Substr("content", 1, _CHARS))
+    told = {pk: decisive(f"{title} {content}") for pk, title, content in texts}
+    known = [
+        replace(one, differs=any(told.get(one.keep) != told.get(pk) for pk, _ in one.others))
+        for one in clusters
+    ]
+    return sorted(known, key=lambda one: one.differs)
 
 
 def arrange(members: Sequence[Row], keep: int | None = None) -> tuple[Row, list[Row], str]:
@@ -126,6 +143,17 @@ def read(memories: MemoryQuerySet) -> list[Row]:
     columns = [name if name != "length" else "chars" for name in Row._fields]
     rows = memories.annotate(chars=Length("content")).order_by("-pk").values_list(*columns)
     return [Row(*row) for row in rows]
+
+
+def likeness_of(keep: int, others: Sequence[int]) -> dict[int, float]:
+    """The cosine of each to the one that is kept, as far as both have vectors."""
+    embedder, _ = provider()
+    if embedder is None:
+        return {}
+    known = vectors.index(embedder.name, embedder.dimensions).of([keep, *others])
+    if keep not in known:
+        return {}
+    return {pk: round(float(known[keep] @ known[pk]), 4) for pk in others if pk in known}
 
 
 def _groups(rows: Sequence[Row]) -> list[list[Row]]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
-
-from django.db.models import Count, Exists, OuterRef, Q
+from django.db.models import Q
 from django.http import Http404, HttpRequest
 
-from memoryhub.models import Event, Fact, FileLink, JournalEntry, Memory
+from memoryhub.models import Event, Fact, JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.history import journal_of
 from memoryhub.sensitivity import Clearance, Sensitivity
@@ -17,8 +14,6 @@ from memoryhub.web.access import clearance_of
 RELATED = 6
 FACTS = 50
 JOURNAL_ROWS = 15
-# A memory may name a thousand files; what it has to do with others shows in the first of them.
-_PATHS = 100
 
 
 def find(request: HttpRequest, uid: str) -> Memory:
@@ -34,32 +29,7 @@ def is_secret(level: str) -> bool:
     return level == Sensitivity.SECRET.value
 
 
-@dataclass(frozen=True)
-class Related:
-    """Another memory, and the files that it shares."""
-
-    memory: Memory
-    paths: list[str] = field(default_factory=list)
-
-
-def by_file(memory: Memory, clearance: Clearance) -> list[Related]:
-    """Live memories that name the same files, those with most of them first."""
-    paths = sorted({link.path for link in memory.files.all()})[:_PATHS]
-    if not paths:
-        return []
-    others = _others(memory, clearance)
-    links = FileLink.objects.filter(path__in=paths)
-    near = links.filter(Exists(others.filter(pk=OuterRef("memory")))).values("memory")
-    near = near.annotate(shared=Count("path", distinct=True)).order_by("-shared", "-memory")
-    ids = [row["memory"] for row in near[:RELATED]]
-    shared: dict[int, set[str]] = defaultdict(set)
-    for pk, path in links.filter(memory__in=ids).values_list("memory", "path"):
-        shared[pk].add(path)
-    found = others.in_bulk(ids)
-    return [Related(found[pk], sorted(shared[pk])) for pk in ids]
-
-
-def by_session(memory: Memory, clearance: Clearance) -> list[Related]:
+def by_session(memory: Memory, clearance: Clearance) -> list[Memory]:
     """Live memories of the same session: those just before and just after, in order."""
     if not memory.session_id:
         return []
@@ -67,8 +37,7 @@ def by_session(memory: Memory, clearance: Clearance) -> list[Related]:
     at, pk = memory.created_at, memory.pk
     earlier = same.filter(Q(created_at__lt=at) | Q(created_at=at, pk__lt=pk)).order_by("-created_at", "-pk")
     later = same.filter(Q(created_at__gt=at) | Q(created_at=at, pk__gt=pk)).order_by("created_at", "pk")
-    around = [*reversed(earlier[: RELATED // 2]), *later[: RELATED // 2]]
-    return [Related(one) for one in around]
+    return [*reversed(earlier[: RELATED // 2]), *later[: RELATED // 2]]
 
 
 def facts_of(memory: Memory, clearance: Clearance) -> list[Fact]:

@@ -16,6 +16,7 @@ OPERATIONS = {
         "PATCH /memories/{id}",
     ),
     *("DELETE /memories/{id}", "POST /memories/{id}/restore", "GET /memories/{id}/history"),
+    *("GET /memories/{id}/related", "GET /duplicates", "POST /memories/{id}/merge", "POST /merges/{id}/undo"),
     *("GET /search", "POST /search", "GET /timeline", "GET /sessions", "GET /sessions/{session_id}"),
     *("GET /facts", "POST /facts", "DELETE /facts/{id}", "GET /journal", "GET /journal/verify", "GET /stats"),
     *("POST /maintenance", "GET /maintenance", "GET /maintenance/{id}"),

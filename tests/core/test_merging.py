@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from memoryhub import facts, store
 from memoryhub.drafts import EntityDraft, FactDraft, MemoryPatch
+from memoryhub.embeddings import Embedder
 from memoryhub.journal import verify
-from memoryhub.models import Fact, JournalEntry, Memory
+from memoryhub.models import Embedding, Fact, JournalEntry, Memory
 from memoryhub.retrieval.history import revisions
 from memoryhub.search import schema
 from memoryhub.sensitivity import Actor, Clearance
@@ -331,6 +332,20 @@ class TestUndo:
         store.unmerge(merged.uid, actor, later)
         other.refresh_from_db()
         assert other.expires_at == later + timedelta(days=5)
+
+
+def test_vectors_follow_the_texts_there_and_back(
+    embedding: Embedder, three: list[Memory], actor: Actor
+) -> None:
+    def vectors() -> dict[int, bytes]:
+        return {row.memory_id: bytes(row.vector) for row in Embedding.objects.filter(model=embedding.name)}
+
+    before = vectors()
+    assert len(before) == 3
+    merged = store.merge(three[0].uid, uids(three[1:]), actor, content="Marmalade is made of oranges")
+    assert vectors()[three[0].pk] != before[three[0].pk]
+    store.unmerge(merged.uid, actor)
+    assert vectors() == before
 
 
 class TestNotDuplicates:

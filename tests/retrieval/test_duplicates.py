@@ -145,8 +145,17 @@ class TestClusters:
         assert clusters() == [(two.pk, {three.pk})]
 
     def test_those_most_alike_come_first(self) -> None:
-        loose, tight = {made(0).pk, made(40).pk}, {made(90, axis=2).pk, made(91, axis=2).pk}
+        loose = {made(0, "a").pk, made(40, "b").pk}
+        tight = {made(90, "c", axis=2).pk, made(91, "d", axis=2).pk}
         assert [{keep, *others} for keep, others in clusters()] == [tight, loose]
+
+    def test_those_with_other_numbers_come_last(self) -> None:
+        bumped = {made(0, "from 1.2 to 1.3").pk, made(1, "from 1.3 to 1.4").pk}
+        denied = {made(90, "it is so", axis=3).pk, made(93, "it is not so", axis=3).pk}
+        sure = {made(90, "one", axis=2).pk, made(120, "two", axis=2).pk}
+        shown = found().clusters
+        assert [{one.keep, *(pk for pk, _ in one.others)} for one in shown] == [sure, bumped, denied]
+        assert [one.differs for one in shown] == [False, True, True]
 
     def test_a_cluster_stays_readable(self) -> None:
         for n in range(50):

@@ -34,6 +34,7 @@ PAGES = [
     "/facts/",
     "/facts/?add=1",
     "/journal/",
+    "/duplicates/",
 ]
 POSTS = [
     "/memories/{uid}/trash/",
@@ -41,6 +42,8 @@ POSTS = [
     "/facts/{fact}/delete/",
     "/journal/verify/",
     "/connect/claude-code/revoke/",
+    "/duplicates/decide/",
+    "/duplicates/undo/",
 ]
 RIGHTS = ("add_memory", "change_memory", "delete_memory", "erase_memory", "add_fact", "delete_fact")
 
@@ -115,6 +118,8 @@ class TestOddRequests:
         "/connect/claude-code/arrived/": "token",
         "/facts/": "subject object how min_confidence project session_id cursor add memory_id",
         "/journal/": "operation actor object_id since until cursor",
+        "/duplicates/": "project category similarity page",
+        "/duplicates/cluster/": "member keep",
     }
 
     @pytest.mark.parametrize("path", QUERIES)

@@ -17,6 +17,7 @@ from ninja.operation import Operation
 import memoryhub
 from memoryhub.agents import health
 from memoryhub.agents.api import (
+    alike,
     injection,
     lifecycle,
     maintenance,
@@ -72,6 +73,7 @@ api = Api(
 )
 for router in (
     memories.router,
+    alike.router,
     searching.router,
     recalling.router,
     injection.router,

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub.models import Memory
+from memoryhub.retrieval.related import related
 from memoryhub.retrieval.scales import count_access
 from memoryhub.store.rows import LISTS, listed
 from memoryhub.web import history, markdown, reading
@@ -93,7 +94,7 @@ def _around(request: HttpRequest, found: Memory) -> dict[str, Any]:
         "more_facts": len(facts) > reading.FACTS,
         "journal": rows[: reading.JOURNAL_ROWS],
         "more_journal": len(rows) > reading.JOURNAL_ROWS,
-        "by_file": reading.by_file(found, clearance),
+        "related": related(found, clearance),
         "by_session": reading.by_session(found, clearance),
         "events": reading.events_of(found, clearance),
         "merged_into": reading.merged_into(found, clearance),

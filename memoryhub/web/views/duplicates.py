@@ -1,0 +1,181 @@
+"""Near-duplicates: clusters side by side, merged with one click, and that taken back with another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.utils.dateparse import parse_datetime
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST, require_safe
+from pydantic import ValidationError
+
+from memoryhub import store
+from memoryhub.drafts import MAX_CONTENT
+from memoryhub.models import Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval.duplicates import MOST_MEMBERS, find
+from memoryhub.web import reading
+from memoryhub.web.access import actor_of, clearance_of, reveal
+from memoryhub.web.duplicates import DuplicatesFilter, Shown, one_cluster, shown
+from memoryhub.web.fields import unix
+from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
+
+PAGE_SIZE = 10
+_MERGE = ("memoryhub.change_memory", "memoryhub.delete_memory")
+_APART = ("memoryhub.change_memory",)
+
+
+@require_safe
+def duplicates(request: HttpRequest) -> HttpResponse:
+    """``project``, ``category``, ``similarity`` and ``page`` in the address."""
+    form = DuplicatesFilter(request.GET)
+    if not form.is_valid():
+        return render(request, "duplicates/page.html", {"form": form}, status=422)
+    clearance = clearance_of(request)
+    live = _live(request)
+    found = find(form.narrow(live), clearance, similarity=form.least())
+    page = Paginator(found.clusters, PAGE_SIZE).get_page(request.GET.get("page"))
+    clusters = shown(list(page.object_list), live)
+    _journal(request, clusters)
+    context = {"form": form, "found": found, "clusters": clusters, "number": page.number}
+    return render(
+        request, "duplicates/page.html", context | _rights(request) | {"last": page.paginator.num_pages}
+    )
+
+
+@require_safe
+def cluster(request: HtmxHttpRequest) -> HttpResponse:
+    """The memories named ``member`` compared with the one named ``keep``: a part of the page."""
+    made = _cluster(request, request.GET.getlist("member"), request.GET.get("keep", ""))
+    return _fragment(request, made)
+
+
+@require_POST
+def decide(request: HtmxHttpRequest) -> HttpResponse:
+    """``do``: merge, text (merge, with ``content`` as its text) or apart (they are no duplicates).
+
+    ``keep``, and ``uid`` of each that it is about; ``seen`` is the version of each that the person looked at.
+    """
+    doing, keep = request.POST.get("do"), request.POST.get("keep", "")
+    _require(request, _APART if doing == "apart" else _MERGE)
+    chosen = list(dict.fromkeys([keep, *request.POST.getlist("uid")]))[:MOST_MEMBERS]
+    content = unix(request.POST.get("content", "")) if doing == "text" else ""
+    if doing == "text" and not content.strip():
+        return _refused(request, "the text is empty; write one, or merge without a text of your own")
+    try:
+        if doing == "apart":
+            undo = {"apart": store.not_duplicates(chosen, actor_of(request))}
+        else:
+            undo = {"merge": _merge(request, keep, chosen[1:], content)}
+    except store.StoreError as refusal:
+        return _refused(request, refusal.message)
+    except ValidationError:
+        return _refused(request, f"the text is longer than {MAX_CONTENT} characters, or holds a NUL")
+    return _done(request, undo, chosen)
+
+
+@require_POST
+def undo(request: HtmxHttpRequest) -> HttpResponse:
+    """``merge`` or ``apart``: the id of what is taken back."""
+    merge, apart = request.POST.get("merge", ""), request.POST.get("apart", "")
+    _require(request, _MERGE if merge else _APART)
+    try:
+        if merge:
+            store.unmerge(merge, actor_of(request))
+        else:
+            store.undo_not_duplicates(apart, actor_of(request))
+    except store.NotFound:
+        raise Http404 from None
+    except store.StoreError as refusal:
+        return _refused(request, refusal.message)
+    if request.htmx:
+        return _fragment(request, _cluster(request, request.POST.getlist("member"), ""), is_fresh=True)
+    messages.success(request, "Taken back: all is as it was.")
+    return redirect(_back(request))
+
+
+def _merge(request: HttpRequest, keep: str, others: list[str], content: str) -> str:
+    seen = {}
+    for version in request.POST.getlist("seen"):
+        uid, _, moment = version.partition(" ")
+        if at := parse_datetime(moment):
+            seen[uid] = at
+    return store.merge(keep, others, actor_of(request), content=content, seen=seen).uid
+
+
+def _live(request: HttpRequest) -> MemoryQuerySet:
+    live: MemoryQuerySet = Memory.objects.visible_to(clearance_of(request)).live()
+    return live
+
+
+def _cluster(request: HttpRequest, uids: list[str], keep: str) -> Shown:
+    """404 unless at least two of these may be seen."""
+    made = one_cluster(_live(request).filter(uid__in=uids[:MOST_MEMBERS]), keep)
+    if made is None:
+        raise Http404
+    return made
+
+
+def _fragment(request: HttpRequest, made: Shown, status: int = 200, **more: Any) -> HttpResponse:
+    _journal(request, [made])
+    context = {"cluster": made, **_rights(request), **more}
+    response = render(request, "duplicates/cluster.html", context, status=status)
+    patch_vary(response)
+    return response
+
+
+def _journal(request: HttpRequest, clusters: list[Shown]) -> None:
+    """The page shows whole texts: a secret among them was read."""
+    for made in clusters:
+        for memory in made.everyone:
+            if reading.is_secret(memory.sensitivity):
+                reveal(request, memory, "duplicates")
+
+
+def _rights(request: HttpRequest) -> dict[str, bool]:
+    return {"may_merge": _may(request, _MERGE), "may_tell_apart": _may(request, _APART)}
+
+
+def _may(request: HttpRequest, permissions: tuple[str, ...]) -> bool:
+    return all(request.user.has_perm(permission) for permission in permissions)
+
+
+def _require(request: HttpRequest, permissions: tuple[str, ...]) -> None:
+    if not _may(request, permissions):
+        raise PermissionDenied
+
+
+def _done(request: HtmxHttpRequest, undo: dict[str, str], members: list[str]) -> HttpResponse:
+    """What was done and a button that undoes it: in the place of the cluster, or as a message."""
+    memory = reading.find(request, members[0])
+    context = {"undo": undo, "memory": memory, "members": members, "back": _back(request)}
+    if request.htmx:
+        return render(request, "duplicates/done.html", context)
+    messages.success(request, render_to_string("duplicates/undo.html", context, request=request))
+    return redirect(_back(request))
+
+
+def _refused(request: HtmxHttpRequest, message: str) -> HttpResponse:
+    """Why it was not done, above the cluster as it is now."""
+    text = f"Not done: {message}."
+    if not request.htmx:
+        messages.error(request, text)
+        return redirect(_back(request))
+    uids = request.POST.getlist("member") or request.POST.getlist("uid")
+    made = one_cluster(_live(request).filter(uid__in=uids[:MOST_MEMBERS]), request.POST.get("keep", ""))
+    if made is None:
+        return render(request, "duplicates/refused.html", {"refusal": text}, status=422)
+    return _fragment(request, made, status=422, refusal=text, is_fresh=True)
+
+
+def _back(request: HttpRequest) -> str:
+    """The page of duplicates that was acted on."""
+    wanted = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    return wanted if safe and wanted.startswith("/duplicates/") else "/duplicates/"
