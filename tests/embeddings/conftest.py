@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memoryhub.conf import Config
 from memoryhub.embeddings.choice import make
 from memoryhub.embeddings.chosen import Chosen
 from memoryhub.embeddings.protocol import Embedder
@@ -50,3 +51,9 @@ def embedder(request: pytest.FixtureRequest, tmp_path: Path) -> Embedder:
     output = "sentence_embedding" if "sentences" in request.param else "last_hidden_state"
     folder = models.write_encoder(tmp_path / "tiny", output=output)
     return make(Chosen("onnx", folder=str(folder), batch=3))
+
+
+@pytest.fixture(autouse=True)
+def as_delivered(configure: Callable[..., None]) -> None:
+    """What is configured where nobody configured anything."""
+    configure(embeddings=Config().embeddings)

@@ -11,7 +11,7 @@ import pytest
 from django.core.checks import run_checks
 
 from memoryhub import checks
-from memoryhub.conf import ConfigError, load
+from memoryhub.conf import Config, ConfigError, load
 from memoryhub.doctor import embeddings as doctor
 from memoryhub.doctor.registry import Status
 from memoryhub.embeddings import EmbeddingError, choice, configured
@@ -24,8 +24,9 @@ from tests.embeddings.models import write_encoder
 
 
 @pytest.fixture(autouse=True)
-def afresh(monkeypatch) -> None:
-    """As in a process that has embedded nothing yet."""
+def afresh(monkeypatch, configure) -> None:
+    """As in a process that has embedded nothing yet, with the default provider."""
+    configure(embeddings=Config().embeddings)
     monkeypatch.setattr(choice, "_loaded", choice._Loaded())
 
 
