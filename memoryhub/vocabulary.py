@@ -33,7 +33,7 @@ class MemoryType(StrEnum):
 TYPES: tuple[str, ...] = tuple(kind.value for kind in MemoryType)
 
 
-# Made by the lifecycle out of other memories, or the place where a session can go on: nothing condenses these.
+# Made by the lifecycle out of other memories, or where a session can go on: nothing condenses these.
 SUMMARIES = (
     MemoryType.COMPRESSED_SUMMARY.value,
     MemoryType.SESSION_SUMMARY.value,

@@ -1,0 +1,117 @@
+"""Near-duplicates in a browser: merged with a click, taken back with another, with and without JavaScript."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+
+from memoryhub.models import Memory
+
+from .conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
+
+Remember = Callable[..., Memory]
+pytestmark = pytest.mark.usefixtures("embedding")
+SAYING = "The build cache lives on the runner and is emptied every night"
+
+
+@pytest.fixture
+def ada(person: Callable[..., User]) -> User:
+    return person("ada", "change_memory", "delete_memory")
+
+
+@pytest.fixture
+def alike(remember: Remember) -> list[Memory]:
+    """Three of one saying, the longest first, and two of another."""
+    made = [remember(f"{SAYING}{end}", tags=[f"t{n}"]) for n, end in enumerate((" at two", "!", ""))]
+    remember("# Trains\n\nThey run late in winter"), remember("# Trains\n\nThey run late in summer")
+    return made
+
+
+def cluster(page: Page, words: str) -> Any:
+    return page.get_by_role("article").filter(has_text=words)
+
+
+def trashed() -> int:
+    return Memory.objects.trashed().count()
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with JavaScript", "without JavaScript"])
+class TestJourney:
+    def test_merge_and_undo(self, open_page: OpenPage, ada: User, alike: list[Memory], scripts: bool) -> None:
+        page = open_page("/memories/", ada, java_script_enabled=scripts)
+        page.get_by_role("link", name="Duplicates").click()
+        expect(page.get_by_text("2 clusters among 5 memories")).to_be_visible()
+        mine = cluster(page, SAYING)
+        expect(mine.get_by_text("Kept: it says the most.")).to_be_visible()
+        mine.get_by_role("button", name="Merge 3 into one").click()
+        expect(page.get_by_text("3 memories are one now")).to_be_visible()
+        assert trashed() == 2
+        assert Memory.objects.get(pk=alike[0].pk).labels.count() == 3
+        page.get_by_role("button", name="Undo").click()
+        expect(cluster(page, SAYING).get_by_role("button", name="Merge 3 into one")).to_be_visible()
+        assert trashed() == 0
+        assert Memory.objects.get(pk=alike[0].pk).labels.count() == 1
+
+    def test_another_one_is_kept_and_one_is_left_out(
+        self, open_page: OpenPage, ada: User, alike: list[Memory], scripts: bool
+    ) -> None:
+        page = open_page("/duplicates/", ada, java_script_enabled=scripts)
+        mine = cluster(page, SAYING)
+        mine.get_by_role("radio", name=re.compile(r"night!$")).check()
+        if scripts:
+            expect(mine.get_by_text("Kept: chosen by you.")).to_be_visible()
+            expect(mine.get_by_role("radio", name=re.compile(r"night!$"))).to_be_focused()
+        mine.get_by_role("checkbox", name=re.compile(r"night$")).uncheck()
+        mine.get_by_role("button", name="Merge").first.click()
+        expect(page.get_by_text("2 memories are one now")).to_be_visible()
+        assert Memory.objects.trashed().get().merged_into == alike[1]
+
+    def test_not_duplicates_does_not_come_back(
+        self, open_page: OpenPage, ada: User, alike: list[Memory], scripts: bool
+    ) -> None:
+        page = open_page("/duplicates/", ada, java_script_enabled=scripts)
+        cluster(page, SAYING).get_by_role("button", name="Not duplicates").click()
+        expect(page.get_by_text("3 memories are no duplicates")).to_be_visible()
+        page.goto("/duplicates/")
+        expect(page.get_by_text("1 cluster among 5 memories")).to_be_visible()
+        assert trashed() == 0
+
+    def test_a_text_of_ones_own(
+        self, open_page: OpenPage, ada: User, alike: list[Memory], scripts: bool
+    ) -> None:
+        page = open_page("/duplicates/", ada, java_script_enabled=scripts)
+        mine = cluster(page, "Trains")
+        mine.get_by_text("Merge with a text of your own").click()
+        expect(mine.get_by_label("Text")).to_have_value(re.compile("winter.*summer|summer.*winter", re.S))
+        mine.get_by_label("Text").fill("Trains run late")
+        mine.get_by_role("button", name="Merge with this text").click()
+        expect(page.get_by_text("2 memories are one now")).to_be_visible()
+        assert Memory.objects.filter(content="Trains run late", deleted_at=None).count() == 1
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["large", "small"])
+def test_it_fits_the_window_and_names_the_keyboards_place(
+    open_page: OpenPage, ada: User, alike: list[Memory], viewport: Any
+) -> None:
+    page = open_page("/duplicates/", ada, viewport=viewport)
+    assert no_sideways_scrolling(page)
+    cluster(page, SAYING).get_by_role("button", name="Merge 3 into one").press("Enter")
+    expect(page.get_by_role("status").filter(has_text="3 memories are one now")).to_be_focused()
+    assert no_sideways_scrolling(page)
+
+
+def test_a_change_by_somebody_else_is_told_in_the_place_of_the_cluster(
+    open_page: OpenPage, watch: Any, ada: User, alike: list[Memory]
+) -> None:
+    watch.expect(422)
+    page = open_page("/duplicates/", ada)
+    Memory.objects.filter(pk=alike[1].pk).update(updated_at=alike[1].created_at.replace(year=2020))
+    cluster(page, SAYING).get_by_role("button", name="Merge 3 into one").click()
+    expect(cluster(page, SAYING).get_by_role("alert")).to_contain_text("changed since you opened it")
+    cluster(page, SAYING).get_by_role("button", name="Merge 3 into one").click()
+    expect(page.get_by_text("3 memories are one now")).to_be_visible()
