@@ -24,7 +24,7 @@ from memoryhub.web.htmx import HtmxHttpRequest, page_or_fragment
 from memoryhub.web.session_story import MOST, picture_of
 
 PAGE = 50
-ENTRIES = 100
+ENTRIES = 60
 # The tabs of a session's page, and what each shows.
 KINDS = {
     "": ("All", timeline.PAGE_KINDS),
@@ -90,13 +90,16 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
 
 
 def _timeline(request: HttpRequest, found: Session) -> dict[str, Any]:
-    """The whole page: what is known of the session, its picture, and a page of what happened."""
+    """The whole page: what is known of the session, its picture, and a page of what happened.
+
+    Who goes on in the list has seen the picture, which takes longer than the list.
+    """
     clearance = clearance_of(request)
     kind, order = request.GET.get("kind", ""), request.GET.get("order", "")
     if kind not in KINDS or order not in ("", "newest"):
         raise BadRequest("kind or order is not one of this page's")
     events = Event.objects.visible_to(clearance).filter(session=found)
-    picture, more = picture_of(found, clearance)
+    picture, more = (None, False) if request.GET.get("cursor") else picture_of(found, clearance)
     return {
         "session": found,
         "summary": _summary(request, found),
