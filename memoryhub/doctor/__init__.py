@@ -26,6 +26,7 @@ CHECKS: tuple[Check, ...] = (
     tables.indexes,
     store.triggers,
     store.text_index,
+    embeddings.vectors,
     store.integrity,
     store.journal_chain,
     store.journal_mirror,

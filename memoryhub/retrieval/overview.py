@@ -8,13 +8,15 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, TextField
+from django.db.models import Count, Exists, OuterRef, TextField
 from django.db.models.functions import Cast, Substr
 from django.utils import timezone
 
-from memoryhub.models import Fact, Memory, Session
+from memoryhub import embeddings
+from memoryhub.embeddings import EmbeddingError
+from memoryhub.models import Embedding, Fact, Memory, Session
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.search import schema
+from memoryhub.search import schema, vector_log
 from memoryhub.sensitivity import Clearance
 
 FACETS = ("type", "category", "project", "sensitivity")
@@ -63,6 +65,25 @@ def statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, A
         "near_cap": _near_cap(found["project"]),
         **schema.sizes(),
         "index_bytes": schema.index_bytes(),
+    }
+
+
+def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
+    """The model, how many live memories lack its vector (behind the gate), and the bytes of all vectors.
+
+    Without a model, or with one that cannot be used, nothing is lacking: search goes by words alone.
+    """
+    try:
+        embedder = embeddings.configured()
+    except EmbeddingError:
+        embedder = None  # the doctor tells why, and so does every search
+    model = embedder.name if embedder else ""
+    live = Memory.objects.visible_to(clearance).live(now)
+    without = ~Exists(Embedding.objects.filter(model=model, memory=OuterRef("pk")))
+    return {
+        "embedding_model": model,
+        "embedding_missing": live.filter(without).count() if model else 0,
+        "vector_bytes": sum(size for _, size in vector_log.census().values()),
     }
 
 

@@ -25,7 +25,7 @@ from memoryhub.agents.asking import Asking
 from memoryhub.agents.auth import READ, WRITE, ApiRequest
 from memoryhub.drafts import FactDraft
 from memoryhub.models import JournalEntry
-from memoryhub.retrieval.overview import statistics
+from memoryhub.retrieval.overview import statistics, vector_statistics
 from memoryhub.retrieval.paging import page
 
 router = Router()
@@ -112,4 +112,5 @@ def verify_journal(request: ApiRequest) -> HttpResponse:
 @router.get("/stats", auth=READ, response=documented(Statistics), tags=["stats"], summary="Counts and sizes")
 def get_statistics(request: ApiRequest, wanted: Query[Asking]) -> HttpResponse:
     """Counts of what the token may see and asks for; sizes of the whole store."""
-    return answer(statistics(wanted.clearance(request.auth)))
+    clearance = wanted.clearance(request.auth)
+    return answer({**statistics(clearance), **vector_statistics(clearance)})

@@ -301,6 +301,9 @@ class Statistics(BaseModel):
     near_cap: dict[str, int]
     database_bytes: int
     index_bytes: int
+    embedding_model: str
+    embedding_missing: int
+    vector_bytes: int
 
 
 class ToolsetShape(BaseModel):
