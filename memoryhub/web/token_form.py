@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,10 @@ _LEVELS = {
 
 
 class ConnectForm(forms.Form):
-    """``levels`` are the clearances that this person may hand on."""
+    """``levels`` are the clearances that this person may hand on.
+
+    ``once`` is another one in each form that is shown: what is sent a second time has it again.
+    """
 
     name = forms.CharField(
         max_length=100, initial="claude-code", help_text="What the journal calls the agent."
@@ -28,7 +32,9 @@ class ConnectForm(forms.Form):
     )
     clearance = forms.ChoiceField(label="May read", help_text="No more than you may see yourself.")
 
+    once = forms.CharField(max_length=100, required=False, widget=forms.HiddenInput())
+
     def __init__(self, levels: Sequence[str], data: Mapping[str, Any] | None = None) -> None:
-        super().__init__(data, label_suffix="")
+        super().__init__(data, label_suffix="", initial={"once": secrets.token_urlsafe(12)})
         choices = self.fields["clearance"]
         choices.choices = [(level, _LEVELS[level]) for level in levels]  # type: ignore[attr-defined]

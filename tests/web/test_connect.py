@@ -75,6 +75,41 @@ class TestSettings:
         assert raw not in manager.get(PAGE).content.decode()
         assert raw not in manager.get("/journal/").content.decode()
 
+    def form(self, client: Client) -> dict[str, str]:
+        """The form as the page shows it."""
+        [once] = re.findall(r'name="once" value="([^"]+)"', client.get(PAGE).content.decode())
+        return {**FORM, "once": once}
+
+    def test_reloading_the_answer_makes_no_second_token(self, manager: Client) -> None:
+        form = self.form(manager)
+        raw = settings_in(manager.post(PAGE, form))["env"]["MEMORYHUB_TOKEN"]
+        again = manager.post(PAGE, form)
+        assert again.status_code == 409
+        assert "This form has made its token already" in main(again).words
+        assert raw not in again.content.decode()
+        assert "env" not in settings_in(again)
+        assert AgentToken.objects.count() == 1
+
+    def test_after_a_refusal_the_same_form_makes_its_token(self, manager: Client) -> None:
+        form = self.form(manager)
+        assert manager.post(PAGE, form | {"name": ""}).status_code == 422
+        assert manager.post(PAGE, form).status_code == 200
+
+    def test_two_forms_make_two_tokens(self, manager: Client) -> None:
+        forms = [self.form(manager), self.form(manager)]
+        assert [manager.post(PAGE, form).status_code for form in forms] == [200, 200]
+        assert AgentToken.objects.count() == 2
+
+    def test_what_is_sent_a_second_time_can_be_sent_anew(self, manager: Client) -> None:
+        form = self.form(manager)
+        manager.post(PAGE, form)
+        [once] = re.findall(r'name="once" value="([^"]+)"', manager.post(PAGE, form).content.decode())
+        assert once != form["once"]
+
+    def test_the_token_is_nowhere_in_the_session(self, manager: Client) -> None:
+        raw = settings_in(manager.post(PAGE, self.form(manager)))["env"]["MEMORYHUB_TOKEN"]
+        assert raw not in json.dumps(dict(manager.session))
+
     def test_the_journal_names_who_made_it(self, manager: Client) -> None:
         manager.post(PAGE, FORM)
         [row] = JournalEntry.objects.all()

@@ -19,20 +19,31 @@ from memoryhub.web.access import actor_of, clearance_of
 from memoryhub.web.token_form import ConnectForm
 
 ISSUE, REVOKE = "memoryhub.add_agenttoken", "memoryhub.change_agenttoken"
-MOST = 50  # tokens listed
+MOST = 50  # tokens listed, forms remembered
+_USED = "connect_forms_used"  # in the session: those that made a token
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def connect(request: HttpRequest) -> HttpResponse:
-    """GET explains; POST makes a token and answers with the settings that hold it, this once."""
+    """GET explains; POST makes a token and answers with the settings that hold it, this once.
+
+    There is no redirect, for it would have to keep the token somewhere on its way. Instead a form makes one
+    token: who reloads the answer, and so sends the form again, gets no second.
+    """
+    levels = grantable(request.user)
     if request.method != "POST":
-        return _show(request, ConnectForm(grantable(request.user)))
+        return _show(request, ConnectForm(levels))
     if not request.user.has_perm(ISSUE):
         raise PermissionDenied
-    form = ConnectForm(grantable(request.user), request.POST)
+    form = ConnectForm(levels, request.POST)
+    used = request.session.get(_USED, [])
+    if form.is_valid() and form.cleaned_data["once"] in used:
+        return _show(request, ConnectForm(levels), status=409)
     made = _issue(request, form) if form.is_valid() else None
     if made is None:
         return _show(request, form, status=422)
+    if once := form.cleaned_data["once"]:
+        request.session[_USED] = [*used, once][-MOST:]
     return _show(request, form, *made)
 
 
@@ -64,6 +75,7 @@ def _show(
     levels = LEVELS[1 : rank(token.clearance) + 1] if token else ()
     context = {
         "form": form,
+        "repeated": status == 409,
         "may_issue": request.user.has_perm(ISSUE),
         "may_revoke": request.user.has_perm(REVOKE),
         "token": token,
