@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Prefetch
+from django.db.models import Prefetch, Q
 
 from memoryhub import store
 from memoryhub.drafts import MemoryDraft, MemoryPatch
@@ -48,13 +49,23 @@ class Recap:
     sensitivity: str
 
 
-def summarise_session(session: Session, at: datetime, actor: Actor) -> tuple[Memory | None, str]:
+@dataclass(frozen=True)
+class Passing:
+    """The event that a recap comes with, which is recorded after it, and what was captured there."""
+
+    event: Event
+    captured: Sequence[Memory] = ()
+
+
+def summarise_session(
+    session: Session, at: datetime, actor: Actor, passing: Passing | None = None
+) -> tuple[Memory | None, str]:
     """The summary of a session so far, and what became of it; none when nothing happened.
 
     A session that went on after its end gets its summary updated; one that a person threw away stays
     there unless there is more to tell. The checkpoints on the way are merged into it.
     """
-    recap = _recap(session, None)
+    recap = _recap(session, None, passing)
     if recap is None:
         return None, "nothing to sum up"
     with write():
@@ -96,33 +107,35 @@ def _take_in_checkpoints(summary: Memory, session: Session, actor: Actor) -> Non
         Event.objects.filter(session=session, memory__in=taken).update(memory=summary)
 
 
-def checkpoint(session: Session, at: datetime, actor: Actor) -> tuple[Memory | None, str]:
+def checkpoint(
+    session: Session, at: datetime, actor: Actor, passing: Passing | None = None
+) -> tuple[Memory | None, str]:
     """What was kept since the last checkpoint, as a memory of its own; none when that is nothing."""
     with working(session) as state:
         since = datetime.fromisoformat(state.recapped_at) if state.recapped_at else None
-        recap = _recap(session, since)
+        recap = _recap(session, since, passing)
         if recap is None or not recap.gist:
             return None, "nothing kept since the last checkpoint"
         state.recapped_at = at.isoformat()
         return _store(recap, session, at, actor, MemoryType.CHECKPOINT), "made"
 
 
-def _recap(session: Session, since: datetime | None) -> Recap | None:
-    """From the memories and events of a session, later than ``since``."""
-    memories, events, level = _material(session)
+def _recap(session: Session, since: datetime | None, passing: Passing | None) -> Recap | None:
+    """From the memories and events of a session, later than ``since``, and those of the event that passes."""
+    memories, events, level = _material(session, passing)
     if since:
         memories, events = memories.filter(created_at__gt=since), events.filter(at__gt=since)
     concepts = Prefetch("labels", Label.objects.filter(kind=Label.Kind.CONCEPT), to_attr="concept_rows")
     rows = memories.order_by("created_at", "pk").prefetch_related(concepts)
     told = [Told(row.type, row.title, row.importance, _concepts(row)) for row in rows]
-    modified = _modified(events)
+    modified = _modified(events, passing.event if passing else None, level)
     text = recount(told, modified, "" if since else _asked(events))
     if not text:
         return None
     return Recap(text, headline(told, modified), gist(told), shared_concepts(told), modified, level)
 
 
-def _material(session: Session) -> tuple[MemoryQuerySet, EventQuerySet, str]:
+def _material(session: Session, passing: Passing | None) -> tuple[MemoryQuerySet, EventQuerySet, str]:
     """What may be told, and the level that it is told under: the highest of what was captured.
 
     What an agent stored on purpose at a higher level is left out: it does not make a whole summary secret.
@@ -131,7 +144,8 @@ def _material(session: Session) -> tuple[MemoryQuerySet, EventQuerySet, str]:
     memories = Memory.objects.visible_to(reach).live().in_session(session.session_id, project=session.project)
     memories = memories.exclude(type__in=_MADE).exclude(scope=Scope.PERSONAL.value)
     events = Event.objects.visible_to(reach).filter(session=session)
-    captured = memories.filter(pk__in=events.filter(memory__isnull=False).values("memory"))
+    by_events = Q(pk__in=events.filter(memory__isnull=False).values("memory"))
+    captured = memories.filter(by_events | Q(pk__in=[one.pk for one in passing.captured] if passing else []))
     levels = [*captured.order_by().values_list("sensitivity", flat=True).distinct(), LEVELS[0]]
     level = max(levels, key=rank)
     told = LEVELS[: rank(level) + 1]
@@ -147,9 +161,12 @@ def _concepts(memory: Memory) -> tuple[str, ...]:
     return tuple(sorted(row.value for row in memory.concept_rows))  # type: ignore[attr-defined]
 
 
-def _modified(events: EventQuerySet) -> list[str]:
-    """The files that were written, each once, in order."""
-    calls = events.filter(event="tool:post").order_by("at", "pk").values_list("tool_name", "files")
+def _modified(events: EventQuerySet, passing: Event | None, level: str) -> list[str]:
+    """The files that were written, each once, in order; the event that passes comes last."""
+    recorded = events.filter(event="tool:post").order_by("at", "pk").values_list("tool_name", "files")
+    calls = list(recorded)
+    if passing and passing.sensitivity in LEVELS and rank(passing.sensitivity) <= rank(level):
+        calls.append((passing.tool_name, passing.files))
     return list(dict.fromkeys(path for tool, files in calls if kind_of(tool) == "write" for path in files))
 
 

@@ -92,14 +92,16 @@ def capture_call(passage: Passage) -> Said:
     said = [f"kept as {done.memory.type} {done.memory.uid}" if done.memory else f"not kept: {done.reason}"]
     said += [f"noted before: {memory.uid}" for memory in done.beside if memory != done.memory]
     if done.due:
-        said.append(f"checkpoint: {_checkpoint(passage)}")
+        captured = [*([done.memory] if done.memory else []), *done.beside]
+        said.append(f"checkpoint: {_checkpoint(passage, captured)}")
     return "ok" if done.memory else "skipped", "; ".join([*said, *done.notes])
 
 
-def _checkpoint(passage: Passage) -> str:
+def _checkpoint(passage: Passage, captured: list[Memory]) -> str:
     """What became of a checkpoint; that it fails does not make a captured memory a failure."""
+    passing = recap.Passing(passage.event, captured)
     try:
-        return recap.checkpoint(passage.session, passage.at, passage.actor)[1]
+        return recap.checkpoint(passage.session, passage.at, passage.actor, passing)[1]
     except Exception:
         logger.exception("the checkpoint of a session failed")
         return "failed; the log has the details"
@@ -138,7 +140,8 @@ def begin_session(passage: Passage) -> Said:
 def sum_up(passage: Passage) -> Said:
     """session:end @100: what was noted and not told yet, then the summary of it all."""
     rest = capturing.capture_rest(_place(passage), _neighbours(passage), passage.actor)
-    memory, outcome = recap.summarise_session(passage.session, passage.at, passage.actor)
+    passing = recap.Passing(passage.event, rest.beside)
+    memory, outcome = recap.summarise_session(passage.session, passage.at, passage.actor, passing)
     passage.event.memory = memory
     said = [f"summary {outcome}: {memory.uid}" if memory else outcome]
     said += [f"noted before: {one.uid}" for one in rest.beside]

@@ -186,6 +186,45 @@ def test_a_checkpoint_tells_what_came_since_the_last_one(sitting, configure):
     assert "Members wait" in second.content
 
 
+def test_a_checkpoint_tells_what_its_own_call_captured_at_a_higher_level(sitting, configure):
+    configure(checkpoint_events=2)
+    sitting.commit(FIX)
+    sitting.commit(FEATURE, sensitivity="private")
+    [made] = sitting.memories("checkpoint")
+    assert "Read each file once" in made.content
+    assert "Members wait" in made.content
+    assert made.sensitivity == "private"
+
+
+def test_a_checkpoint_names_the_file_that_its_own_call_changed(sitting, configure):
+    configure(checkpoint_events=2)
+    sitting.commit(FIX)
+    sitting.tool("Edit", {"file_path": "src/late.py", "new_string": "x"}, {})
+    [made] = sitting.memories("checkpoint")
+    assert "Files changed: src/late.py" in made.content
+
+
+def test_a_checkpoint_says_nothing_of_a_file_that_was_changed_above_its_level(sitting, configure):
+    configure(checkpoint_events=2)
+    sitting.commit(FIX)
+    sitting.tool("Edit", {"file_path": "src/late.py", "new_string": "x"}, {}, sensitivity="private")
+    [made] = sitting.memories("checkpoint")
+    assert made.sensitivity == "public"
+    assert "late.py" not in made.content
+
+
+def test_a_summary_tells_what_the_end_itself_captured_at_a_higher_level(sitting):
+    sitting.commit(FEATURE)
+    sitting.tool("Bash", {"command": "pytest"}, {"stdout": "E   LedgerError: no such book\n1 failed"})
+    sitting.tool("Edit", {"file_path": "src/book.py", "new_string": "x"}, {})
+    sitting.tool("Bash", {"command": "pytest"}, {"stdout": "3 passed"})
+    sitting.end(sensitivity="private")
+    [late] = sitting.memories("bugfix")
+    assert late.sensitivity == "private"
+    assert late.title in summary(sitting).content
+    assert summary(sitting).sensitivity == "private"
+
+
 def test_a_checkpoint_of_nothing_is_not_made(sitting, configure):
     configure(checkpoint_events=2)
     for n in range(6):
