@@ -123,6 +123,13 @@ def test_the_floor_is_the_configured_one(file_of, run, monkeypatch):
     assert "lexical" in ran.out
 
 
+def test_one_mode_can_be_measured_alone(file_of, run):
+    ran = run("evaluate", file_of(a_set()), "--mode", "lexical")
+    assert "lexical" in ran.out
+    assert TELLING_WORDS in ran.out
+    assert "semantic" not in ran.out
+
+
 def test_a_provider_that_embeds_in_the_background_has_done_so_before_it_is_asked(file_of, run, monkeypatch):
     with serving() as endpoint:
         monkeypatch.setenv("MEMORYHUB_EMBEDDINGS", "openai")

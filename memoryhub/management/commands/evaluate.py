@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from memoryhub.management.evaluating import report
+from memoryhub.management.evaluating.inside import MODES
 from memoryhub.management.evaluating.running import Failed, Measured, measure
 from memoryhub.management.evaluating.sets import NotASet, RetrievalSet, read_set
 from memoryhub.management.operator import shown
@@ -33,6 +34,13 @@ class Command(BaseCommand):
             type=Path,
             help="a retrieval set (JSON); default: fixtures/retrieval",
         )
+        parser.add_argument(
+            "--mode",
+            action="append",
+            choices=MODES,
+            default=[],
+            help="measure this mode of search alone; may be repeated (default: all three)",
+        )
         parser.add_argument("--json", metavar="FILE", type=Path, help="write all figures there as JSON, too")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -41,7 +49,7 @@ class Command(BaseCommand):
         if options["json"]:
             self._write(options["json"], None)
         try:
-            measured = [measure(path, one, self._tell) for path, one in given.items()]
+            measured = [measure(path, one, options["mode"], self._tell) for path, one in given.items()]
         except Failed as failed:
             raise CommandError(str(failed)) from None
         except KeyboardInterrupt:

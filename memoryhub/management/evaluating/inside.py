@@ -1,4 +1,4 @@
-"""One retrieval set in a store of its own: ``python -m memoryhub.management.evaluating.inside FILE``.
+"""One retrieval set in a store of its own: ``python -m memoryhub.management.evaluating.inside FILE [MODE…]``.
 
 The command starts it with a LETSGO_HOME that is empty and goes with it. It says what it does as lines of
 JSON: ``{"told": …}`` for a person, and at the end ``{"stored_seconds", "floor", "systems": {name: {"mode",
@@ -11,7 +11,7 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -29,7 +29,7 @@ _BATCH = 1000
 Ask = Callable[[str], tuple["Answered", str]]
 
 
-def main(path: Path) -> None:
+def main(path: Path, wanted: Sequence[str] = ()) -> None:
     """Store the set, ask it all, tell the answers."""
     from django.conf import settings
     from django.core.management import call_command
@@ -46,7 +46,7 @@ def main(path: Path) -> None:
     _embed(given.name)
     bare = BareIndex({pk: memory.content for pk, memory in zip(pks, given.memories, strict=True)}.items())
     asks: dict[str, Ask] = {name: _asking_bare(bare, name) for name in BASELINES}
-    asks |= {mode: _asking_the_hub(given, mode) for mode in modes()}
+    asks |= {mode: _asking_the_hub(given, mode) for mode in modes() if mode in (wanted or MODES)}
     refs = dict(zip(pks, (memory.ref for memory in given.memories), strict=True))
     systems = {name: _asked(given, name, ask, refs) for name, ask in asks.items()}
     bare.close()
@@ -150,4 +150,4 @@ def _tell(**said: Any) -> None:
 
 if __name__ == "__main__":
     django.setup()
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,28 +37,31 @@ class Measured:
     modes: dict[str, str]
 
 
-def measure(path: Path, given: RetrievalSet, tell: Callable[[str], None]) -> Measured:
-    """Store and ask one set in a process of its own: with the hub's configuration, but not its store."""
+def measure(path: Path, given: RetrievalSet, modes: Sequence[str], tell: Callable[[str], None]) -> Measured:
+    """Store and ask one set in a process of its own: with the hub's configuration, but not its store.
+
+    ``modes``: of search; empty: all of them.
+    """
     with tempfile.TemporaryDirectory(prefix="memoryhub-evaluate-") as home:
         own = Path(settings.HOME) / "memoryhub.toml"
         if own.is_file():
             shutil.copy(own, home)
-        said = _run(path, Path(home), tell)
+        said = _run([str(path.absolute()), *modes], Path(home), tell)
     same = said["same"]
     asked = [Asked(query.category, frozenset(same[ref] for ref in query.relevant)) for query in given.queries]
     systems = {
         name: list(zip(asked, (Answered(**answer) for answer in told["answers"]), strict=True))
         for name, told in said["systems"].items()
     }
-    modes = {name: told["mode"] for name, told in said["systems"].items()}
-    return Measured(given, said["stored_seconds"], said["floor"], systems, modes)
+    used = {name: told["mode"] for name, told in said["systems"].items()}
+    return Measured(given, said["stored_seconds"], said["floor"], systems, used)
 
 
-def _run(path: Path, home: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+def _run(arguments: list[str], home: Path, tell: Callable[[str], None]) -> dict[str, Any]:
     """The last thing that the process says."""
     environ = {name: value for name, value in os.environ.items() if name not in _OF_THE_STORE}
     environ |= {"LETSGO_HOME": str(home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings"}
-    command = [sys.executable, "-m", "memoryhub.management.evaluating.inside", str(path.absolute())]
+    command = [sys.executable, "-m", "memoryhub.management.evaluating.inside", *arguments]
     said: dict[str, Any] = {}
     with (home / "stderr").open("w+", encoding="utf-8") as wrong:
         with subprocess.Popen(
@@ -76,5 +79,5 @@ def _run(path: Path, home: Path, tell: Callable[[str], None]) -> dict[str, Any]:
         wrong.seek(0)
         lines = wrong.read().strip().splitlines()
     if process.returncode or "systems" not in said:
-        raise Failed(f"{path}: {lines[-1] if lines else f'ended with code {process.returncode}'}")
+        raise Failed(f"{arguments[0]}: {lines[-1] if lines else f'ended with code {process.returncode}'}")
     return said
