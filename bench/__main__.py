@@ -1,7 +1,8 @@
 """Builds a store, serves it, and measures it: ``python -m bench --sizes 10000,100000 --corpus FILE``.
 
-Prints import rate, HTTP store rate, HTTP search and hook latency with 1 and 8 clients, and beside each search
-figure the same FTS5 query through bare ``sqlite3`` in the same run. Nothing is asserted; docs/benchmarks.md
+Prints import rate, HTTP store rate, HTTP search and hook latency with 1 and 8 clients, beside each search
+figure the same FTS5 query through bare ``sqlite3`` in the same run, and how long a store takes beside each
+operation of maintenance and its undo. Nothing is asserted; docs/benchmarks.md
 keeps what was measured.
 """
 
@@ -37,6 +38,9 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,100000", help="memories in the store, comma-separated")
     parser.add_argument("--corpus", type=Path, help="JSONL in the API's shape; text made here when absent")
     parser.add_argument("--requests", type=int, default=600, help="HTTP requests of each measurement")
+    parser.add_argument(
+        "--run-seconds", type=float, default=60, help="a maintenance run is stopped after so long"
+    )
     parser.add_argument("--home", type=Path, help="keep the store of the last size here")
     parser.add_argument("--json", action="store_true", help="print figures as JSON too")
     options = parser.parse_args()
@@ -44,14 +48,18 @@ def main() -> None:
     for size in map(int, options.sizes.split(",")):
         with tempfile.TemporaryDirectory(prefix="memoryhub-bench-") as folder:
             home = options.home or Path(folder)
-            figures[size] = measure(home, corpus.read(options.corpus), size, options.requests)
+            figures[size] = measure(
+                home, corpus.read(options.corpus), size, options.requests, options.run_seconds
+            )
             report(size, figures[size])
     if options.json:
         print(json.dumps(figures, indent=2))
 
 
-def measure(home: Path, lines: list[dict[str, Any]], size: int, requests: int) -> dict[str, Any]:
-    """All figures of one size."""
+def measure(
+    home: Path, lines: list[dict[str, Any]], size: int, requests: int, seconds: float
+) -> dict[str, Any]:
+    """All figures of one size; a maintenance run beside which stores are measured lasts so many seconds."""
     environment = {**os.environ, "LETSGO_HOME": str(home), "MEMORYHUB_MAX_MEMORIES": "0"}
     for name in ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL"):
         environment.pop(name, None)
@@ -77,11 +85,18 @@ def measure(home: Path, lines: list[dict[str, Any]], size: int, requests: int) -
             found[f"tool:post {clients}"] = latency(crowd(port, token, calls, clients))
             asked = happenings.prompts(lines, requests, seed=10 + clients)
             found[f"prompt:submit {clients}"] = latency(crowd(port, token, asked, clients))
-        upkeep.age(home / "memory.db")
-        alone, beside, took = upkeep.waits(port, token, "consolidate")
-        found["upkeep"] = {"seconds": took, "alone": waiting(alone), "beside": waiting(beside)}
+        found["upkeep"] = tended(port, token, home / "memory.db", seconds)
     found["bare"] = bare(home / "memory.db", queries)
     found["bytes"] = (home / "memory.db").stat().st_size
+    return found
+
+
+def tended(port: int, token: str, database: Path, most: float) -> list[dict[str, Any]]:
+    """How long one agent's stores take alone, beside each operation of maintenance, and beside its undo."""
+    found = [{"beside": "no run", "seconds": upkeep.ALONE, **waiting(upkeep.alone(port, token))}]
+    for one in upkeep.beside_each(port, token, database, most):
+        ended = {"beside": one.name, "ended": one.ended, "seconds": round(one.seconds, 1)}
+        found.append({**ended, **waiting(one.stores)})
     return found
 
 
@@ -147,7 +162,8 @@ def latency(measured: Measured) -> dict[str, Any]:
 def waiting(measured: Measured) -> dict[str, Any]:
     """How long a store takes, in milliseconds."""
     shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "longest": 1.0}
-    return {name: round(measured.percentile(share), 1) for name, share in shares.items()}
+    figures = {name: round(measured.percentile(share), 1) for name, share in shares.items()}
+    return {**figures, "statuses": measured.statuses}
 
 
 def report(size: int, found: dict[str, Any]) -> None:
@@ -179,10 +195,10 @@ def report(size: int, found: dict[str, Any]) -> None:
                 f"  {event:13}, {clients} client(s){figure['rate']:7.0f} /s   p50 {figure['p50_ms']:7.2f} ms"
                 f"   p95 {figure['p95_ms']:7.2f} ms   statuses {figure['statuses']}"
             )
-    run = found["upkeep"]
-    print(f"  consolidation of all: {run['seconds']:.1f} s; a store of one agent takes, in ms")
-    for name, words in (("alone", "without it"), ("beside", "beside it")):
-        print(f"    {words:10}  {'  '.join(f'{share} {ms}' for share, ms in run[name].items())}")
+    print("  a store of one agent beside maintenance, in ms")
+    for run in found["upkeep"]:
+        shares = "  ".join(f"{share} {run[share]:6.1f}" for share in ("p50", "p95", "p99", "longest"))
+        print(f"    {run['beside']:22} {run['seconds']:6.1f} s {run.get('ended', ''):8} {shares}")
 
 
 def manage(environment: dict[str, str], *arguments: str) -> str:
@@ -213,7 +229,7 @@ def server(environment: dict[str, str]) -> Iterator[int]:
         stderr=subprocess.PIPE,
     )
     try:
-        for _ in range(200):
+        for _ in range(600):
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1).close()
                 break

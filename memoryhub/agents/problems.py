@@ -86,12 +86,15 @@ def invalid(errors: list[dict[str, str]], code: str = "invalid") -> Problem:
 
 def from_pydantic(errors: Iterable[Mapping[str, Any]], skip: int = 0) -> list[dict[str, str]]:
     """Pydantic's errors by field, without the values it saw; ``skip`` parts of each location are left out."""
-    return [
-        field_error(
-            ".".join(map(str, error["loc"][skip:])) or "body", str(error["msg"]).removeprefix("Value error, ")
-        )
-        for error in errors
-    ]
+    return [field_error(".".join(map(str, error["loc"][skip:])) or "body", _words(error)) for error in errors]
+
+
+def _words(error: Mapping[str, Any]) -> str:
+    """Pydantic's own words; it counts "items" of a text whose length it looks at after validation."""
+    counted = error.get("ctx", {})
+    if error.get("type") == "too_long" and counted.get("field_type") == "Value":
+        return f"String should have at most {counted['max_length']} characters"
+    return str(error["msg"]).removeprefix("Value error, ")
 
 
 def too_large() -> Problem:

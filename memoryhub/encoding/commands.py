@@ -23,6 +23,7 @@ _CHANGED = re.compile(
     r"^[ MARC][MD ] (?:\S+ -> )?\"?(\S+?)\"?$|^ (\S+) +\| +(?:\d+ [+-]*|Bin .*)$|^\+\+\+ b/(\S+)$",
     re.MULTILINE,
 )
+_REVERTED = re.compile(r'^\[\S.*? [0-9a-f]{7,40}\] (Revert ".+")\s*$', re.MULTILINE)
 _BETWEEN = re.compile(r"&&|\|\||[;|\n]")
 _ALL = frozenset({".", "./", ":/", "*"})
 _TAKES_ALL = re.compile(r"--all$|-[b-zA-Z]*a[a-zA-Z]*$")
@@ -65,6 +66,17 @@ def committed_paths(command: str) -> tuple[str, ...]:
             named = words[words.index("--") + 1 :] if "--" in words else named
             break
     return tuple(path.removeprefix("./").rstrip("/") for path in named)
+
+
+def reverted_message(command: str, output: str) -> str:
+    """What git says of a commit that a chain with ``git revert`` took back; empty where there is none.
+
+    Such a command holds no message: the headline is that of the commit itself, in the answer.
+    """
+    for words in _chain(command.partition("<<")[0]):
+        if words[:2] == ["git", "revert"] and (found := _REVERTED.search(output)):
+            return found[1].strip()
+    return ""
 
 
 def changed_paths(command: str, output: str) -> tuple[str, ...]:

@@ -13,7 +13,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from memoryhub.encoding.classification import declared_type, is_upkeep, own_words, type_of
-from memoryhub.encoding.commands import changed_paths, committed_paths, is_display, program, removed_paths
+from memoryhub.encoding.commands import (
+    changed_paths,
+    committed_paths,
+    is_display,
+    program,
+    removed_paths,
+    reverted_message,
+)
 from memoryhub.encoding.observation import Observation
 from memoryhub.encoding.passages import (
     MAX_CHARS,
@@ -162,6 +169,8 @@ def distill(seen: Observation, work: Work) -> Candidate | str:
     happened = not seen.refused or bool(_COMMITTED.search(seen.output))
     if happened and (message := without_injections(seen.commit_message).strip()):
         return _committed(seen, message, work)
+    if happened and (message := reverted_message(seen.command, seen.output)):
+        return Candidate(message[:MAX_CHARS], "commit")  # what is being worked on is no part of it
     if seen.kind == "run":
         return _ran(seen, work)
     if seen.kind == "write":

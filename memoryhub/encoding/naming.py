@@ -55,7 +55,9 @@ def title_of(text: str) -> str:
         whole = [end for end in ends if end >= _GOOD_TITLE or line[end] in ";；"]
         line = line[: whole[-1]] if whole else shorten(line, TITLE_CHARS)
     line = line.rstrip(" .。")
-    return line if _NAME.match(line.partition(" ")[0]) else line[:1].upper() + line[1:]
+    named = _NAME.match(line.partition(" ")[0])
+    line = line.replace("`", "")  # a title is shown as it is
+    return line if named else line[:1].upper() + line[1:]
 
 
 def abstract_of(text: str) -> str:

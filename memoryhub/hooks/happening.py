@@ -85,6 +85,7 @@ class Passage:
     call: Call | None = None
     context: str = ""
     repeated: bool = False
+    marks: tuple[str, ...] = ()  # its own, where neither id nor moment gives one, and that of just before
 
 
 Said = tuple[Status, str]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -20,6 +22,9 @@ from memoryhub.store.errors import SecretDetected, StoreError
 from memoryhub.store.rows import project_for
 from memoryhub.transactions import write
 
+TWICE = 5  # seconds within which the very same event is a second delivery
+# The same tool call may well be made twice (each has an id of its own), and an end may be told again.
+_ONCE = (names.SESSION_START, names.PROMPT_SUBMIT)
 CLOCK_SKEW = timedelta(minutes=5)  # another machine's clock may go ahead by this much
 _KNOWN = (*names.EVENTS, names.CHECKPOINT)
 
@@ -38,7 +43,9 @@ def begin(happening: Happening, actor: Actor, now: datetime) -> Passage:
         mark=happening.mark,
     )
     passage = Passage(happening, actor, session, at, event)
-    passage.repeated = _known(event)
+    if not event.mark and happening.at is None and happening.event in _ONCE:
+        passage.marks = _marks(happening, now)
+    passage.repeated = _known(passage)
     if happening.event == names.TOOL_POST:
         _read_call(passage)
     elif happening.event == names.PROMPT_SUBMIT:
@@ -53,8 +60,10 @@ def record(passage: Passage, reports: Sequence[HandlerReport]) -> Event | None:
     event, happening = passage.event, passage.happening
     event.handlers = [report.as_dict() for report in reports]
     with working(passage.session) as state:
-        if passage.repeated or _known(event):
+        if passage.repeated or _known(passage):
             return None
+        if passage.marks and not _marked(event, passage.marks[0]):
+            event.mark = passage.marks[0]
         if happening.event == names.PROMPT_SUBMIT:
             state.hear()
         event.save(force_insert=True)
@@ -62,9 +71,29 @@ def record(passage: Passage, reports: Sequence[HandlerReport]) -> Event | None:
     return event
 
 
-def _known(event: Event) -> bool:
-    """Whether the event was recorded before."""
-    return bool(event.mark) and Event.objects.filter(session=event.session, mark=event.mark).exists()
+def _known(passage: Passage) -> bool:
+    """Whether the event was recorded before; one without an id or a moment: as the last of its session."""
+    event = passage.event
+    if passage.marks:
+        last = Event.objects.filter(session=event.session).order_by("-at", "-pk").first()
+        lately = passage.at - timedelta(seconds=TWICE)
+        return last is not None and last.mark in passage.marks and last.at > lately
+    return bool(event.mark) and _marked(event, event.mark)
+
+
+def _marked(event: Event, mark: str) -> bool:
+    return Event.objects.filter(session=event.session, mark=mark).exists()
+
+
+def _marks(happening: Happening, now: datetime) -> tuple[str, str]:
+    """What tells a second delivery of an event that has no moment and no id of its own.
+
+    That it says the very same within the same few seconds, or within those just before.
+    """
+    said = json.dumps([happening.event, happening.data], sort_keys=True, default=str)
+    span = int(now.timestamp() // TWICE)
+    one, before = (hashlib.sha256(f"{n}\n{said}".encode("utf-8", "replace")) for n in (span, span - 1))
+    return one.hexdigest()[:16], before.hexdigest()[:16]
 
 
 def _note(passage: Passage) -> None:

@@ -14,7 +14,7 @@ from memoryhub.models import Event, Fact, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import schema
 from memoryhub.search.bulk import batched
-from memoryhub.sensitivity import LEVELS, Actor, rank
+from memoryhub.sensitivity import LEVELS, Actor, higher, rank
 from memoryhub.store.rows import CHUNK, expiry, pick
 from memoryhub.transactions import write
 from memoryhub.vocabulary import TrashReason
@@ -160,8 +160,16 @@ def to_trash(
         Memory.objects.filter(pk__in=[memory.pk for memory in chunk]).update(**ending)
     for memory in memories:
         memory.deleted_at, memory.trash_reason, memory.merged_into = now, reason.value, into
-    detail = {"merged_into": into.uid} if into else {}
-    journal.record(actor, [journal.of_memory(operation, memory, **detail) for memory in memories], now)
+    rows = [journal.of_memory(operation, memory, **_named(memory, into)) for memory in memories]
+    journal.record(actor, rows, now)
+
+
+def _named(memory: Memory, into: Memory | None) -> dict[str, str]:
+    """What a memory became, for its row in the journal; only where all who may see the one may see both."""
+    if into is None or higher(memory.sensitivity, into.sensitivity) != memory.sensitivity:
+        return {}
+    near = into.project == memory.project and into.owner in ("", memory.owner)
+    return {"merged_into": into.uid} if near else {}
 
 
 def remove(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> list[Memory]:

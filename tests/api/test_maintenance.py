@@ -72,6 +72,7 @@ def test_all_of_it_needs_the_right_to_maintain(agent, method, path):
 def test_a_dry_run_lists_what_would_change_and_why(bot, aged):
     body = worked(bot, operation="consolidate", dry_run=True)
     assert (body["status"], body["dry_run"], body["done"], body["total"]) == ("done", True, 5, 5)
+    body = read(bot, body["id"], allow_private=True, allow_secret=True)
     assert body["result"]["counts"] == {"decay": 5}
     item = body["result"]["items"][0]
     assert item["title"] == "Title 0"
@@ -96,6 +97,16 @@ def test_a_level_is_listed_only_if_it_is_asked_for(bot, agent, aged):
     }
     low = agent("public", "low")
     assert titles(low, allow_private=True, allow_secret=True) == public
+
+
+def test_a_level_is_counted_only_if_it_is_asked_for(bot, aged):
+    uid = worked(bot, operation="consolidate", dry_run=True)["id"]
+    for asked, count in (({}, 3), ({"allow_private": True}, 4)):
+        result = read(bot, uid, **asked)["result"]
+        assert (result["counts"], result["changes"], result["listed"]) == ({"decay": count}, count, count)
+    whole = read(bot, uid, allow_private=True, allow_secret=True)
+    assert whole["result"]["counts"] == {"decay": 5}
+    assert (whole["done"], whole["total"], whole["in_percent"]) == (5, 5, False)
 
 
 def test_who_clears_less_is_told_no_numbers_of_the_rest(bot, agent, aged):
@@ -207,7 +218,8 @@ def test_it_stops_and_goes_on(bot, aged):
     assert stopped.json()["resumable"] is True
     assert bot.post(f"/maintenance/{uid}/resume").json()["status"] == "queued"
     assert runs.work(MaintenanceRun.objects.get(uid=uid))
-    assert read(bot, uid)["result"]["counts"] == {"decay": 5}
+    whole = read(bot, uid, allow_private=True, allow_secret=True)
+    assert whole["result"]["counts"] == {"decay": 5}
     is_problem(bot.post(f"/maintenance/{uid}/resume"), 409, "conflict")
 
 

@@ -257,3 +257,10 @@ def test_statistics_count_and_measure(bot):
     assert stats["database_bytes"] > 0
     assert stats["index_bytes"] > 0
     assert Memory.objects.count() == 3
+
+
+def test_a_session_id_that_is_too_long_is_told_of_in_characters(bot):
+    response = bot.post("/events", {"event": "session:start", "session_id": "s" * 201})
+    [error] = is_problem(response, 422)["errors"]
+    assert error["field"] == "session_id"
+    assert "at most 200 characters" in error["message"]

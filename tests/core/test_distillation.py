@@ -485,3 +485,25 @@ def test_what_a_compiler_refuses_is_a_failure_and_its_silence_the_repair(command
 
 def test_a_line_number_before_a_word_like_error_is_no_failure():
     assert run("rg retry", "app.log:31: errors are retried twice") == "routine"
+
+
+def test_a_bare_revert_is_told_by_what_git_answers_and_leaves_open_what_is_worked_on():
+    work = Work(modified=["src/open.py"], read=["src/read.py"], failure="AssertionError")
+    output = '[main 1a2b3c4] Revert "feat: lazy reading"\n Date: today\n 1 file changed, 2 deletions(-)'
+    found = run("cd shop && git revert --no-edit HEAD", output, work)
+    assert isinstance(found, Candidate)
+    assert (found.text, found.source) == ('Revert "feat: lazy reading"', "commit")
+    assert (found.files_modified, found.resolves) == ((), False)
+    assert (work.modified, work.failure) == (["src/open.py"], "AssertionError")
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("git revert HEAD", "error: could not revert 1a2b3c4... feat: lazy reading"),
+        ("git log --oneline", '[main 1a2b3c4] Revert "feat: lazy reading"'),
+        ("git revert --abort", ""),
+    ],
+)
+def test_a_revert_that_was_not_made_is_none(command, output):
+    assert not isinstance(run(command, output), Candidate)

@@ -18,6 +18,7 @@ LONG = (
         ("Named parameters (#678), refs #12, #13", "Named parameters"),
         ("--silent option for inserts - fixes https://example.org/1", "--silent option for inserts"),
         ("Index 12", "Index 12"),
+        ("fix: `lend()` checks `returned` first", "lend() checks returned first"),
         ("- **Queries**: name the columns", "Queries: name the columns"),
         (
             "A day has 24 hours in UTC, and in any other zone 23 or 25 when the clocks change, so twice "
@@ -30,7 +31,7 @@ LONG = (
         ),
         ("# ADR 3: the regular expression stays", "The regular expression stays"),
         ("RFC-12 - one queue for all", "One queue for all"),
-        (LONG, "A loan is open as long as its `returned` is null"),
+        (LONG, "A loan is open as long as its returned is null"),
         ("The cache was stale. It is emptied at each login now.", "The cache was stale"),
         ("refactor: jimaku.core only passes on", "jimaku.core only passes on"),
         ("tools/nightly.py imports parse", "tools/nightly.py imports parse"),

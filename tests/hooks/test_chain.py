@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db.models import F
 
 from memoryhub import hooks
 from memoryhub.models import Event, Fact, Session
@@ -256,3 +257,35 @@ def test_facts_are_left_alone_by_a_session_without_shifts(sitting):
     for _ in range(5):
         sitting.tool("Bash", {"command": "x"}, DATABASE)
     assert not Fact.objects.exists()
+
+
+def test_a_prompt_delivered_twice_within_seconds_is_one_event(sitting, remember):
+    remember(DATABASE, project="shop", importance=1)
+    asked = {"prompt": "why does the planner scan the ledger partition index?"}
+    sitting.ok("prompt:submit", asked)
+    again = sitting.ok("prompt:submit", asked)
+    assert Event.objects.count() == 1
+    assert [one["name"] for one in again["handlers"]] == ["inject"]
+    sitting.ok("prompt:submit", {"prompt": "and the journal query?"})
+    assert Event.objects.count() == 2
+
+
+def test_the_same_prompt_after_something_else_or_later_is_another_event(sitting):
+    asked = {"prompt": "go on"}
+    sitting.ok("prompt:submit", asked)
+    sitting.tool("Read", {"file_path": "a.py"}, "text")
+    sitting.ok("prompt:submit", asked)
+    assert Event.objects.filter(event="prompt:submit").count() == 2
+    Event.objects.update(at=F("at") - timedelta(seconds=6))
+    sitting.ok("prompt:submit", asked)
+    assert Event.objects.filter(event="prompt:submit").count() == 3
+
+
+def test_a_second_delivery_is_known_where_the_seconds_turn(sitting, actor):
+    turn = datetime(2026, 5, 10, 12, 0, 5, tzinfo=UTC)
+    happening = hooks.Happening("prompt:submit", "s1", "shop", data={"prompt": "go on"})
+    for moment in (turn - timedelta(seconds=1), turn + timedelta(seconds=1)):
+        hooks.dispatch(happening, actor, moment)
+    assert Event.objects.count() == 1
+    hooks.dispatch(happening, actor, turn + timedelta(seconds=8))
+    assert Event.objects.count() == 2

@@ -368,3 +368,9 @@ def test_the_command_of_a_session_start_is_one_line_of_a_shell():
     shell = shutil.which("sh")
     assert shell
     assert subprocess.run([shell, "-n", "-c", command], capture_output=True).returncode == 0
+
+
+def test_a_prompt_delivered_twice_is_recorded_once(bot):
+    for _ in range(2):
+        send(bot, hook("UserPromptSubmit", prompt="why does the planner scan the ledger?"))
+    assert Event.objects.count() == 1

@@ -81,3 +81,15 @@ def test_an_undo_goes_by_rows_that_are_hidden_since(two, run, undo, actor):
     assert undo("consolidate", by=LOW) == 1
     worths = [Memory.objects.get(pk=memory.pk).importance for memory in two]
     assert worths == [pytest.approx(0.3), 0.5]
+
+
+@pytest.mark.parametrize(("level", "named"), [("public", True), ("secret", False)])
+def test_a_row_names_what_a_memory_became_only_where_all_its_readers_may_see_that(
+    aged, remember, actor, level, named
+):
+    memory, target = aged("a"), remember("stands for it", sensitivity=level)
+    store.merge_into(target, [memory.uid], actor)
+    row = JournalEntry.objects.visible_to(LOW.clearance).get(operation="merged", object_id=memory.uid)
+    assert ("merged_into" in row.detail) is named
+    memory.refresh_from_db()
+    assert memory.merged_into == target

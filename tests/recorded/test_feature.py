@@ -12,7 +12,7 @@ from tests.recorded.conftest import Expected, Replayed, unmatched
 EXPECTED = (
     Expected(
         "discovery",
-        "A loan is open as long as its `returned` is null",
+        "A loan is open as long as its returned is null",
         ("every new path that lends must go through lend()", "ignores the `version` field entirely"),
     ),
     Expected(

@@ -17,7 +17,7 @@ from memoryhub.agents.api.wire import answer
 from memoryhub.agents.asking import Asking
 from memoryhub.agents.auth import MAINTAIN, ApiRequest
 from memoryhub.lifecycle import reach, runs, telling
-from memoryhub.lifecycle.outcome import ShownChange, Told
+from memoryhub.lifecycle.outcome import ShownChange
 from memoryhub.models import MaintenanceRun
 from memoryhub.retrieval.filters import Filter
 from memoryhub.retrieval.paging import BadCursor, page
@@ -72,11 +72,15 @@ def list_maintenance(request: ApiRequest, wanted: Query[RunList]) -> HttpRespons
 
 @router.get("/maintenance/{id}", response=documented(RunWithChanges, errors=(404,)), summary="One run")
 def get_maintenance(request: ApiRequest, id: str, wanted: Query[OneRun]) -> HttpResponse:
-    """Its progress and what it changed, or, of a dry run, would change; those that may be seen, a page."""
+    """Its progress and what it changed, or, of a dry run, would change; a page of it.
+
+    Counted and listed is what the levels asked for show.
+    """
     actor, start = request.auth.actor, _offset(wanted.cursor)
     run = runs.find(id, actor)
-    told = runs.told(run, actor.clearance)
-    changes = runs.changes_of(run, wanted.clearance(request.auth), start, wanted.limit + 1)
+    asked = wanted.clearance(request.auth)
+    told = runs.told(run, asked)
+    changes = runs.changes_of(run, asked, start, wanted.limit + 1)
     titled = Right.READ.value in request.auth.rights
     result = {
         "counts": told.counts,
@@ -85,7 +89,7 @@ def get_maintenance(request: ApiRequest, id: str, wanted: Query[OneRun]) -> Http
         "items": [_change(change, titled) for change in changes[: wanted.limit]],
         "next_cursor": str(start + wanted.limit) if len(changes) > wanted.limit else None,
     }
-    return answer({**_run(run, actor, told), "result": result})
+    return answer({**_run(run, actor), "result": result})
 
 
 @router.post(
@@ -122,8 +126,8 @@ def _steered(run: MaintenanceRun, request: ApiRequest) -> HttpResponse:
     return answer(_run(run, request.auth.actor), 202)
 
 
-def _run(run: MaintenanceRun, actor: Actor, told: Told | None = None) -> dict[str, Any]:
-    told = told or runs.told(run, actor.clearance, counted=False)
+def _run(run: MaintenanceRun, actor: Actor) -> dict[str, Any]:
+    told = runs.told(run, actor.clearance, counted=False)
     may_steer = reach.steers(actor.clearance, run)
     waits = run.status == MaintenanceRun.Status.QUEUED and not settings.MEMORYHUB.maintenance_worker
     moments = ("created_at", "started_at", "finished_at", "undone_at")
