@@ -22,7 +22,7 @@ from memoryhub.drafts import MAX_LIST, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.querysets import FactQuerySet
-from memoryhub.sensitivity import Actor, higher
+from memoryhub.sensitivity import Actor, Clearance, higher
 from memoryhub.store import embedding
 from memoryhub.store.change import apply, find, twins
 from memoryhub.store.errors import Conflict, NotFound
@@ -210,6 +210,20 @@ def unmerge(uid: str, actor: Actor, now: datetime | None = None) -> Merged:
         back = restore([other.uid for other in others], actor, now)
         note(UNDO_MERGE, uid, {gate: {"into": memory.uid, "members": entry.detail["members"]}}, actor, now)
     return Merged(uid, memory, back)
+
+
+def last_merge(memory: Memory, clearance: Clearance) -> str:
+    """The id of the last merge into a memory that was not taken back; empty where there is none."""
+    rows = JournalEntry.objects.of_reach(clearance).filter(
+        operation__in=(MERGE, UNDO_MERGE), object_type="memories", detail__into=memory.uid
+    )
+    undone = set()
+    for operation, uid in rows.order_by("-seq").values_list("operation", "object_id"):
+        if operation == UNDO_MERGE:
+            undone.add(uid)
+        elif uid not in undone:
+            return str(uid)
+    return ""
 
 
 def _as_left(entry: JournalEntry, actor: Actor) -> tuple[Memory, list[Memory]]:

@@ -30,6 +30,13 @@ def curator(sign_in: Any) -> Client:
 
 
 @pytest.fixture
+def visitor_of(sign_in: Any) -> Client:
+    """Someone else, without any permission."""
+    client: Client = sign_in(name="bob")
+    return client
+
+
+@pytest.fixture
 def alike(remember: Remember) -> list[Memory]:
     """Two of one saying; the longer one would be kept."""
     return [remember(f"{SAYING} at two", project="p"), remember(SAYING, project="p", tags=["t"])]
@@ -54,7 +61,7 @@ def undo_form(response: Any) -> dict[str, Any]:
         if field["name"] == "member":
             found["member"].append(field["value"])
         elif field["name"] in ("merge", "apart", "next"):
-            found[field["name"]] = field["value"]
+            found.setdefault(field["name"], field["value"])
     return found
 
 
@@ -206,6 +213,19 @@ class TestMerging:
         store.update(alike[0].uid, MemoryPatch(title="edited"), actor)
         response = curator.post("/duplicates/undo/", undo_form(done), follow=True)
         assert f"memory {alike[0].uid} was changed: title" in main(response).words
+
+    def test_the_page_of_the_one_that_was_kept_takes_the_last_merge_back(
+        self, curator: Client, visitor_of: Any, alike: list[Memory]
+    ) -> None:
+        curator.post("/duplicates/decide/", form_of(alike), follow=True)  # its message is shown
+        here = f"/memories/{alike[0].uid}/"
+        assert "Take the last merge back" not in main(visitor_of.get(here)).words
+        page = curator.get(here)
+        assert "Take the last merge back" in main(page).words
+        response = curator.post("/duplicates/undo/", undo_form(page), follow=True)
+        assert response.redirect_chain == [(here, 302)]
+        assert "Take the last merge back" not in main(response).words
+        assert trashed() == set()
 
     @pytest.mark.parametrize("rights", [(), ("change_memory",), ("delete_memory",)])
     def test_it_takes_the_rights_to_change_and_to_delete(

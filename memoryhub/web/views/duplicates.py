@@ -175,7 +175,7 @@ def _refused(request: HtmxHttpRequest, message: str) -> HttpResponse:
 
 
 def _back(request: HttpRequest) -> str:
-    """The page of duplicates that was acted on."""
+    """The page that was acted on: of duplicates, or of the memory that is kept."""
     wanted = request.POST.get("next", "")
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    return wanted if safe and wanted.startswith("/duplicates/") else "/duplicates/"
+    return wanted if safe and wanted.startswith(("/duplicates/", "/memories/")) else "/duplicates/"

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from memoryhub.models import Memory
 from memoryhub.retrieval.related import related
 from memoryhub.retrieval.scales import count_access
+from memoryhub.store.merging import last_merge
 from memoryhub.store.rows import LISTS, listed
 from memoryhub.web import history, markdown, reading
 from memoryhub.web.access import clearance_of, reveal
@@ -89,6 +90,7 @@ def _around(request: HttpRequest, found: Memory) -> dict[str, Any]:
     """What hangs together with the memory."""
     clearance = clearance_of(request)
     facts, rows = reading.facts_of(found, clearance), reading.journal_rows(found, clearance)
+    merged_from = reading.merged_from(found, clearance)
     return {
         "facts": facts[: reading.FACTS],
         "more_facts": len(facts) > reading.FACTS,
@@ -98,5 +100,6 @@ def _around(request: HttpRequest, found: Memory) -> dict[str, Any]:
         "by_session": reading.by_session(found, clearance),
         "events": reading.events_of(found, clearance),
         "merged_into": reading.merged_into(found, clearance),
-        "merged_from": reading.merged_from(found, clearance),
+        "merged_from": merged_from,
+        "last_merge": last_merge(found, clearance) if merged_from else "",
     }
