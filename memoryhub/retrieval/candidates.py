@@ -11,10 +11,12 @@ from django.utils import timezone
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet, file_links
 from memoryhub.retrieval import prompts, scoring
+from memoryhub.retrieval.frequencies import Frequencies, frequencies_of
+from memoryhub.retrieval.lexical import Effort, rank
 from memoryhub.retrieval.prompts import Sought
-from memoryhub.retrieval.search import Effort, Scored, default_weights, frequencies_of, rank
+from memoryhub.retrieval.rows import Scored
+from memoryhub.retrieval.search import default_weights
 from memoryhub.sensitivity import Clearance
-from memoryhub.text import stem
 from memoryhub.vocabulary import Scope
 
 # An injection must be quick, and shows few. Who holds no more than 0.35 of the query stays below LEAST_MATCH.
@@ -55,10 +57,10 @@ def candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Can
     """The best first, those below the floor included; none when the prompt tells nothing."""
     asked = prompts.read(prompt)
     counted = frequencies_of(memories, asked.words)
-    wanted = prompts.query(asked, *counted)
+    wanted = prompts.query(asked, counted.of_stems, counted.total)
     if wanted is None:
         return []
-    files = _linked(memories, asked.files, counted[1])
+    files = _linked(memories, asked.files, counted.total)
     scored = _scored(memories, wanted, counted, files, now)
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MOST]
     rows = Memory.objects.in_bulk([one.pk for one in best])
@@ -80,14 +82,14 @@ def _linked(memories: MemoryQuerySet, files: tuple[str, ...], total: int) -> dic
 def _scored(
     memories: MemoryQuerySet,
     wanted: Sought,
-    counted: tuple[dict[str, int], int],
+    counted: Frequencies,
     files: dict[int, float],
     now: datetime,
 ) -> list[Scored]:
     """Those that share enough with the prompt for it to be no chance."""
-    frequencies, total = counted
+    total = counted.total
     latest = sorted(files, key=lambda pk: -files[pk])[:MOST_ABOUT]
-    found, _ = rank(
+    found = rank(
         memories,
         wanted.query,
         default_weights(),
@@ -97,22 +99,21 @@ def _scored(
         clauses=wanted.clauses,
         counted=counted,
         # A word that nobody used is taken for no rarer than the rarest that somebody did.
-        least=_rarest(wanted, frequencies),
+        least=_rarest(wanted, counted),
     )
     several = len(wanted.query.terms) > 1
     scored = []
     for one in found:
         file = files.get(one.pk, 0.0)
-        lone = several and one.held.terms == 1 and not file
+        lone = several and one.held.held == 1 and not file
         if one.held.weight + file >= prompts.least_weight(total, lone=lone):
             scored.append(_with_file(one, min(file / scoring.rarity(FEW, total), 1.0)) if file else one)
     return [one for one in scored if one.parts.match >= LEAST_MATCH]
 
 
-def _rarest(wanted: Sought, frequencies: dict[str, int]) -> int:
+def _rarest(wanted: Sought, counted: Frequencies) -> int:
     """How many memories hold the rarest word of the query that any holds."""
-    known = [count for word in wanted.query.words if (count := frequencies.get(stem(word)))]
-    return min(known, default=0)
+    return min(filter(None, map(counted.of, wanted.query.words)), default=0)
 
 
 def _with_file(one: Scored, share: float) -> Scored:

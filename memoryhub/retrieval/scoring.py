@@ -86,17 +86,27 @@ def term_weights(query: Query, frequencies: Mapping[str, int], total: int) -> li
     return weights
 
 
+def covered(share: float) -> float:
+    """The match of a content in which, or around which, this share of a query stands."""
+    return FULL_MATCH * FIELD_CREDIT["content"] * float(share**COVERAGE_POWER)
+
+
 def match(query: Query, weights: Sequence[float], fields: Mapping[str, str]) -> float:
     """How well a memory's texts answer the query, 0..1."""
     return Matcher(query, weights)(fields)
 
 
 class Weighed(NamedTuple):
-    """How well texts answer a query, 0..1; the weight of its terms that stand in them, and their number."""
+    """How well texts answer a query, 0..1; the weight of its terms that stand in them; of each its share."""
 
     match: float = 0.0
     weight: float = 0.0
-    terms: int = 0
+    terms: tuple[float, ...] = ()
+
+    @property
+    def held(self) -> int:
+        """How many terms stand in the texts."""
+        return sum(map(bool, self.terms))
 
 
 @dataclass(frozen=True)
@@ -135,13 +145,15 @@ class Matcher:
         texts = [(name, fold(text)) for name in FIELD_CREDIT if (text := fields.get(name))]
         title = " ".join(texts[0][1].split()) if texts and texts[0][0] == "title" else ""
         if (title.strip(" .") or title) == self._ways[0].text:
-            return Weighed(1.0, self._ways[0].weight, len(self._needles))  # 1 is kept for the exact title
+            whole = (1.0,) * len(self._needles)
+            return Weighed(1.0, self._ways[0].weight, whole)  # 1 is kept for the exact title
         credits = [needle.credit(texts) for needle in self._needles]
         held = [weight for weight, (credit, _) in zip(self._weights, credits, strict=True) if credit]
         if not held:
-            return Weighed()
+            return Weighed(terms=(0.0,) * len(self._needles))
         match = max(self._match(way, credits, texts, title) for way in self._ways)
-        return Weighed(match, sum(held), len(held))
+        shares = tuple(min(credit / FIELD_CREDIT["content"], 1.0) for credit, _ in credits)
+        return Weighed(match, sum(held), shares)
 
     def _match(
         self, way: _Way, credits: Sequence[tuple[float, int]], texts: Sequence[tuple[str, str]], title: str

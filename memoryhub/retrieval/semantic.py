@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,10 +17,28 @@ MOST_ASKED = 20_000  # ids in one question
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # multiplying by it mixes the bits
 
 
+@dataclass(frozen=True)
+class Near:
+    """The nearest memories of a queryset, the nearest first, and how near others are."""
+
+    best: list[tuple[int, float]] = field(default_factory=list)
+    scores: Scores = field(default=Scores(np.empty(0, np.int64), np.empty(0, np.float32)), repr=False)
+
+    def cosines(self, pks: Collection[int]) -> dict[int, float]:
+        """Of memories that the caller found behind the gate; those without a vector are left out."""
+        some = _only(self.scores, np.fromiter(pks, np.int64))
+        return dict(zip(some.pks.tolist(), some.cosines.tolist(), strict=True))
+
+
 def nearest(
     memories: MemoryQuerySet, query: Vectors, model: str, most: int, *, centred: bool = True
 ) -> list[tuple[int, float]]:
-    """Primary keys and cosines of the ``most`` nearest of the queryset, the nearest first: exact.
+    """Primary keys and cosines of the ``most`` nearest of the queryset: see :func:`near`."""
+    return near(memories, query, model, most, centred=centred).best
+
+
+def near(memories: MemoryQuerySet, query: Vectors, model: str, most: int, *, centred: bool = True) -> Near:
+    """The ``most`` nearest of the queryset, exact.
 
     Memories without a vector of the model are left out. ``centred`` takes the mean of the queryset's vectors
     off (of a sample where they are many), so that what a reader may not see leaves no trace in the scores.
@@ -28,21 +47,22 @@ def nearest(
     held = vectors.index(model, len(query)).view()
     pks = held.pks
     if not len(pks) or most < 1 or not query.any():
-        return []
+        return Near()
     drawn = _sample(pks)
     among = _within(memories, drawn)
     if len(drawn) < len(pks) and len(among) < TELLING:
         own = _all(memories)
-        return _best(_only(_scored(held, query, own[:: len(own) // SAMPLE + 1], centred), own), most)
+        scores = _scored(held, query, own[:: len(own) // SAMPLE + 1], centred)
+        return Near(_best(_only(scores, own), most), scores)
     scores = _scored(held, query, among, centred)
     if len(drawn) == len(pks):
-        return _best(_only(scores, among), most)
+        return Near(_best(_only(scores, among), most), scores)
     top = _top(scores, int(1.5 * most * len(drawn) / len(among)) + TELLING)
     if len(top.pks) <= MOST_ASKED:
         found = _only(top, _within(memories, top.pks))
         if len(found.pks) >= most or len(top.pks) == len(scores.pks):
-            return _best(found, most)
-    return _best(_only(scores, _all(memories)), most)
+            return Near(_best(found, most), scores)
+    return Near(_best(_only(scores, _all(memories)), most), scores)
 
 
 def _scored(held: View, query: Vectors, among: Keys, centred: bool) -> Scores:

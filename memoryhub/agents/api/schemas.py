@@ -163,7 +163,12 @@ class HitShape(BaseModel):
 
 
 class DenseSide(BaseModel):
+    """``configured``: there is a provider of vectors. ``used``: this answer used them; else ``detail`` says
+    why not, if they were asked for."""
+
     configured: bool
+    used: bool
+    model: str
     detail: str
 
 

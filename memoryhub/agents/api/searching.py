@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.http import Http404, HttpResponse
 from ninja import Query, Router
 
@@ -28,8 +29,6 @@ from memoryhub.retrieval.sessions import with_counts
 from memoryhub.sensitivity import Clearance
 
 router = Router()
-# Every mode is accepted already, so that clients need not change when vectors come.
-DENSE = {"configured": False, "detail": "no embeddings are configured; this was found by words alone"}
 
 
 @router.get("/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search")
@@ -46,7 +45,7 @@ def search_by_body(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
 
 def _search(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
     memories = wanted.select(wanted.clearance(request.auth))
-    found = search(memories, wanted.query, limit=wanted.limit, min_score=wanted.min_score)
+    found = search(memories, wanted.query, limit=wanted.limit, min_score=wanted.min_score, mode=wanted.mode)
     return answer(
         {
             "results": [shapes.hit(hit) for hit in found.hits],
@@ -54,7 +53,12 @@ def _search(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
             "total_is_exact": found.exact,
             "mode": found.mode,
             "took_ms": found.took_ms,
-            "dense": DENSE,
+            "dense": {
+                "configured": settings.MEMORYHUB.embeddings != "none",
+                "used": bool(found.model),
+                "model": found.model,
+                "detail": found.failure,
+            },
         }
     )
 

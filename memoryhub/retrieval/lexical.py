@@ -1,0 +1,151 @@
+"""What words find: candidates from the text indexes behind gate and filters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import scoring
+from memoryhub.retrieval.frequencies import Frequencies
+from memoryhub.retrieval.rows import Row, Scored, score
+from memoryhub.search import query as queries
+from memoryhub.search.query import Query
+from memoryhub.text import fold, stem
+
+MOST_TITLES = 5000  # rows that are looked through for a title; a word in more of them is no title to look for
+MOST_WEIGHED = 4096  # matching memories of which each one's worth is weighed
+FEWEST = 2  # words that are looked for, however common
+# Of a query. What holds no more of it is no result, unless the score may be 0.
+COMMON_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is looked at.
+
+    ``pool``: about how many candidates are scored. ``spare``: a memory that holds no more than this share of
+    the query need not be found. ``posted``: of words that together stand in more memories than this, the
+    most common are not looked for, down to two. ``weighed``: matching memories up to which each one's worth
+    is weighed when they are more than the pool. ``thorough``: titles are compared as a whole, and names, and
+    words that stand nowhere, are looked for inside words even where the rest of the query is found.
+    """
+
+    pool: int
+    spare: float = COMMON_SHARE
+    posted: float = math.inf
+    weighed: int = MOST_WEIGHED
+    thorough: bool = True
+
+
+def rank(
+    memories: MemoryQuerySet,
+    query: Query,
+    weights: scoring.Weights,
+    now: datetime,
+    *,
+    effort: Effort,
+    counted: Frequencies,
+    beside: MemoryQuerySet | None = None,
+    clauses: Sequence[Query] = (),
+    least: int = 0,
+) -> list[Scored]:
+    """The candidates that hold anything of the query with their scores, in no order.
+
+    ``counted``: the frequencies of its words. ``beside``: more candidates, that were found another way.
+    ``clauses``: parts of the query; who answers one of them has answered. ``least``: no term weighs more than
+    one that so many memories hold.
+    """
+    if not query.terms:
+        return []
+    known = {stem(word): max(counted.of(word), least) for word in query.words}
+    matcher = scoring.Matcher(query, scoring.term_weights(query, known, counted.total), clauses)
+    rows, _ = candidates(memories, query, counted, weights, effort)
+    if beside is not None:
+        rows |= {row.pk: row for row in rows_of(beside) if row.pk not in rows}
+    weighed = ((row, matcher.weigh(row.texts)) for row in rows.values())
+    return [score(row, held.match, held, weights, now) for row, held in weighed if round(held.match, 4) > 0]
+
+
+def rows_of(memories: MemoryQuerySet) -> list[Row]:
+    """The rows of a queryset as they are scored."""
+    return [Row(*row) for row in memories.values_list(*Row._fields)]
+
+
+def candidates(
+    memories: MemoryQuerySet, query: Query, counted: Frequencies, weights: scoring.Weights, effort: Effort
+) -> tuple[dict[int, Row], bool]:
+    """The rows worth scoring, by primary key, and whether no row was left out that matches.
+
+    By words; by substring for what is no word; by a scan as a last resort. Where more rows match than are
+    scored, those with the best bm25 are joined by those of most worth: a good match that is new, important
+    and trusted may beat a better one that is not. Among very many these are the last ones stored, because
+    weighing each would cost more than the search.
+    """
+    found: dict[int, Row] = {}
+    exact, pool = True, effort.pool
+
+    def take(rows: MemoryQuerySet, most: int = pool) -> None:
+        nonlocal exact
+        taken = rows_of(rows[:most])
+        exact = exact and len(taken) < most
+        for row in taken:
+            found.setdefault(row.pk, row)
+
+    known = [word for word in query.words if counted.of(word)]
+    if known:
+        telling = _telling(known, counted, effort)
+        matching = memories.matching(queries.any_of(telling))
+        take(matching)
+        if not exact:
+            few = sum(map(counted.of, telling)) <= effort.weighed
+            worth = (weights.recency, weights.importance, weights.trust)
+            take(matching.worthiest(*worth) if few else matching.order_by("-text_index__pk"), pool // 4)
+    if effort.thorough and len(found) >= pool and min(map(counted.of, known)) <= MOST_TITLES:
+        take(memories.titled(query.typed))  # among so many the one with this very title may rank too low
+    substrings = query.spellings(_inside(query, known, effort))
+    take(memories.containing(substrings))
+    if not found:  # known words stand in no memory within reach; they may stand inside other words there
+        take(memories.containing(query.spellings(query.words)))
+    for literal in _unseen(substrings, found.values())[:3]:
+        take(memories.holding(literal))
+    return found, exact
+
+
+def _inside(query: Query, known: list[str], effort: Effort) -> list[str]:
+    """What is looked for inside words: what is no word itself, and what stands nowhere as one."""
+    runs = queries.cjk_runs(query.text)
+    if not effort.thorough:
+        return [*(term.literal for term in query.terms if term.literal and not term.stems), *runs]
+    return [*query.literals, *runs, *(word for word in query.words if word not in known)]
+
+
+def _unseen(substrings: list[str], found: Collection[Row]) -> list[str]:
+    """What is too short for the trigram index and in no candidate yet: a scan is worth its time only then.
+
+    A lone mark beside words that were found (``a -> b``) is not worth it.
+    """
+    short = [text for text in substrings if len(text) < queries.TRIGRAM]
+    if not found or not short:
+        return short
+    texts = [fold(" ".join(row.texts.values())) for row in found]
+    return [one for one in short if any(map(str.isalnum, one)) and not any(one in text for text in texts)]
+
+
+def _telling(words: list[str], counted: Frequencies, effort: Effort) -> list[str]:
+    """The words without the most common ones, as long as those weigh little together.
+
+    A memory that holds only these would score too low, and reading their long posting lists is most of what
+    a search costs.
+    """
+    weights = {word: scoring.rarity(counted.of(word), counted.total) for word in words}
+    spare = effort.spare * sum(weights.values())
+    kept = sorted(words, key=lambda word: weights[word])
+    while len(kept) > 1 and weights[kept[0]] <= spare:
+        spare -= weights[kept.pop(0)]
+    posted = sum(map(counted.of, kept))
+    while len(kept) > FEWEST and posted > effort.posted:
+        posted -= counted.of(kept.pop(0))
+    return kept

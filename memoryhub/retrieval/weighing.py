@@ -1,0 +1,155 @@
+"""The candidates of a search, found by words and by meaning, weighed with their neighbours in the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from django.conf import settings
+
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import evidence, lexical, scoring
+from memoryhub.retrieval.beside import beside
+from memoryhub.retrieval.evidence import Asked, Evidence, Held
+from memoryhub.retrieval.frequencies import Frequencies, frequencies_of
+from memoryhub.retrieval.lexical import Effort
+from memoryhub.retrieval.meaning import Meaning, meaning
+from memoryhub.retrieval.rows import Row, Scored, score
+from memoryhub.search.query import Query
+from memoryhub.text import stem
+
+Mode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
+# Where both sides look, words that are in more memories than this together are left to the vectors.
+POSTED = 20_000
+LEADERS = 30  # the best by themselves, whose neighbours are looked at
+# Below this a memory is no result, unless the score may be 0: a common word was shared and nothing more, or
+# the vectors point about the same way, as those of any two texts of one store do.
+LEAST_MATCH: dict[Mode, float] = {"lexical": 0.05, "semantic": 0.35, "hybrid": 0.35}
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """The candidates in no order, whether they are all that match, and how they were found.
+
+    ``failure``: why vectors could not be used, though they were asked for.
+    """
+
+    scored: list[Scored]
+    exact: bool
+    mode: Mode
+    model: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    row: Row
+    words: scoring.Weighed
+    held: Held
+
+
+def weigh(
+    memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now: datetime, mode: Mode
+) -> Weighed:
+    """Weigh what answers a query. The number of queries does not depend on the results."""
+    counted = frequencies_of(memories, query.words)
+    pool = settings.MEMORYHUB.search_pool
+    near = Meaning() if mode == "lexical" else meaning(memories, query, counted, pool // 2)
+    if near.failure:
+        mode = "lexical"
+    weighing = _Weighing(memories, query, counted, near, mode)
+    exact = weighing.take_both(
+        weights, Effort(pool) if mode == "lexical" else Effort(pool // 2, posted=POSTED)
+    )
+    found = weighing.with_neighbours()
+    scored = [
+        score(one.row, match, one.words, weights, now)
+        for one in weighing.candidates.values()
+        if (match := weighing.match(one, found[one.row.pk])) >= 0.00005
+    ]
+    return Weighed(scored, exact, mode, near.model, near.failure)
+
+
+class _Weighing:
+    """One query at work."""
+
+    def __init__(
+        self, memories: MemoryQuerySet, query: Query, counted: Frequencies, near: Meaning, mode: Mode
+    ) -> None:
+        self.memories, self.query, self.counted, self.mode = memories, query, counted, mode
+        self.near = near.near
+        frequencies = {stem(word): counted.of(word) for word in query.words}
+        term_weights = scoring.term_weights(query, frequencies, counted.total)
+        self.matcher = scoring.Matcher(query, term_weights)
+        self.asked = Asked.of(query.typed, self._asked_weights(term_weights))
+        self.candidates: dict[int, _Candidate] = {}
+
+    def _asked_weights(self, weights: Sequence[float]) -> Sequence[float]:
+        """A word that nobody used tells that something is missing, and no more than half as much as it
+        would tell if somebody did: it may be another word for what is there. By meaning alone none counts."""
+        if self.mode == "semantic":
+            return [0.0] * len(weights)
+        most = scoring.rarity(0, self.counted.total) / 2
+        unknown = [not any(self.counted.of_stems.get(one) for one in term.stems) for term in self.query.terms]
+        return [min(one, most) if new else one for one, new in zip(weights, unknown, strict=True)]
+
+    def take_both(self, weights: scoring.Weights, effort: Effort) -> bool:
+        """Take what words and what vectors found; whether no more would match."""
+        exact = True
+        if self.mode != "semantic":
+            rows, exact = lexical.candidates(self.memories, self.query, self.counted, weights, effort)
+            self._take(rows.values())
+        best = self.near.best
+        self._take_keys(pk for pk, _ in best)
+        if best and len(best) >= settings.MEMORYHUB.search_pool // 2:
+            exact = exact and self._alone(best[-1][1]) < LEAST_MATCH[self.mode]
+        return exact
+
+    def with_neighbours(self) -> dict[int, Evidence]:
+        """The evidence for each candidate; the neighbours of the best become candidates too."""
+        first = self._evidence({})
+        leaders = sorted(first, key=lambda pk: (-first[pk].match, -pk))[:LEADERS]
+        around = beside(self.memories, leaders) if leaders else {}
+        self._take_keys(pk for one in around.values() for pk in (*one.before, *one.after))
+        links = evidence.both_ways(around)
+        return self._evidence(links)
+
+    def match(self, one: _Candidate, found: Evidence) -> float:
+        """0..1: what the evidence says, or what the words say by themselves if that is more."""
+        if self.mode == "semantic":
+            return found.match
+        own = one.words.match if one.words.match >= 1 else one.words.match * found.voice
+        if self.mode == "lexical":
+            return max(own, scoring.covered(found.coverage) * found.voice)
+        if not found.coverage and found.match < LEAST_MATCH[self.mode]:
+            return 0.0  # no word in common, and not near enough to make up for that
+        return max(own, found.match)
+
+    def _take_keys(self, pks: Iterable[int]) -> None:
+        new = {pk for pk in pks if pk not in self.candidates}
+        if new:
+            self._take(lexical.rows_of(self.memories.order_by().filter(pk__in=new)))
+
+    def _take(self, rows: Iterable[Row]) -> None:
+        rows = list(rows)
+        cosines = self.near.cosines([row.pk for row in rows])
+        for row in rows:
+            words = self.matcher.weigh(row.texts)
+            held = Held(
+                terms=words.terms,
+                cosine=cosines.get(row.pk, 0.0),
+                chars=len(row.content),
+                speaker=evidence.speaker(row.content),
+                asks=evidence.asks(row.content),
+            )
+            self.candidates[row.pk] = _Candidate(row, words, held)
+
+    def _evidence(self, around: dict[int, evidence.Beside]) -> dict[int, Evidence]:
+        held = {pk: one.held for pk, one in self.candidates.items()}
+        return evidence.weigh(self.asked, held, around)
+
+    def _alone(self, cosine: float) -> float:
+        """The match of a memory that is near and nothing else."""
+        return evidence.weigh(self.asked, {0: Held((0.0,) * len(self.asked.weights), cosine)}, {})[0].match
