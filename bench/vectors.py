@@ -1,8 +1,8 @@
 """What vectors cost: ``python -m bench.vectors --sizes 10000,100000``.
 
-Prints the processor time of storing a memory with embeddings and without, in batches as an import does and one by
-one as agents do, then what the index in the process takes: time to read it, milliseconds of processor time for the
-nearest ten, with everything visible and with one project in a hundred.
+Prints the processor time of storing a memory with embeddings and without, in batches as an import does and
+one by one as agents do. Then what the index in the process takes: the time to read it, and the processor time
+of the nearest ten, among all memories and in one project of a hundred.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 
 SINGLE, BATCH, QUESTIONS = 500, 1000, 40
 
@@ -107,7 +108,7 @@ def searching(size: int) -> None:
     questions = dice.normal(0, 1, (QUESTIONS, dimensions)).astype(np.float32)
     questions /= np.linalg.norm(questions, axis=1, keepdims=True)
     for name, rows in (("all", Memory.objects.live()), ("1 %", Memory.objects.live().filter(project="p1"))):
-        took = [spent(lambda one=one: nearest(rows, one, model, 10)) * 1000 for one in questions]
+        took = [spent(partial(nearest, rows, one, model, 10)) * 1000 for one in questions]
         print(f"nearest ten of {name:4} {statistics.median(took):6.1f} ms", flush=True)
 
 

@@ -119,7 +119,15 @@ def test_a_finding_cannot_write_to_the_terminal(run, sound, configure):
 
 
 def test_every_check_stands_in_the_registry_once():
-    modules = (machine, web, doctor.store, doctor.tables, doctor.content, doctor.maintenance)
+    modules = (
+        machine,
+        web,
+        doctor.store,
+        doctor.tables,
+        doctor.content,
+        doctor.maintenance,
+        doctor.embeddings,
+    )
     made = [one for module in modules for one in vars(module).values() if isinstance(one, Check)]
     assert sorted(one.name for one in made) == sorted(one.name for one in doctor.CHECKS)
     names = [one.name for one in doctor.CHECKS]

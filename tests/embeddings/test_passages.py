@@ -68,11 +68,3 @@ def test_unit_rows_have_length_one_and_nothing_stays_nothing():
     assert found.dtype == np.float32
     assert found == pytest.approx(np.array([[0.6, 0.8], [0, 0], [0, 0]]))
     assert maths.unit(np.array([0.0, 2.0])) == pytest.approx(np.array([0.0, 1.0]))
-
-
-@pytest.mark.parametrize("counts", [[2, 0, 1], [0, 0, 3], [3, 0, 0], [0], [], [1, 1, 1]])
-def test_sums_of_runs_of_rows(counts):
-    rows = np.arange(sum(counts) * 2, dtype=np.float32).reshape(-1, 2)
-    ends = np.cumsum(counts, dtype=int)
-    expected = [rows[end - count : end].sum(axis=0) for end, count in zip(ends, counts, strict=True)]
-    assert maths.sums(rows, counts) == pytest.approx(np.array(expected).reshape(-1, 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +36,13 @@ def test_many_long_texts_are_embedded_in_bounded_steps(static: StaticEmbedder, m
     texts = ["zebra stripes", "", "money " * 30, "river"] * 5
     whole = static.documents(texts)
     sizes = []
-    encode = StaticEmbedder._encode
+    embed = StaticEmbedder._rows
 
-    def counted(self: StaticEmbedder, step: list[str]) -> object:
+    def counted(self: StaticEmbedder, step: Sequence[str]) -> object:
         sizes.append(sum(map(len, step)))
-        return encode(self, step)
+        return embed(self, step)
 
-    monkeypatch.setattr(StaticEmbedder, "_encode", counted)
+    monkeypatch.setattr(StaticEmbedder, "_rows", counted)
     monkeypatch.setattr(module, "_CHARS_AT_ONCE", 200)
     assert (static.documents(texts) == whole).all()
     assert len(sizes) > 1
