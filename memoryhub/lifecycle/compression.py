@@ -25,7 +25,7 @@ from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Step
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.sensitivity import Actor
-from memoryhub.store import upkeep
+from memoryhub.store import embed_ahead, upkeep
 from memoryhub.store.condense import condense, spread
 
 _GROUP = ("project", "scope", "owner")
@@ -117,9 +117,10 @@ def _step(group: Group, keys: Sequence[int], eligible: MemoryQuerySet, actor: Ac
     )
 
     draft = draft_of(memories, told.title, told.content, now)
+    vectors = embed_ahead([draft])
 
     def commit(run_uid: str) -> tuple[Change, ...]:
-        made = condense(eligible, memories, draft, actor, Compress.name, run_uid, now)
+        made = condense(eligible, memories, draft, actor, Compress.name, run_uid, now, vectors)
         return (replace(change, into=made.uid),) if made else ()
 
     return Step((change,), position, 0, commit)

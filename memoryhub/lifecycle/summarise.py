@@ -21,7 +21,7 @@ from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Step
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.sensitivity import Actor
-from memoryhub.store import upkeep
+from memoryhub.store import embed_ahead, upkeep
 from memoryhub.store.condense import condense, spread
 from memoryhub.text import shorten
 
@@ -152,9 +152,10 @@ def _step(
     title = _title(memories)
     content = "\n".join([title, "", *(_line(memory) for memory in memories)])
     draft = draft_of(memories, title, content, now)
+    vectors = embed_ahead([draft])
 
     def commit(run_uid: str) -> tuple[Change, ...]:
-        made = condense(old, memories, draft, actor, Summarise.name, run_uid, now)
+        made = condense(old, memories, draft, actor, Summarise.name, run_uid, now, vectors)
         return (replace(change, into=made.uid),) if made else ()
 
     return Step((change,), position, len(memories), commit)

@@ -11,6 +11,7 @@ from memoryhub.drafts import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.sensitivity import Actor
+from memoryhub.store.embedding import Ahead
 from memoryhub.store.errors import StoreError
 from memoryhub.store.remember import remember_many
 from memoryhub.store.removal import merge_into, restore, trash
@@ -29,9 +30,11 @@ def condense(
     operation: str,
     run: str,
     now: datetime,
+    vectors: Ahead | None = None,
 ) -> Memory | None:
     """Store the draft in the place of these memories, which go to the trash and name it.
 
+    ``vectors``: the draft's, made before the transaction of whoever calls this (``store.embed_ahead``).
     None, and nothing is done, when one of them has changed since it was read or has left ``sources``. The
     hub's own upkeep reaches everyone's personal memories; what it makes of them belongs to the same owner.
     """
@@ -48,6 +51,7 @@ def condense(
             now,
             hold_cap=False,
             screen=False,
+            vectors=vectors,
             imported_at=max(filter(None, (memory.imported_at for memory in memories)), default=None),
         )
         if isinstance(made, StoreError):

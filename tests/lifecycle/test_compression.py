@@ -12,7 +12,7 @@ from memoryhub.lifecycle.clusters import single_linkage
 from memoryhub.lifecycle.condensing import MOST
 from memoryhub.lifecycle.gist import LONGEST, Said, gist, likeness_terms
 from memoryhub.lifecycle.operations import OPERATIONS
-from memoryhub.models import JournalEntry, Memory
+from memoryhub.models import Embedding, JournalEntry, Memory
 from memoryhub.sensitivity import Actor, Clearance, system
 from memoryhub.store.rows import listed
 from tests.lifecycle.conftest import whole_store
@@ -314,3 +314,16 @@ def test_thousands_of_texts_that_are_all_but_the_same_take_no_time_to_speak_of()
     form = [f"word{n}" for n in range(40)]
     assert len(single_linkage(([*form, f"own{n}"] for n in range(5000)), 0.5, 3)) == 1
     assert single_linkage(([*form, *(f"{n}-{m}" for m in range(60))] for n in range(2000)), 0.5, 3) == []
+
+
+@pytest.mark.parametrize("operation", ["compress", "summarize_old"])
+def test_the_vector_of_a_summary_is_made_before_its_step_is_applied(
+    embedding, alike, actor, now, monkeypatch, configure, operation
+):
+    configure(embeddings="wordllama", summarize_older_than_days=10, summarize_min_entries=3)
+    alike()
+    walk = OPERATIONS[operation].steps(OPERATIONS[operation].Params(), actor, now)
+    step = next(step for step in walk if step.changes)
+    monkeypatch.setattr(type(embedding), "documents", lambda self, texts: pytest.fail("made too late"))
+    assert step.apply("run") == 3
+    assert Embedding.objects.filter(memory=summary()).exists()
