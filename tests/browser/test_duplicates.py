@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from memoryhub.models import Memory
 
 from .conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
+from .test_memory_accessibly import complaints
 
 Remember = Callable[..., Memory]
 pytestmark = pytest.mark.usefixtures("embedding")
@@ -115,3 +116,19 @@ def test_a_change_by_somebody_else_is_told_in_the_place_of_the_cluster(
     expect(cluster(page, SAYING).get_by_role("alert")).to_contain_text("changed since you opened it")
     cluster(page, SAYING).get_by_role("button", name="Merge 3 into one").click()
     expect(page.get_by_text("3 memories are one now")).to_be_visible()
+
+
+@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
+def test_axe_finds_nothing_to_mend(
+    open_page: OpenPage, watch: Any, ada: User, alike: list[Memory], theme: str, viewport: Any
+) -> None:
+    watch.expect(422)
+    page = open_page("/duplicates/", ada, color_scheme=theme, viewport=viewport)
+    wrong = [complaints(page)]
+    cluster(page, SAYING).get_by_role("button", name="Merge 3 into one").click()
+    expect(page.get_by_text("3 memories are one now")).to_be_visible()
+    wrong.append(complaints(page))
+    for path in (f"/memories/{alike[0].uid}/", "/duplicates/?project=nowhere", "/duplicates/?similarity=2"):
+        page.goto(path)
+        wrong.append(complaints(page))
+    assert not any(wrong), "\n\n".join(filter(None, wrong))

@@ -142,6 +142,15 @@ class TestMerging:
         assert not any("runner" in str(row.detail) or "Words" in str(row.detail) for row in rows)
         assert verify().ok
 
+    def test_the_journal_names_no_hidden_memory_to_those_who_saw_the_other(
+        self, remember: Remember, actor: Actor
+    ) -> None:
+        plain, secret = remember("the words"), remember("the words, nearly", sensitivity="secret")
+        store.merge(secret.uid, [plain.uid], actor)
+        shown = JournalEntry.objects.visible_to(Clearance())
+        assert {row.object_id for row in shown} == {plain.uid}
+        assert not any(secret.uid in str(row.detail) for row in shown)
+
     def test_identical_words_under_two_levels_become_one(self, remember: Remember, actor: Actor) -> None:
         secret = remember("the same words", sensitivity="secret")
         plain = remember("the same words", by=public())
