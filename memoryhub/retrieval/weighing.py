@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from django.conf import settings
 
+from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import evidence, lexical, scoring
 from memoryhub.retrieval.beside import beside
@@ -128,9 +129,10 @@ class _Weighing:
         return max(own, found.match)
 
     def _take_keys(self, pks: Iterable[int]) -> None:
+        """Of memories that were found behind the gate."""
         new = {pk for pk in pks if pk not in self.candidates}
         if new:
-            self._take(lexical.rows_of(self.memories.order_by().filter(pk__in=new)))
+            self._take(lexical.rows_of(Memory.objects.filter(pk__in=new)))
 
     def _take(self, rows: Iterable[Row]) -> None:
         rows = list(rows)

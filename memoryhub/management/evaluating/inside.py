@@ -7,7 +7,6 @@ JSON: ``{"told": …}`` for a person, and at the end ``{"stored_seconds", "floor
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 import time
@@ -22,8 +21,9 @@ import django
 if TYPE_CHECKING:
     from memoryhub.management.evaluating.sets import RetrievalSet
     from memoryhub.retrieval.evaluation import Answered
+    from memoryhub.retrieval.weighing import Mode
 
-MODES = ("hybrid", "lexical", "semantic")
+MODES: tuple[Mode, ...] = ("hybrid", "lexical", "semantic")
 _BATCH = 1000
 
 Ask = Callable[[str], tuple["Answered", str]]
@@ -46,20 +46,13 @@ def main(path: Path, wanted: Sequence[str] = ()) -> None:
     _embed(given.name)
     bare = BareIndex({pk: memory.content for pk, memory in zip(pks, given.memories, strict=True)}.items())
     asks: dict[str, Ask] = {name: _asking_bare(bare, name) for name in BASELINES}
-    asks |= {mode: _asking_the_hub(given, mode) for mode in modes() if mode in (wanted or MODES)}
+    asks |= {mode: _asking_the_hub(mode) for mode in MODES if mode in (wanted or MODES)}
     refs = dict(zip(pks, (memory.ref for memory in given.memories), strict=True))
     systems = {name: _asked(given, name, ask, refs) for name, ask in asks.items()}
     bare.close()
     # Of memories with the same content one was stored: it answers for all of them.
     same = {memory.ref: refs[pk] for pk, memory in zip(pks, given.memories, strict=True)}
     _tell(stored_seconds=round(took, 3), floor=settings.MEMORYHUB.min_score, same=same, systems=systems)
-
-
-def modes() -> tuple[str, ...]:
-    """The ways in which the hub's search can be asked."""
-    from memoryhub.retrieval.search import search
-
-    return MODES if "mode" in inspect.signature(search).parameters else ("lexical",)
 
 
 def _stored(given: RetrievalSet) -> list[int]:
@@ -107,23 +100,19 @@ def _asking_bare(bare: Any, name: str) -> Ask:
     return lambda query: (bare.ask(query, name), "")
 
 
-def _asking_the_hub(given: RetrievalSet, mode: str) -> Ask:
-    """The hub's search as an agent with a public token meets it, at the time of the set's last memory."""
+def _asking_the_hub(mode: Mode) -> Ask:
+    """The hub's search as an agent with a public token meets it."""
     from memoryhub.models import Memory
     from memoryhub.retrieval.evaluation import RANKED, SHOWN, Answered
     from memoryhub.retrieval.search import search
     from memoryhub.sensitivity import Clearance
 
-    how: dict[str, Any] = {"now": max(memory.created_at for memory in given.memories)}
-    if len(modes()) > 1:
-        how["mode"] = mode
-
     def ask(query: str) -> tuple[Answered, str]:
         within = Memory.objects.visible_to(Clearance()).live()
         began = time.perf_counter()
-        shown = search(within, query, limit=SHOWN, **how)
+        shown = search(within, query, limit=SHOWN, mode=mode)
         took = time.perf_counter() - began
-        ranked = search(within, query, limit=1, min_score=0, **how)
+        ranked = search(within, query, limit=1, min_score=0, mode=mode)
         return Answered(ranked.ids[:RANKED], [hit.memory.pk for hit in shown.hits], took), shown.mode
 
     return ask
