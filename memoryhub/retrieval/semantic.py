@@ -9,6 +9,7 @@ import numpy as np
 
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import vectors
+from memoryhub.search.keys import any_of
 from memoryhub.search.vectors import Keys, Scores, Vectors, View
 
 SAMPLE = 1000  # memories that tell how much of the store a queryset holds, and what its mean is
@@ -81,7 +82,7 @@ def _sample(pks: Keys) -> Keys:
 
 def _within(memories: MemoryQuerySet, pks: Keys) -> Keys:
     """Those that the queryset holds."""
-    return _keys(memories.order_by().filter(pk__in=pks.tolist()).values_list("pk", flat=True))
+    return _keys(memories.order_by().filter(pk__in=any_of(pks.tolist())).values_list("pk", flat=True))
 
 
 def _all(memories: MemoryQuerySet) -> Keys:
