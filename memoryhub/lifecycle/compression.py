@@ -19,14 +19,14 @@ from django.db.models import Count
 from django.utils import timezone
 
 from memoryhub.lifecycle.clusters import single_linkage
-from memoryhub.lifecycle.condensing import SUMMARIES, draft_of, parts
+from memoryhub.lifecycle.condensing import SUMMARIES, draft_of, parts, spread
 from memoryhub.lifecycle.gist import Said, gist, likeness_terms
 from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Step
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.sensitivity import Actor
-from memoryhub.store import embed_ahead, upkeep
-from memoryhub.store.condense import condense, spread
+from memoryhub.store import embed_ahead
+from memoryhub.store.condense import condense
 
 _GROUP = ("project", "scope", "owner")
 _PAGE = 500
@@ -57,8 +57,7 @@ class Compress(Operation[OnProject]):
                 yield from _of_group(group, after, actor, now)
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        for entry in upkeep.noted(self.name, run_uid, actor):
-            yield spread(entry, actor, now or timezone.now())
+        yield from spread(self.name, run_uid, actor, now or timezone.now())
 
 
 def _eligible(actor: Actor, now: datetime) -> MemoryQuerySet:

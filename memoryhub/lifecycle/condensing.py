@@ -10,8 +10,11 @@ from statistics import fmean
 from typing import TypeVar
 
 from memoryhub.drafts import MemoryDraft
-from memoryhub.models import Memory
-from memoryhub.sensitivity import higher
+from memoryhub.lifecycle.plan import Pace, give_back
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.sensitivity import Actor, higher
+from memoryhub.store import upkeep
+from memoryhub.store.condense import bring_back, put_away
 from memoryhub.store.rows import LISTS, united
 from memoryhub.text import shorten
 from memoryhub.vocabulary import SUMMARIES, MemoryType
@@ -27,6 +30,18 @@ def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
     number = -(-len(items) // MOST)
     for n in range(number):
         yield items[n * len(items) // number : (n + 1) * len(items) // number]
+
+
+def spread(name: str, run_uid: str, actor: Actor, now: datetime) -> Iterator[int]:
+    """Undo what a run condensed: the sources come back, some at a time, then their summary goes."""
+    pace = Pace(10, least=4)
+    for entry in upkeep.noted(name, run_uid, actor):
+
+        def back(uids: Sequence[str], entry: JournalEntry = entry) -> int:
+            return bring_back(entry, uids, actor, now)
+
+        yield from give_back(entry.detail["members"], back, pace)
+        put_away(entry, actor, now)
 
 
 def draft_of(memories: Sequence[Memory], title: str, content: str, now: datetime) -> MemoryDraft:

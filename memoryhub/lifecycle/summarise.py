@@ -16,13 +16,13 @@ from django.db.models import Count, Q
 from django.utils import timezone
 from pydantic import Field
 
-from memoryhub.lifecycle.condensing import MOST, SUMMARIES, draft_of, parts
+from memoryhub.lifecycle.condensing import MOST, SUMMARIES, draft_of, parts, spread
 from memoryhub.lifecycle.plan import Change, OnProject, Operation, Pace, Step
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.sensitivity import Actor
-from memoryhub.store import embed_ahead, upkeep
-from memoryhub.store.condense import condense, spread
+from memoryhub.store import embed_ahead
+from memoryhub.store.condense import condense
 from memoryhub.text import shorten
 
 __all__ = ["MOST", "SUMMARIES", "Summarise", "Summarised", "summarise_old"]
@@ -88,8 +88,7 @@ class Summarise(Operation[Summarising]):
                 pace.after(step)
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        for entry in upkeep.noted(self.name, run_uid, actor):
-            yield spread(entry, actor, now or timezone.now())
+        yield from spread(self.name, run_uid, actor, now or timezone.now())
 
 
 def summarise_old(

@@ -66,15 +66,23 @@ def _as_read(memory: Memory) -> tuple[Any, ...]:
     return tuple(getattr(memory, name) for name in _READ)
 
 
-def spread(entry: JournalEntry, actor: Actor, now: datetime) -> int:
-    """Undo :func:`condense`: the sources come back, what was made of them goes to the trash; how many came.
+def bring_back(entry: JournalEntry, uids: Sequence[str], actor: Actor, now: datetime) -> int:
+    """Undo :func:`condense`: some of the sources come back; how many that were.
 
-    What was edited since stays, beside its sources. Sources that are not in the trash any more are left out.
+    Sources that are not in the trash any more, or for another reason, are left out.
     """
     with write():
-        members = still_there(entry.detail["members"], entry.at, TrashReason.COMPRESSED, actor)
-        sources = restore(members, actor, now)
-        made = Memory.objects.visible_to(actor.clearance).filter(uid=entry.detail["into"]).first()
-        if sources and made and not made.revisions.exists():
+        return len(restore(still_there(uids, entry.at, TrashReason.COMPRESSED, actor), actor, now))
+
+
+def put_away(entry: JournalEntry, actor: Actor, now: datetime) -> None:
+    """Undo :func:`condense`: once sources are back, what was made of them goes to the trash.
+
+    What was edited since stays, beside its sources.
+    """
+    with write():
+        visible = Memory.objects.visible_to(actor.clearance)
+        made = visible.filter(uid=entry.detail["into"], deleted_at__isnull=True).first()
+        back = visible.filter(uid__in=entry.detail["members"], deleted_at__isnull=True).exists()
+        if back and made and not made.revisions.exists():
             trash([made.uid], actor, now=now)
-    return len(sources)

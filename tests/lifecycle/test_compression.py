@@ -327,3 +327,18 @@ def test_the_vector_of_a_summary_is_made_before_its_step_is_applied(
     monkeypatch.setattr(type(embedding), "documents", lambda self, texts: pytest.fail("made too late"))
     assert step.apply("run") == 3
     assert Embedding.objects.filter(memory=summary()).exists()
+
+
+def test_undo_that_stopped_before_the_summary_went_goes_on(alike, run, actor, now):
+    sources = alike()
+    run("compress")
+    made = summary()
+    walk = OPERATIONS["compress"].undo("run", actor, now)
+    assert next(walk) == 3
+    walk.close()
+    made.refresh_from_db()
+    assert made.deleted_at is None
+    assert sum(OPERATIONS["compress"].undo("run", actor, now)) == 0
+    made.refresh_from_db()
+    assert made.deleted_at
+    assert set(Memory.objects.live()) == set(sources)
