@@ -19,6 +19,7 @@ from memoryhub import embeddings, store
 from memoryhub.drafts import MemoryDraft
 from memoryhub.embeddings import Embedder
 from memoryhub.models import Memory
+from memoryhub.retrieval import frequencies
 from memoryhub.search import schema
 from memoryhub.sensitivity import Actor, Clearance
 
@@ -115,6 +116,12 @@ def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
     Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
     odd.refresh_from_db()
     return {**made, "cosmic": odd}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    """Each test has a store of its own, and words are common in it or not."""
+    frequencies.forget()
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -14,6 +16,11 @@ from memoryhub.search.schema import document_frequencies
 from memoryhub.text import stem
 
 RARE = 64  # memories; a word in more of them is common
+REMEMBERED_SECONDS = 60.0
+MOST_REMEMBERED = 10_000  # words
+
+_common: dict[str, tuple[int, float]] = {}
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -32,9 +39,9 @@ def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> Frequenc
 
     The index counts all memories, and a score must not show that a word stands in one that may not be seen.
     So a rare word is counted again among those within reach, and a common one is told to the next power of
-    two.
+    two. To count a common word takes as long as to look for it, so that is remembered for a while.
     """
-    counted, total = document_frequencies([stem(word) for word in words]) if words else ({}, 0)
+    counted, total = _counted({stem(word) for word in words}) if words else ({}, 0)
     rare = [word for word in words if 0 < counted.get(stem(word), 0) <= RARE]
     recounted = dict(zip(rare, _counts(memories, rare), strict=True))
     of_stems = {
@@ -42,6 +49,29 @@ def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> Frequenc
         for word in words
     }
     return Frequencies(of_stems, _rounded(total))
+
+
+def _counted(stems: set[str]) -> tuple[dict[str, int], int]:
+    """Among all memories; common words as they were counted a while ago."""
+    now = time.monotonic()
+    known = {one: count for one in stems if (count := _recall(one, now)) is not None}
+    found, total = document_frequencies(sorted(stems - known.keys()))
+    with _lock:
+        if len(_common) > MOST_REMEMBERED:
+            _common.clear()
+        _common.update({one: (count, now) for one, count in found.items() if count > RARE})
+    return found | known, total
+
+
+def _recall(one: str, now: float) -> int | None:
+    count, at = _common.get(one, (0, -REMEMBERED_SECONDS))
+    return count if now - at < REMEMBERED_SECONDS else None
+
+
+def forget() -> None:
+    """Forget what was counted: the store is another one."""
+    with _lock:
+        _common.clear()
 
 
 def _counts(memories: MemoryQuerySet, words: list[str]) -> list[int]:

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from memoryhub.search.query import Query, Term
@@ -221,4 +222,5 @@ class _Needle:
         if self._starts[number] not in text:
             return 0
         wanted = self._stems[number]
-        return sum(1 for word in self._patterns[number].findall(text) if stem(word) == wanted)
+        found = (1 for word in self._patterns[number].finditer(text) if stem(word.group()) == wanted)
+        return sum(islice(found, REPEATS + 1))  # more add nothing

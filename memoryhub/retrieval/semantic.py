@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+from django.core.exceptions import EmptyResultSet
 
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import vectors
 from memoryhub.search.keys import any_of
 from memoryhub.search.vectors import Keys, Scores, Vectors, View
 
-SAMPLE = 1000  # memories that tell how much of the store a queryset holds, and what its mean is
-TELLING = 50  # of these must be in it, or it is small enough to be read whole
+SAMPLE = 500  # memories that tell how much of the store a queryset holds, and what its mean is
+TELLING = 25  # of these must be in it, or it is small enough to be read whole
 MOST_ASKED = 20_000  # ids in one question
+KEPT_SECONDS = 10.0  # a sample is good for; a memory that is hidden meanwhile counts in the mean until then
+MOST_DRAWN = 64  # querysets whose samples are kept
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # multiplying by it mixes the bits
 
 
@@ -27,8 +34,17 @@ class Near:
 
     def cosines(self, pks: Collection[int]) -> dict[int, float]:
         """Of memories that the caller found behind the gate; those without a vector are left out."""
-        some = _only(self.scores, np.fromiter(pks, np.int64))
-        return dict(zip(some.pks.tolist(), some.cosines.tolist(), strict=True))
+        places = self._places
+        return {
+            pk: float(self.scores.cosines[places[pk]]) for pk in pks if pk < len(places) and places[pk] >= 0
+        }
+
+    @cached_property
+    def _places(self) -> Keys:
+        """Where each memory's cosine lies; -1 where it has none."""
+        places: Keys = np.full(int(self.scores.pks.max(initial=0)) + 1, -1)
+        places[self.scores.pks] = np.arange(len(self.scores.pks))
+        return places
 
 
 def nearest(
@@ -49,16 +65,15 @@ def near(memories: MemoryQuerySet, query: Vectors, model: str, most: int, *, cen
     pks = held.pks
     if not len(pks) or most < 1 or not query.any():
         return Near()
-    drawn = _sample(pks)
-    among = _within(memories, drawn)
-    if len(drawn) < len(pks) and len(among) < TELLING:
-        own = _all(memories)
-        scores = _scored(held, query, own[:: len(own) // SAMPLE + 1], centred)
-        return Near(_best(_only(scores, own), most), scores)
-    scores = _scored(held, query, among, centred)
-    if len(drawn) == len(pks):
+    if len(pks) <= 2 * SAMPLE:
+        among = _within(memories, pks)
+        scores = held.scores(query, centred=centred, mean=held.mean(among) if centred else None)
         return Near(_best(_only(scores, among), most), scores)
-    top = _top(scores, int(1.5 * most * len(drawn) / len(among)) + TELLING)
+    drawn = _drawn(held, memories, pks)
+    scores = held.scores(query, centred=centred, mean=drawn.mean if centred else None)
+    if drawn.own is not None:
+        return Near(_best(_only(scores, drawn.own), most), scores)
+    top = _top(scores, int(1.5 * most / drawn.share) + TELLING)
     if len(top.pks) <= MOST_ASKED:
         found = _only(top, _within(memories, top.pks))
         if len(found.pks) >= most or len(top.pks) == len(scores.pks):
@@ -66,14 +81,46 @@ def near(memories: MemoryQuerySet, query: Vectors, model: str, most: int, *, cen
     return Near(_best(_only(scores, _all(memories)), most), scores)
 
 
-def _scored(held: View, query: Vectors, among: Keys, centred: bool) -> Scores:
-    return held.scores(query, centred=centred, mean=held.mean(among) if centred else None)
+@dataclass(frozen=True)
+class _Drawn:
+    """What a sample tells of a queryset: which share of the vectors it holds, and their mean.
+
+    ``own``: all of a queryset that holds so little that it was read whole.
+    """
+
+    share: float
+    mean: Vectors
+    at: float
+    own: Keys | None = None
+
+
+def _drawn(held: View, memories: MemoryQuerySet, pks: Keys) -> _Drawn:
+    """Drawn anew when vectors have come or gone, and every few seconds.
+
+    Kept for every queryset with the same gate and filters: moments, such as now, may differ.
+    """
+    try:
+        sql, params = memories.order_by().query.sql_with_params()
+    except EmptyResultSet:
+        return _Drawn(1.0, held.mean([]), 0.0, np.empty(0, np.int64))
+    key = sql, tuple(one for one in params if not _MOMENT.fullmatch(str(one)))
+    kept: _Drawn | None = held.drawn.get(key)
+    if kept is not None and time.monotonic() - kept.at < KEPT_SECONDS:
+        return kept
+    drawn = _sample(pks)
+    among = _within(memories, drawn)
+    if len(among) < TELLING:
+        own = _all(memories)
+        return _Drawn(1.0, held.mean(own[:: len(own) // SAMPLE + 1]), 0.0, own)
+    if len(held.drawn) >= MOST_DRAWN:
+        held.drawn.clear()
+    found = _Drawn(len(among) / len(drawn), held.mean(among), time.monotonic())
+    held.drawn[key] = found
+    return found
 
 
 def _sample(pks: Keys) -> Keys:
-    """About :data:`SAMPLE` of them, the same ones from one call to the next; all where they are few."""
-    if len(pks) <= 2 * SAMPLE:
-        return pks
+    """About :data:`SAMPLE` of them, the same ones from one call to the next."""
     mixed = (pks.astype(np.uint64) * _ODD) >> np.uint64(32)
     share = 2 ** int(np.log2(len(pks) / SAMPLE))
     drawn: Keys = pks[mixed % np.uint64(share) == 0]

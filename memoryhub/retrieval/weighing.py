@@ -18,13 +18,15 @@ from memoryhub.retrieval.frequencies import Frequencies, frequencies_of
 from memoryhub.retrieval.lexical import Effort
 from memoryhub.retrieval.meaning import Meaning, meaning
 from memoryhub.retrieval.rows import Row, Scored, score
+from memoryhub.search.keys import any_of
 from memoryhub.search.query import Query
 from memoryhub.text import stem
 
 Mode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 # Where both sides look, words that are in more memories than this together are left to the vectors.
-POSTED = 20_000
-LEADERS = 30  # the best by themselves, whose neighbours are looked at
+POSTED = 5_000
+SHARE = 5  # of the pool a fifth each is found by words and by meaning; neighbours come beside them
+LEADERS = 16  # the best by themselves, whose neighbours are looked at
 # Below this a memory is no result, unless the score may be 0: a common word was shared and nothing more, or
 # the vectors point about the same way, as those of any two texts of one store do.
 LEAST_MATCH: dict[Mode, float] = {"lexical": 0.05, "semantic": 0.35, "hybrid": 0.35}
@@ -57,13 +59,12 @@ def weigh(
     """Weigh what answers a query. The number of queries does not depend on the results."""
     counted = frequencies_of(memories, query.words)
     pool = settings.MEMORYHUB.search_pool
-    near = Meaning() if mode == "lexical" else meaning(memories, query, counted, pool // 2)
+    near = Meaning() if mode == "lexical" else meaning(memories, query, counted, pool // SHARE)
     if near.failure:
         mode = "lexical"
     weighing = _Weighing(memories, query, counted, near, mode)
-    exact = weighing.take_both(
-        weights, Effort(pool) if mode == "lexical" else Effort(pool // 2, posted=POSTED)
-    )
+    light = Effort(pool // SHARE, posted=POSTED, fewest=1, weighed=0)
+    exact = weighing.take_both(weights, Effort(pool) if mode == "lexical" else light)
     found = weighing.with_neighbours()
     scored = [
         score(one.row, match, one.words, weights, now)
@@ -104,7 +105,7 @@ class _Weighing:
             self._take(rows.values())
         best = self.near.best
         self._take_keys(pk for pk, _ in best)
-        if best and len(best) >= settings.MEMORYHUB.search_pool // 2:
+        if best and len(best) >= settings.MEMORYHUB.search_pool // SHARE:
             exact = exact and self._alone(best[-1][1]) < LEAST_MATCH[self.mode]
         return exact
 
@@ -132,7 +133,7 @@ class _Weighing:
         """Of memories that were found behind the gate."""
         new = {pk for pk in pks if pk not in self.candidates}
         if new:
-            self._take(lexical.rows_of(Memory.objects.filter(pk__in=new)))
+            self._take(lexical.rows_of(Memory.objects.filter(pk__in=any_of(new))))
 
     def _take(self, rows: Iterable[Row]) -> None:
         rows = list(rows)

@@ -284,9 +284,11 @@ def index_bytes() -> int:
 def document_frequencies(stems: list[str]) -> tuple[dict[str, int], int]:
     """For each stem the number of memories that hold it, and the number of memories."""
     with connection.cursor() as cursor:
-        marks = ", ".join(["%s"] * len(stems))
-        cursor.execute(f"SELECT term, doc FROM {VOCABULARY} WHERE term IN ({marks})", stems)
-        found = dict(cursor.fetchall())
+        found = {}
+        if stems:
+            marks = ", ".join(["%s"] * len(stems))
+            cursor.execute(f"SELECT term, doc FROM {VOCABULARY} WHERE term IN ({marks})", stems)
+            found = dict(cursor.fetchall())
         cursor.execute(f"SELECT max(id) FROM {MEMORY}")
         return found, cursor.fetchone()[0] or 0
 

@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from django.db import connection
@@ -64,6 +64,7 @@ class View:
     total: NDArray[np.float64]  # the sum of all vectors
     extra: Vectors
     distances: OrderedDict[bytes, Vectors] = field(default_factory=OrderedDict, repr=False)
+    drawn: dict[object, Any] = field(default_factory=dict, repr=False)  # room for who draws samples of it
 
     def __len__(self) -> int:
         return self.rows + len(self.extra) - self.dead
@@ -216,6 +217,7 @@ class VectorIndex:
             total=base.total + change,
             extra=extra,
             distances=OrderedDict(),
+            drawn={},
         )
 
     def _all_anew(self, now: Moment) -> View:
@@ -233,7 +235,7 @@ class VectorIndex:
         view.keys[gone] = 0
         view.matrix[gone] = 0
         dead = view.dead + len(gone)
-        view = replace(view, moment=now, dead=dead, total=total, distances=OrderedDict())
+        view = replace(view, moment=now, dead=dead, total=total, distances=OrderedDict(), drawn={})
         return _compact(view) if dead > max(SPARE, DEAD * view.rows) else view
 
     def _read(self, start: int, end: int, take: Callable[[Keys, Keys, Vectors], None]) -> None:
