@@ -459,8 +459,8 @@ def test_pages_of_changes_follow_each_other(five, actor):
 
 
 def test_every_operation_of_the_wire_is_there():
-    wire = "purge_expired consolidate compress summarize_old evict reindex empty_trash prune_events embed".split()
-    assert set(wire) == set(OPERATIONS)
+    wire = "purge_expired consolidate compress summarize_old evict reindex empty_trash prune_events embed"
+    assert set(wire.split()) == set(OPERATIONS)
 
 
 def test_a_run_whose_operation_this_hub_does_not_know_fails_in_words(five, actor):
