@@ -26,7 +26,7 @@ Mode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 # Where both sides look, words that are in more memories than this together are left to the vectors.
 POSTED = 5_000
 SHARE = 5  # of the pool a fifth each is found by words and by meaning; neighbours come beside them
-LEADERS = 16  # the best by themselves, whose neighbours are looked at
+LEADERS = 24  # the best by themselves, whose neighbours are looked at
 # Below this a memory is no result, unless the score may be 0: a common word was shared and nothing more, or
 # the vectors point about the same way, as those of any two texts of one store do.
 LEAST_MATCH: dict[Mode, float] = {"lexical": 0.05, "semantic": 0.35, "hybrid": 0.35}
