@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from memoryhub import embeddings
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.retrieval import scoring, semantic
+from memoryhub.retrieval import scoring
 from memoryhub.retrieval.frequencies import Frequencies
-from memoryhub.retrieval.semantic import Near
+from memoryhub.retrieval.semantic import Approach, Near
 from memoryhub.search.query import Query
 from memoryhub.text import words
 
@@ -26,13 +27,17 @@ NOT_CONFIGURED = "no embeddings are configured; this was found by words alone"
 class Meaning:
     """What is near; where nobody could be asked, ``failure`` says why, fit for a client."""
 
-    near: Near = field(default_factory=Near)
+    approach: Approach | None = None
     model: str = ""
     failure: str = ""
 
+    @cached_property
+    def near(self) -> Near:
+        return self.approach.end() if self.approach else Near()
+
 
 def meaning(memories: MemoryQuerySet, query: Query, counted: Frequencies, most: int) -> Meaning:
-    """The ``most`` memories of the queryset that are nearest to a question."""
+    """The ``most`` memories of the queryset that are nearest to a question; begun, not waited for."""
     try:
         embedder = embeddings.configured()
         if embedder is None:
@@ -41,7 +46,7 @@ def meaning(memories: MemoryQuerySet, query: Query, counted: Frequencies, most: 
     except EmbeddingError as error:
         logger.warning("searching by words alone: %s", error)
         return Meaning(failure=f"this was found by words alone: {error}")
-    return Meaning(semantic.near(memories, vector, embedder.name, most), embedder.name)
+    return Meaning(Approach(memories, vector, embedder.name, most), embedder.name)
 
 
 def word_weights(query: Query, counted: Frequencies) -> Mapping[str, float]:

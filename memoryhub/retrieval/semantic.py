@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from django.core.exceptions import EmptyResultSet
@@ -21,8 +22,11 @@ TELLING = 25  # of these must be in it, or it is small enough to be read whole
 MOST_ASKED = 20_000  # ids in one question
 KEPT_SECONDS = 10.0  # a sample is good for; a memory that is hidden meanwhile counts in the mean until then
 MOST_DRAWN = 64  # querysets whose samples are kept
+_NONE = Scores(np.empty(0, np.int64), np.empty(0, np.float32))
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # multiplying by it mixes the bits
+
+_others = ThreadPoolExecutor(max_workers=2, thread_name_prefix="vectors")  # for arithmetic alone
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Near:
     """The nearest memories of a queryset, the nearest first, and how near others are."""
 
     best: list[tuple[int, float]] = field(default_factory=list)
-    scores: Scores = field(default=Scores(np.empty(0, np.int64), np.empty(0, np.float32)), repr=False)
+    scores: Scores = field(default=_NONE, repr=False)
 
     def cosines(self, pks: Collection[int]) -> dict[int, float]:
         """Of memories that the caller found behind the gate; those without a vector are left out."""
@@ -61,24 +65,40 @@ def near(memories: MemoryQuerySet, query: Vectors, model: str, most: int, *, cen
     off (of a sample where they are many), so that what a reader may not see leaves no trace in the scores.
     Of equal ones the newer comes first. Three queries at most, and those that refresh the index.
     """
-    held = vectors.index(model, len(query)).view()
-    pks = held.pks
-    if not len(pks) or most < 1 or not query.any():
-        return Near()
-    if len(pks) <= 2 * SAMPLE:
-        among = _within(memories, pks)
-        scores = held.scores(query, centred=centred, mean=held.mean(among) if centred else None)
-        return Near(_best(_only(scores, among), most), scores)
-    drawn = _drawn(held, memories, pks)
-    scores = held.scores(query, centred=centred, mean=drawn.mean if centred else None)
-    if drawn.own is not None:
-        return Near(_best(_only(scores, drawn.own), most), scores)
-    top = _top(scores, int(1.5 * most / drawn.share) + TELLING)
-    if len(top.pks) <= MOST_ASKED:
-        found = _only(top, _within(memories, top.pks))
-        if len(found.pks) >= most or len(top.pks) == len(scores.pks):
-            return Near(_best(found, most), scores)
-    return Near(_best(_only(scores, _all(memories)), most), scores)
+    return Approach(memories, query, model, most, centred=centred).end()
+
+
+class Approach:
+    """:func:`near` in two halves: begun, it compares all vectors on another processor meanwhile."""
+
+    def __init__(
+        self, memories: MemoryQuerySet, query: Vectors, model: str, most: int, *, centred: bool = True
+    ) -> None:
+        self._memories, self._most = memories, most
+        held = vectors.index(model, len(query)).view()
+        pks = held.pks
+        self._drawn: _Drawn | None = None
+        self._scores: Scores | Future[Scores] = _NONE
+        if not len(pks) or most < 1 or not query.any():
+            return
+        few = len(pks) <= 2 * SAMPLE
+        self._drawn = _whole(held, _within(memories, pks)) if few else _drawn(held, memories, pks)
+        compare = partial(held.scores, query, centred=centred, mean=self._drawn.mean if centred else None)
+        self._scores = compare() if few else _others.submit(compare)
+
+    def end(self) -> Near:
+        """Wait for the rest of it."""
+        scores = self._scores.result() if isinstance(self._scores, Future) else self._scores
+        if self._drawn is None:
+            return Near()
+        if self._drawn.own is not None:
+            return Near(_best(_only(scores, self._drawn.own), self._most), scores)
+        top = _top(scores, int(1.5 * self._most / self._drawn.share) + TELLING)
+        if len(top.pks) <= MOST_ASKED:
+            found = _only(top, _within(self._memories, top.pks))
+            if len(found.pks) >= self._most or len(top.pks) == len(scores.pks):
+                return Near(_best(found, self._most), scores)
+        return Near(_best(_only(scores, _all(self._memories)), self._most), scores)
 
 
 @dataclass(frozen=True)
@@ -94,6 +114,10 @@ class _Drawn:
     own: Keys | None = None
 
 
+def _whole(held: View, own: Keys) -> _Drawn:
+    return _Drawn(1.0, held.mean(own[:: len(own) // (2 * SAMPLE) + 1]), 0.0, own)
+
+
 def _drawn(held: View, memories: MemoryQuerySet, pks: Keys) -> _Drawn:
     """Drawn anew when vectors have come or gone, and every few seconds.
 
@@ -102,7 +126,7 @@ def _drawn(held: View, memories: MemoryQuerySet, pks: Keys) -> _Drawn:
     try:
         sql, params = memories.order_by().query.sql_with_params()
     except EmptyResultSet:
-        return _Drawn(1.0, held.mean([]), 0.0, np.empty(0, np.int64))
+        return _whole(held, np.empty(0, np.int64))
     key = sql, tuple(one for one in params if not _MOMENT.fullmatch(str(one)))
     kept: _Drawn | None = held.drawn.get(key)
     if kept is not None and time.monotonic() - kept.at < KEPT_SECONDS:
@@ -110,8 +134,7 @@ def _drawn(held: View, memories: MemoryQuerySet, pks: Keys) -> _Drawn:
     drawn = _sample(pks)
     among = _within(memories, drawn)
     if len(among) < TELLING:
-        own = _all(memories)
-        return _Drawn(1.0, held.mean(own[:: len(own) // SAMPLE + 1]), 0.0, own)
+        return _whole(held, _all(memories))
     if len(held.drawn) >= MOST_DRAWN:
         held.drawn.clear()
     found = _Drawn(len(among) / len(drawn), held.mean(among), time.monotonic())

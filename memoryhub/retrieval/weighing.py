@@ -81,7 +81,7 @@ class _Weighing:
         self, memories: MemoryQuerySet, query: Query, counted: Frequencies, near: Meaning, mode: Mode
     ) -> None:
         self.memories, self.query, self.counted, self.mode = memories, query, counted, mode
-        self.near = near.near
+        self.meaning = near
         frequencies = {stem(word): counted.of(word) for word in query.words}
         term_weights = scoring.term_weights(query, frequencies, counted.total)
         self.matcher = scoring.Matcher(query, term_weights)
@@ -100,10 +100,10 @@ class _Weighing:
     def take_both(self, weights: scoring.Weights, effort: Effort) -> bool:
         """Take what words and what vectors found; whether no more would match."""
         exact = True
-        if self.mode != "semantic":
+        if self.mode != "semantic":  # the vectors are being compared meanwhile
             rows, exact = lexical.candidates(self.memories, self.query, self.counted, weights, effort)
             self._take(rows.values())
-        best = self.near.best
+        best = self.meaning.near.best
         self._take_keys(pk for pk, _ in best)
         if best and len(best) >= settings.MEMORYHUB.search_pool // SHARE:
             exact = exact and self._alone(best[-1][1]) < LEAST_MATCH[self.mode]
@@ -137,7 +137,7 @@ class _Weighing:
 
     def _take(self, rows: Iterable[Row]) -> None:
         rows = list(rows)
-        cosines = self.near.cosines([row.pk for row in rows])
+        cosines = self.meaning.near.cosines([row.pk for row in rows])
         for row in rows:
             words = self.matcher.weigh(row.texts)
             held = Held(
