@@ -47,7 +47,7 @@ _loaded = _Loaded()
 
 
 def configured() -> Embedder | None:
-    """The provider in force, None for ``embeddings = "none"``; EmbeddingError when it cannot be loaded."""
+    """See ``memoryhub.embeddings.configured``."""
     return _loaded.get(Chosen.now())
 
 
