@@ -8,6 +8,7 @@ __all__ = ["Embedder", "EmbeddingError", "Vectors", "configured", "passage"]
 
 def configured() -> Embedder | None:
     """The provider in force, None for ``embeddings = "none"``; EmbeddingError when it cannot be loaded."""
-    from memoryhub.embeddings import choice  # reads Django's settings, which the package's pure modules do not
+    # It reads Django's settings, and the pure modules of this package are to be had without Django.
+    from memoryhub.embeddings import choice
 
     return choice.configured()

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from memoryhub import embeddings
 from memoryhub.embeddings import EmbeddingError
+from memoryhub.embeddings.failures import warn
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import scoring
 from memoryhub.retrieval.frequencies import Frequencies
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 # Of a question's vector; the rest goes by how rare a word is. A name that half of the store holds, or a
 # question word, says little and would lead astray; a question of common words alone still has a direction.
 EVERY_WORD = 0.3
+BY_WORDS = "searched by words alone"
 NOT_CONFIGURED = "no embeddings are configured; this was found by words alone"
 
 
@@ -44,8 +46,8 @@ def meaning(memories: MemoryQuerySet, query: Query, counted: Frequencies, most: 
             return Meaning(failure=NOT_CONFIGURED)
         vector = embedder.query(query.typed, word_weights(query, counted))
     except EmbeddingError as error:
-        logger.warning("searching by words alone: %s", error)
-        return Meaning(failure=f"this was found by words alone: {error}")
+        warn(logger, BY_WORDS, error)
+        return Meaning(failure=f"{BY_WORDS}: {error}")
     return Meaning(Approach(memories, vector, embedder.name, most), embedder.name)
 
 

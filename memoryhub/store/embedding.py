@@ -7,7 +7,6 @@ later, by the operation ``embed``.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from django.db.models import Exists, OuterRef
 
 from memoryhub import embeddings
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
+from memoryhub.embeddings.failures import warn
 from memoryhub.models import Embedding, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import bulk
@@ -24,8 +24,7 @@ from memoryhub.store.rows import CHUNK
 from memoryhub.transactions import write
 
 logger = logging.getLogger(__name__)
-SECONDS_BETWEEN_WARNINGS = 60.0
-_warned: dict[str, float] = {}
+WITHOUT = "memories are stored without vectors, which come later"
 
 
 def passage(texts: Any) -> str:
@@ -72,7 +71,7 @@ class Ahead:
         try:
             self._known.update(zip(new, self._embedder.documents(new), strict=True))
         except EmbeddingError as error:
-            _warn(error)
+            warn(logger, WITHOUT, error)
 
 
 def _at_hand() -> Embedder | None:
@@ -80,18 +79,9 @@ def _at_hand() -> Embedder | None:
     try:
         embedder = embeddings.configured()
     except EmbeddingError as error:
-        _warn(error)
+        warn(logger, WITHOUT, error)
         return None
     return embedder if embedder and embedder.in_process else None
-
-
-def _warn(error: EmbeddingError) -> None:
-    """Now and then: a provider that fails does so with each store."""
-    now, words = time.monotonic(), str(error)
-    if now - _warned.get(words, -SECONDS_BETWEEN_WARNINGS) >= SECONDS_BETWEEN_WARNINGS:
-        _warned.clear()
-        _warned[words] = now
-        logger.warning("memories are stored without vectors, which come later: %s", error)
 
 
 def lacking(model: str) -> MemoryQuerySet:

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memoryhub import embeddings, store
 from memoryhub.drafts import MemoryDraft
-from memoryhub.embeddings import EmbeddingError
+from memoryhub.embeddings import EmbeddingError, failures
 from memoryhub.models import Memory
 from memoryhub.retrieval import frequencies, weighing
 from memoryhub.retrieval.beside import beside
@@ -141,7 +141,19 @@ def test_with_a_provider_that_fails_words_are_searched_and_the_answer_says_why(c
     found = search(seen(), "payment webhook")
     assert found.hits
     assert found.mode == "lexical"
-    assert found.failure.endswith("the endpoint did not answer in time")
+    assert found.failure == "searched by words alone: the endpoint did not answer in time"
+
+
+def test_a_provider_that_is_down_is_logged_once_and_not_with_each_search(corpus, monkeypatch, caplog):
+    def fail():
+        raise EmbeddingError("the endpoint did not answer in time")
+
+    monkeypatch.setattr(embeddings, "configured", fail)
+    monkeypatch.setattr(failures, "_warned", {})
+    for _ in range(3):
+        search(seen(), "payment webhook")
+    [record] = caplog.records
+    assert record.getMessage() == "searched by words alone: the endpoint did not answer in time"
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
