@@ -32,6 +32,8 @@ from memoryhub.search.schema import COLUMNS
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.vocabulary import Scope
 
+DETAILS = ("labels", "files", "entities")  # what belongs to a memory in tables of its own
+
 
 def _gate(clearance: Clearance) -> Q:
     return Q(sensitivity__in=sorted(clearance.levels)) & _reach(clearance)
@@ -183,7 +185,7 @@ class MemoryQuerySet(GatedQuerySet):
 
     def with_details(self) -> Self:
         """Labels, files and entities in three queries for any number of rows."""
-        return self.prefetch_related("labels", "files", "entities")
+        return self.prefetch_related(*DETAILS)
 
 
 class FactQuerySet(GatedQuerySet):

@@ -13,14 +13,16 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.db.models import prefetch_related_objects
 
 from memoryhub.models import Memory
-from memoryhub.querysets import MemoryQuerySet
+from memoryhub.querysets import DETAILS, MemoryQuerySet
 from memoryhub.retrieval import ranking
 from memoryhub.retrieval.packing import pack
 from memoryhub.retrieval.ranking import Ranking
 from memoryhub.retrieval.scales import count_access
 from memoryhub.retrieval.search import Results, search
+from memoryhub.retrieval.weighing import Mode
 from memoryhub.text import estimate_tokens, summary
 
 LEAST_TOKENS, MOST_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
@@ -42,12 +44,13 @@ DetailShape = Callable[[Memory, float], Shape]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked. ``min_score``: the floor of the search, as configured unless given."""
+    """What is asked. ``mode`` and ``min_score`` are the search's; the floor is as configured unless given."""
 
     query: str
     max_tokens: int = DEFAULT_TOKENS
     ranking: Ranking = Ranking.MEMORY_MCP
     min_score: float | None = None
+    mode: Mode = "hybrid"
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,15 @@ def recall(
 
     ``detail`` and ``entry`` make what is shown of a memory. Those that are shown whole count one access each.
     """
-    found = search(memories, wanted.query, limit=_MOST_MATCHES, min_score=wanted.min_score, now=now)
+    found = search(
+        memories,
+        wanted.query,
+        limit=_MOST_MATCHES,
+        min_score=wanted.min_score,
+        now=now,
+        mode=wanted.mode,
+        snippets=False,
+    )
     matches = _ranked(found, wanted.ranking)
     for share in _QUERY_SHARES:
         answer = _frame(found, wanted, wanted.max_tokens // share)
@@ -165,6 +176,7 @@ def _details(matches: list[_Match], detail: DetailShape, room: int) -> list[tupl
     """The best matches that could fit by their length, as they would be shown, each with its cost."""
     most = _CHOICE * (room // _SMALL_DETAIL + 1)
     short = [match for match in matches if len(match.memory.content) <= 4 * room][:most]
+    prefetch_related_objects([match.memory for match in short], *DETAILS)
     shapes = [(match, detail(match.memory, match.score)) for match in short]
     return [(match, shape, _tokens(shape) + 1) for match, shape in shapes]
 

@@ -58,11 +58,13 @@ def search(
     weights: scoring.Weights | None = None,
     now: datetime | None = None,
     mode: Mode = "hybrid",
+    snippets: bool = True,
 ) -> Results:
     """Search within ``memories``, which the caller has gated, filtered and limited to live ones.
 
-    ``limit`` and ``min_score`` default to the configuration. The number of queries does not depend on the
-    results.
+    ``limit`` and ``min_score`` default to the configuration. Without ``snippets`` those of the hits are empty
+    and the lists of their memories (labels, files, entities) are not read. The number of queries does not
+    depend on the results.
     """
     began = time.perf_counter()
     config = settings.MEMORYHUB
@@ -76,7 +78,7 @@ def search(
     scored = [one for one in found.scored if one.score >= floor and one.parts.match >= least]
     scored.sort(key=lambda one: (-one.score, -one.parts.match, -one.pk))
     return Results(
-        _hits(scored[offset : offset + limit], query),
+        _hits(scored[offset : offset + limit], query if snippets else None),
         len(scored),
         [one.pk for one in scored],
         mode=found.mode,
@@ -95,10 +97,12 @@ def default_weights() -> scoring.Weights:
     )
 
 
-def _hits(page: list[Scored], query: Query) -> list[Hit]:
-    memories = Memory.objects.with_details().in_bulk([one.pk for one in page])
+def _hits(page: list[Scored], query: Query | None) -> list[Hit]:
+    """With snippets and all that belongs to a memory if the query is given, else bare."""
+    rows = Memory.objects.with_details() if query is not None else Memory.objects.all()
+    memories = rows.in_bulk([one.pk for one in page])
     return [
-        Hit(memory, one.score, one.parts, _extract(query, memory))
+        Hit(memory, one.score, one.parts, _extract(query, memory) if query is not None else "")
         for one in page
         if (memory := memories.get(one.pk))
     ]

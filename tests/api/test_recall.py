@@ -240,6 +240,20 @@ def test_a_ranking_that_is_not_known_is_refused(bot):
     assert bad_fields(bot.post("/recall", {"query": "zebra", "ranking": "best"})) == {"ranking"}
 
 
+def test_the_mode_is_that_of_a_search(bot, embedding, remember):
+    said = remember("The automobile was repaired at the workshop")
+    asked = "fixing the car in a garage"
+    by_meaning = ask(bot, asked, mode="semantic", min_score=0)
+    assert (by_meaning["mode"], ids(by_meaning["index"])) == ("semantic", [said.uid])
+    by_words = ask(bot, asked, mode="lexical", min_score=0)
+    assert (by_words["mode"], by_words["total_count"]) == ("lexical", 0)
+    assert ask(bot, asked)["mode"] == "hybrid"
+
+
+def test_a_mode_that_is_not_known_is_refused(bot):
+    assert bad_fields(bot.post("/recall", {"query": "zebra", "mode": "best"})) == {"mode"}
+
+
 def test_a_query_is_needed(bot):
     assert bad_fields(bot.post("/recall", {})) == {"query"}
 

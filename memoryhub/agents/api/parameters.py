@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from django.conf import settings
 from pydantic import BaseModel, BeforeValidator, Field
 
 from memoryhub.agents.asking import Asking, FactQuery, Limit, Share
 from memoryhub.retrieval.filters import Filter, MemoryFilter, Order, When
+from memoryhub.retrieval.weighing import Mode
 from memoryhub.vocabulary import MemoryType
-
-Mode = Literal["hybrid", "lexical", "semantic"]
 
 
 class Paged(BaseModel):

@@ -17,6 +17,7 @@ from memoryhub.models import Memory
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.ranking import Ranking
 from memoryhub.retrieval.recall import DEFAULT_TOKENS, LEAST_TOKENS, MOST_TOKENS, Wanted, recall
+from memoryhub.retrieval.weighing import Mode
 
 router = Router()
 
@@ -33,6 +34,7 @@ class RecallRequest(MemoryFilter, Asking):
     min_score: Share | None = Field(
         None, description="What a search with this floor finds is a match; absent: the configured floor."
     )
+    mode: Mode = Field("hybrid", description="How to look; the answer's mode says what could be done.")
 
 
 @router.post(
@@ -48,7 +50,7 @@ def recall_memories(request: ApiRequest, wanted: RecallRequest) -> HttpResponse:
     What is shown whole counts one access.
     """
     memories = wanted.select(wanted.clearance(request.auth))
-    asked = Wanted(wanted.query, wanted.max_tokens, wanted.ranking, wanted.min_score)
+    asked = Wanted(wanted.query, wanted.max_tokens, wanted.ranking, wanted.min_score, wanted.mode)
     return answer(recall(memories, asked, _detail))
 
 
