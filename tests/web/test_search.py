@@ -11,6 +11,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from memoryhub import embeddings
+from memoryhub.embeddings import EmbeddingError
+
 HTMX = {"HX-Request": "true", "HX-Target": "found"}
 TYPING = {**HTMX, "HX-Trigger": "search-fields"}
 
@@ -263,6 +266,33 @@ def test_hostile_markup_is_text_wherever_it_stands(visitor: Client, remember: An
         assert "<script>alert" not in page
         assert "<img" not in page
         assert "&lt;" in page
+
+
+class TestWithoutMeaning:
+    @pytest.fixture
+    def down(self, embedding: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail() -> None:
+            raise EmbeddingError("<b>the endpoint</b> did not answer in time")
+
+        monkeypatch.setattr(embeddings, "configured", fail)
+
+    @pytest.mark.parametrize("q", ["zebra", "quokka"])
+    def test_a_provider_that_fails_is_told_with_results_and_without(
+        self, visitor: Client, zoo: None, down: None, q: str
+    ) -> None:
+        response = visitor.get("/search/", {"q": q})
+        assert response.status_code == 200
+        assert "&lt;b&gt;the endpoint&lt;/b&gt; did not answer in time" in response.content.decode()
+        assert "Meaning could not be used now; searched by words alone" in text(response)
+
+    def test_nothing_is_told_where_meaning_was_used(self, visitor: Client, zoo: None, embedding: Any) -> None:
+        assert "Meaning" not in text(visitor.get("/search/", {"q": "zebra"}))
+
+    def test_nothing_is_told_where_none_is_configured(
+        self, visitor: Client, zoo: None, configure: Any
+    ) -> None:
+        configure(embeddings="none")
+        assert "Meaning" not in text(visitor.get("/search/", {"q": "zebra"}))
 
 
 @pytest.mark.parametrize("q", ['"', "AND", "*", "C++", "foo.bar", "NEAR(", "🦓", "'; --", "%", "漢"])

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.filters import MemoryFilter
-from memoryhub.retrieval.search import Hit, search
+from memoryhub.retrieval.search import Hit, Results, search
 from memoryhub.retrieval.snippets import mark, snippet
 from memoryhub.search.query import Query, parse
 from memoryhub.sensitivity import Clearance
@@ -64,18 +64,22 @@ def _results(request: HtmxHttpRequest, form: SearchFilter, clearance: Clearance)
     number = _page_number(request)
     memories = form.wanted().select(clearance)
     results = search(memories, typed, limit=size, offset=(number - 1) * size, min_score=floor)
+    shown = {"results": results, "floor": floor, "without_meaning": _without_meaning(results)}
     if not results.total:
-        return {"results": results, "floor": floor, **_advice(request, memories, form, clearance)}
+        return shown | _advice(request, memories, form, clearance)
     last = -(-results.total // size)
     query = parse(typed)
-    return {
-        "results": results,
-        "floor": floor,
+    return shown | {
         "found": [_shown(query, hit) for hit in results.hits],
         "number": number,
         "last": last,
         "groups": facets.groups(request, memories.filter(pk__in=results.ids)),
     }
+
+
+def _without_meaning(results: Results) -> str:
+    """Why meaning could not be used, though it is configured."""
+    return results.failure if settings.MEMORYHUB.embeddings != "none" else ""
 
 
 def _page_number(request: HtmxHttpRequest) -> int:
