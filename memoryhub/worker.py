@@ -7,6 +7,7 @@ Each of these processes has a worker for maintenance beside its requests.
 """
 
 import gc
+import logging
 import signal
 
 # Until granian sets its own handler, this process has a copy of its parent's, which would swallow the signal.
@@ -19,9 +20,18 @@ __all__ = ["application"]
 
 from django.urls import get_resolver  # noqa: E402
 
-from memoryhub.lifecycle import worker  # noqa: E402 once the apps are loaded
+from memoryhub import embeddings  # noqa: E402 once the apps are loaded
+from memoryhub.lifecycle import worker  # noqa: E402
+
+logger = logging.getLogger(__name__)
 
 len(get_resolver().url_patterns)  # loads every view now: the first hook of an agent must not wait for that
+try:
+    embeddings.configured()  # nor must the first search
+except embeddings.EmbeddingError as error:
+    logger.warning("the hub starts without vectors: %s", error)
+except Exception:
+    logger.exception("the hub starts without vectors")
 # What is loaded by now stays: a full collection would walk through all of it, some 50 ms in which every other
 # thread of the process waits.
 gc.collect()
