@@ -40,6 +40,7 @@ PREPARATIONS: dict[str, tuple[str, ...]] = {
     ),
     "prune_events": (_EVENTS, _EVENTS.replace("event ", "injection ")),
     "reindex": (),
+    "embed": ("DELETE FROM memoryhub_embedding",),  # asked for before the server begins it by itself
 }
 
 
