@@ -20,7 +20,7 @@ from memoryhub.text import words
 logger = logging.getLogger(__name__)
 # Of a question's vector; the rest goes by how rare a word is. A name that half of the store holds, or a
 # question word, says little and would lead astray; a question of common words alone still has a direction.
-EVERY_WORD = 0.3
+EVERY_WORD = 0.2
 BY_WORDS = "searched by words alone"
 NOT_CONFIGURED = "no embeddings are configured; this was found by words alone"
 

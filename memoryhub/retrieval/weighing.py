@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -29,7 +29,7 @@ SHARE = 5  # of the pool a fifth each is found by words and by meaning; neighbou
 LEADERS = 24  # the best by themselves, whose neighbours are looked at
 # Below this a memory is no result, unless the score may be 0: a common word was shared and nothing more, or
 # the vectors point about the same way, as those of any two texts of one store do.
-LEAST_MATCH: dict[Mode, float] = {"lexical": 0.05, "semantic": 0.35, "hybrid": 0.35}
+LEAST_MATCH: dict[Mode, float] = {"lexical": 0.05, "semantic": 0.35, "hybrid": 0.4}
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,9 @@ class _Weighing:
         frequencies = {stem(word): counted.of(word) for word in query.words}
         term_weights = scoring.term_weights(query, frequencies, counted.total)
         self.matcher = scoring.Matcher(query, term_weights)
-        self.asked = Asked.of(query.typed, self._asked_weights(term_weights))
+        # By meaning alone no word counts.
+        self.asked = Asked.of(query.typed, [0.0] * len(term_weights) if mode == "semantic" else term_weights)
         self.candidates: dict[int, _Candidate] = {}
-
-    def _asked_weights(self, weights: Sequence[float]) -> Sequence[float]:
-        """A word that nobody used tells that something is missing, and no more than half as much as it
-        would tell if somebody did: it may be another word for what is there. By meaning alone none counts."""
-        if self.mode == "semantic":
-            return [0.0] * len(weights)
-        most = scoring.rarity(0, self.counted.total) / 2
-        unknown = [not any(self.counted.of_stems.get(one) for one in term.stems) for term in self.query.terms]
-        return [min(one, most) if new else one for one, new in zip(weights, unknown, strict=True)]
 
     def take_both(self, weights: scoring.Weights, effort: Effort) -> bool:
         """Take what words and what vectors found; whether no more would match."""
