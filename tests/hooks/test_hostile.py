@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -37,6 +39,7 @@ GIVEN = JSON | st.dictionaries(
     st.sampled_from(["command", "file_path", "content", "new_string", "edits", "prompt", "patch", "path"]),
     JSON,
 )
+NUMBERS = count()  # no event says the very same as the one before, which would be that one delivered twice
 TOOLS = st.sampled_from(["Bash", "Edit", "Write", "Read", "Task", "mcp__a__search_memories", ""]) | TEXTS
 
 
@@ -67,6 +70,7 @@ def test_any_event_is_taken_and_no_handler_fails(caplog, data):
             "prompt": data.draw(JSON),
             "reason": data.draw(JSON),
             "source": data.draw(JSON),
+            "number": next(NUMBERS),
         },
     )
     done = hooks.dispatch(happening, ACTOR)
