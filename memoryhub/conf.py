@@ -78,7 +78,9 @@ class Config:
     recency_half_life_days: float = _tunable(21.0, "days after which recency halves", 0.001, 36500)
     min_score: float = _tunable(0.35, "results below this score are not returned", 0, 1)
     search_limit: int = _tunable(10, "results of a search that names no limit", 1, 200)
-    search_pool: int = _tunable(200, "candidates by bm25 that the composite score then orders", 10, 10_000)
+    search_pool: int = _tunable(
+        200, "candidates that a search weighs; a fifth of it by words and by meaning each", 10, 10_000
+    )
 
     # Embeddings: search by meaning; an endpoint's key is MEMORYHUB_EMBEDDINGS_KEY, in the environment alone
     embeddings: str = _words(

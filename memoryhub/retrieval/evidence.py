@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memoryhub.text import fold, words
+from memoryhub.text import STOP_WORDS, fold, words
 
 # What a neighbour lends, by its distance in the session.
 LENT_WORDS = (0.6, 0.3)
@@ -31,7 +31,8 @@ SHORT = 240  # characters; a longer text's own words count less, slowly
 LENDS_WHOLE = 480  # characters; a longer text lends less
 CURVE = 1.2  # match = 1 - exp(-CURVE * evidence): half of the coverage and a fair nearness make one half
 
-_SPEAKER = re.compile(r"\s*([^\W\d_][\w .'’-]{0,39}?):\s")
+# A name of one to three words before a colon.
+_SPEAKER = re.compile(r"\s*([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29}){0,2}):\s")
 _ASKS = re.compile(r"[?？]")
 _TAIL = 120  # characters in which a question at the end of a text stands
 USERS = frozenset({"user", "human"})
@@ -85,7 +86,7 @@ class Asked:
 
     @classmethod
     def of(cls, typed: str, weights: Sequence[float]) -> Asked:
-        return cls(weights, frozenset(words(typed)))
+        return cls(weights, frozenset(words(typed)) - STOP_WORDS)
 
     def names(self, speaker: str) -> bool:
         """Whether it names this speaker."""
@@ -105,7 +106,9 @@ def asks(text: str) -> bool:
 
 def weigh(asked: Asked, held: Mapping[int, Held], beside: Mapping[int, Beside]) -> dict[int, Evidence]:
     """The evidence for each memory of ``held``; ``beside`` names neighbours, which count where held too."""
-    named = {one.speaker for one in held.values() if one.speaker and asked.names(one.speaker)}
+    speakers = {one.speaker for one in held.values() if one.speaker}
+    named = {one for one in speakers if asked.names(one)}
+    users = not speakers.isdisjoint(USERS)
     whole = sum(asked.weights)
     nearness = NEARNESS if whole else ALONE
     found = {}
@@ -116,7 +119,7 @@ def weigh(asked: Asked, held: Mapping[int, Held], beside: Mapping[int, Beside]) 
         near = max(own.cosine, 0.0) + sum(
             LENT_NEARNESS[far] * one.lends * max(one.cosine, 0.0) for one, far, _ in around
         )
-        found[key] = Evidence(coverage, nearness * near, _voice(own.speaker, named))
+        found[key] = Evidence(coverage, nearness * near, _voice(own.speaker, named, users=users))
     return found
 
 
@@ -156,10 +159,13 @@ def _terms(own: Held, around: Sequence[tuple[Held, int, bool]]) -> list[float]:
     return best
 
 
-def _voice(speaking: str, named: set[str]) -> float:
-    """What it is worth who speaks; texts that nobody speaks count whole."""
+def _voice(speaking: str, named: set[str], *, users: bool) -> float:
+    """What it is worth who speaks; texts that nobody speaks count whole.
+
+    ``users``: there are words of a user, beside which those of an assistant count less.
+    """
     if not speaking or speaking in named:
         return 1.0
     if named - USERS - ASSISTANTS:
         return OTHER_SPEAKER
-    return OTHER_SPEAKER if speaking in ASSISTANTS else 1.0
+    return OTHER_SPEAKER if users and speaking in ASSISTANTS else 1.0

@@ -14,6 +14,7 @@ from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import scoring
 from memoryhub.retrieval.frequencies import Frequencies
 from memoryhub.retrieval.semantic import Approach, Near
+from memoryhub.search import vector_log
 from memoryhub.search.query import Query
 from memoryhub.text import words
 
@@ -22,16 +23,18 @@ logger = logging.getLogger(__name__)
 # question word, says little and would lead astray; a question of common words alone still has a direction.
 EVERY_WORD = 0.2
 BY_WORDS = "searched by words alone"
+OTHER_MODEL = "another model is taking over: memories that have no vector of it yet are found by words alone"
 NOT_CONFIGURED = "no embeddings are configured; this was found by words alone"
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What is near; where nobody could be asked, ``failure`` says why, fit for a client."""
+    """What is near; where nobody could be asked, ``failure`` says why. ``note``: what is not there yet."""
 
     approach: Approach | None = None
     model: str = ""
     failure: str = ""
+    note: str = ""
 
     @cached_property
     def near(self) -> Near:
@@ -48,7 +51,8 @@ def meaning(memories: MemoryQuerySet, query: Query, counted: Frequencies, most: 
     except EmbeddingError as error:
         warn(logger, BY_WORDS, error)
         return Meaning(failure=f"{BY_WORDS}: {error}")
-    return Meaning(Approach(memories, vector, embedder.name, most), embedder.name)
+    others = OTHER_MODEL if vector_log.has_others(embedder.name) else ""
+    return Meaning(Approach(memories, vector, embedder.name, most), embedder.name, note=others)
 
 
 def word_weights(query: Query, counted: Frequencies) -> Mapping[str, float]:

@@ -87,11 +87,6 @@ def term_weights(query: Query, frequencies: Mapping[str, int], total: int) -> li
     return weights
 
 
-def covered(share: float) -> float:
-    """The match of a content in which, or around which, this share of a query stands."""
-    return FULL_MATCH * FIELD_CREDIT["content"] * float(share**COVERAGE_POWER)
-
-
 def match(query: Query, weights: Sequence[float], fields: Mapping[str, str]) -> float:
     """How well a memory's texts answer the query, 0..1."""
     return Matcher(query, weights)(fields)

@@ -35,7 +35,7 @@ class Results:
 
     A query that many memories match has more of them than are scored: then ``total`` is not ``exact``.
     ``mode`` is what was done; it is lexical where vectors could not be used, and ``failure`` says why.
-    ``model``: what made the vectors.
+    ``note``: what the vectors lack yet. ``model``: what made them.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -46,6 +46,7 @@ class Results:
     took_ms: float = 0.0
     model: str = ""
     failure: str = ""
+    note: str = ""
 
 
 def search(
@@ -73,7 +74,7 @@ def search(
     query = queries.parse(typed)
     if not query.terms:
         return Results(mode=mode)
-    found = weigh(memories, query, weights or default_weights(), now or timezone.now(), mode)
+    found = weigh(memories, query, weights or default_weights(), now or timezone.now(), mode, offset + limit)
     least = LEAST_MATCH[found.mode] if floor else 0.0
     scored = [one for one in found.scored if one.score >= floor and one.parts.match >= least]
     scored.sort(key=lambda one: (-one.score, -one.parts.match, -one.pk))
@@ -86,6 +87,7 @@ def search(
         took_ms=round((time.perf_counter() - began) * 1000, 3),
         model=found.model,
         failure=found.failure,
+        note=found.note,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
-from django.core.exceptions import EmptyResultSet
 
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval.within import key_of
 from memoryhub.search import vectors
 from memoryhub.search.keys import any_of
 from memoryhub.search.vectors import Keys, Scores, Vectors, View
@@ -23,7 +22,6 @@ MOST_ASKED = 20_000  # ids in one question
 KEPT_SECONDS = 10.0  # a sample is good for; a memory that is hidden meanwhile counts in the mean until then
 MOST_DRAWN = 64  # querysets whose samples are kept
 _NONE = Scores(np.empty(0, np.int64), np.empty(0, np.float32))
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # multiplying by it mixes the bits
 
 _others = ThreadPoolExecutor(max_workers=2, thread_name_prefix="vectors")  # for arithmetic alone
@@ -121,13 +119,11 @@ def _whole(held: View, own: Keys) -> _Drawn:
 def _drawn(held: View, memories: MemoryQuerySet, pks: Keys) -> _Drawn:
     """Drawn anew when vectors have come or gone, and every few seconds.
 
-    Kept for every queryset with the same gate and filters: moments, such as now, may differ.
+    Kept for every queryset with the same gate and filters: the moment of asking alone may differ.
     """
-    try:
-        sql, params = memories.order_by().query.sql_with_params()
-    except EmptyResultSet:
+    key = key_of(memories)
+    if key is None:
         return _whole(held, np.empty(0, np.int64))
-    key = sql, tuple(one for one in params if not _MOMENT.fullmatch(str(one)))
     kept: _Drawn | None = held.drawn.get(key)
     if kept is not None and time.monotonic() - kept.at < KEPT_SECONDS:
         return kept

@@ -26,17 +26,19 @@ Mode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 # Where both sides look, words that are in more memories than this together are left to the vectors.
 POSTED = 5_000
 SHARE = 5  # of the pool a fifth each is found by words and by meaning; neighbours come beside them
+MOST_WANTED = 1000  # candidates of each side, whatever is asked for
+WEIGHED = 1000  # matching memories of which each one's worth is weighed, where both sides look
 LEADERS = 24  # the best by themselves, whose neighbours are looked at
-# Below this a memory is no result, unless the score may be 0: a common word was shared and nothing more, or
+# Below this a memory is no result, unless the score may be 0: common words were shared and nothing more, or
 # the vectors point about the same way, as those of any two texts of one store do.
-LEAST_MATCH: dict[Mode, float] = {"lexical": 0.05, "semantic": 0.35, "hybrid": 0.4}
+LEAST_MATCH: dict[Mode, float] = {"lexical": 0.25, "semantic": 0.35, "hybrid": 0.4}
 
 
 @dataclass(frozen=True)
 class Weighed:
     """The candidates in no order, whether they are all that match, and how they were found.
 
-    ``failure``: why vectors could not be used, though they were asked for.
+    ``failure``: why vectors could not be used, though they were asked for; ``note``: what they lack yet.
     """
 
     scored: list[Scored]
@@ -44,6 +46,7 @@ class Weighed:
     mode: Mode
     model: str = ""
     failure: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,24 +57,33 @@ class _Candidate:
 
 
 def weigh(
-    memories: MemoryQuerySet, query: Query, weights: scoring.Weights, now: datetime, mode: Mode
+    memories: MemoryQuerySet,
+    query: Query,
+    weights: scoring.Weights,
+    now: datetime,
+    mode: Mode,
+    wanted: int = 0,
 ) -> Weighed:
-    """Weigh what answers a query. The number of queries does not depend on the results."""
+    """Weigh what answers a query: so many as are ``wanted``, at least, where so many match.
+
+    The number of queries does not depend on the results.
+    """
     counted = frequencies_of(memories, query.words)
     pool = settings.MEMORYHUB.search_pool
-    near = Meaning() if mode == "lexical" else meaning(memories, query, counted, pool // SHARE)
+    each = max(pool // SHARE, min(wanted, MOST_WANTED))
+    near = Meaning() if mode == "lexical" else meaning(memories, query, counted, each)
     if near.failure:
         mode = "lexical"
     weighing = _Weighing(memories, query, counted, near, mode)
-    light = Effort(pool // SHARE, posted=POSTED, fewest=1, weighed=0)
-    exact = weighing.take_both(weights, Effort(pool) if mode == "lexical" else light)
+    light = Effort(each, posted=POSTED, fewest=1, weighed=WEIGHED)
+    exact = weighing.take_both(weights, Effort(max(pool, each)) if mode == "lexical" else light, each)
     found = weighing.with_neighbours()
     scored = [
         score(one.row, match, one.words, weights, now)
         for one in weighing.candidates.values()
         if (match := weighing.match(one, found[one.row.pk])) >= 0.00005
     ]
-    return Weighed(scored, exact, mode, near.model, near.failure)
+    return Weighed(scored, exact, mode, near.model, near.failure, near.note)
 
 
 class _Weighing:
@@ -89,15 +101,15 @@ class _Weighing:
         self.asked = Asked.of(query.typed, [0.0] * len(term_weights) if mode == "semantic" else term_weights)
         self.candidates: dict[int, _Candidate] = {}
 
-    def take_both(self, weights: scoring.Weights, effort: Effort) -> bool:
-        """Take what words and what vectors found; whether no more would match."""
+    def take_both(self, weights: scoring.Weights, effort: Effort, most: int) -> bool:
+        """Take what words and (``most`` at most) what vectors found; whether no more would match."""
         exact = True
         if self.mode != "semantic":  # the vectors are being compared meanwhile
             rows, exact = lexical.candidates(self.memories, self.query, self.counted, weights, effort)
             self._take(rows.values())
         best = self.meaning.near.best
         self._take_keys(pk for pk, _ in best)
-        if best and len(best) >= settings.MEMORYHUB.search_pool // SHARE:
+        if len(best) >= most:
             exact = exact and self._alone(best[-1][1]) < LEAST_MATCH[self.mode]
         return exact
 
@@ -116,7 +128,7 @@ class _Weighing:
             return found.match
         own = one.words.match if one.words.match >= 1 else one.words.match * found.voice
         if self.mode == "lexical":
-            return max(own, scoring.covered(found.coverage) * found.voice)
+            return max(own, found.match)
         if not found.coverage and found.match < LEAST_MATCH[self.mode]:
             return 0.0  # no word in common, and not near enough to make up for that
         return max(own, found.match)

@@ -281,16 +281,14 @@ def index_bytes() -> int:
     return total
 
 
-def document_frequencies(stems: list[str]) -> tuple[dict[str, int], int]:
-    """For each stem the number of memories that hold it, and the number of memories."""
+def document_frequencies(stems: list[str]) -> dict[str, int]:
+    """For each stem the number of memories that hold it."""
+    if not stems:
+        return {}
     with connection.cursor() as cursor:
-        found = {}
-        if stems:
-            marks = ", ".join(["%s"] * len(stems))
-            cursor.execute(f"SELECT term, doc FROM {VOCABULARY} WHERE term IN ({marks})", stems)
-            found = dict(cursor.fetchall())
-        cursor.execute(f"SELECT max(id) FROM {MEMORY}")
-        return found, cursor.fetchone()[0] or 0
+        marks = ", ".join(["%s"] * len(stems))
+        cursor.execute(f"SELECT term, doc FROM {VOCABULARY} WHERE term IN ({marks})", stems)
+        return dict(cursor.fetchall())
 
 
 def _present(kind: str) -> dict[str, str]:

@@ -129,6 +129,17 @@ def count(model: str) -> int:
         return int(cursor.fetchone()[0])
 
 
+def has_others(model: str) -> bool:
+    """Whether there are vectors of another model."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT EXISTS (SELECT 1 FROM {VECTORS} WHERE model < %s)"
+            f" OR EXISTS (SELECT 1 FROM {VECTORS} WHERE model > %s)",
+            [model, model],
+        )
+        return bool(cursor.fetchone()[0])
+
+
 def memories() -> int:
     """How many memories there are, of any kind, counted in the smallest index."""
     with connection.cursor() as cursor:

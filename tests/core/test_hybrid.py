@@ -15,7 +15,7 @@ from memoryhub.retrieval.beside import beside
 from memoryhub.retrieval.search import search
 from memoryhub.sensitivity import Clearance
 
-pytestmark = pytest.mark.usefixtures("embedding")
+pytestmark = [pytest.mark.usefixtures("embedding"), pytest.mark.django_db]
 
 
 def seen(level="public", **more):
@@ -198,7 +198,6 @@ def test_an_erased_memory_is_found_by_no_mode(remember, actor):
         assert contents("automobile workshop", mode=mode, min_score=0) == []
 
 
-@pytest.mark.django_db
 def test_the_number_of_queries_does_not_grow_with_the_rows(actor, configure):
     configure(max_memories=0)
 
@@ -224,3 +223,20 @@ def test_where_a_word_is_too_common_to_be_ordered_its_newest_and_its_titles_are_
     both = remember("the release of the quokka", title="Some more", project="zoo")
     assert contents("release", limit=1) == [titled.content]
     assert both.content in contents("release quokka", limit=2)
+
+
+def test_of_many_that_match_alike_the_one_of_most_worth_is_found(actor, configure):
+    configure(max_memories=0)
+    texts = [f"harbour pilot note {n}" for n in range(300)]
+    drafts = [
+        MemoryDraft(content=text, importance=1.0 if n == 150 else 0.5, created_at="2021-01-01")
+        for n, text in enumerate(texts)
+    ]
+    store.remember_many(drafts, actor)
+    assert contents("harbour", limit=1) == [texts[150]]
+
+
+def test_as_many_are_found_as_are_asked_for(actor, configure):
+    configure(max_memories=0)
+    store.remember_many([MemoryDraft(content=f"harbour pilot note {n}") for n in range(260)], actor)
+    assert len(contents("harbour pilot", limit=200)) == 200

@@ -1,5 +1,7 @@
 """What a reader may not see leaves no trace in the scores of what they may."""
 
+from memoryhub import store
+from memoryhub.drafts import MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.retrieval.search import search
 from memoryhub.sensitivity import Clearance
@@ -31,3 +33,17 @@ def test_a_hidden_word_is_still_looked_for_inside_visible_words(remember):
     remember("swordfish9", sensitivity="secret")
     assert matches("swordfish9") == before
     assert before
+
+
+def test_a_word_that_many_hidden_memories_hold_is_as_rare_as_it_is_among_those_seen(
+    remember, actor, configure
+):
+    configure(max_memories=0)
+    for n in range(20):
+        remember(f"quokka habitat report number {n}")
+    remember("krasmodel quokka")
+    before = matches("quokka krasmodel")
+    assert before
+    drafts = [MemoryDraft(content=f"krasmodel {n} is launched", sensitivity="secret") for n in range(100)]
+    store.remember_many(drafts, actor)
+    assert matches("quokka krasmodel") == before

@@ -157,6 +157,6 @@ def test_a_migration_in_between_gives_it_up(animals, actor, now):
 def test_a_reindexed_store_passes_all_checks_of_the_schema(animals, run):
     run("reindex")
     assert schema.problems(deep=True) == []
-    assert schema.document_frequencies(["zebra"])[0] == {"zebra": 120}
+    assert schema.document_frequencies(["zebra"]) == {"zebra": 120}
     schema.install()
     assert len(found("zebra")) == 120

@@ -80,7 +80,8 @@ def test_a_neighbour_that_was_not_looked_at_lends_nothing():
         ("Ada: I moved to Graz", "ada"),
         ("  Juan Pérez: hola", "juan perez"),
         ("user: where is it?", "user"),
-        ("Decided to keep SQLite: it is enough", "decided to keep sqlite"),
+        ("Anna Maria Fischer: hallo", "anna maria fischer"),
+        ("Decided to keep SQLite: it is enough", ""),
         ("https://example.org: down", ""),
         ("12:30 lunch", ""),
         ("no colon here", ""),
@@ -109,6 +110,17 @@ def test_what_the_user_said_is_worth_more_than_what_an_assistant_did():
     asked = Asked.of("When does my sprint end?", (1.0, 1.0))
     found = weigh(asked, {1: Held((1, 1), speaker="user"), 2: Held((1, 1), speaker="assistant")}, {})
     assert found[1].match > found[2].match
+
+
+def test_where_no_user_speaks_a_text_of_the_system_counts_whole():
+    asked = Asked.of("Is the disk full?", (1.0,))
+    assert weigh(asked, {1: Held((1,), speaker="system")}, {})[1] == weigh(asked, {1: Held((1,))}, {})[1]
+
+
+def test_a_stop_word_names_nobody():
+    asked = Asked.of("When is the roof repaired?", (1.0,))
+    found = weigh(asked, {1: Held((1,), speaker="the plan"), 2: Held((1,), speaker="ada")}, {})
+    assert found[1] == found[2]
 
 
 def test_an_assistant_that_is_named_counts_whole():

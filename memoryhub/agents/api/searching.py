@@ -57,7 +57,7 @@ def _search(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
                 "configured": settings.MEMORYHUB.embeddings != "none",
                 "used": bool(found.model),
                 "model": found.model,
-                "detail": found.failure,
+                "detail": found.failure or found.note,
             },
         }
     )
