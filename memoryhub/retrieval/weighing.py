@@ -99,6 +99,7 @@ class _Weighing:
         self.matcher = scoring.Matcher(query, term_weights)
         # By meaning alone no word counts.
         self.asked = Asked.of(query.typed, [0.0] * len(term_weights) if mode == "semantic" else term_weights)
+        self.known = any(counted.of_stems.values())
         self.candidates: dict[int, _Candidate] = {}
 
     def take_both(self, weights: scoring.Weights, effort: Effort, most: int) -> bool:
@@ -129,8 +130,8 @@ class _Weighing:
         own = one.words.match if one.words.match >= 1 else one.words.match * found.voice
         if self.mode == "lexical":
             return max(own, found.match)
-        if not found.coverage and found.match < LEAST_MATCH[self.mode]:
-            return 0.0  # no word in common, and not near enough to make up for that
+        if not self.known and not found.coverage and found.match < LEAST_MATCH[self.mode]:
+            return 0.0  # of words that nobody used a vector says next to nothing
         return max(own, found.match)
 
     def _take_keys(self, pks: Iterable[int]) -> None:
