@@ -235,33 +235,53 @@ def _as_left(entry: JournalEntry, actor: Actor) -> tuple[Memory, list[Memory]]:
         raise Conflict(
             "a memory of this merge is not there any more; restore the others from the trash", "id"
         )
-    changed = _changes_since(memory, entry)
+    changed = _changes_since(memory, entry, actor)
     for other in others:
         if (other.deleted_at, other.merged_into_id) != (entry.at, memory.pk):
             changed.append(f"memory {other.uid} was taken out of the trash or put there again")
     if changed:
         raise Conflict(
-            f"{'; '.join(changed)}. Take that back first, or restore the others from the trash", "id"
+            f"{'; '.join(changed)}. Take back what can be, or restore the others from the trash", "id"
         )
     return memory, others
 
 
-def _changes_since(memory: Memory, entry: JournalEntry) -> list[str]:
-    """What became of the one that was kept since the merge, in words."""
+def _changes_since(memory: Memory, entry: JournalEntry, actor: Actor) -> list[str]:
+    """What became of the one that was kept since the merge, in words; a change taken back is none."""
     changed = []
     if memory.deleted_at:
         changed.append(f"memory {memory.uid} is in the trash")
-    if memory.updated_at != entry.at:
-        later = memory.revisions.filter(at__gt=entry.at).values_list("before", flat=True)
-        names = sorted({name for before in later for name in before})
-        what = f": {', '.join(names)}" if names else ": it was stored again"
-        changed.append(f"memory {memory.uid} was changed{what}")
+    if last_merge(memory, actor.clearance) != entry.object_id:
+        changed.append(f"other memories were merged into memory {memory.uid}")
+    elif names := _edited(memory, entry):
+        changed.append(f"memory {memory.uid} was changed: {', '.join(names)}")
+    elif _stored_again(memory, entry):
+        changed.append(f"memory {memory.uid} was stored again, which cannot be taken back")
     before, after = entry.detail["before"], entry.detail["after"]
     current = _numbers(memory)
     for name in ("importance", "expires_at"):
         if before[name] != after[name] != current[name] and not changed:
             changed.append(f"{name} of memory {memory.uid} was changed")
     return changed
+
+
+def _edited(memory: Memory, entry: JournalEntry) -> list[str]:
+    """Names of the fields that do not say what they said after the merge."""
+    was: dict[str, Any] = {}
+    for before in (
+        memory.revisions.filter(at__gt=entry.at).order_by("number").values_list("before", flat=True)
+    ):
+        was = {**before, **was}
+    now = {name: listed(memory, name) if name in LISTS else getattr(memory, name) for name in was}
+    return sorted(name for name in was if now[name] != was[name])
+
+
+def _stored_again(memory: Memory, entry: JournalEntry) -> bool:
+    """Whether somebody said the same again: that may have given it the level that the merge gave it too."""
+    again = JournalEntry.objects.filter(
+        operation="dedup_refresh", object_type="memory", object_id=memory.uid, seq__gt=entry.seq
+    )
+    return again.exists() or memory.revisions.filter(at__gt=entry.at, reason="upsert").exists()
 
 
 def _put_back(

@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from memoryhub import facts, store
-from memoryhub.drafts import EntityDraft, FactDraft, MemoryPatch
+from memoryhub.drafts import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.embeddings import Embedder
 from memoryhub.journal import verify
 from memoryhub.models import Embedding, Fact, JournalEntry, Memory
@@ -282,6 +282,33 @@ class TestUndo:
         assert Memory.objects.get(pk=three[0].pk).content == "edited"
         assert Memory.objects.trashed().count() == 2
 
+    def test_a_change_that_was_taken_back_is_none(self, three: list[Memory], actor: Actor) -> None:
+        before = [whole(memory) for memory in three]
+        merged = store.merge(three[0].uid, uids(three[1:]), actor, content="A text of my own")
+        tags = listed(merged.memory, "tags")
+        store.update(three[0].uid, MemoryPatch(content="edited", tags=["mine"]), actor)
+        store.update(three[0].uid, MemoryPatch(content="edited twice"), actor)
+        store.update(three[0].uid, MemoryPatch(content="A text of my own", tags=tags), actor)
+        store.unmerge(merged.uid, actor)
+        after = [whole(memory) for memory in three]
+        changed = after[0].pop("updated_at")
+        assert changed > before[0].pop("updated_at")
+        assert after == before
+
+    def test_one_that_was_stored_again_since_is_named(self, three: list[Memory], actor: Actor) -> None:
+        merged = store.merge(three[0].uid, uids(three[1:]), actor)
+        store.remember(MemoryDraft(content=three[0].content, sensitivity="secret"), actor)
+        with pytest.raises(store.Conflict, match=f"memory {three[0].uid} was stored again"):
+            store.unmerge(merged.uid, actor)
+
+    def test_one_that_was_stored_again_under_its_key_is_named(self, remember: Remember, actor: Actor) -> None:
+        keyed, other = remember("one", key="k"), remember("other", sensitivity="private")
+        merged = store.merge(keyed.uid, [other.uid], actor)
+        remember("two", key="k", sensitivity="private")
+        store.update(keyed.uid, MemoryPatch(content="one"), actor)
+        with pytest.raises(store.Conflict, match=f"memory {keyed.uid} was stored again"):
+            store.unmerge(merged.uid, actor)
+
     def test_one_that_was_restored_since_is_named(self, three: list[Memory], actor: Actor) -> None:
         merged = store.merge(three[0].uid, uids(three[1:]), actor)
         store.restore([three[1].uid], actor)
@@ -310,7 +337,7 @@ class TestUndo:
         before = [whole(memory) for memory in three]
         first = store.merge(three[0].uid, [three[1].uid], actor)
         second = store.merge(three[0].uid, [three[2].uid], actor)
-        with pytest.raises(store.Conflict):
+        with pytest.raises(store.Conflict, match="other memories were merged into"):
             store.unmerge(first.uid, actor)
         store.unmerge(second.uid, actor)
         store.unmerge(first.uid, actor)
