@@ -224,6 +224,13 @@ class TestRelated:
         assert words.index("shares two files") < words.index("shares one file")
         assert "shares nothing" not in words
 
+    def test_that_it_could_not_be_asked_is_told_where_nothing_was_found_too(
+        self, visitor: Client, remember: Remember
+    ) -> None:
+        words = main(visitor.get(url(remember("alone in the store")))).words
+        told = " ".join(words.split())
+        assert "Nothing was found. Compared by words: no embeddings are configured." in told
+
     def test_neighbours_in_the_session_come_in_order(self, visitor: Client, remember: Remember) -> None:
         now = timezone.now()
         made = [
