@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 from django import forms
@@ -19,7 +22,7 @@ from memoryhub.vocabulary import ALWAYS_MERGED
 from memoryhub.web import diffs
 from memoryhub.web.filters import ListFilter, ProjectField, WordField
 
-OPEN = 3  # comparisons of a cluster that are unfolded
+MOST_UNITED = 300  # lines of the others that a text of one's own begins with or is compared for
 _STEPS = ("0.8", "0.9", "0.97")
 _FIELDS = {"type": "Type", "sensitivity": "Level", "session_id": "Session", "author": "Stored by"}
 
@@ -54,7 +57,8 @@ class Member:
     """One that would go, beside the one that would be kept.
 
     ``rows``: what it says (left) against what stays (right). ``figures``: numbers, or a "not", that only one
-    of the two has: then they hardly say the same. ``others``: fields in which they differ.
+    of the two has: then they hardly say the same. ``others``: fields in which they differ. ``ticked``:
+    whether a click merges it, unless the person says otherwise.
     """
 
     memory: Memory
@@ -62,6 +66,7 @@ class Member:
     rows: list[diffs.Row]
     figures: list[str]
     others: list[tuple[str, str, str]]
+    ticked: bool
 
     @property
     def figure(self) -> float | None:
@@ -76,14 +81,51 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Entered:
+    """What the person had entered into a card that is shown again.
+
+    ``ticked``: ids of those to merge; ``warned``: of those that had a warning, so that a tick meant it.
+    ``text``: as it was sent; ``begun``: the ``mark`` of the text that the card began with.
+    """
+
+    ticked: frozenset[str]
+    warned: frozenset[str]
+    text: str
+    begun: str
+
+    @property
+    def own(self) -> str:
+        """The text, if the person wrote any of it."""
+        return self.text if self.text.strip() and mark(self.text) != self.begun else ""
+
+
+def mark(text: str) -> str:
+    """Tells texts apart; blanks around them do not count, since a browser drops a line break in front."""
+    return sha256(text.strip().encode()).hexdigest()
+
+
+@dataclass(frozen=True)
 class Shown:
-    """A cluster; ``text`` is what all of them say together, to begin a text of one's own with."""
+    """A cluster; ``own`` is the text that the person had begun to write for it."""
 
     keep: Memory
     why: str
     members: list[Member]
-    text: str
     is_profile: bool
+    own: str = ""
+
+    @cached_property
+    def begun(self) -> str:
+        """What all of them say together, to begin a text of one's own with."""
+        return united_text(self.keep.content, [member.memory.content for member in self.members])
+
+    @property
+    def text(self) -> str:
+        return self.own or self.begun
+
+    @property
+    def mark(self) -> str:
+        return mark(self.begun)
 
     @property
     def everyone(self) -> list[Memory]:
@@ -102,7 +144,7 @@ def shown(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[Shown]:
     return made
 
 
-def one_cluster(memories: MemoryQuerySet, keep: str = "") -> Shown | None:
+def one_cluster(memories: MemoryQuerySet, keep: str = "", entered: Entered | None = None) -> Shown | None:
     """These memories as one cluster, around the named one or that of most worth; None for fewer than two."""
     rows = memories.in_bulk()
     if len(rows) < 2:
@@ -110,23 +152,32 @@ def one_cluster(memories: MemoryQuerySet, keep: str = "") -> Shown | None:
     chosen = next((pk for pk, row in rows.items() if row.uid == keep), None)
     best, others, why = arrange(read(memories), chosen)
     near = likeness_of(best.pk, [other.pk for other in others])
-    return _beside(rows[best.pk], why, [(rows[other.pk], near.get(other.pk)) for other in others])
+    return _beside(rows[best.pk], why, [(rows[other.pk], near.get(other.pk)) for other in others], entered)
 
 
-def _beside(keep: Memory, why: str, others: Sequence[tuple[Memory, float | None]]) -> Shown:
-    members = [_member(keep, other, likeness) for other, likeness in others]
-    text = united_text(keep.content, [other.content for other, _ in others])
-    return Shown(keep, why, members, text, keep.category == ALWAYS_MERGED)
+def _beside(
+    keep: Memory, why: str, others: Sequence[tuple[Memory, float | None]], entered: Entered | None = None
+) -> Shown:
+    members = [_member(keep, other, likeness, entered) for other, likeness in others]
+    return Shown(keep, why, members, keep.category == ALWAYS_MERGED, entered.own if entered else "")
 
 
-def _member(keep: Memory, other: Memory, likeness: float | None) -> Member:
+def _member(keep: Memory, other: Memory, likeness: float | None, entered: Entered | None) -> Member:
     figures = sorted(decisive(_text(keep)) ^ decisive(_text(other)))
     fields = [
         (label, getattr(other, name), getattr(keep, name))
         for name, label in _FIELDS.items()
         if getattr(other, name) != getattr(keep, name)
     ]
-    return Member(other, likeness, diffs.compare(other.content, keep.content), figures, fields)
+    rows = diffs.compare(other.content, keep.content)
+    return Member(other, likeness, rows, figures, fields, _ticked(other.uid, bool(figures), entered))
+
+
+def _ticked(uid: str, warns: bool, entered: Entered | None) -> bool:
+    """As the person left it; a warning takes the tick away unless it was given in spite of one."""
+    if entered is None:
+        return not warns
+    return uid in entered.ticked and (not warns or uid in entered.warned)
 
 
 def _text(memory: Memory) -> str:
@@ -134,13 +185,40 @@ def _text(memory: Memory) -> str:
 
 
 def united_text(content: str, others: Sequence[str]) -> str:
-    """A text, and under it the lines of the others whose words no line above has."""
+    """A text, and under it the lines of the others whose words no line above has.
+
+    Of the others the first :data:`MOST_UNITED` lines count that do not stand above as they are.
+    """
     lines = content.rstrip().split("\n")
-    known = [set(words(line)) for line in lines]
-    for other in others:
-        for line in other.split("\n"):
-            told = set(words(line))
-            if told and not any(told <= one for one in known):
-                lines.append(line.rstrip())
-                known.append(told)
+    said, known = set(lines), _Lines(lines)
+    new = [line for other in others for line in other.split("\n") if line.strip() and line not in said]
+    for line in list(dict.fromkeys(new))[:MOST_UNITED]:
+        told = set(words(line))
+        if told and not known.hold(told):
+            lines.append(line.rstrip())
+            known.add(told)
     return "\n".join(lines)
+
+
+class _Lines:
+    """Sets of words; each word knows its sets as bits of a number, so that a look takes no walk over them."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._count = 0
+        self._bits: defaultdict[str, int] = defaultdict(int)
+        for told in {frozenset(words(line)) for line in lines}:
+            self.add(told)
+
+    def add(self, told: Iterable[str]) -> None:
+        for word in told:
+            self._bits[word] |= 1 << self._count
+        self._count += 1
+
+    def hold(self, told: Iterable[str]) -> bool:
+        """Whether one of the sets has all of these words."""
+        left = -1
+        for word in told:
+            left &= self._bits.get(word, 0)
+            if not left:
+                return False
+        return True

@@ -49,12 +49,12 @@ class TestJourney:
         expect(page.get_by_text("2 clusters among 5 memories")).to_be_visible()
         mine = cluster(page, SAYING)
         expect(mine.get_by_text("Kept: it says the most.")).to_be_visible()
-        mine.get_by_role("button", name="Merge 3 into one").click()
+        mine.get_by_role("button", name="Merge the ticked into one").click()
         expect(page.get_by_text("3 memories are one now")).to_be_visible()
         assert trashed() == 2
         assert Memory.objects.get(pk=alike[0].pk).labels.count() == 3
         page.get_by_role("button", name="Undo").click()
-        expect(cluster(page, SAYING).get_by_role("button", name="Merge 3 into one")).to_be_visible()
+        expect(cluster(page, SAYING).get_by_role("button", name="Merge the ticked into one")).to_be_visible()
         assert trashed() == 0
         assert Memory.objects.get(pk=alike[0].pk).labels.count() == 1
 
@@ -95,13 +95,40 @@ class TestJourney:
         assert Memory.objects.filter(content="Trains run late", deleted_at=None).count() == 1
 
 
+def test_choosing_another_one_keeps_what_was_left_out_and_written(
+    open_page: OpenPage, ada: User, alike: list[Memory]
+) -> None:
+    page = open_page("/duplicates/", ada)
+    mine = cluster(page, SAYING)
+    mine.get_by_role("checkbox", name=re.compile(r"night$")).uncheck()
+    mine.get_by_text("Merge with a text of your own").click()
+    mine.get_by_label("Text").fill("Emptied every night")
+    mine.get_by_role("radio", name=re.compile(r"night!$")).check()
+    expect(mine.get_by_text("Kept: chosen by you.")).to_be_visible()
+    expect(mine.get_by_role("checkbox", name=re.compile(r"night$"))).not_to_be_checked()
+    expect(mine.get_by_role("checkbox", name=re.compile(r"two$"))).to_be_checked()
+    expect(mine.get_by_label("Text")).to_have_value("Emptied every night")
+
+
+def test_a_long_word_leaves_the_card_in_a_small_window(
+    open_page: OpenPage, ada: User, remember: Remember
+) -> None:
+    for end in ("", "!"):
+        remember(f"{SAYING}{end}", title="a_title_without_any_blank_" * 7)
+    page = open_page("/duplicates/", ada, viewport=PHONE)
+    box = page.get_by_role("article").bounding_box()
+    assert box
+    assert box["x"] + box["width"] <= PHONE["width"]
+    assert no_sideways_scrolling(page)
+
+
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["large", "small"])
 def test_it_fits_the_window_and_names_the_keyboards_place(
     open_page: OpenPage, ada: User, alike: list[Memory], viewport: Any
 ) -> None:
     page = open_page("/duplicates/", ada, viewport=viewport)
     assert no_sideways_scrolling(page)
-    cluster(page, SAYING).get_by_role("button", name="Merge 3 into one").press("Enter")
+    cluster(page, SAYING).get_by_role("button", name="Merge the ticked into one").press("Enter")
     expect(page.get_by_role("status").filter(has_text="3 memories are one now")).to_be_focused()
     assert no_sideways_scrolling(page)
 
@@ -112,9 +139,9 @@ def test_a_change_by_somebody_else_is_told_in_the_place_of_the_cluster(
     watch.expect(422)
     page = open_page("/duplicates/", ada)
     Memory.objects.filter(pk=alike[1].pk).update(updated_at=alike[1].created_at.replace(year=2020))
-    cluster(page, SAYING).get_by_role("button", name="Merge 3 into one").click()
+    cluster(page, SAYING).get_by_role("button", name="Merge the ticked into one").click()
     expect(cluster(page, SAYING).get_by_role("alert")).to_contain_text("changed since you opened it")
-    cluster(page, SAYING).get_by_role("button", name="Merge 3 into one").click()
+    cluster(page, SAYING).get_by_role("button", name="Merge the ticked into one").click()
     expect(page.get_by_text("3 memories are one now")).to_be_visible()
 
 
@@ -125,7 +152,7 @@ def test_axe_finds_nothing_to_mend(
     watch.expect(422)
     page = open_page("/duplicates/", ada, color_scheme=theme, viewport=viewport)
     wrong = [complaints(page)]
-    cluster(page, SAYING).get_by_role("button", name="Merge 3 into one").click()
+    cluster(page, SAYING).get_by_role("button", name="Merge the ticked into one").click()
     expect(page.get_by_text("3 memories are one now")).to_be_visible()
     wrong.append(complaints(page))
     for path in (f"/memories/{alike[0].uid}/", "/duplicates/?project=nowhere", "/duplicates/?similarity=2"):

@@ -44,6 +44,7 @@ POSTS = [
     "/connect/claude-code/revoke/",
     "/duplicates/decide/",
     "/duplicates/undo/",
+    "/duplicates/cluster/",
 ]
 RIGHTS = ("add_memory", "change_memory", "delete_memory", "erase_memory", "add_fact", "delete_fact")
 
@@ -119,7 +120,6 @@ class TestOddRequests:
         "/facts/": "subject object how min_confidence project session_id cursor add memory_id",
         "/journal/": "operation actor object_id since until cursor",
         "/duplicates/": "project category similarity page",
-        "/duplicates/cluster/": "member keep",
     }
 
     @pytest.mark.parametrize("path", QUERIES)
@@ -141,6 +141,15 @@ class TestOddRequests:
         for odd in self.ODD:
             response = curator.post(path.format(**names), dict.fromkeys(fields, odd))
             assert response.status_code in (302, 422), odd
+
+    @pytest.mark.parametrize("path", ["/duplicates/cluster/", "/duplicates/decide/", "/duplicates/undo/"])
+    def test_no_posted_field_breaks_the_duplicates(
+        self, curator: Client, names: dict[str, str], path: str
+    ) -> None:
+        for odd in self.ODD:
+            for name in "member keep uid warned begun content seen do merge apart next".split():
+                response = curator.post(path, {"do": "merge", "keep": names["uid"], "uid": "x", name: odd})
+                assert response.status_code in (302, 404), (name, odd)
 
     def test_the_longest_text_fits_into_a_request(self, curator: Client) -> None:
         curator.post(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import process_time
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from memoryhub import store
 from memoryhub.drafts import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.sensitivity import Actor
+from memoryhub.web.duplicates import MOST_UNITED, united_text
 from tests.web.markup import PAYLOADS, Page, dangers, main
 
 Remember = Callable[..., Memory]
@@ -53,6 +55,18 @@ def trashed() -> set[str]:
     return set(Memory.objects.trashed().values_list("uid", flat=True))
 
 
+def ticked(response: Any) -> set[str]:
+    """Ids of those that a click would merge."""
+    boxes = Page(response.content.decode()).all("input")
+    return {a["value"] for a in boxes if a.get("type") == "checkbox" and "checked" in a}
+
+
+def begun(response: Any) -> str:
+    """What the form sends of the text that the card began with."""
+    [mark] = [a["value"] for a in Page(response.content.decode()).all("input") if a.get("name") == "begun"]
+    return str(mark)
+
+
 def undo_form(response: Any) -> dict[str, Any]:
     """The fields of the button that takes it back."""
     fields = [a for a in Page(response.content.decode()).all("input") if a.get("type") == "hidden"]
@@ -80,6 +94,27 @@ class TestThePage:
     def test_other_numbers_are_pointed_at(self, curator: Client, remember: Remember) -> None:
         remember("Upgrade the parser from 1.2 to 1.3"), remember("Upgrade the parser from 1.2 to 1.4")
         assert "Look twice: only one of the two has 3, 4" in main(curator.get("/duplicates/")).words
+
+    def test_one_with_other_numbers_is_not_merged_unasked(
+        self, curator: Client, alike: list[Memory], remember: Remember
+    ) -> None:
+        remember(f"{SAYING} at 2", project="p")
+        response = curator.get("/duplicates/")
+        assert len(main(response).all("article")) == 1
+        assert ticked(response) == {alike[1].uid}
+
+    def test_two_long_texts_of_short_lines_are_united_in_no_time(self) -> None:
+        one, other = ("\n".join(f"{n * step} {n + step}" for n in range(8000)) for step in (7, 11))
+        start = process_time()
+        text = united_text(one, [other])
+        assert process_time() - start < 2
+        assert text.count("\n") <= 8000 + MOST_UNITED
+
+    def test_a_text_of_all_has_each_line_once_and_none_that_says_less(self) -> None:
+        others = ["one line\nof the first", "A line, another\n\nA line, another  \nanother"]
+        assert united_text("one line\nthe first of all\n", others) == (
+            "one line\nthe first of all\nA line, another"
+        )
 
     def test_who_may_not_change_sees_no_buttons(self, visitor: Client, alike: list[Memory]) -> None:
         shown = main(visitor.get("/duplicates/"))
@@ -165,7 +200,7 @@ class TestMerging:
         assert b"<html" not in done.content
         assert "2 memories are one now" in Page(done.content.decode()).words
         back = curator.post("/duplicates/undo/", undo_form(done), headers=HTMX)
-        assert "Merge 2 into one" in Page(back.content.decode()).words
+        assert "Merge the ticked into one" in Page(back.content.decode()).words
         assert trashed() == set()
 
     def test_another_one_can_be_kept_and_one_be_left_out(
@@ -178,10 +213,77 @@ class TestMerging:
 
     def test_choosing_another_one_compares_with_that(self, curator: Client, alike: list[Memory]) -> None:
         asked = {"keep": alike[1].uid, "member": [memory.uid for memory in alike]}
-        shown = Page(curator.get("/duplicates/cluster/", asked, headers=HTMX).content.decode())
+        shown = Page(curator.post("/duplicates/cluster/", asked, headers=HTMX).content.decode())
         assert "Kept: chosen by you." in shown.words
         checked = [a["value"] for a in shown.all("input") if a.get("name") == "keep" and "checked" in a]
         assert checked == [alike[1].uid]
+
+    def test_choosing_another_one_leaves_out_what_was_left_out(
+        self, curator: Client, alike: list[Memory], remember: Remember
+    ) -> None:
+        left_out = remember(f"{SAYING}!", project="p")
+        form = form_of([*alike, left_out], keep=alike[1].uid, uid=[alike[0].uid])
+        assert ticked(curator.post("/duplicates/cluster/", form, headers=HTMX)) == {alike[0].uid}
+
+    def test_a_tick_in_spite_of_a_warning_stays_and_a_new_warning_takes_it_away(
+        self, curator: Client, alike: list[Memory], remember: Remember
+    ) -> None:
+        other = remember(f"{SAYING} at 2", project="p")
+        form = form_of([*alike, other], keep=alike[1].uid, uid=[alike[0].uid, other.uid])
+        assert ticked(curator.post("/duplicates/cluster/", form)) == {alike[0].uid}
+        warned = curator.post("/duplicates/cluster/", form | {"warned": [other.uid]})
+        assert ticked(warned) == {alike[0].uid, other.uid}
+
+    def test_choosing_another_one_keeps_a_text_that_was_begun_and_renews_one_that_was_not(
+        self, curator: Client, alike: list[Memory]
+    ) -> None:
+        page = curator.get("/duplicates/")
+        form = form_of(alike, keep=alike[1].uid, begun=begun(page))
+        mine = curator.post("/duplicates/cluster/", form | {"content": "My own words"})
+        assert ">My own words</textarea>" in mine.content.decode()
+        again = form | {"content": "My own words", "begun": begun(mine)}
+        assert ">My own words</textarea>" in curator.post("/duplicates/cluster/", again).content.decode()
+        theirs = curator.post("/duplicates/cluster/", form | {"content": f"{SAYING} at two"})
+        assert f">{SAYING}\n{SAYING} at two</textarea>" in theirs.content.decode()
+
+    def test_a_refusal_keeps_what_was_left_out_and_written(
+        self, curator: Client, alike: list[Memory]
+    ) -> None:
+        form = form_of(alike, uid=[], do="text", content="My own words", begun="x")
+        response = curator.post("/duplicates/decide/", form, headers=HTMX)
+        assert "tick at least one to merge" in Page(response.content.decode()).words
+        assert ticked(response) == set()
+        assert ">My own words</textarea>" in response.content.decode()
+
+    @pytest.mark.parametrize("doing", ["", "erase", None])
+    def test_an_unknown_decision_does_nothing(
+        self, curator: Client, alike: list[Memory], doing: str | None
+    ) -> None:
+        form = {name: value for name, value in form_of(alike, do=doing).items() if value is not None}
+        response = curator.post("/duplicates/decide/", form, headers=HTMX)
+        assert response.status_code == 422
+        assert "Not done: choose to merge" in Page(response.content.decode()).words
+        assert trashed() == set()
+
+    @pytest.mark.parametrize("moment", ["2020-13-45T00:00:00", "2020-01-01T00:00:00", "soon", ""])
+    def test_a_moment_that_cannot_be_is_a_change_since_then(
+        self, curator: Client, alike: list[Memory], moment: str
+    ) -> None:
+        form = form_of(alike, seen=[f"{alike[1].uid} {moment}"])
+        response = curator.post("/duplicates/decide/", form, headers=HTMX)
+        assert response.status_code == 422
+        assert "changed since you opened it" in Page(response.content.decode()).words
+        assert trashed() == set()
+
+    def test_one_that_was_left_out_is_on_the_card_again_after_the_undo(
+        self, curator: Client, alike: list[Memory], remember: Remember
+    ) -> None:
+        third = remember(f"{SAYING}!", project="p")
+        form = form_of([*alike, third], uid=[alike[1].uid])
+        done = curator.post("/duplicates/decide/", form, headers=HTMX)
+        assert "2 memories are one now" in Page(done.content.decode()).words
+        back = curator.post("/duplicates/undo/", undo_form(done), headers=HTMX)
+        assert third.uid in back.content.decode()
 
     def test_a_text_of_ones_own(self, curator: Client, alike: list[Memory]) -> None:
         curator.post("/duplicates/decide/", form_of(alike, do="text", content="My own\r\nwords"))
@@ -259,6 +361,13 @@ class TestTellingApart:
         curator.post("/duplicates/undo/", undo_form(done))
         assert "1 cluster" in main(curator.get("/duplicates/")).words
 
+    def test_it_is_about_all_of_the_card_whatever_is_ticked(
+        self, curator: Client, alike: list[Memory]
+    ) -> None:
+        form = form_of(alike, uid=[], do="apart")
+        done = curator.post("/duplicates/decide/", form, headers=HTMX)
+        assert "2 memories are no duplicates" in Page(done.content.decode()).words
+
     def test_it_takes_the_right_to_change(self, sign_in: Any, alike: list[Memory]) -> None:
         assert sign_in().post("/duplicates/decide/", form_of(alike, do="apart")).status_code == 403
         changer = sign_in("change_memory", name="bob")
@@ -301,11 +410,11 @@ class TestGate:
         self, curator: Client, alike: list[Memory], levels: dict[str, Memory]
     ) -> None:
         uids = [memory.uid for memory in alike]
-        plain = curator.get("/duplicates/cluster/", {"member": uids})
+        plain = curator.post("/duplicates/cluster/", {"member": uids})
         hidden = [levels[level].uid for level in ("private", "secret", "cosmic")]
-        with_hidden = curator.get("/duplicates/cluster/", {"member": [*uids, *hidden], "keep": hidden[0]})
+        with_hidden = curator.post("/duplicates/cluster/", {"member": [*uids, *hidden], "keep": hidden[0]})
         assert Page(plain.content.decode()).words == Page(with_hidden.content.decode()).words
-        assert curator.get("/duplicates/cluster/", {"member": [uids[0], *hidden]}).status_code == 404
+        assert curator.post("/duplicates/cluster/", {"member": [uids[0], *hidden]}).status_code == 404
 
     def test_hidden_ones_can_neither_be_merged_nor_told_apart(
         self, curator: Client, levels: dict[str, Memory]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
@@ -22,13 +23,15 @@ from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.duplicates import MOST_MEMBERS, find
 from memoryhub.web import reading
 from memoryhub.web.access import actor_of, clearance_of, reveal
-from memoryhub.web.duplicates import DuplicatesFilter, Shown, one_cluster, shown
+from memoryhub.web.duplicates import DuplicatesFilter, Entered, Shown, one_cluster, shown
 from memoryhub.web.fields import unix
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
 
 PAGE_SIZE = 10
 _MERGE = ("memoryhub.change_memory", "memoryhub.delete_memory")
 _APART = ("memoryhub.change_memory",)
+_DECISIONS = ("merge", "text", "apart")
+_UNREADABLE = datetime.min.replace(tzinfo=UTC)  # equals no version of a memory
 
 
 @require_safe
@@ -49,22 +52,31 @@ def duplicates(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_safe
+@require_POST
 def cluster(request: HtmxHttpRequest) -> HttpResponse:
-    """The memories named ``member`` compared with the one named ``keep``: a part of the page."""
-    made = _cluster(request, request.GET.getlist("member"), request.GET.get("keep", ""))
-    return _fragment(request, made)
+    """The memories named ``member`` compared with the one named ``keep``: a part of the page.
+
+    It changes nothing; it is posted because the text that somebody has begun to write comes along.
+    """
+    keep = request.POST.get("keep", "")
+    return _fragment(request, _cluster(request, request.POST.getlist("member"), keep, _entered(request)))
 
 
 @require_POST
 def decide(request: HtmxHttpRequest) -> HttpResponse:
     """``do``: merge, text (merge, with ``content`` as its text) or apart (they are no duplicates).
 
-    ``keep``, and ``uid`` of each that it is about; ``seen`` is the version of each that the person looked at.
+    ``keep``, and ``uid`` of each that is merged into it, or ``member`` of all that are no duplicates;
+    ``seen`` is the version of each that the person looked at.
     """
     doing, keep = request.POST.get("do"), request.POST.get("keep", "")
     _require(request, _APART if doing == "apart" else _MERGE)
-    chosen = list(dict.fromkeys([keep, *request.POST.getlist("uid")]))[:MOST_MEMBERS]
+    about = request.POST.getlist("uid")
+    if doing == "apart":  # of the whole card: a tick says what to merge
+        about = request.POST.getlist("member") or about
+    chosen = list(dict.fromkeys([keep, *about]))[:MOST_MEMBERS]
+    if wrong := _unclear(doing, chosen):
+        return _refused(request, wrong)
     content = unix(request.POST.get("content", "")) if doing == "text" else ""
     if doing == "text" and not content.strip():
         return _refused(request, "the text is empty; write one, or merge without a text of your own")
@@ -101,12 +113,30 @@ def undo(request: HtmxHttpRequest) -> HttpResponse:
 
 
 def _merge(request: HttpRequest, keep: str, others: list[str], content: str) -> str:
-    seen = {}
-    for version in request.POST.getlist("seen"):
-        uid, _, moment = version.partition(" ")
-        if at := parse_datetime(moment):
-            seen[uid] = at
+    versions = (version.partition(" ") for version in request.POST.getlist("seen"))
+    seen = {uid: _moment(text) for uid, _, text in versions}
     return store.merge(keep, others, actor_of(request), content=content, seen=seen).uid
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return parse_datetime(text) or _UNREADABLE
+    except ValueError:  # well written, but there is no such day or hour
+        return _UNREADABLE
+
+
+def _unclear(doing: str | None, chosen: list[str]) -> str:
+    """Why it cannot be told what to do; empty when it can."""
+    if doing not in _DECISIONS:
+        return "choose to merge, to merge with a text of your own, or to say that they are no duplicates"
+    if len(chosen) < 2:
+        return "name the duplicates" if doing == "apart" else "tick at least one to merge"
+    return ""
+
+
+def _entered(request: HttpRequest) -> Entered:
+    ticked, warned = (frozenset(request.POST.getlist(name)) for name in ("uid", "warned"))
+    return Entered(ticked, warned, unix(request.POST.get("content", "")), request.POST.get("begun", ""))
 
 
 def _live(request: HttpRequest) -> MemoryQuerySet:
@@ -114,9 +144,9 @@ def _live(request: HttpRequest) -> MemoryQuerySet:
     return live
 
 
-def _cluster(request: HttpRequest, uids: list[str], keep: str) -> Shown:
+def _cluster(request: HttpRequest, uids: list[str], keep: str, entered: Entered | None = None) -> Shown:
     """404 unless at least two of these may be seen."""
-    made = one_cluster(_live(request).filter(uid__in=uids[:MOST_MEMBERS]), keep)
+    made = one_cluster(_live(request).filter(uid__in=uids[:MOST_MEMBERS]), keep, entered)
     if made is None:
         raise Http404
     return made
@@ -154,7 +184,8 @@ def _require(request: HttpRequest, permissions: tuple[str, ...]) -> None:
 def _done(request: HtmxHttpRequest, undo: dict[str, str], members: list[str]) -> HttpResponse:
     """What was done and a button that undoes it: in the place of the cluster, or as a message."""
     memory = reading.find(request, members[0])
-    context = {"undo": undo, "memory": memory, "members": members, "back": _back(request)}
+    card = (request.POST.getlist("member") or members)[:MOST_MEMBERS]
+    context = {"undo": undo, "memory": memory, "members": members, "card": card, "back": _back(request)}
     if request.htmx:
         return render(request, "duplicates/done.html", context)
     messages.success(request, render_to_string("duplicates/undo.html", context, request=request))
@@ -168,7 +199,8 @@ def _refused(request: HtmxHttpRequest, message: str) -> HttpResponse:
         messages.error(request, text)
         return redirect(_back(request))
     uids = request.POST.getlist("member") or request.POST.getlist("uid")
-    made = one_cluster(_live(request).filter(uid__in=uids[:MOST_MEMBERS]), request.POST.get("keep", ""))
+    live = _live(request).filter(uid__in=uids[:MOST_MEMBERS])
+    made = one_cluster(live, request.POST.get("keep", ""), _entered(request))
     if made is None:
         return render(request, "duplicates/refused.html", {"refusal": text}, status=422)
     return _fragment(request, made, status=422, refusal=text, is_fresh=True)
