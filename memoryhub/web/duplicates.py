@@ -117,7 +117,16 @@ class Shown:
     @cached_property
     def begun(self) -> str:
         """What all of them say together, to begin a text of one's own with."""
-        return united_text(self.keep.content, [member.memory.content for member in self.members])
+        return united_text(self.keep.content, self._others)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the others say more than the text begins with."""
+        return len(_new_lines(self.keep.content, self._others)) > MOST_UNITED
+
+    @property
+    def _others(self) -> list[str]:
+        return [member.memory.content for member in self.members]
 
     @property
     def text(self) -> str:
@@ -190,14 +199,20 @@ def united_text(content: str, others: Sequence[str]) -> str:
     Of the others the first :data:`MOST_UNITED` lines count that do not stand above as they are.
     """
     lines = content.rstrip().split("\n")
-    said, known = set(lines), _Lines(lines)
-    new = [line for other in others for line in other.split("\n") if line.strip() and line not in said]
-    for line in list(dict.fromkeys(new))[:MOST_UNITED]:
+    known = _Lines(lines)
+    for line in _new_lines(content, others)[:MOST_UNITED]:
         told = set(words(line))
         if told and not known.hold(told):
-            lines.append(line.rstrip())
+            lines.append(line)
             known.add(told)
     return "\n".join(lines)
+
+
+def _new_lines(content: str, others: Iterable[str]) -> list[str]:
+    """Lines of the others that do not stand in the text as they are, each once."""
+    said = set(content.split("\n"))
+    new = (line.rstrip() for other in others for line in other.split("\n"))
+    return [line for line in dict.fromkeys(new) if line and line not in said]
 
 
 class _Lines:

@@ -110,6 +110,17 @@ class TestThePage:
         assert process_time() - start < 2
         assert text.count("\n") <= 8000 + MOST_UNITED
 
+    @pytest.mark.parametrize(("count", "cut"), [(MOST_UNITED, False), (MOST_UNITED + 1, True)])
+    def test_a_text_that_does_not_begin_with_all_lines_says_so(
+        self, curator: Client, alike: list[Memory], count: int, cut: bool
+    ) -> None:
+        lines = "\n".join(f"line {n}" for n in range(count))
+        Memory.objects.filter(pk=alike[1].pk).update(content=lines)
+        card = curator.post("/duplicates/cluster/", form_of(alike), headers=HTMX)
+        assert (
+            "not all of that, since they have very many lines" in Page(card.content.decode()).words
+        ) is cut
+
     def test_a_text_of_all_has_each_line_once_and_none_that_says_less(self) -> None:
         others = ["one line\nof the first", "A line, another\n\nA line, another  \nanother"]
         assert united_text("one line\nthe first of all\n", others) == (
