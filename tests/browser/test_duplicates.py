@@ -114,7 +114,7 @@ def test_a_long_word_leaves_the_card_in_a_small_window(
     open_page: OpenPage, ada: User, remember: Remember
 ) -> None:
     for end in ("", "!"):
-        remember(f"{SAYING}{end}", title="a_title_without_any_blank_" * 7)
+        remember(f"{SAYING}{end}", title="a_title_without_any_blank_" * 7, project="p" * 180)
     page = open_page("/duplicates/", ada, viewport=PHONE)
     box = page.get_by_role("article").bounding_box()
     assert box
