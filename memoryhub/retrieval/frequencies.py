@@ -9,18 +9,25 @@ from dataclasses import dataclass
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
+from django.db.models.expressions import RawSQL
 
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.within import Key, key_of
 from memoryhub.search import query as queries
-from memoryhub.search.schema import document_frequencies
+from memoryhub.search.leading import TEXT
+from memoryhub.search.schema import document_frequencies, last_key
 from memoryhub.text import stem
 
 RARE = 64  # memories; a word in more of them is common
+SAMPLE = 256  # memories with a word that are looked at, at most,
+SAMPLES = 2048  # for all words together, but for each
+LEAST_SAMPLE = 32
+NEWEST = f"SELECT rowid FROM {TEXT} WHERE {TEXT} MATCH %s ORDER BY rowid DESC LIMIT %s"  # noqa: S608
+_STAND_IN = "any word"
 REMEMBERED_SECONDS = 60.0
 MOST_REMEMBERED = 10_000  # words
 
-SMALL = 5_000  # memories; so many are counted each time
+SMALL = 5_000  # memories; a store of so many is counted each time
 _common: dict[str, tuple[int, float]] = {}
 _totals: dict[Key, tuple[int, float]] = {}
 _lock = threading.Lock()
@@ -28,10 +35,14 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Frequencies:
-    """For each stem about how many memories hold it, and about how many memories there are."""
+    """For each stem about how many memories hold it, and about how many memories there are within reach.
+
+    ``most``: whether these are most memories of the store.
+    """
 
     of_stems: dict[str, int]
     total: int
+    most: bool = True
 
     def of(self, word: str) -> int:
         return self.of_stems.get(stem(word), 0)
@@ -41,26 +52,36 @@ def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> Frequenc
     """Counted for these words.
 
     The index counts all memories, and a score must not show that a word stands in one that may not be seen.
-    So each word is counted among those within reach, up to :data:`RARE`; of a word in more of them the number
-    in all is told, to the next power of two. To count that takes as long as to look for the word, so it is
+    So of each word the newest memories that hold it are looked at, :data:`SAMPLE` at most: how many of them
+    are within reach is the number told, of a word in more memories their share of these, to the next power of
+    two where it is no rare word. To count in the index takes as long as to look for the word, so that is
     remembered for a while.
     """
     counted = _counted({stem(word) for word in words})
-    total = _total(memories) if words else 0
+    stored = last_key()
+    total = _total(memories, stored) if words else 0
     held = [word for word in words if counted.get(stem(word))]
+    most = min(SAMPLE, max(SAMPLES // max(len(held), 1), LEAST_SAMPLE))
     of_stems = dict.fromkeys(map(stem, words), 0)
-    for word, within in zip(held, _counts(memories, held), strict=True):
-        of_stems[stem(word)] = within if within <= RARE else min(_rounded(counted[stem(word)]), total)
-    return Frequencies(of_stems, total)
+    for word, within in zip(held, _counts(memories, held, most), strict=True):
+        of_stems[stem(word)] = _told(within, counted[stem(word)], most, total)
+    return Frequencies(of_stems, total, 2 * total > stored)
 
 
-def _total(memories: MemoryQuerySet) -> int:
+def _told(within: int, everywhere: int, looked_at: int, total: int) -> int:
+    """The number that is told of a word, from those within reach among the newest."""
+    if everywhere > looked_at:
+        within = max(within * everywhere // looked_at, 1)  # older ones may be within reach
+    return within if within <= RARE else min(_rounded(within), total)
+
+
+def _total(memories: MemoryQuerySet, stored: int) -> int:
     """How many memories are within reach, to the next power of two; counted once in a while."""
     key, now = key_of(memories), time.monotonic()
     if key is None:
         return 0
     count, at = _totals.get(key, (0, -REMEMBERED_SECONDS))
-    if now - at >= REMEMBERED_SECONDS or count < SMALL:
+    if stored <= SMALL or now - at >= REMEMBERED_SECONDS:
         count, at = memories.order_by().count(), now
         with _lock:
             if len(_totals) > MOST_REMEMBERED:
@@ -93,19 +114,17 @@ def forget() -> None:
         _totals.clear()
 
 
-def _counts(memories: MemoryQuerySet, words: list[str]) -> list[int]:
-    """How many of the memories hold each word, or one more than :data:`RARE`; one statement for all."""
+def _counts(memories: MemoryQuerySet, words: list[str], most: int) -> list[int]:
+    """How many of the newest ``most`` that hold each word are within reach, in one statement for all."""
     if not words:
         return []
-    stand_in = queries.any_of(["any word"])
+    newest = RawSQL(NEWEST, [_STAND_IN, most])  # noqa: S611 the word comes as a parameter
     try:
-        sql, params = memories.matching(stand_in).order_by().values("pk").query.sql_with_params()
+        sql, params = memories.filter(pk__in=newest).order_by().values("pk").query.sql_with_params()
     except EmptyResultSet:  # nothing is within reach
         return [0] * len(words)
-    expressions = [queries.any_of([word]) for word in words]
-    filled = [[one if value == stand_in else value for value in params] for one in expressions]
-    one = f"SELECT count(*) FROM ({sql} LIMIT {RARE + 1})"  # noqa: S608
-    statement = " UNION ALL ".join(f"SELECT {n}, ({one})" for n in range(len(words)))
+    filled = [[queries.any_of([word]) if one == _STAND_IN else one for one in params] for word in words]
+    statement = " UNION ALL ".join(f"SELECT {n}, count(*) FROM ({sql})" for n in range(len(words)))  # noqa: S608
     with connection.cursor() as cursor:
         cursor.execute(statement, [value for values in filled for value in values])
         found = dict(cursor.fetchall())

@@ -104,7 +104,7 @@ def candidates(
         telling = _telling(known, counted, effort)
         matching = memories.matching(queries.any_of(telling))
         for asked in _asked(known, telling, counted, effort):
-            best = _best(memories, asked, pool)
+            best = _best(memories, asked, pool, ahead=counted.most)
             exact = exact and len(best) < pool
             found |= {row.pk: row for row in best}
         if not exact:
@@ -148,18 +148,19 @@ def _asked(known: list[str], telling: list[str], counted: Frequencies, effort: E
     )
 
 
-def _best(memories: MemoryQuerySet, asked: _Asked, most: int) -> list[Row]:
+def _best(memories: MemoryQuerySet, asked: _Asked, most: int, *, ahead: bool) -> list[Row]:
     """The best behind the gate.
 
-    The index alone names the best of all memories several times faster than together with the gate; where too
-    many of them are hidden, both are asked together.
+    ``ahead``: the index alone names the best of all first, several times faster than together with the
+    gate; where too many of them are hidden, both are asked together.
     """
-    wanted = int(AHEAD * most)
-    ahead = leading(asked.expression, wanted, by=asked.by)
-    seen = {row.pk: row for row in rows_of(memories.order_by().filter(pk__in=any_of(ahead)))}
-    best = [seen[pk] for pk in ahead if pk in seen][:most]
-    if len(best) == most or len(ahead) < wanted:
-        return best
+    if ahead:
+        wanted = int(AHEAD * most)
+        first = leading(asked.expression, wanted, by=asked.by)
+        seen = {row.pk: row for row in rows_of(memories.order_by().filter(pk__in=any_of(first)))}
+        best = [seen[pk] for pk in first if pk in seen][:most]
+        if len(best) == most or len(first) < wanted:
+            return best
     together = memories.matching(asked.expression)
     return rows_of((together if asked.by == "rank" else together.order_by("-text_index__pk"))[:most])
 

@@ -291,6 +291,13 @@ def document_frequencies(stems: list[str]) -> dict[str, int]:
         return dict(cursor.fetchall())
 
 
+def last_key() -> int:
+    """The highest primary key of a memory: about how many there ever were."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT max(id) FROM {MEMORY}")
+        return cursor.fetchone()[0] or 0
+
+
 def _present(kind: str) -> dict[str, str]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = %s", [kind.lower()])
