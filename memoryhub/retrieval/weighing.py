@@ -31,7 +31,7 @@ WEIGHED = 1000  # matching memories of which each one's worth is weighed, where 
 LEADERS = 24  # the best by themselves, whose neighbours are looked at
 # Below this a memory is no result, unless the score may be 0: common words were shared and nothing more, or
 # the vectors point about the same way, as those of any two texts of one store do.
-LEAST_MATCH: dict[Mode, float] = {"lexical": 0.25, "semantic": 0.35, "hybrid": 0.4}
+LEAST_MATCH: dict[Mode, float] = {"lexical": 0.2, "semantic": 0.35, "hybrid": 0.4}
 
 
 @dataclass(frozen=True)
