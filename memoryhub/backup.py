@@ -212,7 +212,7 @@ def _copy_live(target: Path) -> None:
             live.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a log beside it
     except sqlite3.Error as error:
-        damaged = error.sqlite_errorcode in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        damaged = getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
         state = "is damaged" if damaged else "could not be copied"
         raise BackupError(f"the store {state}: {error}") from None
     _sync(target)
