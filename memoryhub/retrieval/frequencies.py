@@ -22,6 +22,7 @@ RARE = 64  # memories; a word in more of them is common
 SAMPLE = 256  # memories with a word that are looked at, at most,
 SAMPLES = 2048  # for all words together, but for each
 LEAST_SAMPLE = 32
+MOST_SAMPLE = 1024  # where little of the store is within reach
 NEWEST = f"SELECT rowid FROM {TEXT} WHERE {TEXT} MATCH %s ORDER BY rowid DESC LIMIT %s"  # noqa: S608
 _STAND_IN = "any word"
 REMEMBERED_SECONDS = 60.0
@@ -52,26 +53,32 @@ def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> Frequenc
     """Counted for these words.
 
     The index counts all memories, and a score must not show that a word stands in one that may not be seen.
-    So of each word the newest memories that hold it are looked at, :data:`SAMPLE` at most: how many of them
-    are within reach is the number told, of a word in more memories their share of these, to the next power of
-    two where it is no rare word. To count in the index takes as long as to look for the word, so that is
-    remembered for a while.
+    So of each word the newest memories that hold it are looked at, more of them where few of the store are
+    within reach: what is told is their share of all that hold the word, to the next power of two where it is
+    no rare word. None of them within reach is the same as a word that nobody used. To count in the index
+    takes as long as to look for the word, so that is remembered for a while.
     """
     counted = _counted({stem(word) for word in words})
     stored = last_key()
     total = _total(memories, stored) if words else 0
     held = [word for word in words if counted.get(stem(word))]
-    most = min(SAMPLE, max(SAMPLES // max(len(held), 1), LEAST_SAMPLE))
+    most = _sample_of(len(held), total, stored)
     of_stems = dict.fromkeys(map(stem, words), 0)
     for word, within in zip(held, _counts(memories, held, most), strict=True):
         of_stems[stem(word)] = _told(within, counted[stem(word)], most, total)
     return Frequencies(of_stems, total, 2 * total > stored)
 
 
+def _sample_of(held: int, total: int, stored: int) -> int:
+    """How many memories are looked at for each of so many words."""
+    most = min(SAMPLE, max(SAMPLES // max(held, 1), LEAST_SAMPLE))
+    return min(most * stored // max(total, 1), MOST_SAMPLE) if total < stored else most
+
+
 def _told(within: int, everywhere: int, looked_at: int, total: int) -> int:
     """The number that is told of a word, from those within reach among the newest."""
     if everywhere > looked_at:
-        within = max(within * everywhere // looked_at, 1)  # older ones may be within reach
+        within = within * everywhere // looked_at
     return within if within <= RARE else min(_rounded(within), total)
 
 

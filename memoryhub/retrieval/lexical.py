@@ -89,37 +89,65 @@ def candidates(
     and trusted may beat a better one that is not. Among very many these are the last ones stored, because
     weighing each would cost more than the search.
     """
-    found: dict[int, Row] = {}
-    exact, pool = True, effort.pool
-
-    def take(rows: MemoryQuerySet, most: int = pool) -> None:
-        nonlocal exact
-        taken = rows_of(rows[:most])
-        exact = exact and len(taken) < most
-        for row in taken:
-            found.setdefault(row.pk, row)
-
+    found = _Found(memories, effort.pool, ahead=counted.most)
     known = [word for word in query.words if counted.of(word)]
+    if unseen := [word for word in query.words if word not in known]:
+        found.best(_Asked(queries.any_of(unseen)))  # there may be older ones than were looked at
     if known:
-        telling = _telling(known, counted, effort)
-        matching = memories.matching(queries.any_of(telling))
-        for asked in _asked(known, telling, counted, effort):
-            best = _best(memories, asked, pool, ahead=counted.most)
-            exact = exact and len(best) < pool
-            found |= {row.pk: row for row in best}
-        if not exact:
-            few = sum(map(counted.of, telling)) <= effort.weighed
-            worth = (weights.recency, weights.importance, weights.trust)
-            take(matching.worthiest(*worth) if few else matching.order_by("-text_index__pk"), pool // 4)
-    if effort.thorough and len(found) >= pool and min(map(counted.of, known)) <= MOST_TITLES:
-        take(memories.titled(query.typed))  # among so many the one with this very title may rank too low
+        _take_known(found, query, known, counted, weights, effort)
     substrings = query.spellings(_inside(query, known, effort))
-    take(memories.containing(substrings))
-    if not found:  # known words stand in no memory within reach; they may stand inside other words there
-        take(memories.containing(query.spellings(query.words)))
-    for literal in _unseen(substrings, found.values())[:3]:
-        take(memories.holding(literal))
-    return found, exact
+    found.take(memories.containing(substrings))
+    if not found.rows:  # known words stand in no memory within reach; they may stand inside other words there
+        found.take(memories.containing(query.spellings(query.words)))
+    for literal in _unseen(substrings, found.rows.values())[:3]:
+        found.take(memories.holding(literal))
+    return found.rows, found.exact
+
+
+class _Found:
+    """Rows within reach, and whether none was left out of what was asked for."""
+
+    def __init__(self, memories: MemoryQuerySet, pool: int, *, ahead: bool) -> None:
+        self.memories, self.pool, self.ahead = memories, pool, ahead
+        self.rows: dict[int, Row] = {}
+        self.exact = True
+
+    def take(self, memories: MemoryQuerySet, most: int = 0) -> None:
+        """The first ``most`` of a queryset, or as many as the pool holds."""
+        self._add(rows_of(memories[: most or self.pool]), most or self.pool)
+
+    def best(self, asked: _Asked) -> None:
+        """The best that the word index has, as many as the pool holds."""
+        self._add(_best(self.memories, asked, self.pool, ahead=self.ahead), self.pool)
+
+    def _add(self, rows: list[Row], most: int) -> None:
+        self.exact = self.exact and len(rows) < most
+        for row in rows:
+            self.rows.setdefault(row.pk, row)
+
+
+def _take_known(
+    found: _Found,
+    query: Query,
+    known: list[str],
+    counted: Frequencies,
+    weights: scoring.Weights,
+    effort: Effort,
+) -> None:
+    """By words that stand in memories within reach."""
+    telling = _telling(known, counted, effort)
+    for asked in _asked(known, telling, counted, effort):
+        found.best(asked)
+    if not found.exact:
+        matching = found.memories.matching(queries.any_of(telling))
+        few = sum(map(counted.of, telling)) <= effort.weighed
+        worth = (weights.recency, weights.importance, weights.trust)
+        found.take(
+            matching.worthiest(*worth) if few else matching.order_by("-text_index__pk"), effort.pool // 4
+        )
+    if effort.thorough and len(found.rows) >= effort.pool and min(map(counted.of, known)) <= MOST_TITLES:
+        # Among so many the one with this very title may rank too low.
+        found.take(found.memories.titled(query.typed))
 
 
 class _Asked(NamedTuple):

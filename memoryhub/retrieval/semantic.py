@@ -52,22 +52,17 @@ class Near:
 def nearest(
     memories: MemoryQuerySet, query: Vectors, model: str, most: int, *, centred: bool = True
 ) -> list[tuple[int, float]]:
-    """Primary keys and cosines of the ``most`` nearest of the queryset: see :func:`near`."""
-    return near(memories, query, model, most, centred=centred).best
+    """Primary keys and cosines of the ``most`` nearest of the queryset: see :class:`Approach`."""
+    return Approach(memories, query, model, most, centred=centred).end().best
 
 
-def near(memories: MemoryQuerySet, query: Vectors, model: str, most: int, *, centred: bool = True) -> Near:
-    """The ``most`` nearest of the queryset, exact.
+class Approach:
+    """The ``most`` nearest of a queryset, exact: begun, it compares all vectors on another processor.
 
     Memories without a vector of the model are left out. ``centred`` takes the mean of the queryset's vectors
     off (of a sample where they are many), so that what a reader may not see leaves no trace in the scores.
     Of equal ones the newer comes first. Three queries at most, and those that refresh the index.
     """
-    return Approach(memories, query, model, most, centred=centred).end()
-
-
-class Approach:
-    """:func:`near` in two halves: begun, it compares all vectors on another processor meanwhile."""
 
     def __init__(
         self, memories: MemoryQuerySet, query: Vectors, model: str, most: int, *, centred: bool = True

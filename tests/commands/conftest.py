@@ -13,8 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
+
+from memoryhub import tokens
+from memoryhub.models import Memory
+from tests.commands.examining import WRITER, remember
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,25 @@ def own_store(home: Path, settings: Any, transactional_db: None) -> Iterator[Pat
     finally:
         connection.close()
         connection.settings_dict["NAME"] = shared
+
+
+@pytest.fixture
+def on_loopback(settings: Any) -> None:
+    """The test runner adds a host of its own."""
+    settings.ALLOWED_HOSTS = settings.LOOPBACK_HOSTS
+
+
+@pytest.fixture
+def sound(own_store: Path) -> Path:
+    """An installation that nothing is wrong with."""
+    User.objects.create_superuser("ada", password="x")
+    tokens.issue_token("claude", "ada", actor=WRITER)
+    remember()
+    return own_store
+
+
+def contents() -> set[str]:
+    return set(Memory.objects.values_list("content", flat=True))
 
 
 def tamper(path: Path, *statements: str) -> None:

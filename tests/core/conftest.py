@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ from django.db import connection, transaction
 from hypothesis import HealthCheck, settings
 
 from memoryhub import store
-from memoryhub.drafts import MemoryDraft
+from memoryhub.drafts import EntityDraft, MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.search import schema
 from memoryhub.sensitivity import Actor, Clearance
 from tests.core.corpus import make_corpus
+from tests.core.stepping import five, lifting  # noqa: F401 fixtures
 
 settings.register_profile(
     "core",
@@ -62,6 +64,35 @@ def corpus(db: None, actor: Actor, configure: Callable[..., None]) -> list[Memor
     configure(max_memories=0)
     results = store.remember_many([MemoryDraft(**fields) for fields in make_corpus()], actor)
     return [result.memory for result in results]
+
+
+@pytest.fixture
+def three(remember: Callable[..., Memory]) -> list[Memory]:
+    """Alike, and different in everything that a merge unites."""
+    one = remember(
+        "The build cache lives on the runner", tags=["ci"], files_read=["ci.yml"], importance=0.3, trust=0.9
+    )
+    two = remember(
+        "The build cache lives on the runner itself",
+        tags=["cache", "ci"],
+        concepts=["gotcha"],
+        files_modified=["Dockerfile"],
+        entities=[EntityDraft(entity="runner")],
+        sensitivity="private",
+        importance=0.8,
+        confidence=0.7,
+        ttl_days=None,
+    )
+    three = remember("The build cache is on the runner", sensitivity="secret", category="ops")
+    for memory, count in ((one, 2), (two, 3), (three, 4)):
+        Memory.objects.filter(pk=memory.pk).update(
+            accessed_count=count,
+            consolidated_accesses=1,
+            last_accessed_at=datetime(2026, 1, count, tzinfo=UTC),
+            updated_at=datetime(2026, 2, count, tzinfo=UTC),
+        )
+        memory.refresh_from_db()
+    return [one, two, three]
 
 
 def raw(sql: str, *params: Any) -> list[tuple[Any, ...]]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db.models import F
+from django.utils import timezone
 
-from memoryhub.lifecycle import operations
+from memoryhub.lifecycle import operations, runs
 from memoryhub.lifecycle.plan import Change, OnProject, Operation, Step
-from memoryhub.models import Memory
+from memoryhub.models import MaintenanceRun, Memory
 from memoryhub.sensitivity import Actor
 
 
@@ -71,5 +72,22 @@ def lifting(monkeypatch: pytest.MonkeyPatch) -> Lifting:
     return operation
 
 
+@pytest.fixture
+def five(remember: Callable[..., Memory], lifting: Lifting) -> list[Memory]:
+    """Five memories that ``lift`` lifts."""
+    return [remember(f"memory {n}", project="p") for n in range(5)]
+
+
 def importances() -> list[float]:
     return [round(value, 2) for value in Memory.objects.order_by("pk").values_list("importance", flat=True)]
+
+
+def done(run: MaintenanceRun) -> MaintenanceRun:
+    """The run after its work."""
+    assert runs.work(run)
+    assert run.status == MaintenanceRun.Status.DONE, run.error
+    return run
+
+
+def ago(seconds: float) -> datetime:
+    return timezone.now() - timedelta(seconds=seconds)

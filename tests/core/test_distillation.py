@@ -4,8 +4,7 @@ import pytest
 
 from memoryhub.encoding.classification import classify
 from memoryhub.encoding.distillation import PATIENCE, Candidate, Work, distill, without_injections
-from memoryhub.encoding.observation import commit_message, kind_of, observe
-from memoryhub.encoding.passages import error_of, paragraphs, prose
+from memoryhub.encoding.observation import observe
 
 FAILING = "tests/test_a.py F\nE   AssertionError: assert 1 == 2\n1 failed in 0.2s"
 
@@ -14,53 +13,11 @@ def run(command, output, work=None):
     return distill(observe("Bash", {"command": command}, {"stdout": output}), work or Work())
 
 
-@pytest.mark.parametrize(
-    ("tool", "kind"),
-    [
-        ("Read", "read"),
-        ("Edit", "write"),
-        ("Bash", "run"),
-        ("Grep", "search"),
-        ("WebFetch", "ask"),
-        ("Odd", "other"),
-    ],
-)
-def test_tools_are_known_by_name(tool, kind):
-    assert kind_of(tool) == kind
-    assert kind_of(f"mcp__server__{tool}") == kind
-
-
-def test_files_are_read_from_the_input_and_relative_to_the_folder():
-    seen = observe(
-        "Edit", {"file_path": "/home/ada/shop/src/tax.py", "new_string": "x"}, {}, "/home/ada/shop"
-    )
-    assert seen.files_modified == ("src/tax.py",)
-    assert observe("Read", {"file_path": "a.py"}, "text").files_read == ("a.py",)
-
-
 def test_reading_and_listing_are_routine():
     assert (
         distill(observe("Read", {"file_path": "a.py"}, "We decided to rewrite it all."), Work()) == "routine"
     )
     assert run("ls -la", "total 12\ndrwxr-xr-x 3 root root 4096 Nov 20 09:54 .") == "routine"
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "git commit -m 'Round once per rate' -m 'Because cents got lost.'",
-        "git add -A && git commit -m 'Round once per rate' -m 'Because cents got lost.'",
-        "git commit -F - <<'END'\nRound once per rate\n\nBecause cents got lost.\nEND",
-        "git add . && git commit -qF - <<'X' && git log\nRound once per rate\n\nBecause cents got lost.\nX",
-        "cat > a <<'EOF'\nText\nEOF\ngit -C a commit -qam 'Round once per rate' -m 'Because cents got lost.'",
-        "git commit -qm 'Round once per rate' -m 'Because cents got lost.' && python -m pytest",
-        "git commit -m 'Round once per rate' -m 'Because cents got lost.' && cat > a <<END\nText\nEND",
-        "git commit -m \"$(cat <<'EOF'\nRound once per rate\n\nBecause cents got lost.\n\n"
-        'Co-Authored-By: A Model <a@example.org>\nEOF\n)"',
-    ],
-)
-def test_a_commit_message_is_what_its_author_wanted_to_tell(command):
-    assert commit_message(command) == "Round once per rate\n\nBecause cents got lost."
 
 
 def test_a_failure_is_noted_and_its_repair_is_told_at_the_end():
@@ -217,12 +174,6 @@ def test_an_answer_is_told_when_it_gives_a_reason():
     assert distill(observe("WebFetch", url, plain), Work()) == "routine"
 
 
-def test_wrapped_lines_of_a_document_are_read_as_one_paragraph():
-    text = "# 2. One file\n\nStatus: accepted\n\nWe keep one file rather than many, since one\nis enough.\n"
-    text += "\n```\ncode that runs on and on and on, too\n```\n"
-    assert paragraphs(text) == "# 2. One file\nWe keep one file rather than many, since one is enough."
-
-
 def test_a_decision_in_a_document_is_told():
     text = "# 4. One database\n\nWe keep SQLite rather than PostgreSQL, since one machine is enough for us.\n"
     told = distill(observe("Write", {"file_path": "docs/adr/0004.md", "content": text}, {}), Work())
@@ -248,37 +199,6 @@ def test_what_was_injected_is_never_captured_back():
 )
 def test_a_block_ends_where_it_was_closed_as_often_as_opened(text, kept):
     assert without_injections(text) == kept
-
-
-def test_the_last_error_line_names_the_failure():
-    assert error_of("ValueError: first\nsome text\nKeyError: 'second'") == "KeyError: 'second'"
-    assert error_of("all is well") == ""
-
-
-def test_prose_is_kept_and_logs_and_code_are_not():
-    text = (
-        "2026-01-01 10:00 INFO started\nfor x in y: {\nThe cache is cleared whenever a token is revoked.\na=1"
-    )
-    assert prose(text) == "The cache is cleared whenever a token is revoked."
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("fix(api): refuse NUL characters", "bugfix"),
-        ("feat: dark mode", "feature"),
-        ("We decided to use SQLite instead of PostgreSQL", "decision"),
-        ("Rename store.put to store.remember; no behaviour change", "refactor"),
-        ("Turns out the index flushes at each savepoint", "discovery"),
-        ("Bump the version to 1.2", "change"),
-    ],
-)
-def test_all_six_types_are_told_apart(text, kind):
-    assert classify(text).type == kind
-
-
-def test_a_title_loses_its_commit_prefix_and_ends_without_a_full_stop():
-    assert classify("fix(api): refuse NUL characters.").title == "Refuse NUL characters"
 
 
 @pytest.mark.parametrize(
@@ -329,16 +249,6 @@ def test_a_headline_of_upkeep_alone_is_routine(message, kept):
     assert isinstance(run(f"git commit -m '{message}'", ""), Candidate) is kept
 
 
-def test_the_error_of_a_failed_test_is_told_whole_and_with_the_test():
-    output = (
-        "E       AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']\n"
-        "E         Use -v to get more diff\ntests/test_report.py:30: AssertionError\n"
-        "FAILED tests/test_report.py::test_top[a b-1] - AssertionError: assert ['harbour', ...\n1 failed"
-    )
-    told = "AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']"
-    assert error_of(output) == f"{told} in tests/test_report.py::test_top[a b-1]"
-
-
 @pytest.mark.parametrize(
     ("written", "heading"),
     [
@@ -368,26 +278,6 @@ def test_a_file_that_is_removed_again_was_a_draft():
         edit("x = 2", path=path, work=work)
     run("python try/b.py && rm -r ./try c.py; ls", "", work)
     assert run("git commit -am 'fix: two'", "", work).files_modified == ("a.py",)
-
-
-@pytest.mark.parametrize(
-    ("text", "source", "kind"),
-    [
-        ("Never on Sundays, always on Mondays, rather than daily.", "answer", "discovery"),
-        ("We decided to publish on Mondays only.", "answer", "decision"),
-        ("must never be None here, because the writer truncates", "comment", "discovery"),
-        ("Wir haben uns für eine Datei entschieden, weil nur eine Person schreibt.", "", "decision"),
-        ("依存関係は追加しないことにした。放送局の機械には何も入れられないため。", "", "decision"),
-        (
-            'Revert "feat: lazy reading"\n\nErrors came too late, because nobody had asked yet.',
-            "commit",
-            "decision",
-        ),
-        ('Revert "feat: lazy reading"\n\nThis reverts commit 1234567.', "commit", "change"),
-    ],
-)
-def test_who_says_it_tells_what_it_is(text, source, kind):
-    assert classify(text, source).type == kind
 
 
 def test_what_git_says_is_changed_is_what_the_commit_is_about():
@@ -428,19 +318,6 @@ def test_what_git_says_is_changed_is_what_the_commit_is_about():
 )
 def test_upkeep_is_known_without_a_prefix_too(message, kept):
     assert isinstance(run(f"git commit -F - <<'END'\n{message}\nEND", ""), Candidate) is kept
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("Rename the permission that the new demo plugin created", "refactor"),
-        ("Allow functions in write queries", "feature"),
-        ("--flatten option for insert", "feature"),
-        ("Fix the new index that was added twice", "bugfix"),
-    ],
-)
-def test_the_first_word_of_a_headline_says_what_was_done(text, kind):
-    assert classify(text).type == kind
 
 
 ESSAY = "\n\n".join(

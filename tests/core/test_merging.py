@@ -1,70 +1,23 @@
-"""Merging: one memory stands for several, and all of it can be taken back."""
+"""Merging: one memory stands for several, and what cannot be one is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime
 
 import pytest
-from django.utils import timezone
 
 from memoryhub import facts, store
-from memoryhub.drafts import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
-from memoryhub.embeddings import Embedder
+from memoryhub.drafts import FactDraft, MemoryPatch
 from memoryhub.journal import verify
-from memoryhub.models import Embedding, Fact, JournalEntry, Memory
+from memoryhub.models import JournalEntry, Memory
 from memoryhub.retrieval.history import revisions
 from memoryhub.search import schema
 from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.store.apart import apart
 from memoryhub.store.rows import LISTS, listed
+from tests.core.merged import public, uids, whole
 
 Remember = Callable[..., Memory]
-
-
-def whole(memory: Memory) -> dict[str, Any]:
-    """Everything that is stored of a memory but its revisions."""
-    fresh = Memory.objects.get(pk=memory.pk)
-    columns = {field.attname: getattr(fresh, field.attname) for field in Memory._meta.concrete_fields}
-    return columns | {name: listed(fresh, name) for name in LISTS}
-
-
-def public() -> Actor:
-    return Actor("token:public", Clearance())
-
-
-@pytest.fixture
-def three(remember: Remember) -> list[Memory]:
-    """Alike, and different in everything that a merge unites."""
-    one = remember(
-        "The build cache lives on the runner", tags=["ci"], files_read=["ci.yml"], importance=0.3, trust=0.9
-    )
-    two = remember(
-        "The build cache lives on the runner itself",
-        tags=["cache", "ci"],
-        concepts=["gotcha"],
-        files_modified=["Dockerfile"],
-        entities=[EntityDraft(entity="runner")],
-        sensitivity="private",
-        importance=0.8,
-        confidence=0.7,
-        ttl_days=None,
-    )
-    three = remember("The build cache is on the runner", sensitivity="secret", category="ops")
-    for memory, count in ((one, 2), (two, 3), (three, 4)):
-        Memory.objects.filter(pk=memory.pk).update(
-            accessed_count=count,
-            consolidated_accesses=1,
-            last_accessed_at=datetime(2026, 1, count, tzinfo=UTC),
-            updated_at=datetime(2026, 2, count, tzinfo=UTC),
-        )
-        memory.refresh_from_db()
-    return [one, two, three]
-
-
-def uids(memories: list[Memory]) -> list[str]:
-    return [memory.uid for memory in memories]
 
 
 class TestMerging:
@@ -236,181 +189,3 @@ class TestRefusals:
         theirs = remember("theirs", by=Actor("token:b", Clearance.up_to("secret", "bob")), scope="personal")
         with pytest.raises(store.NotFound):
             store.merge(mine.uid, [theirs.uid], actor)
-
-
-class TestUndo:
-    @pytest.mark.parametrize("content", ["", "A text of my own"])
-    def test_everything_is_as_it_was(self, three: list[Memory], actor: Actor, content: str) -> None:
-        draft = FactDraft(subject="cache", predicate="on", object="runner", memory_id=three[1].uid)
-        fact, _ = facts.store_fact(draft, actor)
-        before = [whole(memory) for memory in three]
-        merged = store.merge(three[0].uid, uids(three[1:]), actor, content=content)
-        store.unmerge(merged.uid, actor)
-        assert [whole(memory) for memory in three] == before
-        assert Fact.objects.get(pk=fact.pk).memory_id == three[1].pk
-        assert schema.problems() == []
-        assert verify().ok
-
-    def test_a_title_of_its_own_stays(self, remember: Remember, actor: Actor) -> None:
-        one, other = remember("first text", title="second text"), remember("other")
-        before = whole(one)
-        merged = store.merge(one.uid, [other.uid], actor, content="second text")
-        store.unmerge(merged.uid, actor)
-        assert whole(one) == before
-
-    def test_accesses_since_then_stay_counted(self, three: list[Memory], actor: Actor) -> None:
-        merged = store.merge(three[0].uid, uids(three[1:]), actor)
-        store.touch(Memory.objects.get(pk=three[0].pk))
-        store.unmerge(merged.uid, actor)
-        kept = Memory.objects.get(pk=three[0].pk)
-        assert kept.accessed_count == 3
-        assert kept.last_accessed_at is not None
-        assert kept.last_accessed_at.year != 2026 or kept.last_accessed_at > three[0].updated_at
-
-    def test_it_is_journaled_and_cannot_be_done_twice(self, three: list[Memory], actor: Actor) -> None:
-        merged = store.merge(three[0].uid, uids(three[1:]), actor)
-        store.unmerge(merged.uid, actor)
-        assert JournalEntry.objects.latest("seq").operation == "undo_merge"
-        with pytest.raises(store.Conflict, match="taken back already"):
-            store.unmerge(merged.uid, actor)
-
-    def test_a_change_since_then_is_named_and_kept(self, three: list[Memory], actor: Actor) -> None:
-        merged = store.merge(three[0].uid, uids(three[1:]), actor)
-        store.update(three[0].uid, MemoryPatch(content="edited", tags=["mine"]), actor)
-        with pytest.raises(store.Conflict, match=rf"memory {three[0].uid} was changed: .*content.*tags"):
-            store.unmerge(merged.uid, actor)
-        assert Memory.objects.get(pk=three[0].pk).content == "edited"
-        assert Memory.objects.trashed().count() == 2
-
-    def test_a_change_that_was_taken_back_is_none(self, three: list[Memory], actor: Actor) -> None:
-        before = [whole(memory) for memory in three]
-        merged = store.merge(three[0].uid, uids(three[1:]), actor, content="A text of my own")
-        tags = listed(merged.memory, "tags")
-        store.update(three[0].uid, MemoryPatch(content="edited", tags=["mine"]), actor)
-        store.update(three[0].uid, MemoryPatch(content="edited twice"), actor)
-        store.update(three[0].uid, MemoryPatch(content="A text of my own", tags=tags), actor)
-        store.unmerge(merged.uid, actor)
-        after = [whole(memory) for memory in three]
-        changed = after[0].pop("updated_at")
-        assert changed > before[0].pop("updated_at")
-        assert after == before
-
-    def test_one_that_was_stored_again_since_is_named(self, three: list[Memory], actor: Actor) -> None:
-        merged = store.merge(three[0].uid, uids(three[1:]), actor)
-        store.remember(MemoryDraft(content=three[0].content, sensitivity="secret"), actor)
-        with pytest.raises(store.Conflict, match=f"memory {three[0].uid} was stored again"):
-            store.unmerge(merged.uid, actor)
-
-    def test_one_that_was_stored_again_under_its_key_is_named(self, remember: Remember, actor: Actor) -> None:
-        keyed, other = remember("one", key="k"), remember("other", sensitivity="private")
-        merged = store.merge(keyed.uid, [other.uid], actor)
-        remember("two", key="k", sensitivity="private")
-        store.update(keyed.uid, MemoryPatch(content="one"), actor)
-        with pytest.raises(store.Conflict, match=f"memory {keyed.uid} was stored again"):
-            store.unmerge(merged.uid, actor)
-
-    def test_one_that_was_restored_since_is_named(self, three: list[Memory], actor: Actor) -> None:
-        merged = store.merge(three[0].uid, uids(three[1:]), actor)
-        store.restore([three[1].uid], actor)
-        with pytest.raises(store.Conflict, match=f"memory {three[1].uid} was taken out of the trash"):
-            store.unmerge(merged.uid, actor)
-
-    def test_one_that_was_thrown_away_since_is_named(self, three: list[Memory], actor: Actor) -> None:
-        merged = store.merge(three[0].uid, uids(three[1:]), actor)
-        store.trash([three[0].uid], actor)
-        with pytest.raises(store.Conflict, match=f"memory {three[0].uid} is in the trash"):
-            store.unmerge(merged.uid, actor)
-
-    def test_one_that_was_erased_since_is_told(self, three: list[Memory], actor: Actor) -> None:
-        merged = store.merge(three[0].uid, uids(three[1:]), actor)
-        Memory.objects.get(pk=three[1].pk).delete()
-        with pytest.raises(store.Conflict, match="not there any more"):
-            store.unmerge(merged.uid, actor)
-
-    def test_an_importance_that_was_changed_since_is_named(self, three: list[Memory], actor: Actor) -> None:
-        merged = store.merge(three[0].uid, uids(three[1:]), actor)
-        Memory.objects.filter(pk=three[0].pk).update(importance=0.5)  # as a consolidation does
-        with pytest.raises(store.Conflict, match="importance"):
-            store.unmerge(merged.uid, actor)
-
-    def test_the_last_of_two_merges_is_taken_back_first(self, three: list[Memory], actor: Actor) -> None:
-        before = [whole(memory) for memory in three]
-        first = store.merge(three[0].uid, [three[1].uid], actor)
-        second = store.merge(three[0].uid, [three[2].uid], actor)
-        with pytest.raises(store.Conflict, match="other memories were merged into"):
-            store.unmerge(first.uid, actor)
-        store.unmerge(second.uid, actor)
-        store.unmerge(first.uid, actor)
-        assert [whole(memory) for memory in three] == before
-
-    def test_who_may_not_see_what_was_merged_may_not_take_it_back(
-        self, three: list[Memory], actor: Actor
-    ) -> None:
-        merged = store.merge(three[0].uid, uids(three[1:]), actor)
-        for clearance in (Clearance(), Clearance.up_to("private")):
-            with pytest.raises(store.NotFound):
-                store.unmerge(merged.uid, Actor("token:less", clearance))
-
-    def test_a_place_that_was_taken_meanwhile_is_stepped_beside(
-        self, remember: Remember, actor: Actor
-    ) -> None:
-        plain, secret = remember("the words"), remember("the words, nearly", sensitivity="secret")
-        merged = store.merge(plain.uid, [secret.uid], actor)
-        again = remember("the words", by=public())
-        assert again.pk != plain.pk
-        with pytest.raises(store.Conflict, match=f"memory {again.uid} has this content already"):
-            store.unmerge(merged.uid, actor)
-
-    def test_what_expired_meanwhile_lives_anew(self, remember: Remember, actor: Actor) -> None:
-        one, other = remember("one", ttl_days=5), remember("other", ttl_days=5)
-        merged = store.merge(one.uid, [other.uid], actor)
-        later = timezone.now() + timedelta(days=9)
-        store.unmerge(merged.uid, actor, later)
-        other.refresh_from_db()
-        assert other.expires_at == later + timedelta(days=5)
-
-
-def test_vectors_follow_the_texts_there_and_back(
-    embedding: Embedder, three: list[Memory], actor: Actor
-) -> None:
-    def vectors() -> dict[int, bytes]:
-        return {row.memory_id: bytes(row.vector) for row in Embedding.objects.filter(model=embedding.name)}
-
-    before = vectors()
-    assert len(before) == 3
-    merged = store.merge(three[0].uid, uids(three[1:]), actor, content="Marmalade is made of oranges")
-    assert vectors()[three[0].pk] != before[three[0].pk]
-    store.unmerge(merged.uid, actor)
-    assert vectors() == before
-
-
-class TestNotDuplicates:
-    def test_every_pair_is_remembered_and_can_be_taken_back(self, three: list[Memory], actor: Actor) -> None:
-        decision = store.not_duplicates(uids(three), actor)
-        a, b, c = uids(three)
-        assert apart(actor.clearance) == {frozenset(pair) for pair in ((a, b), (a, c), (b, c))}
-        store.undo_not_duplicates(decision, actor)
-        assert apart(actor.clearance) == set()
-        with pytest.raises(store.NotFound):
-            store.undo_not_duplicates(decision, actor)
-
-    def test_a_pair_that_somebody_told_apart_twice_stays_so_when_one_takes_it_back(
-        self, three: list[Memory], actor: Actor
-    ) -> None:
-        first = store.not_duplicates(uids(three[:2]), actor)
-        store.not_duplicates(uids(three[:2]), actor)
-        store.undo_not_duplicates(first, actor)
-        assert apart(actor.clearance) == {frozenset(uids(three[:2]))}
-
-    def test_pairs_are_known_to_those_who_see_both(self, three: list[Memory], actor: Actor) -> None:
-        store.not_duplicates(uids(three), actor)
-        assert apart(Clearance()) == set()
-        assert apart(Clearance.up_to("private")) == {frozenset(uids(three[:2]))}
-
-    def test_hidden_and_absent_ones_are_refused_alike(self, four_levels: dict[str, Memory]) -> None:
-        said = set()
-        for uid in ("nothing", four_levels["secret"].uid, four_levels["cosmic"].uid):
-            with pytest.raises(store.NotFound) as caught:
-                store.not_duplicates([four_levels["public"].uid, uid], public())
-            said.add(caught.value.message)
-        assert len(said) == 1

@@ -22,7 +22,7 @@ from memoryhub.drafts import MemoryDraft
 from memoryhub.lifecycle import processes, runs, schedule, worker
 from memoryhub.lifecycle.processes import is_given_up, own_name
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
-from tests.core.stepping import importances, lifting  # noqa: F401 a fixture
+from tests.core.stepping import importances
 from tests.core.test_concurrency import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -45,7 +45,7 @@ def until(true: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def test_of_eight_that_want_a_run_one_gets_it(actor, remember, lifting):  # noqa: F811
+def test_of_eight_that_want_a_run_one_gets_it(actor, remember, lifting):
     for n in range(10):
         remember(f"memory {n}")
     for _ in range(5):
@@ -59,7 +59,7 @@ def test_of_eight_that_want_a_run_one_gets_it(actor, remember, lifting):  # noqa
     assert importances() == [1.0] * 10
 
 
-def test_of_eight_that_ask_for_the_same_one_gets_it(actor, remember, lifting):  # noqa: F811
+def test_of_eight_that_ask_for_the_same_one_gets_it(actor, remember, lifting):
     remember("a memory")
     refused = at_once(lambda number: runs.start("lift", {}, actor))
     assert [type(error) for error in refused] == [store.Conflict] * 7
@@ -133,7 +133,7 @@ def test_a_killed_run_is_marked_and_goes_on_where_it_was(actor, request):
     assert journal.verify().ok
 
 
-def test_one_that_lives_is_not_given_up(actor, remember, lifting):  # noqa: F811
+def test_one_that_lives_is_not_given_up(actor, remember, lifting):
     remember("a memory")
     run, inside, go_on = runs.start("lift", {}, actor), threading.Event(), threading.Event()
     lifting.before = lambda number: (inside.set(), go_on.wait(20))
@@ -234,7 +234,7 @@ def ended(run: MaintenanceRun) -> Callable[[], bool]:
     return look
 
 
-def test_it_works_on_what_is_queued_and_at_once(actor, remember, lifting, worker_of, monkeypatch):  # noqa: F811
+def test_it_works_on_what_is_queued_and_at_once(actor, remember, lifting, worker_of, monkeypatch):
     monkeypatch.setattr(worker, "POLL", 60)
     remember("a memory")
     one = worker_of(dry_runs=False)
@@ -245,7 +245,7 @@ def test_it_works_on_what_is_queued_and_at_once(actor, remember, lifting, worker
     assert one.is_alive()
 
 
-def test_it_finds_what_another_process_queued(actor, remember, lifting, worker_of, monkeypatch):  # noqa: F811
+def test_it_finds_what_another_process_queued(actor, remember, lifting, worker_of, monkeypatch):
     monkeypatch.setattr(worker, "POLL", 0.1)
     monkeypatch.setattr(runs, "_wake", lambda: None)
     remember("a memory")
@@ -255,7 +255,7 @@ def test_it_finds_what_another_process_queued(actor, remember, lifting, worker_o
     assert run.status == Status.DONE
 
 
-def test_it_marks_what_was_interrupted_when_it_starts(actor, remember, lifting, worker_of):  # noqa: F811
+def test_it_marks_what_was_interrupted_when_it_starts(actor, remember, lifting, worker_of):
     remember("a memory")
     run = runs.start("lift", {}, actor)
     MaintenanceRun.objects.update(
@@ -266,7 +266,7 @@ def test_it_marks_what_was_interrupted_when_it_starts(actor, remember, lifting, 
     assert run.cause == Cause.INTERRUPTED
 
 
-def test_a_dry_run_does_not_wait_for_a_long_run(actor, remember, lifting, worker_of):  # noqa: F811
+def test_a_dry_run_does_not_wait_for_a_long_run(actor, remember, lifting, worker_of):
     remember("a memory")
     inside, go_on = threading.Event(), threading.Event()
     lifting.before = lambda number: (inside.set(), go_on.wait(20))
@@ -281,7 +281,7 @@ def test_a_dry_run_does_not_wait_for_a_long_run(actor, remember, lifting, worker
     assert (dry.status, long.status) == (Status.DONE, Status.DONE)
 
 
-def test_one_run_that_writes_waits_for_another(actor, remember, lifting):  # noqa: F811
+def test_one_run_that_writes_waits_for_another(actor, remember, lifting):
     remember("a memory")
     first, second = runs.start("lift", {}, actor), runs.start("consolidate", {}, actor)
     assert worker.next_run(False) == first
@@ -294,7 +294,7 @@ def test_one_run_that_writes_waits_for_another(actor, remember, lifting):  # noq
     assert worker.next_run(False) == second
 
 
-def test_it_outlives_errors(actor, remember, lifting, worker_of, monkeypatch, caplog):  # noqa: F811
+def test_it_outlives_errors(actor, remember, lifting, worker_of, monkeypatch, caplog):
     monkeypatch.setattr(worker, "AFTER_ERROR", 0.05)
     due = schedule.start_due
     monkeypatch.setattr(schedule, "start_due", lambda: 1 / 0)
@@ -308,7 +308,7 @@ def test_it_outlives_errors(actor, remember, lifting, worker_of, monkeypatch, ca
     assert run.status == Status.DONE
 
 
-def test_it_ends_quickly_and_puts_its_run_back(actor, remember, lifting, worker_of):  # noqa: F811
+def test_it_ends_quickly_and_puts_its_run_back(actor, remember, lifting, worker_of):
     for n in range(200):
         remember(f"memory {n}")
     lifting.before = lambda number: time.sleep(0.05)

@@ -47,3 +47,22 @@ def test_a_word_that_many_hidden_memories_hold_is_as_rare_as_it_is_among_those_s
     drafts = [MemoryDraft(content=f"krasmodel {n} is launched", sensitivity="secret") for n in range(100)]
     store.remember_many(drafts, actor)
     assert matches("quokka krasmodel") == before
+
+
+def test_a_word_of_very_many_hidden_memories_is_a_word_that_nobody_used(remember, actor, configure):
+    configure(max_memories=0)
+    for n in range(20):
+        remember(f"quokka habitat report number {n}")
+    before = matches("quokka habitat krasmodel")
+    assert before
+    drafts = [MemoryDraft(content=f"krasmodel {n} is launched", sensitivity="secret") for n in range(700)]
+    store.remember_many(drafts, actor)
+    assert matches("quokka habitat krasmodel") == before
+
+
+def test_a_word_is_found_under_hundreds_of_newer_hidden_ones(remember, actor, configure):
+    configure(max_memories=0)
+    old = remember("three turtles were counted", created_at="2021-01-01")
+    drafts = [MemoryDraft(content=f"a turtle {n}", sensitivity="secret") for n in range(1200)]
+    store.remember_many(drafts, actor)
+    assert [uid for uid, _, _ in matches("turtle")] == [old.uid]

@@ -9,6 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from memoryhub.models import Memory
+from tests.web.deciding import RIGHTS, SAYING
 from tests.web.maintaining import age
 
 SignIn = Callable[..., Client]
@@ -59,6 +60,18 @@ def insider(sign_in: SignIn) -> Client:
 def keeper(sign_in: SignIn) -> Client:
     """Someone who may maintain, and sees public memories."""
     return sign_in("add_maintenancerun", "view_maintenancerun")
+
+
+@pytest.fixture
+def curator(sign_in: SignIn) -> Client:
+    """Someone who may merge near-duplicates, and sees public memories."""
+    return sign_in(*RIGHTS)
+
+
+@pytest.fixture
+def alike(remember: Callable[..., Memory]) -> list[Memory]:
+    """Two of one saying; the longer one would be kept."""
+    return [remember(f"{SAYING} at two", project="p"), remember(SAYING, project="p", tags=["t"])]
 
 
 @pytest.fixture

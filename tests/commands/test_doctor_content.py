@@ -1,0 +1,84 @@
+"""``doctor``: what is in the store, and who may come to it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from memoryhub import store, tokens
+from memoryhub.doctor.registry import Status, ok
+from memoryhub.models import AgentToken, JournalEntry, Memory
+from memoryhub.sensitivity import system
+from tests.commands.examining import WRITER, look, look_first, named, remember
+from tests.conftest import without_journal_triggers
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store", "on_loopback")]
+
+
+def test_unknown_levels_are_counted_and_not_shown(sound):
+    remember("unspeakable words", project="attic")
+    Memory.objects.filter(project="attic").update(sensitivity="cosmic")
+    found = look(named("sensitivity"))
+    assert found.status is Status.WARN
+    assert found.text.startswith("1 rows of memory are of an unknown level")
+    assert not {"unspeakable", "attic", "cosmic"} & set(found.text.split())
+
+
+def test_projects_over_or_near_their_cap_are_warned_about(sound, configure):
+    configure(max_memories=0)
+    for n in range(9):
+        remember(f"m{n}", project="zoo")
+    assert look(named("cap")).status is Status.OK
+    configure(max_memories=10)
+    assert look(named("cap")).text == "zoo holds 9 memories of at most 10"
+    configure(max_memories=5)
+    assert "zoo holds 9 memories, over the cap of 5" in look(named("cap")).text
+
+
+def test_expired_memories_are_warned_about_once_their_grace_is_over(sound, configure):
+    configure(expiry_grace_days=30)
+    memory = remember("short lived", ttl_days=1)
+    Memory.objects.filter(pk=memory.pk).update(expires_at=timezone.now() - timedelta(days=3))
+    assert look(named("expiry")) == ok("1 expired memories, all of them revivable still")
+    Memory.objects.filter(pk=memory.pk).update(expires_at=timezone.now() - timedelta(days=31))
+    assert look(named("expiry")).status is Status.WARN
+    store.purge_expired(system("test"))
+    assert look(named("expiry")) == ok("none is waiting")
+
+
+def test_a_clock_that_went_wrong_is_found(sound, monkeypatch):
+    assert look(named("clock")).status is Status.OK
+    Memory.objects.update(created_at=timezone.now() + timedelta(days=9))
+    assert "1 memories were created in the future" in look(named("clock")).text
+    Memory.objects.update(created_at=timezone.now())
+    with without_journal_triggers():
+        JournalEntry.objects.update(at=timezone.now() + timedelta(hours=1))
+    assert "newest row is of" in look(named("clock")).text
+    monkeypatch.setattr(
+        timezone, "now", lambda: timezone.datetime(1999, 1, 1, tzinfo=timezone.get_default_timezone())
+    )
+    assert look_first("clock").status is Status.FAIL
+
+
+def test_an_installation_without_an_administrator_is_warned_about(own_store):
+    User.objects.create_user("bob")
+    User.objects.create_superuser("gone", password="x", is_active=False)
+    assert look(named("administrator")).status is Status.WARN
+    User.objects.create_superuser("ada", password="x")
+    assert look(named("administrator")) == ok("1 of 2 who may log in")
+
+
+def test_tokens_that_expire_soon_or_are_none_are_warned_about(own_store):
+    assert "no agent has a token" in look(named("tokens")).text
+    token, raw = tokens.issue_token("claude", "ada", actor=WRITER)
+    assert look(named("tokens")) == ok("1 valid")
+    AgentToken.objects.filter(pk=token.pk).update(expires_at=timezone.now() + timedelta(days=3))
+    found = look(named("tokens"))
+    assert found.status is Status.WARN
+    assert "claude" in found.text
+    assert raw not in found.text
+    AgentToken.objects.filter(pk=token.pk).update(expires_at=timezone.now() - timedelta(days=3))
+    assert "no agent has a token" in look(named("tokens")).text

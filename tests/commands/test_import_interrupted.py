@@ -1,0 +1,133 @@
+"""``import_memories``: an import that was interrupted goes on where it was."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import contextmanager
+
+import pytest
+from django.db import OperationalError, connection
+
+from memoryhub import store
+from memoryhub.interchange import load
+from memoryhub.models import Memory
+from tests.conftest import without_journal_triggers
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """``with interrupted(2):`` batches of two, of which the third is interrupted before it is stored."""
+
+    @contextmanager
+    def arm(batches: int, error: BaseException):
+        real, left = store.remember_many, [batches]
+
+        def remember_many(*args, **kwargs):
+            if not left[0]:
+                raise error
+            left[0] -= 1
+            return real(*args, **kwargs)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(load, "BATCH", 2)
+            patched.setattr(store, "remember_many", remember_many)
+            yield
+
+    return arm
+
+
+def six(jsonl, **more):
+    return jsonl(*({"content": f"memory {n}"} for n in range(6)), **more)
+
+
+def test_an_interrupted_import_says_how_to_go_on_and_goes_on_there(run, jsonl, home, interrupted):
+    path = six(jsonl)
+    with interrupted(2, KeyboardInterrupt()):
+        ran = run("import_memories", path, "--project", "a zoo")
+    assert ran.code == 130
+    assert f"import_memories {path} --project 'a zoo' --resume" in ran.err
+    assert Memory.objects.count() == 4
+    ran = run("import_memories", path, "--project", "a zoo", "--resume")
+    assert "Going on after line 4" in ran.out
+    assert "2 created, 0 refreshed" in ran.out
+    assert Memory.objects.count() == 6
+    assert list((home / "imports").iterdir()) == []
+
+
+def test_a_busy_store_stops_an_import_in_words(run, jsonl, interrupted):
+    with interrupted(1, OperationalError("database is locked")):
+        ran = run("import_memories", six(jsonl))
+    assert ran.code == 1
+    assert "stopped: database is locked" in ran.err
+    assert "--resume" in ran.err
+    assert Memory.objects.count() == 2
+
+
+def test_without_resume_it_begins_anew_and_mentions_the_interruption(run, jsonl, interrupted):
+    path = six(jsonl)
+    with interrupted(1, KeyboardInterrupt()):
+        run("import_memories", path)
+    ran = run("import_memories", path)
+    assert "An earlier run stopped after line 2" in ran.out
+    assert "4 created, 2 refreshed" in ran.out
+
+
+def test_the_position_is_found_though_the_file_was_moved_or_packed(run, jsonl, interrupted, tmp_path):
+    path = six(jsonl)
+    with interrupted(1, KeyboardInterrupt()):
+        run("import_memories", path)
+    elsewhere = tmp_path / "elsewhere.gz"
+    elsewhere.write_bytes(gzip.compress(path.read_bytes()))
+    assert "Going on after line 2" in run("import_memories", elsewhere, "--resume").out
+
+
+def test_a_file_that_grew_behind_its_beginning_is_gone_on_with(run, jsonl, interrupted):
+    lines = [{"content": f"memory {n} " + "x" * 40_000} for n in range(6)]
+    with interrupted(2, KeyboardInterrupt()):
+        run("import_memories", jsonl(*lines))
+    ran = run("import_memories", jsonl(*lines, {"content": "added"}), "--resume")
+    assert "Going on after line 4" in ran.out
+    assert Memory.objects.count() == 7
+
+
+def test_a_file_that_changed_before_the_position_is_read_from_the_beginning(run, jsonl, interrupted):
+    lines = [{"content": f"memory {n} " + "x" * 40_000} for n in range(6)]
+    with interrupted(2, KeyboardInterrupt()):
+        run("import_memories", jsonl(*lines))
+    lines[2]["content"] = "changed " + "y" * 40_000
+    ran = run("import_memories", jsonl(*lines), "--resume")
+    assert "starting at the beginning" in ran.out
+    assert "3 created, 3 refreshed" in ran.out
+
+
+def test_another_store_begins_at_the_beginning(run, jsonl, interrupted):
+    path = six(jsonl)
+    with interrupted(2, KeyboardInterrupt()):
+        run("import_memories", path)
+    with without_journal_triggers(), connection.cursor() as cursor:
+        cursor.execute("UPDATE memoryhub_journalentry SET hash = 'of another store'")
+    ran = run("import_memories", path, "--resume")
+    assert "starting at the beginning" in ran.out
+
+
+def test_resume_without_an_interruption_begins_at_the_beginning(run, jsonl):
+    ran = run("import_memories", six(jsonl), "--resume")
+    assert ran.code == 0
+    assert "No interrupted import of this file is known" in ran.out
+    assert "6 created" in ran.out
+
+
+def test_a_position_that_cannot_be_read_is_none(run, jsonl, home, interrupted):
+    path = six(jsonl)
+    with interrupted(1, KeyboardInterrupt()):
+        run("import_memories", path)
+    [kept] = (home / "imports").iterdir()
+    kept.write_text("{")
+    assert "No interrupted import" in run("import_memories", path, "--resume").out
+
+
+def test_what_cannot_be_resumed_says_so(run, jsonl):
+    assert "--resume needs a file" in run("import_memories", "-", "--resume").err
+    assert "--resume needs a file" in run("import_memories", six(jsonl), "--resume", "--dry-run").err
