@@ -1,10 +1,12 @@
 """The tables: one model of memory for four documented systems (docs/model.md)."""
 
+from memoryhub.models.extraction import Extraction, ModelUse
 from memoryhub.models.fact import Fact
 from memoryhub.models.journal import JournalEntry
 from memoryhub.models.memory import (
     Embedding,
     Entity,
+    Evidence,
     FileLink,
     Label,
     Memory,
@@ -21,6 +23,8 @@ __all__ = [
     "Embedding",
     "Entity",
     "Event",
+    "Evidence",
+    "Extraction",
     "Fact",
     "FileLink",
     "Injection",
@@ -30,6 +34,7 @@ __all__ = [
     "Memory",
     "MemoryText",
     "MemoryTrigram",
+    "ModelUse",
     "Revision",
     "RunChanges",
     "Session",

@@ -21,6 +21,7 @@ from memoryhub.vocabulary import SCOPES, TYPES, MemoryType, Scope, TrashReason
 __all__ = [
     "Embedding",
     "Entity",
+    "Evidence",
     "FileLink",
     "Label",
     "Memory",
@@ -218,6 +219,18 @@ class Embedding(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["model", "memory"], name="embedding_model")]
+
+
+class Evidence(models.Model):
+    """That a memory was said in a session: what is said again elsewhere is believed more (Mira)."""
+
+    memory = models.ForeignKey(Memory, models.CASCADE, related_name="evidence")
+    session_id = models.CharField(max_length=200)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "evidence"
+        constraints = [models.UniqueConstraint(fields=["memory", "session_id"], name="evidence_once")]
 
 
 class MemoryText(models.Model):
