@@ -18,10 +18,15 @@ from memoryhub.vocabulary import Right
 
 @dataclass(frozen=True)
 class Caller:
-    """An agent at one of the doors. ``actor`` reaches all that its token clears: writes use that as it is."""
+    """An agent at one of the doors. ``actor`` reaches all that its token clears: writes use that as it is.
+
+    ``session``: what the door knows of the conversation this call belongs to (MCP's session); empty where it
+    knows none.
+    """
 
     actor: Actor
     rights: frozenset[str]
+    session: str = ""
 
     @classmethod
     def of(cls, token: AgentToken) -> Caller:
