@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 
 from memoryhub import shapes
 from memoryhub.drafts import MemoryDraft
+from memoryhub.interchange.problems import Problem, problems_of
 from memoryhub.models import Memory
 from memoryhub.retrieval.details import Lists
 
@@ -25,17 +25,6 @@ _BOM = b"\xef\xbb\xbf"
 READ_ONLY = frozenset(
     {"id", "content_hash", "accessed_count", "updated_at", "last_accessed_at", "expires_at", "deleted_at"}
 )
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong in a line: a field (empty: the line itself), and why; never the value."""
-
-    field: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}" if self.field else self.message
 
 
 class BadLine(Exception):
@@ -106,22 +95,7 @@ def parse(line: Line) -> MemoryDraft | None:
     try:
         return MemoryDraft.model_validate_json(text)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        raise BadLine([_problem(item["loc"], item["type"], item["msg"]) for item in found]) from None
-
-
-def _problem(location: tuple[int | str, ...], kind: str, message: str) -> Problem:
-    field = ".".join(map(str, location))
-    if kind == "model_type" and not location:
-        message = "is not a JSON object"
-    elif kind == "json_invalid":
-        message = "is not JSON: " + message.removeprefix("Invalid JSON: ").replace(
-            "at line 1 column", "at column"
-        )
-    elif kind == "missing":
-        message = "is missing"
-    message = re.sub(r"^(Value error, |Input )", "", message)
-    return Problem(field, message)
+        raise BadLine(problems_of(error)) from None
 
 
 def dump(row: Memory, lists: Lists | None = None) -> bytes:

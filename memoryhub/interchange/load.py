@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from memoryhub import store
 from memoryhub.drafts import MemoryDraft
-from memoryhub.interchange.jsonl import READ_ONLY, BadLine, Line, Lines, Problem, parse
+from memoryhub.interchange.jsonl import READ_ONLY, BadLine, Line, Lines, parse
+from memoryhub.interchange.problems import Problem
 from memoryhub.models import Memory
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import Actor

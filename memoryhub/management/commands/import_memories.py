@@ -16,8 +16,9 @@ from tqdm import tqdm
 
 from memoryhub.interchange import position
 from memoryhub.interchange.files import STDIN, Source, UnreadableFile, reading
-from memoryhub.interchange.jsonl import Lines, Problem
+from memoryhub.interchange.jsonl import Lines
 from memoryhub.interchange.load import Order, Tally, load, over_cap
+from memoryhub.interchange.problems import Problem
 from memoryhub.management.operator import operator, plural, short_name, shown
 from memoryhub.sensitivity import Clearance
 
