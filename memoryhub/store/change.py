@@ -42,8 +42,9 @@ def update(
     now: datetime | None = None,
     *,
     unchanged_since: datetime | None = None,
+    reason: str = "update",
 ) -> Memory:
-    """Set the given fields; what they were goes into a revision.
+    """Set the given fields; what they were goes into a revision, with the ``reason`` in a word.
 
     ``unchanged_since``: the ``updated_at`` that the editor started from; a later change by someone else is a
     :class:`Conflict` instead of being overwritten unseen.
@@ -59,7 +60,7 @@ def update(
             raise Conflict("this memory has expired; restore it first, or give it ttl_days", "id")
         if unchanged_since and memory.updated_at != unchanged_since:
             raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
-        changes = apply(memory, patch, patch.given, actor, now, reason="update")
+        changes = apply(memory, patch, patch.given, actor, now, reason=reason)
         if changes:
             memory.updated_at = now
             memory.save()

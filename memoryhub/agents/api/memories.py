@@ -30,6 +30,7 @@ from memoryhub.agents.api.wire import answer
 from memoryhub.agents.auth import READ, WRITE, ApiRequest, Caller
 from memoryhub.agents.problems import Problem, field_error, invalid
 from memoryhub.drafts import MemoryDraft, MemoryPatch
+from memoryhub.extraction.deduplication import remember_deduplicated
 from memoryhub.journal import as_line
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
@@ -45,15 +46,29 @@ class Batch(BaseModel):
     memories: list[Any] = Field(description="At most 1000, each like the body of POST /memories.")
 
 
+class NewMemory(MemoryDraft):
+    """A memory to be stored, and how."""
+
+    deduplicate: bool = Field(
+        default=False,
+        description="Compare it with memories that are nearly the same: merged, skipped or created.",
+    )
+
+
 @router.post(
     "/memories",
     auth=WRITE,
     response={201: Stored, **documented(Stored, errors=(409,))},
     summary="Store a memory",
 )
-def store_memory(request: ApiRequest, draft: MemoryDraft) -> HttpResponse:
-    """201 ``created``; 200 ``refreshed`` for the same content, ``updated`` for the same key."""
-    done = store.remember(draft, request.auth.actor)
+def store_memory(request: ApiRequest, draft: NewMemory) -> HttpResponse:
+    """201 ``created``; 200 ``refreshed`` for the same content, ``updated`` for the same key.
+
+    With ``deduplicate`` also 200 ``merged`` into a memory that it adds to, or ``skipped`` because all is
+    known; ``memory`` is that memory then.
+    """
+    keep = remember_deduplicated if draft.deduplicate else store.remember
+    done = keep(draft, request.auth.actor)
     shown = outcomes.written_memory(done, draft, request.auth.actor)
     body = {"outcome": done.outcome, "memory": shown, "ignored": draft.ignored}
     return answer(body, 201 if done.outcome == "created" else 200, {"ETag": etag(done.memory)})

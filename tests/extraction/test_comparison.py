@@ -1,0 +1,74 @@
+"""Whether a candidate is known, adds something or says something else, told by its words alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryhub.extraction.comparison import Decision, compare, likeness, merged, says_the_same
+
+CREATE, MERGE, SKIP = Decision.CREATE, Decision.MERGE, Decision.SKIP
+
+
+@pytest.mark.parametrize(
+    ("candidate", "existing", "decision"),
+    [
+        ("Deploys run at night.", "Deploys run at night.", SKIP),
+        ("deploys run at night", "Deploys run at night!", SKIP),
+        ("The build cache is on the runner", "The build cache lives on the runner", SKIP),
+        ("Ada leads billing.", "Ada leads billing. She lives in Lisbon.", SKIP),
+        ("Ada leads billing from Lisbon", "Ada leads billing", MERGE),
+        ("Ada leads billing. She prefers mornings.", "Ada leads billing.", MERGE),
+        ("Deploys run at 6 pm", "Deploys run at 5 pm", CREATE),
+        ("Deploys run at 17:00", "Deploys run at 5 pm", CREATE),
+        ("Bob leads billing", "Ada leads billing", CREATE),
+        ("Bob reviews code of Ada", "Ada reviews code of Bob", CREATE),
+        ("The user prefers tabs over spaces", "The user prefers spaces over tabs", CREATE),
+        ("The user prefers tabs", "The user prefers spaces", CREATE),
+        ("The cache is not shared", "The cache is shared", CREATE),
+        ("The cache isn't shared", "The cache is shared", CREATE),
+        ("Run migrations after the deploy", "Run migrations before the deploy", CREATE),
+        ("The flag is off", "The flag is on", CREATE),
+        ("Kubernetes restarts the pod", "Lunch is at noon", CREATE),
+        ("部署在晚上进行。", "部署在晚上进行。", SKIP),
+        ("部署在早上进行。", "部署在晚上进行。", CREATE),
+        ("!!!", "Deploys run at night.", SKIP),
+    ],
+)
+def test_decisions(candidate: str, existing: str, decision: Decision) -> None:
+    assert compare(candidate, existing).decision == decision
+
+
+def test_a_sentence_that_says_more_takes_the_place_of_the_one_it_extends() -> None:
+    verdict = compare("Ada leads billing from Lisbon.", "Ada leads billing. Bob leads search.")
+    assert verdict.content == "Ada leads billing from Lisbon. Bob leads search."
+
+
+def test_a_new_sentence_is_appended_in_the_form_of_the_old_text() -> None:
+    assert compare("Ada leads billing. She is tall.", "Ada leads billing").content == (
+        "Ada leads billing. She is tall."
+    )
+    lines = compare("- Use uv\n- Pin versions", "Rules:\n- Use uv").content
+    assert lines == "Rules:\n- Use uv\n- Pin versions"
+
+
+def test_the_reason_holds_none_of_the_words() -> None:
+    assert "Bob" not in compare("Bob leads billing", "Ada leads billing").why
+
+
+def test_what_is_always_merged_keeps_both_even_if_they_differ() -> None:
+    assert merged("Ada lives in Porto.", "Ada lives in Lisbon.") == "Ada lives in Lisbon. Ada lives in Porto."
+    assert merged("Ada lives in Lisbon.", "Ada lives in Lisbon.") == "Ada lives in Lisbon."
+
+
+def test_the_same_is_the_same_but_for_small_words_and_marks() -> None:
+    assert says_the_same("The deploy failed.", "the deploy FAILED")
+    assert not says_the_same("The deploy failed.", "The deploy failed twice.")
+
+
+def test_likeness_is_the_share_of_the_shorter_text_and_needs_three_words() -> None:
+    assert likeness("alpha beta gamma", "alpha beta gamma delta") == 1.0
+    assert likeness("alpha beta", "alpha beta") == 0.0
+
+
+def test_very_many_sentences_are_not_compared() -> None:
+    assert compare("Word one.\n" * 300, "Word one.").decision == CREATE

@@ -1,0 +1,253 @@
+"""A candidate beside what is stored: created, merged or skipped, behind the gate and in its own place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memoryhub import store
+from memoryhub.drafts import MemoryDraft
+from memoryhub.embeddings import Embedder
+from memoryhub.extraction.comparison import Decision, Verdict
+from memoryhub.extraction.deduplication import Choice, remember_deduplicated
+from memoryhub.models import Embedding, JournalEntry, Memory, Revision
+from memoryhub.sensitivity import Actor, Clearance
+
+Remember = Callable[..., Memory]
+TEXT = "Ada leads the billing team"
+MORE = "Ada leads the billing team from Lisbon"
+OTHER = "Bob leads the billing team"
+
+
+@pytest.fixture
+def again(db: None, actor: Actor) -> Callable[..., store.Outcome]:
+    def store_one(content: str, by: Actor | None = None, **fields: Any) -> store.Outcome:
+        return remember_deduplicated(MemoryDraft(content=content, **fields), by or actor)
+
+    return store_one
+
+
+@pytest.fixture(params=["by words", "by vectors"])
+def either_way(request: pytest.FixtureRequest, configure: Callable[..., None]) -> None:
+    if request.param == "by vectors":
+        request.getfixturevalue("embedding")
+
+
+@pytest.mark.usefixtures("either_way")
+class TestEitherWay:
+    def test_what_is_new_is_created(self, again: Any) -> None:
+        assert again(TEXT).outcome == "created"
+
+    def test_the_same_words_are_refreshed(self, remember: Remember, again: Any) -> None:
+        kept = remember(TEXT)
+        done = again(TEXT)
+        assert (done.outcome, done.memory.pk) == ("refreshed", kept.pk)
+
+    def test_what_says_nothing_new_is_skipped_and_leaves_a_journal_row(
+        self, remember: Remember, again: Any
+    ) -> None:
+        kept = remember(TEXT)
+        done = again("ada leads the billing team.")
+        assert (done.outcome, done.memory.pk) == ("skipped", kept.pk)
+        row = JournalEntry.objects.get(operation="dedup_skip")
+        assert row.object_id == kept.uid
+        assert "billing" not in str(row.detail)
+        assert Memory.objects.count() == 1
+
+    def test_what_adds_is_merged_with_a_revision(self, remember: Remember, again: Any) -> None:
+        kept = remember(TEXT, tags=["people"])
+        done = again(MORE, tags=["places"], importance=0.9)
+        assert (done.outcome, done.memory.pk) == ("merged", kept.pk)
+        now = Memory.objects.get()
+        assert (now.content, now.importance) == (MORE, 0.9)
+        assert sorted(label.value for label in now.labels.all()) == ["people", "places"]
+        revision = Revision.objects.get()
+        assert (revision.reason, revision.before["content"]) == ("merge", TEXT)
+
+    def test_what_differs_is_created(self, remember: Remember, again: Any) -> None:
+        remember(TEXT)
+        assert again(OTHER).outcome == "created"
+
+    @pytest.mark.parametrize("category", ["events", "cases"])
+    def test_events_and_cases_are_never_merged(self, remember: Remember, again: Any, category: str) -> None:
+        remember(TEXT, category=category)
+        assert again(MORE, category=category).outcome == "created"
+        assert again(f"{TEXT}!", category=category).outcome == "skipped"
+
+    def test_a_profile_is_always_merged(self, remember: Remember, again: Any) -> None:
+        kept = remember(TEXT, category="profile")
+        done = again(OTHER, category="profile")
+        assert (done.outcome, done.memory.pk) == ("merged", kept.pk)
+        assert done.memory.content == f"{TEXT}. {OTHER}"
+
+    @pytest.mark.parametrize(
+        "elsewhere",
+        [{"project": "other"}, {"category": "other"}, {"scope": "personal"}, {"scope": "team"}],
+        ids=str,
+    )
+    def test_only_the_same_place_and_category_are_compared(
+        self, remember: Remember, again: Any, elsewhere: dict[str, str]
+    ) -> None:
+        remember(TEXT, **elsewhere)
+        assert again(MORE).outcome == "created"
+
+    def test_what_the_writer_may_not_see_is_not_compared(self, remember: Remember, again: Any) -> None:
+        hidden = remember(TEXT, sensitivity="secret")
+        low = Actor("token:low", Clearance.up_to("public"))
+        done = again(f"{TEXT}!", by=low, sensitivity="secret")
+        assert done.outcome == "created"
+        assert done.memory.pk != hidden.pk
+
+    def test_what_all_may_read_is_not_swallowed_by_a_secret(self, remember: Remember, again: Any) -> None:
+        remember(TEXT, sensitivity="secret")
+        assert again(f"{TEXT}!").outcome == "created"
+
+    def test_a_secret_is_not_merged_into_what_all_may_read(self, remember: Remember, again: Any) -> None:
+        kept = remember(TEXT)
+        assert again(MORE, sensitivity="secret").outcome == "created"
+        kept.refresh_from_db()
+        assert (kept.sensitivity, kept.content) == ("public", TEXT)
+
+    def test_other_peoples_personal_memories_are_not_compared(self, remember: Remember, again: Any) -> None:
+        remember(TEXT, by=Actor("token:bob", Clearance.up_to("secret", owner="bob")), scope="personal")
+        assert again(f"{TEXT}!", scope="personal").outcome == "created"
+
+    def test_trash_and_expired_are_not_compared(self, remember: Remember, actor: Actor, again: Any) -> None:
+        gone = remember(TEXT)
+        store.trash([gone.uid], actor)
+        assert again(f"{TEXT}!").outcome == "created"
+
+    def test_a_memory_of_unknown_level_is_not_compared(self, remember: Remember, again: Any) -> None:
+        odd = remember(TEXT)
+        Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
+        assert again(f"{TEXT}!").outcome == "created"
+
+    def test_summaries_are_not_compared(self, remember: Remember, again: Any) -> None:
+        remember(TEXT, type="session_summary")
+        assert again(f"{TEXT}!").outcome == "created"
+
+
+def test_a_key_is_an_upsert_as_ever(remember: Remember, again: Any) -> None:
+    kept = remember("The port is 80", key="port")
+    done = again("The port is 81", key="port")
+    assert (done.outcome, done.memory.pk) == ("updated", kept.pk)
+
+
+def test_a_credential_is_refused_before_anything_is_compared(remember: Remember, again: Any) -> None:
+    remember("The password of the billing database is kept elsewhere")
+    with pytest.raises(store.SecretDetected):
+        again("password = " + "Xk3vQ9" + "zP1mLw8")
+    assert JournalEntry.objects.filter(operation="dedup_skip").count() == 0
+
+
+def test_a_place_out_of_reach_is_refused(db: None) -> None:
+    confined = Actor("token:kim", Clearance.up_to("public", projects=["zoo"]))
+    with pytest.raises(store.Forbidden):
+        remember_deduplicated(MemoryDraft(content=TEXT, project="bank"), confined)
+
+
+def test_a_merge_gets_a_new_vector(embedding: Embedder, remember: Remember, again: Any) -> None:
+    kept = remember(TEXT)
+    before = bytes(Embedding.objects.get(memory=kept).vector)
+    again(MORE)
+    assert bytes(Embedding.objects.get(memory=kept).vector) != before
+
+
+def test_below_the_similarity_nothing_is_near(
+    embedding: Embedder, configure: Any, remember: Remember, again: Any
+) -> None:
+    configure(embeddings="wordllama", near_duplicate_similarity=0.99)
+    remember(TEXT)
+    assert again(MORE).outcome == "created"
+
+
+def test_a_memory_without_a_vector_is_compared_by_words(
+    embedding: Embedder, remember: Remember, again: Any
+) -> None:
+    kept = remember(TEXT)
+    Embedding.objects.all().delete()
+    assert again(f"{TEXT}!").memory.pk == kept.pk
+
+
+def test_together_too_long_stand_side_by_side(remember: Remember, again: Any) -> None:
+    remember("Ada leads billing today. " + "x" * 99_970)
+    assert again("Ada leads billing today. She lives in a house by the sea near Lisbon.").outcome == "created"
+
+
+def test_what_would_equal_a_third_memory_is_created_beside_it(remember: Remember, again: Any) -> None:
+    remember(f"{TEXT}. She lives in Lisbon.", tags=["a"])
+    remember(TEXT)
+    done = again(f"{TEXT}. She lives in Lisbon!")
+    assert done.outcome == "skipped"
+
+
+class TestChosenByAnother:
+    """Somebody else decides (a language model); what the categories and the store hold goes before."""
+
+    def choosing(self, decision: Decision, content: str = "") -> Any:
+        return lambda draft, found: Choice(Verdict(decision, "said so", content), found[0].memory)
+
+    def test_its_merge_is_taken(self, remember: Remember, actor: Actor) -> None:
+        kept = remember(TEXT)
+        done = remember_deduplicated(
+            MemoryDraft(content=MORE), actor, choose=self.choosing(Decision.MERGE, "Both in one")
+        )
+        assert (done.outcome, done.memory.pk, done.memory.content) == ("merged", kept.pk, "Both in one")
+
+    def test_its_skip_is_taken(self, remember: Remember, actor: Actor) -> None:
+        remember(TEXT)
+        done = remember_deduplicated(MemoryDraft(content=MORE), actor, choose=self.choosing(Decision.SKIP))
+        assert done.outcome == "skipped"
+
+    def test_its_create_is_taken(self, remember: Remember, actor: Actor) -> None:
+        remember(TEXT)
+        done = remember_deduplicated(MemoryDraft(content=MORE), actor, choose=self.choosing(Decision.CREATE))
+        assert done.outcome == "created"
+
+    def test_a_profile_is_merged_whatever_it_says(self, remember: Remember, actor: Actor) -> None:
+        remember(TEXT, category="profile")
+        for decision in (Decision.CREATE, Decision.SKIP):
+            done = remember_deduplicated(
+                MemoryDraft(content=f"{MORE} {decision}", category="profile"),
+                actor,
+                choose=self.choosing(decision),
+            )
+            assert done.outcome == "merged"
+
+    def test_events_are_not_merged_whatever_it_says(self, remember: Remember, actor: Actor) -> None:
+        remember(TEXT, category="events")
+        for decision in (Decision.MERGE, Decision.SKIP):
+            done = remember_deduplicated(
+                MemoryDraft(content=f"{MORE} {decision}", category="events"),
+                actor,
+                choose=self.choosing(decision, "x"),
+            )
+            assert done.outcome == "created"
+
+    def test_a_memory_changed_meanwhile_is_judged_by_the_rules(
+        self, remember: Remember, actor: Actor
+    ) -> None:
+        kept = remember(TEXT)
+
+        def slow(draft: MemoryDraft, found: Any) -> Choice:
+            store.update(kept.uid, store_patch("Ada leads the billing team and knows the ledger"), actor)
+            return Choice(Verdict(Decision.MERGE, "said so", "What nobody knows any more"), found[0].memory)
+
+        done = remember_deduplicated(MemoryDraft(content=MORE), actor, choose=slow)
+        kept.refresh_from_db()
+        assert done.memory.content != "What nobody knows any more"
+        assert "ledger" in kept.content
+
+    def test_nobody_is_asked_where_nothing_is_near(self, actor: Actor, db: None) -> None:
+        def never(draft: MemoryDraft, found: Any) -> Choice:
+            raise AssertionError
+
+        assert remember_deduplicated(MemoryDraft(content=TEXT), actor, choose=never).outcome == "created"
+
+
+def store_patch(content: str) -> Any:
+    from memoryhub.drafts import MemoryPatch
+
+    return MemoryPatch(content=content)
