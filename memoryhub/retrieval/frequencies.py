@@ -38,15 +38,21 @@ _lock = threading.Lock()
 class Frequencies:
     """For each stem about how many memories hold it, and about how many memories there are within reach.
 
-    ``most``: whether these are most memories of the store.
+    ``most``: whether these are most memories of the store. ``unsure``: stems told 0 that memories older than
+    those looked at may hold.
     """
 
     of_stems: dict[str, int]
     total: int
     most: bool = True
+    unsure: frozenset[str] = frozenset()
 
     def of(self, word: str) -> int:
         return self.of_stems.get(stem(word), 0)
+
+    def may_hold(self, word: str) -> bool:
+        """Whether a word told 0 stands in a memory within reach perhaps."""
+        return stem(word) in self.unsure
 
 
 def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> Frequencies:
@@ -66,7 +72,8 @@ def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> Frequenc
     of_stems = dict.fromkeys(map(stem, words), 0)
     for word, within in zip(held, _counts(memories, held, most), strict=True):
         of_stems[stem(word)] = _told(within, counted[stem(word)], most, total)
-    return Frequencies(of_stems, total, 2 * total > stored)
+    unsure = frozenset(one for one, told in of_stems.items() if not told and counted.get(one, 0) > most)
+    return Frequencies(of_stems, total, 2 * total > stored, unsure)
 
 
 def _sample_of(held: int, total: int, stored: int) -> int:

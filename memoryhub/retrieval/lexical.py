@@ -91,8 +91,8 @@ def candidates(
     """
     found = _Found(memories, effort.pool, ahead=counted.most)
     known = [word for word in query.words if counted.of(word)]
-    if unseen := [word for word in query.words if word not in known]:
-        found.best(_Asked(queries.any_of(unseen)))  # there may be older ones than were looked at
+    if unsure := [word for word in query.words if counted.may_hold(word)]:
+        found.best(_Asked(queries.any_of(unsure)))
     if known:
         _take_known(found, query, known, counted, weights, effort)
     substrings = query.spellings(_inside(query, known, effort))
