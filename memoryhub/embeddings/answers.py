@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import numpy as np
@@ -39,17 +37,3 @@ def _in_order(items: list[tuple[Any, Any]], count: int) -> list[Any]:
         if not all(type(number) in (int, float) for number in row):
             raise TypeError
     return [by_index[at] for at in range(count)]
-
-
-def seconds_to_wait(header: str, now: datetime) -> float | None:
-    """What a Retry-After header asks for, in seconds or as a date; None when it says nothing."""
-    written = header.strip()
-    if written.isascii() and written.isdigit():
-        return float(written[:9])
-    try:
-        moment = parsedate_to_datetime(written)
-    except (ValueError, TypeError, IndexError):
-        return None
-    if moment.tzinfo is None:  # "-0000": UTC without a place
-        moment = moment.replace(tzinfo=now.tzinfo)
-    return max((moment - now).total_seconds(), 0.0)

@@ -7,21 +7,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from memoryhub.remote import addresses
+from memoryhub.remote.addresses import Problem
+
 ONNX_FILES = ("model.onnx", "tokenizer.json")
 _PACKAGES = {"wordllama": ("wordllama",), "onnx": ("onnxruntime", "tokenizers")}
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-
-
-class Problem(NamedTuple):
-    """What is wrong, naming the key, and its mend; neither holds a secret."""
-
-    text: str
-    mend: str
 
 
 @dataclass(frozen=True)
@@ -69,14 +62,15 @@ def problems(chosen: Chosen) -> list[Problem]:
     if chosen.provider == "onnx":
         found += _problems_of_folder(chosen)
     if chosen.provider == "openai":
-        found += _problems_of_endpoint(chosen)
+        found += addresses.problems(
+            "embeddings", chosen.url, chosen.model, chosen.key, "MEMORYHUB_EMBEDDINGS_KEY"
+        )
     return found
 
 
 def sends_key_in_clear(chosen: Chosen) -> bool:
     """Whether the key, and every text, crosses a network unencrypted."""
-    parts = urlsplit(chosen.url)
-    return chosen.provider == "openai" and parts.scheme == "http" and parts.hostname not in _LOOPBACK
+    return chosen.provider == "openai" and addresses.in_clear(chosen.url)
 
 
 def _problems_of_folder(chosen: Chosen) -> Iterator[Problem]:
@@ -98,35 +92,4 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError:
-        return False
-
-
-def _problems_of_endpoint(chosen: Chosen) -> Iterator[Problem]:
-    if not chosen.url:
-        yield Problem(
-            'embeddings is "openai", and embeddings_url is empty',
-            "Set embeddings_url to the address of the endpoint, such as https://host/v1.",
-        )
-    elif not _can_be_asked(chosen.url):
-        yield Problem(
-            "embeddings_url is no address that can be asked",
-            "Write it as https://host/v1, or https://host:port/v1, in ASCII.",
-        )
-    if not chosen.model:
-        yield Problem(
-            'embeddings is "openai", and embeddings_model is empty',
-            "Set embeddings_model to the name of a model that the endpoint serves.",
-        )
-    if not (chosen.key.isascii() and chosen.key.isprintable()):
-        yield Problem(
-            "MEMORYHUB_EMBEDDINGS_KEY holds characters that no HTTP header may hold",
-            "Copy the key again, on one line.",
-        )
-
-
-def _can_be_asked(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return bool(parts.hostname) and parts.port != 0 and url.isascii() and url.isprintable()
-    except ValueError:
         return False

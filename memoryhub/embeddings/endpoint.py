@@ -3,50 +3,39 @@
 from __future__ import annotations
 
 import math
-import random
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from http import HTTPStatus
-from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
-from memoryhub.embeddings import answers, transport
+from memoryhub.embeddings import answers
 from memoryhub.embeddings.chosen import Chosen
 from memoryhub.embeddings.maths import unit
-from memoryhub.embeddings.pause import Pause
 from memoryhub.embeddings.protocol import EmbeddingError, Vectors
 from memoryhub.embeddings.tokenizing import encodable
+from memoryhub.remote import transport
+from memoryhub.remote.addresses import ending_with
+from memoryhub.remote.patience import Failed, refusal, with_patience
+from memoryhub.remote.pause import Pause
 
 QUERY_SECONDS = 2.0  # somebody waits: words alone answer sooner than a slow endpoint
-PAUSE_SECONDS = 30.0  # after a failure; a Retry-After may ask for more
-LONGEST_PAUSE_SECONDS = 3600.0
-MOST_TRIES = 5
-FIRST_WAIT_SECONDS = 0.5  # doubled with each try, and up to as much again by chance
 SHORTEST_TEXT = 400  # a text this short is never too long for a model, in characters
 _TOO_LARGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
-_PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
+_WHO = "the embeddings endpoint"
 _MENDS = {
+    300: "redirects are not followed; set embeddings_url to the address that it leads to",
+    400: "check embeddings_url",
     401: "check MEMORYHUB_EMBEDDINGS_KEY",
     403: "check MEMORYHUB_EMBEDDINGS_KEY",
     404: "check embeddings_url and embeddings_model",
 }
-_REDIRECTED = "redirects are not followed; set embeddings_url to the address that it leads to"
 _BYTES_OF_AN_ANSWER, _BYTES_OF_A_VECTOR = 1_000_000, 200_000  # 8192 numbers of 24 characters
 
 
 class _Refused(Exception):
     """The endpoint will not take this request; a smaller one perhaps."""
-
-
-class _Failed(Exception):
-    """It did not work. ``passes``: it may the next time. ``wait``: what the endpoint asked for, seconds."""
-
-    def __init__(self, why: str, *, passes: bool = False, wait: float | None = None) -> None:
-        self.passes, self.wait = passes, wait
-        super().__init__(why)
 
 
 class EndpointEmbedder:
@@ -56,7 +45,7 @@ class EndpointEmbedder:
 
     def __init__(self, chosen: Chosen) -> None:
         self._chosen = chosen
-        self._url = _address(chosen.url)
+        self._url = ending_with(chosen.url, "/embeddings")
         self._pause = Pause()
         self._learning = threading.Lock()
         # Without the dimensions, that only an answer tells: the name is the same before it and after.
@@ -80,7 +69,7 @@ class EndpointEmbedder:
         self._keep_pause(seconds)
         try:
             rows = self._ask([encodable(text)], seconds)
-        except (_Failed, _Refused) as error:
+        except (Failed, _Refused) as error:
             raise self._given_up(error) from None
         self._pause.end()
         row: Vectors = rows[0]
@@ -92,7 +81,7 @@ class EndpointEmbedder:
         until = time.monotonic() + self._chosen.timeout_seconds
         try:
             rows = self._in_parts(texts, until)
-        except (_Failed, _Refused) as error:
+        except (Failed, _Refused) as error:
             raise self._given_up(error) from None
         self._pause.end()
         return rows
@@ -100,7 +89,7 @@ class EndpointEmbedder:
     def _in_parts(self, texts: list[str], until: float) -> Vectors:
         """Refused at once, taken in halves: of the batch, then of a text that is too long for the model."""
         try:
-            return self._with_patience(texts, until)
+            return with_patience(lambda seconds: self._ask(texts, seconds), until)
         except _Refused:
             if len(texts) > 1:
                 half = len(texts) // 2
@@ -109,38 +98,27 @@ class EndpointEmbedder:
                 raise
             return self._in_parts([texts[0][: len(texts[0]) // 2]], until)
 
-    def _with_patience(self, texts: list[str], until: float) -> Vectors:
-        for tries in range(1, MOST_TRIES + 1):
-            try:
-                return self._ask(texts, until - time.monotonic())
-            except _Failed as error:
-                wait = _backoff(tries) if error.wait is None else error.wait
-                if not error.passes or tries == MOST_TRIES or time.monotonic() + wait >= until:
-                    raise
-                time.sleep(wait)
-        raise AssertionError("the last try returns or raises")
-
     def _ask(self, texts: list[str], seconds: float) -> Vectors:
-        """One request; _Failed may pass, _Refused may be mended by asking for less."""
+        """One request; Failed may pass, _Refused may be mended by asking for less."""
         most = _BYTES_OF_AN_ANSWER + len(texts) * _BYTES_OF_A_VECTOR
         sent = {"model": self._chosen.model, "input": texts}
         try:
             answer = transport.post(self._url, sent, self._chosen.key, seconds, most)
         except transport.Unreachable as error:
-            raise _Failed(f"the embeddings endpoint {error}", passes=True) from None
+            raise Failed(f"{_WHO} {error}", passes=True) from None
         if answer.status != HTTPStatus.OK:
             raise _no(answer)
         try:
             rows = unit(answers.read(answer.body, len(texts)))
         except EmbeddingError as error:
-            raise _Failed(str(error)) from None
+            raise Failed(str(error)) from None
         self._learn(rows.shape[1])
         return rows
 
     def _learn(self, dimensions: int) -> None:
         with self._learning:
             if self.dimensions not in (0, dimensions):
-                raise _Failed(
+                raise Failed(
                     f"the embeddings endpoint's vectors have {dimensions} numbers, and had {self.dimensions};"
                     " if its model changed, restart the hub"
                 )
@@ -152,31 +130,14 @@ class EndpointEmbedder:
                 f"the embeddings endpoint failed lately; it is asked again in {math.ceil(left)} seconds"
             )
 
-    def _given_up(self, error: _Failed | _Refused) -> EmbeddingError:
-        if isinstance(error, _Failed):
-            self._pause.begin(min(max(error.wait or 0.0, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
+    def _given_up(self, error: Failed | _Refused) -> EmbeddingError:
+        if isinstance(error, Failed):
+            self._pause.begin(error.pause)
         return EmbeddingError(str(error))
 
 
-def _backoff(tries: int) -> float:
-    return FIRST_WAIT_SECONDS * 2.0 ** (tries - 1) * (1 + random.random())  # noqa: S311 no secret
-
-
-def _address(url: str) -> str:
-    """Where to post: the configured address with ``/embeddings``, unless it ends so."""
-    parts = urlsplit(url)
-    path = parts.path.rstrip("/")
-    return urlunsplit(parts._replace(path=path if path.endswith("/embeddings") else f"{path}/embeddings"))
-
-
-def _no(answer: transport.Answer) -> _Failed | _Refused:
-    """What an answer other than 200 means; never in its own words, that may repeat the key."""
-    status = answer.status
-    if status in _TOO_LARGE:
-        return _Refused(f"the embeddings endpoint does not take the texts (status {status})")
-    why = f"the embeddings endpoint answers with status {status}"
-    if status >= 500 or status in _PASSING:
-        wait = answers.seconds_to_wait(answer.retry_after, datetime.now(UTC))
-        return _Failed(why, passes=True, wait=wait)
-    mend = _REDIRECTED if 300 <= status < 400 else _MENDS.get(status, "check embeddings_url")
-    return _Failed(f"{why}: {mend}")
+def _no(answer: transport.Answer) -> Failed | _Refused:
+    """What an answer other than 200 means."""
+    if answer.status in _TOO_LARGE:
+        return _Refused(f"{_WHO} does not take the texts (status {answer.status})")
+    return refusal(answer, _WHO, _MENDS)

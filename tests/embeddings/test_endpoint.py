@@ -8,9 +8,11 @@ from email.utils import format_datetime
 
 import pytest
 
-from memoryhub.embeddings import EmbeddingError, answers
+from memoryhub.embeddings import EmbeddingError
 from memoryhub.embeddings import endpoint as module
-from memoryhub.embeddings.pause import Pause
+from memoryhub.remote import patience
+from memoryhub.remote.patience import seconds_to_wait
+from memoryhub.remote.pause import Pause
 from tests.embeddings import servers
 from tests.embeddings.conftest import KEY, MODEL
 from tests.embeddings.servers import changed, fine, picky, status
@@ -263,7 +265,7 @@ def test_after_a_failed_question_nobody_is_asked_for_a_while(endpoint, remote):
 
 
 def test_after_the_pause_it_is_asked_again(endpoint, remote, monkeypatch):
-    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.0)
     endpoint.script = [status(500)]
     provider = remote()
     with pytest.raises(EmbeddingError):
@@ -361,4 +363,4 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
     ],
 )
 def test_retry_after_is_read(header, seconds):
-    assert answers.seconds_to_wait(header, NOW) == seconds
+    assert seconds_to_wait(header, NOW) == seconds

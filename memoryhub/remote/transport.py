@@ -19,7 +19,14 @@ _CHUNK = 65_536
 
 
 class Unreachable(Exception):
-    """Nobody answered, or not in time, or not in HTTP; the message holds no header."""
+    """Nobody answered, or not in time, or not in HTTP; the message holds no header.
+
+    ``sent``: the request had left by then, so that the other side may have worked on it.
+    """
+
+    def __init__(self, why: str, *, sent: bool = False) -> None:
+        self.sent = sent
+        super().__init__(why)
 
 
 @dataclass(frozen=True)
@@ -59,25 +66,31 @@ def post(url: str, sent: dict[str, Any], key: str, seconds: float, most_bytes: i
     until = time.monotonic() + seconds
     parts = urlsplit(url)
     connection = _connection(parts.scheme, str(parts.hostname), parts.port)
+    sent_all = False
     try:
         connection.timeout = _left(until)
         connection.connect()
         connection.sock.settimeout(_left(until))
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("POST", target, json.dumps(sent).encode(), _headers(key))
+        sent_all = True
         connection.sock.settimeout(_left(until))
         return _take(connection.sock, until, most_bytes)
-    except TimeoutError:
-        raise Unreachable("gave no answer in time") from None
-    except ssl.SSLError as error:
-        why = getattr(error, "verify_message", "") or error.reason or type(error).__name__
-        raise Unreachable(f"cannot be asked over TLS: {why}") from None
-    except OSError as error:
-        raise Unreachable(f"cannot be reached: {error.strerror or type(error).__name__}") from None
-    except (http.client.HTTPException, ValueError) as error:
-        raise Unreachable(f"does not speak HTTP ({type(error).__name__})") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Unreachable(_why(error), sent=sent_all) from None
     finally:
         connection.close()
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "gave no answer in time"
+    if isinstance(error, ssl.SSLError):
+        words = getattr(error, "verify_message", "") or error.reason or type(error).__name__
+        return f"cannot be asked over TLS: {words}"
+    if isinstance(error, OSError):
+        return f"cannot be reached: {error.strerror or type(error).__name__}"
+    return f"does not speak HTTP ({type(error).__name__})"
 
 
 def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
@@ -116,7 +129,7 @@ def _body(response: http.client.HTTPResponse, most_bytes: int) -> bytes:
     while chunk := response.read(_CHUNK):
         found += chunk
         if len(found) > most_bytes:
-            raise Unreachable(f"sent more than the {most_bytes:,} bytes that an answer may have")
+            raise Unreachable(f"sent more than the {most_bytes:,} bytes that an answer may have", sent=True)
     return bytes(found)
 
 

@@ -1,0 +1,1 @@
+"""Asking somebody over the network: with a limit of time, patience, and pauses for who fails."""
