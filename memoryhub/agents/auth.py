@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from ninja.security import APIKeyHeader, HttpBearer
 
 from memoryhub import tokens
-from memoryhub.agents.problems import Problem
+from memoryhub.agents.problems import Problem, unauthenticated
 from memoryhub.models import AgentToken
 from memoryhub.sensitivity import Actor
 from memoryhub.vocabulary import Right
@@ -78,6 +78,16 @@ def needs(right: Right | None) -> list[Any]:
 
 READ, WRITE, MAINTAIN = needs(Right.READ), needs(Right.WRITE), needs(Right.MAINTAIN)
 ANY_RIGHT = needs(None)
+
+
+def require_token(request: HttpRequest) -> AgentToken:
+    """The token of a request, by either header; 401 without one that may be used."""
+    scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
+    raw = bearer if scheme.lower() == "bearer" else request.headers.get("X-API-Key", "")
+    token = tokens.authenticate(raw.strip(), address_of(request))
+    if token is None:
+        raise unauthenticated()
+    return token
 
 
 def _admit(request: HttpRequest, raw: str, right: Right | None) -> Caller | None:

@@ -21,6 +21,8 @@ from django.http.response import HttpResponseBase
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"  # seconds until a busy database is worth another try
+# Errors that say what they have to say: problems, and JSON-RPC's of MCP.
+_TOLD = (MEDIA_TYPE, "application/json")
 _PREFIXES = ("/api/", "/mcp/")
 _PATHS = frozenset({"/api", "/mcp", "/healthz", "/readyz"})
 _OF_THE_BODY = frozenset({"content-type", "content-length", "content-encoding", "content-disposition"})
@@ -97,6 +99,15 @@ def _words(error: Mapping[str, Any]) -> str:
     return str(error["msg"]).removeprefix("Value error, ")
 
 
+def unauthenticated() -> Problem:
+    return Problem(
+        401,
+        "unauthenticated",
+        "send a token that is valid, as Authorization: Bearer mh_… or X-API-Key: mh_…",
+        headers={"WWW-Authenticate": 'Bearer realm="memoryhub"'},
+    )
+
+
 def too_large() -> Problem:
     limit = settings.MEMORYHUB.max_body_bytes
     return Problem(413, "body_too_large", f"the body is larger than {limit} bytes; send it in parts")
@@ -121,7 +132,7 @@ class ApiProblemMiddleware:
             response = self._answer(request)
         except Problem as problem:
             response = problem.response(request)
-        if response.status_code >= 400 and response.headers.get("Content-Type") != MEDIA_TYPE:
+        if response.status_code >= 400 and response.headers.get("Content-Type") not in _TOLD:
             response = _as_problem(request, response)
         response.headers["X-Request-ID"] = id_of(request)
         response.headers["Cache-Control"] = "no-store"

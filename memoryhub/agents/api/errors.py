@@ -21,6 +21,7 @@ from memoryhub.agents.problems import (
     id_of,
     invalid,
     too_large,
+    unauthenticated,
 )
 from memoryhub.retrieval.paging import BadCursor
 from memoryhub.store import Conflict, Forbidden, NotFound, StoreError
@@ -82,12 +83,7 @@ def _(exc: pydantic.ValidationError) -> Problem:
 
 @problem_of.register
 def _(exc: AuthenticationError) -> Problem:
-    return Problem(
-        401,
-        "unauthenticated",
-        "send a token that is valid, as Authorization: Bearer mh_… or X-API-Key: mh_…",
-        headers={"WWW-Authenticate": 'Bearer realm="memoryhub"'},
-    )
+    return unauthenticated()
 
 
 @problem_of.register

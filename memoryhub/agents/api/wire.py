@@ -34,7 +34,7 @@ class StrictParser(Parser):
     """
 
     def parse_body(self, request: HttpRequest) -> Any:
-        _require_json(request)
+        require_json(request)
         try:
             return parse(request.body, halves=request.path_info == HOOK_PATH)
         except NotJson as error:
@@ -70,7 +70,8 @@ def parse(body: bytes, *, halves: bool = False) -> Any:
     return data
 
 
-def _require_json(request: HttpRequest) -> None:
+def require_json(request: HttpRequest) -> None:
+    """415 for a body that is not said to be JSON in UTF-8."""
     charset = (request.content_params or {}).get("charset", "utf-8").lower()
     if not _JSON_TYPE.fullmatch(request.content_type or "") or charset not in ("utf-8", "utf8"):
         detail = "send the body as JSON in UTF-8, with Content-Type: application/json"
