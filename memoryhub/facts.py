@@ -14,6 +14,7 @@ from django.utils import timezone
 from memoryhub import journal
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Fact, Memory
+from memoryhub.past import Past
 from memoryhub.querysets import FactQuerySet
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store.errors import Conflict, NotFound
@@ -46,6 +47,55 @@ def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> t
         fact.save()
         journal.record(actor, [journal.of_fact("insert" if created else "update", fact)], now)
     return fact, created
+
+
+def adopt_fact(draft: FactDraft, past: Past, actor: Actor, now: datetime | None = None) -> tuple[Fact, bool]:
+    """Store a triple that comes with its past; one that the actor may know of already stays as it is."""
+    now = now or timezone.now()
+    refuse_secrets(draft, FACT_FIELDS)
+    with write():
+        project, memory = project_for(draft.project, actor), _memory_of_past(draft.memory_id, actor)
+        words = {name: getattr(draft, name) for name in _WORDS}
+        identity = {**words, "project": project, "sensitivity": draft.sensitivity.value}
+        if there := _there(identity, past, actor):
+            return there, False
+        twins = _same(identity)
+        is_free = past.uid and not twins.filter(copy=past.copy).exists()
+        fact = Fact(
+            **identity, author=past.author or actor.name, copy=past.copy if is_free else _free_copy(twins)
+        )
+        if past.uid and not Fact.objects.filter(uid=past.uid).exists():
+            fact.uid = past.uid
+        fact.confidence, fact.session_id, fact.memory = draft.confidence, draft.session_id, memory
+        fact.created_at = min(past.created_at or past.valid_from or past.updated_at or now, now)
+        fact.updated_at = min(past.updated_at or fact.created_at, now)
+        fact.valid_from = past.valid_from or fact.created_at
+        fact.valid_until = past.valid_until
+        fact.save()
+        journal.record(actor, [journal.of_fact("insert", fact)], now)
+    return fact, True
+
+
+def _there(identity: Mapping[str, object], past: Past, actor: Actor) -> Fact | None:
+    """What a fact with a past is here already: the one of its id, or one that says the same in its place."""
+    hidden = Fact.objects.hidden_from(actor.clearance)
+    found: Fact | None = None
+    if past.uid:
+        found = Fact.objects.exclude(pk__in=hidden.values("pk")).filter(uid=past.uid).first()
+    if found is None:
+        twins = _same(identity).exclude(pk__in=hidden.values("pk"))
+        found = (twins.filter(copy=past.copy) if past.uid else twins.order_by("copy")).first()
+    return found
+
+
+def _memory_of_past(uid: str | None, actor: Actor) -> Memory | None:
+    """The memory that a fact was drawn from; it may lie in the trash, and the fact with it."""
+    if not uid:
+        return None
+    memory: Memory | None = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
+    if memory is None:
+        raise NotFound("its memory is not here", "memory_id")
+    return memory
 
 
 def _known(twins: FactQuerySet, actor: Actor) -> Fact | None:

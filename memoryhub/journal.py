@@ -64,23 +64,39 @@ def of_fact(operation: str, fact: Fact, **detail: Any) -> Change:
 
 def record(actor: Actor, changes: Iterable[Change], now: datetime | None = None) -> None:
     """Append the changes. Must run in the transaction that makes them; the write lock orders the chain."""
+    at = now or timezone.now()
+    _append((at, actor.name, change) for change in changes)
+
+
+def adopt(past: Iterable[tuple[datetime, str, Change]]) -> None:
+    """Append rows of another store's journal: when it was, who did it, and what. Each says that it came so.
+
+    ``detail`` must hold ``imported``, with its number and hash over there: nobody can pass off a row as made
+    here. Must run in the transaction of the import.
+    """
+    entries = list(past)
+    if any(not change.detail.get("imported") for _, _, change in entries):
+        raise ValueError("a row of another journal says where it came from")
+    _append(entries)
+
+
+def _append(entries: Iterable[tuple[datetime, str, Change]]) -> None:
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("a change and its journal row are one transaction")
-    at = now or timezone.now()
-    stored_at = str(connection.ops.adapt_datetimefield_value(at))
-    shown_at = shown(at)
+    moments: dict[datetime, tuple[str, str]] = {}
     last, before = _head()
     rows, lines, previous = [], [], before
-    for seq, change in enumerate(changes, start=last + 1):
+    for seq, (at, actor, change) in enumerate(entries, start=last + 1):
+        if at not in moments:
+            moments[at] = (str(connection.ops.adapt_datetimefield_value(at)), shown(at))
+        stored_at, shown_at = moments[at]
         place = (change.operation, change.object_type, change.object_id)
         detail = json.dumps(dict(sorted(change.detail.items())))
         gate = (change.project, change.sensitivity, change.owner)
-        stored = (seq, stored_at, actor.name, *place, *gate, detail)
+        stored = (seq, stored_at, actor, *place, *gate, detail)
         previous = _digest(map(str, stored), previous)
         rows.append((*stored, previous))
-        lines.append(
-            dict(zip(LINE, (seq, shown_at, actor.name, *place, change.detail, previous), strict=True))
-        )
+        lines.append(dict(zip(LINE, (seq, shown_at, actor, *place, change.detail, previous), strict=True)))
     if rows:
         bulk.insert(JournalEntry, (*_HASHED, "hash"), rows)
         transaction.on_commit(partial(mirror.append, lines, before))

@@ -14,10 +14,11 @@ from django.utils import timezone
 from memoryhub import journal
 from memoryhub.drafts import MemoryDraft
 from memoryhub.models import Memory, Revision
+from memoryhub.past import Past
 from memoryhub.querysets import memory_gate
 from memoryhub.search import bulk
 from memoryhub.sensitivity import LEVELS, Actor, higher, rank
-from memoryhub.store import embedding, rows
+from memoryhub.store import adopting, embedding, rows
 from memoryhub.store.change import apply, twins
 from memoryhub.store.errors import StoreError
 from memoryhub.store.removal import evict_over_cap
@@ -29,7 +30,11 @@ _Group = tuple[str, str, str, str]  # content hash or key, project, scope, owner
 
 @dataclass(frozen=True)
 class Outcome:
-    """``created``, ``refreshed`` (same content), ``updated`` (same key), ``merged`` or ``skipped``."""
+    """``created``, ``refreshed`` (same content), ``updated`` (same key), ``merged`` or ``skipped``.
+
+    Of what comes with a past also ``unchanged``: it is here as it is, or ``kept``: it is here, and was
+    changed on either side.
+    """
 
     outcome: str
     memory: Memory
@@ -52,25 +57,28 @@ def remember_many(
     screen: bool = True,
     imported_at: datetime | None = None,
     vectors: embedding.Ahead | None = None,
+    pasts: Sequence[Past | None] | None = None,
 ) -> list[Outcome | StoreError]:
     """Store drafts in order in one transaction; a refused one does not lose the others.
 
     ``hold_cap=False`` is for imports by a person: the cap bounds what agents pile up. ``screen=False`` is for
     drafts made of stored memories: what was stored once is not looked at for credentials again.
     ``imported_at``: from when upkeep counts the age of what is new, in the place of its ``created_at``.
-    ``vectors``: of :func:`embed_ahead`, for who calls this inside a transaction.
+    ``vectors``: of :func:`embed_ahead`, for who calls this inside a transaction. ``pasts``: what lies behind
+    each draft, for those that are new here.
     """
     now = now or timezone.now()
     results: list[Outcome | StoreError] = []
     vectors = vectors or embed_ahead(drafts)
     with write():
         batch = _Batch(actor, now, vectors, imported_at)
-        batch.look_up(drafts)
-        for draft in drafts:
+        pasts = pasts or [None] * len(drafts)
+        batch.look_up(drafts, {past.uid for past in pasts if past and past.uid})
+        for draft, past in zip(drafts, pasts, strict=True):
             try:
                 if screen:
                     refuse_secrets(draft, MEMORY_FIELDS)
-                results.append(batch.take(draft))
+                results.append(batch.take(draft, past))
             except StoreError as refusal:
                 results.append(refusal)
         batch.save()
@@ -103,24 +111,28 @@ class _Batch:
     saved: int = 0
     revived: list[Memory] = field(default_factory=list)
     changes: list[journal.Change] = field(default_factory=list)
+    by_uid: dict[str, Memory] = field(default_factory=dict)
     by_hash: dict[_Group, list[Memory]] = field(default_factory=lambda: defaultdict(list))
     by_key: dict[_Group, list[Memory]] = field(default_factory=lambda: defaultdict(list))
 
-    def look_up(self, drafts: Sequence[MemoryDraft]) -> None:
-        """Every stored twin of the drafts; ``known`` tells those that the actor may know of."""
+    def look_up(self, drafts: Sequence[MemoryDraft], uids: set[str]) -> None:
+        """Every stored twin of the drafts, and what has these ids; ``known``: the actor may know of it."""
         hashes = [rows.content_hash(draft.content) for draft in drafts]
         keys = [draft.key for draft in drafts if draft.key]
-        if not keys and not bulk.any_stored(Memory, "content_hash", hashes):
+        if not keys and not uids and not bulk.any_stored(Memory, "content_hash", hashes):
             return  # the usual case, told by a query much cheaper than the one below
         same = Q(content_hash__in=hashes)
         if keys:
             same |= Q(key__in=keys) & ~Q(key="")  # the second condition lets SQLite use the index of keys
+        if uids:
+            same |= Q(uid__in=uids)
         known = memory_gate(self.actor.clearance) | _own_words(self.actor)
         found = Memory.objects.filter(same).annotate(known=ExpressionWrapper(known, BooleanField()))
         for memory in found:
             self._shelve(memory)
 
     def _shelve(self, memory: Memory) -> None:
+        self.by_uid[memory.uid] = memory
         for shelf in self._shelves(memory):
             shelf.append(memory)
 
@@ -134,22 +146,61 @@ class _Batch:
         of_words = self.by_hash[(memory.content_hash, *place)]
         return [of_words, self.by_key[(memory.key, *place)]] if memory.key else [of_words]
 
-    def take(self, draft: MemoryDraft) -> Outcome:
-        memory = rows.build(draft, self.actor, self.now, self.imported_at)
+    def take(self, draft: MemoryDraft, past: Past | None = None) -> Outcome:
+        owner = adopting.owner_of(draft.scope, past, self.actor)
+        memory = rows.build(draft, self.actor, self.now, self.imported_at, owner)
+        if past is not None and (there := self._there(memory, past)):
+            return Outcome("unchanged" if there.content_hash == memory.content_hash else "kept", there)
+        if past is not None:
+            adopting.put_on(memory, past, self.actor, self.now)
+        if past is not None and past.uid:
+            return self._create(memory, draft, memory.copy)
+        return self._take_new(memory, draft)
+
+    def _there(self, memory: Memory, past: Past) -> Memory | None:
+        """What a memory with a past is here already: the one of its id, or in its very place.
+
+        Without an id: one of the same words that is as new, or, for what has ended, any.
+        """
+        if past.uid:
+            if (there := self.by_uid.get(past.uid)) is None:
+                memory.uid = past.uid
+            elif _is_known(there):
+                return there
+            slot = (memory.sensitivity, max(past.copy, 0))
+            return next(
+                (
+                    twin
+                    for shelf in self._shelves(memory)
+                    for twin in shelf
+                    if (twin.sensitivity, twin.copy, twin.key) == (*slot, memory.key) and _is_known(twin)
+                ),
+                None,
+            )
+        twin = _highest(self._equals(memory), memory.content_hash)
+        if twin is None or past.has_ended(self.now):
+            return twin
+        is_live = twin.deleted_at is None and not _is_expired(twin, self.now)
+        return twin if is_live and past.updated_at and past.updated_at <= twin.updated_at else None
+
+    def _take_new(self, memory: Memory, draft: MemoryDraft) -> Outcome:
         place = (memory.project, memory.scope, memory.owner)
         same_key = self.by_key.get((memory.key, *place), []) if memory.key else []
         if keyed := _highest(same_key, memory.content_hash):
             return self._upsert(keyed, draft)
-        copies = self.by_hash.get((memory.content_hash, *place), [])
-        # A memory without a key is the same as any with these words; a key of its own makes it another.
-        equals = [twin for twin in copies if not memory.key or not twin.key]
-        if twin := _highest(equals, memory.content_hash):
+        if twin := _highest(self._equals(memory), memory.content_hash):
             return self._refresh(twin, draft)
         return self._create(memory, draft)
 
-    def _create(self, memory: Memory, draft: MemoryDraft) -> Outcome:
+    def _equals(self, memory: Memory) -> list[Memory]:
+        """A memory without a key is the same as any with its words; a key of its own makes it another."""
+        copies = self.by_hash.get((memory.content_hash, memory.project, memory.scope, memory.owner), [])
+        return [twin for twin in copies if not memory.key or not twin.key]
+
+    def _create(self, memory: Memory, draft: MemoryDraft, copy: int | None = None) -> Outcome:
+        """``copy``: the place beside its twins that it would take, if that is free."""
         memory.known = True  # type: ignore[attr-defined]
-        self._stand_apart(memory)
+        self._stand_apart(memory, copy)
         self.fresh.append((memory, draft))
         self._shelve(memory)
         self.changes.append(journal.of_memory("insert", memory))
@@ -198,14 +249,15 @@ class _Batch:
         self.revived.append(memory)
         return {"revived": True}
 
-    def _stand_apart(self, memory: Memory) -> None:
+    def _stand_apart(self, memory: Memory, copy: int | None = None) -> None:
         """A free number beside twins of the same level that the writer may not know of."""
         beside = [twin for shelf in self._shelves(memory) for twin in shelf]
         if memory.pk:  # it takes a place that was not looked at before
             beside += twins(memory)
-        memory.copy = max(
-            (twin.copy + 1 for twin in beside if twin.sensitivity == memory.sensitivity), default=0
-        )
+        taken = {(twin.copy, twin.key) for twin in beside if twin.sensitivity == memory.sensitivity}
+        if copy is None or (copy, memory.key) in taken:
+            copy = max((number for number, _ in taken), default=-1) + 1
+        memory.copy = copy
 
     def _save_unless_fresh(self, memory: Memory) -> None:
         if memory.pk is not None:
@@ -237,10 +289,14 @@ def _own_words(actor: Actor) -> Q:
 
 def _highest(twins: Iterable[Memory], content_hash: str) -> Memory | None:
     """Of the twins the actor may know of, the one under the strictest level; an unknown level is nobody's."""
-    known = [twin for twin in twins if twin.known and twin.sensitivity in LEVELS]  # type: ignore[attr-defined]
+    known = [twin for twin in twins if _is_known(twin)]
     return max(
         known, key=lambda twin: (rank(twin.sensitivity), twin.content_hash == content_hash), default=None
     )
+
+
+def _is_known(twin: Memory) -> bool:
+    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]
 
 
 def _is_expired(memory: Memory, now: datetime) -> bool:

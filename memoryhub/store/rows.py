@@ -61,8 +61,17 @@ def expiry(ttl_days: float | None, now: datetime) -> datetime | None:
     return now + timedelta(days=ttl_days) if ttl_days else None
 
 
-def build(draft: MemoryDraft, actor: Actor, now: datetime, imported_at: datetime | None = None) -> Memory:
-    """A memory not yet saved. ``expires_at`` counts from now, also for history: it has just been learnt."""
+def build(
+    draft: MemoryDraft,
+    actor: Actor,
+    now: datetime,
+    imported_at: datetime | None = None,
+    owner: str | None = None,
+) -> Memory:
+    """A memory not yet saved. ``expires_at`` counts from now, also for history: it has just been learnt.
+
+    ``owner``: whose it is, where that is not the actor's to say.
+    """
     values = {name: getattr(draft, name) for name in SCALARS}
     values["ttl_days"] = draft.ttl_days if "ttl_days" in draft.given else settings.MEMORYHUB.default_ttl_days
     values["ttl_days"] = values["ttl_days"] or None
@@ -76,7 +85,7 @@ def build(draft: MemoryDraft, actor: Actor, now: datetime, imported_at: datetime
         "uid": new_uid(),
         "project": project_for(draft.project, actor),
         "flags": [],
-        "owner": owner_for(values["scope"], actor),
+        "owner": owner_for(values["scope"], actor) if owner is None else owner,
         "content_hash": content_hash(draft.content),
         "author": actor.name,
         "created_at": at,
