@@ -120,6 +120,29 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register()
+def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
+    """The rules read conversations in its place, so these are warnings."""
+    from memoryhub.llm.chosen import Chosen, problems, sends_in_clear
+
+    chosen = Chosen.now()
+    found: list[CheckMessage] = [
+        Warning(
+            problem.text, hint=f"{problem.mend} Until then rules read conversations.", id="memoryhub.W006"
+        )
+        for problem in problems(chosen)
+    ]
+    if sends_in_clear(chosen):
+        found.append(
+            Warning(
+                "llm_url is http: what conversations say, and the key, cross the network for all to read",
+                hint="Use https, or an endpoint on this machine.",
+                id="memoryhub.W007",
+            )
+        )
+    return found
+
+
+@register()
 def daily_operations_are_known(**kwargs: Any) -> list[CheckMessage]:
     """A misspelt operation would otherwise never run, and nobody would know."""
     from memoryhub.lifecycle.operations import OPERATIONS

@@ -31,9 +31,13 @@ OPERATOR_VARIABLES = frozenset(
         "MEMORYHUB_EMBEDDINGS_KEY",
         "MEMORYHUB_EMBEDDINGS_KEY_FILE",
         "MEMORYHUB_HTTPS",
+        "MEMORYHUB_LLM_KEY",
+        "MEMORYHUB_LLM_KEY_FILE",
         "MEMORYHUB_SECRET_KEY",
         "MEMORYHUB_SECRET_KEY_FILE",
         "MEMORYHUB_TIME_ZONE",
+        "MEMORYHUB_TOKEN",
+        "MEMORYHUB_TOKEN_FILE",
     }
 )
 
@@ -105,6 +109,40 @@ class Config:
         30, "openai: how long one batch may take with all its tries, seconds", 0.1, 600
     )
     embeddings_batch: int = _tunable(64, "openai and onnx: texts that are embedded at once", 1, 2048)
+
+    # Language model: reads conversations in the background; its key is MEMORYHUB_LLM_KEY, in the environment
+    llm: str = _words(
+        "none",
+        "openai: an OpenAI-compatible chat endpoint reads conversations; none: the built-in rules do",
+        "none|openai",
+        "none or openai",
+    )
+    llm_url: str = _words(
+        "",
+        "address of the chat endpoint up to and with its version, as https://host/v1",
+        r"|https?://[^\s@#]+",
+        "an http or https address without a password",
+    )
+    llm_model: str = _words("", "name of the chat model", r"[^\s\x00-\x1f]{0,200}", "a model's name")
+    llm_timeout_seconds: float = _tunable(
+        120, "how long one question may take with all its tries, seconds", 0.1, 3600
+    )
+    llm_tries: int = _tunable(3, "how often one question is asked at most", 1, 10)
+    llm_prompt_tokens: int = _tunable(
+        6000, "most tokens of a conversation in one question; a longer one is read in parts", 500, 1_000_000
+    )
+    llm_answer_tokens: int = _tunable(2000, "most tokens of one answer", 100, 100_000)
+    llm_daily_calls: int = _tunable(200, "calls of the model in one day (UTC); 0: no limit", 0, 10**9)
+    llm_daily_tokens: int = _tunable(
+        500_000, "tokens of the model in one day (UTC), sent and answered; 0: no limit", 0, 10**12
+    )
+    llm_sees: str = _words(
+        "private",
+        "what may leave for the model at most: conversations and memories above this level do not",
+        "public|private|secret",
+        "public, private or secret",
+    )
+    max_extract_messages: int = _tunable(2000, "messages of one conversation to extract", 1, 100_000)
 
     # Ranking of the Memory MCP toolset
     mcp_match_weight: float = _tunable(0.40, "share of text match, Memory MCP ranking", 0, 1)

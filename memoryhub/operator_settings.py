@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
+from memoryhub import environment
+
 _PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
 
 
@@ -43,6 +45,14 @@ def _secret_key() -> str:
 
 def _embeddings_key() -> str:
     return f"set, {len(settings.EMBEDDINGS_KEY)} characters" if settings.EMBEDDINGS_KEY else ""
+
+
+def _llm_key() -> str:
+    return f"set, {len(settings.LLM_KEY)} characters" if settings.LLM_KEY else ""
+
+
+def _token() -> str:
+    return "set" if environment.read_secret("MEMORYHUB_TOKEN") else ""
 
 
 def _database_url() -> str:
@@ -93,6 +103,13 @@ OPERATOR_SETTINGS = (
         secret=True,
     ),
     OperatorSetting(
+        "MEMORYHUB_LLM_KEY",
+        "not set",
+        'key of the language model\'s endpoint (`llm = "openai"`)',
+        _llm_key,
+        secret=True,
+    ),
+    OperatorSetting(
         "MEMORYHUB_ALLOWED_HOSTS",
         "localhost,127.0.0.1,[::1]",
         "host names under which the hub may be asked, separated by commas",
@@ -115,5 +132,12 @@ OPERATOR_SETTINGS = (
     ),
     OperatorSetting(
         "MEMORYHUB_TIME_ZONE", "UTC", "the zone in which pages show times", lambda: settings.TIME_ZONE
+    ),
+    OperatorSetting(
+        "MEMORYHUB_TOKEN",
+        "not set",
+        "the token of an agent that starts `manage.py mcp`, or that sends it from its own settings",
+        _token,
+        secret=True,
     ),
 )

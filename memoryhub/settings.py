@@ -29,6 +29,7 @@ try:
     )
     DATABASE_URL = environment.read_secret("DATABASE_URL")
     EMBEDDINGS_KEY = environment.read_secret("MEMORYHUB_EMBEDDINGS_KEY")
+    LLM_KEY = environment.read_secret("MEMORYHUB_LLM_KEY")
     TIME_ZONE = environment.read_time_zone("MEMORYHUB_TIME_ZONE")
     if not DATABASE_URL:
         environment.make_folder(MEMORY_DB.parent, "LETSGO_MEMORY_DB")

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 DIMENSIONS = 24
 
@@ -53,6 +53,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 Behaviour = Callable[[Handler, dict[str, Any]], None]
+Served = TypeVar("Served", bound="Endpoint")
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -75,7 +76,14 @@ class Endpoint(ThreadingHTTPServer):
 
 @contextmanager
 def serving() -> Iterator[Endpoint]:
-    with Endpoint() as server:
+    with run(Endpoint()) as server:
+        yield server
+
+
+@contextmanager
+def run(endpoint: Served) -> Iterator[Served]:
+    """Serves until the block ends."""
+    with endpoint as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

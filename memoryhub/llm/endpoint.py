@@ -1,0 +1,121 @@
+"""Any endpoint that speaks OpenAI's ``POST {url}/chat/completions``, on this machine or far away."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any
+
+from memoryhub.llm import answers
+from memoryhub.llm.chosen import Chosen, problems
+from memoryhub.llm.protocol import Charge, Chat, Message, Meter, ModelError, Reply
+from memoryhub.remote import transport
+from memoryhub.remote.addresses import ending_with
+from memoryhub.remote.patience import Failed, refusal, with_patience
+from memoryhub.remote.pause import Pause
+from memoryhub.text import estimate_tokens
+
+_WHO = "the language model's endpoint"
+_MENDS = {
+    300: "redirects are not followed; set llm_url to the address that it leads to",
+    400: "check llm_url and llm_model",
+    401: "check MEMORYHUB_LLM_KEY",
+    403: "check MEMORYHUB_LLM_KEY",
+}
+_PARTICULAR = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
+_MOST_BYTES = 2_000_000  # of an answer
+_TOKENS_OF_A_TURN = 8  # what a message costs beside its text
+
+
+class _Particular(Exception):
+    """The endpoint does not take the request in this form; perhaps in another."""
+
+
+# Newer models of some services refuse the older names, and any temperature of one's own.
+_FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("max_tokens", {"temperature": 0}),
+    ("max_completion_tokens", {}),
+)
+
+
+class EndpointChat:
+    """Asks with patience, and not at all for a while after it failed. Each try is charged to the meter."""
+
+    def __init__(self, chosen: Chosen, meter: Meter, pause: Pause) -> None:
+        self._chosen, self._meter, self._pause = chosen, meter, pause
+        self._url = ending_with(chosen.url, "/chat/completions")
+        self.name = chosen.model
+
+    def ask(self, messages: Sequence[Message], most_tokens: int) -> Reply:
+        if left := self._pause.left(self._chosen.timeout_seconds):
+            raise ModelError(f"{_WHO} failed lately; it is asked again in {math.ceil(left)} seconds")
+        until = time.monotonic() + self._chosen.timeout_seconds
+        try:
+            reply = self._in_forms(messages, most_tokens, until)
+        except Failed as error:
+            self._pause.begin(error.pause)
+            raise ModelError(str(error)) from None
+        self._pause.end()
+        return reply
+
+    def _in_forms(self, messages: Sequence[Message], most_tokens: int, until: float) -> Reply:
+        """In the form that most endpoints take, then in the newer one."""
+        for limit, more in _FORMS:
+            body = {
+                "model": self._chosen.model,
+                "messages": [{"role": one.role, "content": one.content} for one in messages],
+                limit: most_tokens,
+                **more,
+            }
+            try:
+                return self._patiently(body, messages, most_tokens, until)
+            except _Particular:
+                continue
+        raise Failed(f"{_WHO} does not take the request: {_MENDS[400]}, and llm_prompt_tokens")
+
+    def _patiently(
+        self, body: dict[str, Any], messages: Sequence[Message], most_tokens: int, until: float
+    ) -> Reply:
+        sent_tokens = sum(estimate_tokens(one.content) + _TOKENS_OF_A_TURN for one in messages)
+
+        def once(seconds: float) -> Reply:
+            charge = self._meter.reserve(self.name, sent_tokens + most_tokens)
+            return self._once(body, charge, sent_tokens, seconds)
+
+        return with_patience(once, until, self._chosen.tries)
+
+    def _once(self, body: dict[str, Any], charge: Charge, sent_tokens: int, seconds: float) -> Reply:
+        """One request. A model that may have worked on what was sent is paid for it, answer or not."""
+        try:
+            answer = transport.post(self._url, body, self._chosen.key, seconds, _MOST_BYTES)
+        except transport.Unreachable as error:
+            charge.settle(sent_tokens if error.sent else 0, 0, failed=True)
+            raise Failed(f"{_WHO} {error}", passes=True) from None
+        if answer.status != HTTPStatus.OK:
+            charge.settle(0, 0, failed=True)
+            if answer.status in _PARTICULAR:
+                raise _Particular
+            raise refusal(answer, _WHO, _MENDS)
+        try:
+            reply = answers.read(answer.body, sent_tokens, estimate_tokens)
+        except ModelError:
+            charge.settle(sent_tokens, len(answer.body) // 4, failed=True)
+            raise
+        charge.settle(reply.prompt_tokens, reply.completion_tokens)
+        return reply
+
+
+def made(chosen: Chosen, meter: Meter) -> Chat | None:
+    """The model that is asked for; ModelError when it cannot work."""
+    for problem in problems(chosen):
+        raise ModelError(f"{problem.text}. {problem.mend}")
+    return None if chosen.provider == "none" else EndpointChat(chosen, meter, _pause_of(chosen))
+
+
+@lru_cache(maxsize=8)
+def _pause_of(chosen: Chosen) -> Pause:
+    """One for all who ask the same endpoint."""
+    return Pause()

@@ -1,0 +1,77 @@
+"""A real chat endpoint on loopback, and every way in which one can misbehave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.embeddings.servers import (  # noqa: F401 the same misbehaviour on every endpoint
+    Behaviour,
+    Endpoint,
+    Handler,
+    endless,
+    hanging_up,
+    no_http,
+    raw,
+    run,
+    silent,
+    status,
+    trickling,
+    unused_url,
+)
+
+Answering = Callable[[dict[str, Any]], str]
+
+
+class ChatServer(Endpoint):
+    """Keeps what it was asked in ``asked``: path, headers, body."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.usual = saying("fine")
+
+
+@contextmanager
+def serving() -> Iterator[ChatServer]:
+    with run(ChatServer()) as server:
+        yield server
+
+
+def completion(text: Any, **more: Any) -> dict[str, Any]:
+    """What an endpoint answers; ``more`` changes the choice."""
+    message = {"role": "assistant", "content": text}
+    return {
+        "id": "c-1",
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop", **more}],
+        "usage": {"prompt_tokens": 40, "completion_tokens": 5, "total_tokens": 45},
+    }
+
+
+def saying(text: Any, **more: Any) -> Behaviour:
+    return lambda handler, _: handler.say_json(completion(text, **more))
+
+
+def answering(answer: Answering) -> Behaviour:
+    """The text depends on what was asked."""
+    return lambda handler, body: handler.say_json(completion(answer(body)))
+
+
+def answer_json(shape: Any) -> Behaviour:
+    return saying(json.dumps(shape))
+
+
+def whole(shape: Any) -> Behaviour:
+    return lambda handler, _: handler.say_json(shape)
+
+
+def only_form(limit: str) -> Behaviour:
+    """Takes the limit of tokens under one name, and no temperature with the newer one."""
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        fits = limit in body and ("temperature" in body) == (limit == "max_tokens")
+        (saying("fine") if fits else status(400, "unsupported parameter"))(handler, body)
+
+    return behave

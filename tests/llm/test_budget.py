@@ -1,0 +1,98 @@
+"""The daily budget: enforced before each request, over all models and processes, settled by the cost."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from memoryhub import model_budget
+from memoryhub.llm import ModelError
+from memoryhub.model_budget import Budget, Spent
+from memoryhub.models import ModelUse
+
+DAY = date(2026, 3, 1)
+
+
+@pytest.fixture
+def budget(db: None) -> Budget:
+    return Budget(lambda: datetime(2026, 3, 1, 12, tzinfo=UTC))
+
+
+def test_what_was_set_aside_is_exchanged_for_what_was_used(budget: Budget) -> None:
+    charge = budget.reserve("tiny", 1000)
+    assert model_budget.today(DAY) == Spent(1, 0, 1000, 0)
+    charge.settle(40, 5)
+    assert model_budget.today(DAY) == Spent(1, 0, 40, 5)
+
+
+def test_a_failure_is_counted(budget: Budget) -> None:
+    budget.reserve("tiny", 1000).settle(0, 0, failed=True)
+    assert model_budget.today(DAY) == Spent(1, 1, 0, 0)
+
+
+def test_no_call_is_made_beyond_the_calls(budget: Budget, configure: Any) -> None:
+    configure(llm_daily_calls=2)
+    for _ in range(2):
+        budget.reserve("tiny", 10).settle(1, 1)
+    with pytest.raises(ModelError, match="2 calls of today are used up"):
+        budget.reserve("tiny", 10)
+    assert model_budget.today(DAY).calls == 2
+
+
+def test_no_tokens_are_set_aside_beyond_the_tokens(budget: Budget, configure: Any) -> None:
+    configure(llm_daily_tokens=1000)
+    budget.reserve("tiny", 900)
+    with pytest.raises(ModelError, match="do not suffice for 200 more"):
+        budget.reserve("tiny", 200)
+    budget.reserve("tiny", 100)
+
+
+def test_the_budget_is_one_for_all_models(budget: Budget, configure: Any) -> None:
+    configure(llm_daily_calls=1)
+    budget.reserve("one", 10)
+    with pytest.raises(ModelError):
+        budget.reserve("other", 10)
+
+
+def test_zero_is_no_limit(budget: Budget, configure: Any) -> None:
+    configure(llm_daily_calls=0, llm_daily_tokens=0)
+    for _ in range(3):
+        budget.reserve("tiny", 10**9)
+
+
+def test_the_next_day_begins_anew(db: None, configure: Any) -> None:
+    configure(llm_daily_calls=1)
+    Budget(lambda: datetime(2026, 3, 1, 23, 59, tzinfo=UTC)).reserve("tiny", 10)
+    Budget(lambda: datetime(2026, 3, 2, 0, 0, tzinfo=UTC)).reserve("tiny", 10)
+    assert [spent.calls for _, spent in model_budget.days(3, date(2026, 3, 2))] == [1, 1, 0]
+
+
+def test_what_is_settled_after_midnight_belongs_to_the_day_before(budget: Budget) -> None:
+    charge = budget.reserve("tiny", 10)
+    charge.settle(3, 4)
+    assert ModelUse.objects.get().day == DAY
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_at_once_do_not_go_beyond_it(configure: Any) -> None:
+    configure(llm_daily_calls=5)
+    refused = []
+
+    def ask() -> None:
+        try:
+            Budget().reserve("tiny", 10)
+        except ModelError:
+            refused.append(1)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (model_budget.today().calls, len(refused)) == (5, 7)
