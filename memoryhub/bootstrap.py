@@ -121,7 +121,7 @@ def install(python: Path, requirements: str, *, make: bool) -> bool:
     with _one_at_a_time():
         if python.exists() and stamp.exists() and stamp.read_text() == digest:
             return False
-        print(f"Installing memoryhub's requirements into {VENV} (once, about a minute) ...", flush=True)
+        print(f"Installing memoryhub's requirements into {VENV} (once, about a minute) ...", file=sys.stderr)
         if make:
             _make_environment(python)
         _pip_install(python, requirements)
@@ -137,7 +137,7 @@ def _one_at_a_time() -> Iterator[None]:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("Waiting for another command that is installing the requirements ...", flush=True)
+            print("Waiting for another command that is installing the requirements ...", file=sys.stderr)
             fcntl.flock(folder, fcntl.LOCK_EX)
         yield
     finally:

@@ -87,7 +87,7 @@ def test_json_under_its_other_names_is_read(bot, content_type):
     [
         *("/api", "/api/", "/api/v1", "/api/v1/", "/api/v2/memories", "/api/v1/nothing", "/api/v1/memories/"),
         *("/api/v1/memories/x/", "/api/v1/memories/x/history/", "/api/v1//memories", "/api/v1/tools/letsgo/"),
-        *("/api/v1/search/", "/mcp/letsgo", "/api/v1/a%00b", "/api/<script>"),
+        *("/api/v1/search/", "/mcp/letsgo/nothing", "/api/v1/a%00b", "/api/<script>"),
     ],
 )
 def test_an_unknown_path_is_404(bot, path):

@@ -18,10 +18,10 @@ def decode(raw: bytes) -> Any:
     try:
         return parse(raw, halves=True)
     except NotJson as problem:
-        raise RpcError(PARSE_ERROR, str(problem), id=_id_in(raw)) from None
+        raise RpcError(PARSE_ERROR, str(problem), id=id_in(raw)) from None
 
 
-def _id_in(raw: bytes) -> Id | None:
+def id_in(raw: bytes) -> Id | None:
     """Whose error it is: a client that cannot tell waits for its answer until it gives up."""
     with suppress(ValueError, RecursionError):
         return id_of(json.loads(raw))

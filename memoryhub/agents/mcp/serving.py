@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import memoryhub
 from memoryhub.agents.auth import Caller
 from memoryhub.agents.mcp import calling, messages, versions
 from memoryhub.agents.mcp.messages import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -21,6 +23,7 @@ from memoryhub.agents.mcp.versions import CAPABILITIES_KEY, VERSION_KEY
 from memoryhub.agents.toolset import Toolset
 
 _SERVER_KEY = "io.modelcontextprotocol/serverInfo"
+logger = logging.getLogger(__name__)
 MOST_AT_ONCE = 50  # messages in one array
 _FRESH_MS = 300_000  # how long a client may keep a listing: tools change with a new version of the hub alone
 _CAPABILITIES = {"tools": {"listChanged": False}}
@@ -48,6 +51,12 @@ class Server:
             found = self._stateless(request) if stateless else self._after_handshake(request)
         except RpcError as problem:
             return messages.error(problem, request.id)
+        except Exception:
+            logger.exception("%s %s %s", self.reference, self.toolset.name, request.method)
+            unforeseen = RpcError(
+                INTERNAL_ERROR, f"something went wrong here; the log has it as {self.reference}"
+            )
+            return messages.error(unforeseen, request.id)
         return messages.result(request.id, found)
 
     def answer_batch(self, items: list[Any]) -> list[dict[str, Any]]:

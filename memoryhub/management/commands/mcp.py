@@ -1,0 +1,95 @@
+"""``manage.py mcp TOOLSET``: a toolset as an MCP server over standard input and output."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from memoryhub import environment, tokens
+from memoryhub.agents.auth import Caller
+from memoryhub.agents.mcp.stdio import Wire
+from memoryhub.agents.problems import Problem, unauthenticated
+from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub.management.operator import short_name
+from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity
+from memoryhub.vocabulary import RIGHTS, Right
+
+VARIABLE = "MEMORYHUB_TOKEN"
+
+
+class Command(BaseCommand):
+    help = (
+        "Serve a toolset as an MCP server over standard input and output, for an agent that starts it. The "
+        f"agent's token comes from {VARIABLE} or {VARIABLE}_FILE; who runs this where the store lies may "
+        "say --as NAME instead."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("toolset", choices=sorted(TOOLSETS), help="the tools to serve")
+        parser.add_argument("--as", dest="name", metavar="NAME", help="without a token: the agent's name")
+        parser.add_argument(
+            "--clearance",
+            choices=LEVELS,
+            default=Sensitivity.PUBLIC.value,
+            help="with --as: the highest level it may read (default: public)",
+        )
+        parser.add_argument(
+            "--rights",
+            default=f"{Right.READ},{Right.WRITE}",
+            help=f"with --as: of {','.join(RIGHTS)}, with commas (default: read,write)",
+        )
+        parser.add_argument("--project", metavar="NAME", help="with --as: confine it to this project")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
+        admit = _operators(options) if options["name"] is not None else _by_token
+        try:
+            admit()
+        except Problem:
+            raise CommandError(
+                f"set {VARIABLE} to a valid token (manage.py create_token makes one), or say --as NAME"
+            ) from None
+        wire = Wire(TOOLSETS[options["toolset"]], admit, settings.MEMORYHUB.max_body_bytes)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _end)
+        # What anything else prints must not come between the messages.
+        with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as out:
+            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+            wire.serve(sys.stdin.buffer, out)
+
+
+def _by_token() -> Caller:
+    """Whose token the environment holds. Asked for each message: a token that is revoked ends at once."""
+    token = tokens.authenticate(environment.read_secret(VARIABLE))
+    if token is None:
+        raise unauthenticated()
+    return Caller.of(token)
+
+
+def _operators(options: dict[str, Any]) -> Callable[[], Caller]:
+    """An agent of the person at the command line, who could read the store's file as well."""
+    name = short_name(options["name"], "--as")
+    rights = frozenset(item.strip() for item in options["rights"].split(",") if item.strip())
+    if not name or not rights or rights - set(RIGHTS):
+        raise CommandError(f"--as takes a name, --rights some of: {', '.join(RIGHTS)}")
+    projects = None if options["project"] is None else [short_name(options["project"], "--project")]
+    clearance = Clearance.up_to(options["clearance"], owner=name, projects=projects)
+    caller = Caller(Actor(f"command:{name}", clearance), rights)
+    return lambda: caller
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """Stop at once: what was being written is rolled back, for nobody has been told that it is done."""
+    sys.exit(0)

@@ -1,0 +1,36 @@
+"""The official Python SDK's client, from tests that are not asynchronous."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+import httpx2
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+Found = TypeVar("Found")
+Task = Callable[[Client], Awaitable[Found]]
+
+
+def over_http(url: str, headers: dict[str, str], task: Task[Found], mode: str = "auto") -> Found:
+    """Connect, do it, and hang up."""
+
+    async def run() -> Found:
+        async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+            transport = streamable_http_client(url, http_client=http)
+            async with Client(transport, mode=mode, read_timeout_seconds=30) as client:
+                return await task(client)
+
+    return anyio.run(run)
+
+
+def over_stdio(parameters: StdioServerParameters, task: Task[Found], mode: str = "auto") -> Found:
+    """Start the server, do it, and let it end."""
+
+    async def run() -> Found:
+        async with Client(parameters, mode=mode, read_timeout_seconds=60) as client:
+            return await task(client)
+
+    return anyio.run(run)
