@@ -1,0 +1,214 @@
+"""SQLite files of other programs, read as what they are: data from a stranger.
+
+Nothing is written, not even beside the file; no view, trigger, virtual table or function of the file runs.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memoryhub.interchange.files import UnreadableFile
+
+_MAGIC = b"SQLite format 3\x00"
+_HEADER_BYTES = 100
+_WAL_MODE = 2  # what bytes 18 and 19 of the header say of a file in write-ahead mode
+MAX_VALUE_BYTES = 64 * 1024 * 1024
+_FEW = 500  # parameters of one statement
+
+Row = dict[str, Any]
+ROW = "_row"  # the number of a row, beside its columns
+
+
+class Undecodable(bytes):
+    """A text that is not UTF-8: not guessed at."""
+
+
+@dataclass(frozen=True)
+class ForeignDatabase:
+    """``tables``: the ordinary tables of the file, each with the columns that are stored."""
+
+    name: str
+    connection: sqlite3.Connection
+    tables: dict[str, tuple[str, ...]]
+
+    def has(self, table: str, *columns: str) -> bool:
+        return table in self.tables and set(columns) <= set(self.tables[table])
+
+    def count(self, *tables: str) -> int:
+        """The rows of those of the tables that are there."""
+        found = 0
+        for table in tables:
+            if table in self.tables:
+                found += self._ask(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0]  # noqa: S608
+        return found
+
+    def filled(self, table: str, column: str) -> int:
+        """How many rows hold something in this column; 0 when there is no such column."""
+        if not self.has(table, column):
+            return 0
+        sql = f"SELECT count(*) FROM {_quoted(table)} WHERE {_quoted(column)} IS NOT NULL"  # noqa: S608
+        found: int = self._ask(sql).fetchone()[0]
+        return found
+
+    def rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
+        """The rows in the order in which they were stored, with those of the columns that the table has.
+
+        Nothing when there is no such table.
+        """
+        if table not in self.tables:
+            return
+        there = [column for column in columns if column in self.tables[table]]
+        listed = ", ".join(["rowid", *map(_quoted, there)])
+        sql = f"SELECT {listed} FROM {_quoted(table)} ORDER BY rowid"  # noqa: S608
+        yield from self._stream(sql, (), [ROW, *there])
+
+    def of(self, table: str, column: str, values: Iterable[Any], columns: Sequence[str]) -> list[Row]:
+        """The rows whose ``column`` is one of at most a few hundred values."""
+        wanted = list(values)
+        if not wanted or not self.has(table, column, *columns):
+            return []
+        found: list[Row] = []
+        for at in range(0, len(wanted), _FEW):
+            few = wanted[at : at + _FEW]
+            sql = (
+                f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(table)}"  # noqa: S608
+                f" WHERE {_quoted(column)} IN ({', '.join('?' * len(few))}) ORDER BY rowid"
+            )
+            found += self._stream(sql, few, columns)
+        return found
+
+    def _stream(self, sql: str, values: Sequence[Any], names: Sequence[str]) -> Iterator[Row]:
+        cursor = self._ask(sql, values)
+        with closing(cursor):
+            while True:
+                try:
+                    row = cursor.fetchone()
+                except sqlite3.Error as error:
+                    raise unreadable(self.name, error) from None
+                if row is None:
+                    return
+                yield dict(zip(names, row, strict=True))
+
+    def _ask(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self.connection.execute(sql, values)
+        except sqlite3.Error as error:
+            raise unreadable(self.name, error) from None
+
+
+def is_sqlite(path: Path) -> bool:
+    """Whether the file begins as SQLite files do."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[ForeignDatabase]:
+    """Open a file of SQLite to read; :class:`UnreadableFile`."""
+    try:
+        connection = sqlite3.connect(_address(path), uri=True, isolation_level=None, timeout=5)
+    except (sqlite3.Error, OSError) as error:
+        raise unreadable(path.name, error) from None
+    with closing(connection):
+        try:
+            _restrain(connection)
+            tables = _tables(connection)
+        except sqlite3.Error as error:
+            raise unreadable(path.name, error) from None
+        connection.set_authorizer(_Guard(frozenset(tables)))
+        yield ForeignDatabase(path.name, connection, tables)
+
+
+def looks_like(path: Path, *signs: tuple[str, ...]) -> bool:
+    """Whether it is an SQLite file with all tables of one of the signs: ``table`` or ``table.column``."""
+    if not is_sqlite(path):
+        return False
+    try:
+        with opened(path) as database:
+            return any(all(database.has(*sign.split(".")) for sign in group) for group in signs)
+    except UnreadableFile:
+        return False
+
+
+def unreadable(name: str, error: Exception) -> UnreadableFile:
+    """What SQLite says of a file, and what to do about it."""
+    what = str(error)
+    if "locked" in what or "busy" in what:
+        mend = "stop the program that writes it and try again"
+    elif "readonly" in what or "unable to open" in what:
+        mend = "open it once with its own program, close that, and import the file again"
+    elif "too big" in what:
+        mend = f"it holds a value of more than {MAX_VALUE_BYTES // 1024**2} MiB; remove that"
+    else:
+        mend = "try a copy made with: sqlite3 FILE .recover | sqlite3 COPY"
+    return UnreadableFile(f"{name}: cannot be read as an SQLite file: {what}; {mend}")
+
+
+def _address(path: Path) -> str:
+    """How to open it: a file in write-ahead mode without its log is whole, and reading must not make one."""
+    with open(path, "rb") as file:
+        header = file.read(_HEADER_BYTES)
+    if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
+        raise sqlite3.DatabaseError("file is not a database")
+    wal_mode = _WAL_MODE in header[18:20]
+    alone = wal_mode and not path.with_name(f"{path.name}-wal").exists()
+    return f"{path.absolute().as_uri()}?{'immutable=1' if alone else 'mode=ro'}"
+
+
+def _restrain(connection: sqlite3.Connection) -> None:
+    connection.text_factory = _text
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    for setting in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _text(raw: bytes) -> str | bytes:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return Undecodable(raw)
+
+
+def _tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+    """Ordinary tables alone: neither views nor virtual tables, nor what a virtual table keeps for itself."""
+    listed = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
+    named = [(name, str(sql or "")) for name, sql in listed if isinstance(name, str)]
+    virtual = [name for name, sql in named if sql.upper().startswith("CREATE VIRTUAL")]
+    found: dict[str, tuple[str, ...]] = {}
+    for name, _ in named:
+        if name in virtual or name.startswith("sqlite_") or any(name.startswith(f"{v}_") for v in virtual):
+            continue
+        columns = connection.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
+        found[name] = tuple(column for (column,) in columns if isinstance(column, str))
+    return found
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """What a statement may do: read ordinary tables, and count. What a view would read is not among it."""
+
+    tables: frozenset[str]
+
+    def __call__(
+        self, action: int, what: str | None, detail: str | None, _database: str | None, inside: str | None
+    ) -> int:
+        if inside is None and (
+            action == sqlite3.SQLITE_SELECT
+            or (action == sqlite3.SQLITE_READ and what in self.tables)
+            or (action == sqlite3.SQLITE_FUNCTION and detail == "count")
+        ):
+            return sqlite3.SQLITE_OK
+        return sqlite3.SQLITE_DENY

@@ -1,0 +1,149 @@
+"""LetsGo's SQLite file: ``memories``, ``facts`` and ``memory_journal``, of every version of its schema.
+
+Older ones lack columns (content_hash, expires_at, title and what came with it) and index the content alone;
+the oldest keep their lists in columns that end in ``_json``. A column that is not there has its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from memoryhub.drafts import FactDraft, MemoryDraft
+from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, Row, looks_like, opened
+from memoryhub.interchange.records import Item, Options, Past
+from memoryhub.interchange.summaries import SUMMARY_COLUMNS, summary_text, with_statements
+from memoryhub.interchange.values import Fields, Notes, days_between
+from memoryhub.sensitivity import LEVELS
+from memoryhub.vocabulary import TYPES, MemoryType
+
+_MEMORY = (
+    *("id", "content", "category", "importance", "trust", "sensitivity", "title", "subtitle", "type"),
+    *("tags", "tags_json", "concepts", "concepts_json", "files_read", "files_read_json", "files_modified"),
+    *("files_modified_json", "facts_json", "metadata_json", "session_id", "project", "accessed_count"),
+    *("discovery_tokens", "created_at", "created_at_epoch", "updated_at", "expires_at"),
+)
+_FACT = ("id", "subject", "predicate", "object", "confidence", "source_entry_id", "created_at", "updated_at")
+_SUMMARY = (*SUMMARY_COLUMNS, "session_id")
+
+
+class LetsGo:
+    name = "letsgo"
+    label = "LetsGo (SQLite)"
+    extensions = (".db", ".sqlite", ".sqlite3")
+    hint = "The file that LETSGO_MEMORY_DB names, ~/.letsgo/memory.db unless it was set."
+
+    def recognises(self, path: Path) -> bool:
+        return looks_like(
+            path,
+            ("memories.content", "memories.sensitivity"),
+            ("memories.content", "memories.tags_json"),
+            ("memories.content", "memories.category", "memory_journal"),
+        )
+
+    def count(self, path: Path) -> int | None:
+        with opened(path) as database:
+            return database.count("memories", "facts", "session_summaries")
+
+    def read(self, path: Path, options: Options) -> Iterator[Item]:
+        now, notes = options.now or datetime.now(UTC), Notes()
+        with opened(path) as database:
+            for row in database.rows("memories", _MEMORY):
+                yield _memory(Fields(row, notes), row[ROW], now)
+            for row in database.rows("session_summaries", _SUMMARY):
+                yield _summary(Fields(row, notes), row[ROW])
+            for row in database.rows("facts", _FACT):
+                yield _fact(Fields(row, notes), row[ROW])
+            _journal(database, notes)
+            for table in ("sessions", "user_prompts"):
+                notes.add(f"rows of {table}", database.count(table))
+        yield from notes.items()
+
+
+def _memory(fields: Fields, number: int, now: datetime) -> Item:
+    created = fields.past_moment("created_at", "created_at_epoch")
+    expires = fields.moment("expires_at")
+    fields.leave_metadata(fields.mapping("metadata_json"))
+    draft = {
+        "content": with_statements(fields.text("content"), fields.words("facts_json")),
+        "title": fields.text("title"),
+        "subtitle": fields.text("subtitle"),
+        "category": fields.text("category", "general"),
+        "type": _type(fields),
+        "importance": fields.share("importance", 0.5),
+        "trust": fields.share("trust", 0.5),
+        "sensitivity": _sensitivity(fields),
+        "tags": fields.words("tags", "tags_json"),
+        "concepts": fields.words("concepts", "concepts_json"),
+        "files_read": fields.words("files_read", "files_read_json"),
+        "files_modified": fields.words("files_modified", "files_modified_json"),
+        "session_id": fields.text("session_id"),
+        "project": fields.text("project"),
+        "discovery_tokens": fields.count("discovery_tokens") or None,
+        "ttl_days": days_between(created, expires, now),
+        "created_at": created,
+    }
+    past = Past(
+        updated_at=fields.past_moment("updated_at"),
+        accessed_count=fields.count("accessed_count"),
+        expires_at=expires,
+    )
+    return fields.record(f"memories row {number}", MemoryDraft, draft, source_id=fields.text("id"), past=past)
+
+
+def _type(fields: Fields) -> str:
+    kind = fields.text("type", MemoryType.CHANGE.value)
+    if kind in TYPES:
+        return kind
+    fields.notes.add(f"type {kind[:40]} (stored as change)")
+    return MemoryType.CHANGE.value
+
+
+def _sensitivity(fields: Fields) -> str:
+    """As LetsGo reads it: empty is public, case is nothing, and a level that is not known is for nobody."""
+    level = fields.text("sensitivity", "public").lower()
+    if level not in LEVELS:
+        fields.refuse(
+            "sensitivity", "is no known level, so it is shown to nobody; make it public, private or secret"
+        )
+    return level
+
+
+def _summary(fields: Fields, number: int) -> Item:
+    created = fields.past_moment("created_at", "created_at_epoch")
+    draft = {
+        "content": summary_text(fields),
+        "title": fields.text("request")[:500],
+        "type": MemoryType.SESSION_SUMMARY.value,
+        "files_read": fields.words("files_read_json", "files_read"),
+        "files_modified": fields.words("files_edited_json", "files_edited"),
+        "session_id": fields.text("session_id"),
+        "project": fields.text("project"),
+        "discovery_tokens": fields.count("discovery_tokens") or None,
+        "ttl_days": 0,
+        "created_at": created,
+    }
+    return fields.record(f"session_summaries row {number}", MemoryDraft, draft)
+
+
+def _fact(fields: Fields, number: int) -> Item:
+    draft = {
+        "subject": fields.text("subject"),
+        "predicate": fields.text("predicate"),
+        "object": fields.text("object"),
+        "confidence": fields.share("confidence", 1.0),
+        "memory_id": fields.text("source_entry_id") or None,
+    }
+    past = Past(updated_at=fields.past_moment("updated_at"), valid_from=fields.past_moment("created_at"))
+    return fields.record(f"facts row {number}", FactDraft, draft, source_id=fields.text("id"), past=past)
+
+
+def _journal(database: ForeignDatabase, notes: Notes) -> None:
+    """LetsGo's journal tells of its own store; the hub's is a chain that nothing is put into afterwards."""
+    for row in database.rows("memory_journal", ("operation",)):
+        notes.add(f"memory_journal: {_operation(row)}")
+
+
+def _operation(row: Row) -> str:
+    return str(row.get("operation") or "without operation")[:40]

@@ -1,0 +1,153 @@
+"""SQLite files of strangers: read safely, or refused in words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from memoryhub.interchange import foreign_sqlite
+from memoryhub.interchange.files import UnreadableFile
+from memoryhub.interchange.formats import FORMATS, recognised
+from memoryhub.interchange.records import Options
+from tests.interchange.formats.foreign import LETSGO, Read, sqlite_file
+
+WHEN = {"created_at": "2026-03-01T10:00:00Z", "updated_at": "2026-03-01T10:00:00Z"}
+ROWS = [{"id": str(i), "content": f"Thing number {i} " + "x" * 500, **WHEN} for i in range(400)]
+SQLITE_FORMATS = ["letsgo", "memory-mcp", "claude-mem"]
+
+
+def drain(name: str, path: Path) -> None:
+    for _ in FORMATS[name].read(path, Options()):
+        pass
+
+
+@pytest.mark.parametrize("wal", [False, True])
+def test_reading_leaves_nothing_beside_the_file_and_the_file_as_it_is(tmp_path: Path, wal: bool) -> None:
+    path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS}, wal=wal)
+    before, listed = path.read_bytes(), sorted(os.listdir(tmp_path))
+    assert len(Read("letsgo", path).drafts) == 400
+    assert path.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == listed
+
+
+def test_what_still_lies_in_the_log_of_a_running_program_is_read(tmp_path: Path) -> None:
+    path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS[:1]}, wal=True)
+    running = sqlite3.connect(path)
+    running.execute(
+        "INSERT INTO memories (id, content, created_at, updated_at) VALUES ('n', 'Fresh', ?, ?)",
+        (WHEN["created_at"], WHEN["updated_at"]),
+    )
+    running.commit()
+    assert Read("letsgo", path).drafts[-1].content == "Fresh"
+    running.close()
+
+
+def test_a_view_in_the_place_of_a_table_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "trap.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        "CREATE TABLE other (id TEXT, content TEXT, sensitivity TEXT, category TEXT);"
+        "CREATE VIEW memories AS SELECT id, content, sensitivity, category FROM other;"
+        "CREATE TABLE memory_journal (seq INTEGER)"
+    )
+    connection.close()
+    assert not FORMATS["letsgo"].recognises(path)
+    assert Read("letsgo", path).items == []
+
+
+def test_nothing_but_ordinary_tables_can_be_asked(tmp_path: Path) -> None:
+    path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS[:1]})
+    with foreign_sqlite.opened(path) as database:
+        assert "memories_fts" not in database.tables
+        assert "memories_fts_data" not in database.tables
+        for sql in (
+            "SELECT * FROM memories_fts",
+            "SELECT * FROM sqlite_schema",
+            "SELECT writefile('/tmp/x', content) FROM memories",
+            "SELECT hex(content) FROM memories",
+            "DELETE FROM memories",
+            "ATTACH 'x.db' AS x",
+            "PRAGMA writable_schema=ON",
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT * FROM n",
+        ):
+            with pytest.raises(sqlite3.DatabaseError):
+                database.connection.execute(sql)
+
+
+def test_a_column_that_is_computed_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "computed.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE t (a TEXT, b TEXT AS (a || a))")
+    connection.execute("INSERT INTO t VALUES ('x')")
+    connection.commit()
+    connection.close()
+    with foreign_sqlite.opened(path) as database:
+        assert database.tables == {"t": ("a",)}
+
+
+@pytest.mark.parametrize("name", SQLITE_FORMATS)
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"SQLite", b"SQLite format 3\x00", b"SQLite format 3\x00" + b"\xff" * 5000, b"hello" * 999],
+)
+def test_what_is_no_sqlite_file_is_refused_in_words(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / "memory.db"
+    path.write_bytes(content)
+    assert not FORMATS[name].recognises(path)
+    with pytest.raises(UnreadableFile, match=r"memory\.db: cannot be read as an SQLite file"):
+        drain(name, path)
+
+
+def test_a_damaged_page_ends_the_reading_and_says_how_to_save_the_rest(tmp_path: Path) -> None:
+    path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS})
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2 : len(raw) // 2 + 40_000] = b"\xa5" * 40_000
+    path.write_bytes(raw)
+    with pytest.raises(UnreadableFile, match=r"malformed.*\.recover"):
+        drain("letsgo", path)
+
+
+def test_a_file_cut_short_is_refused_in_words(tmp_path: Path) -> None:
+    path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS})
+    path.write_bytes(path.read_bytes()[:30_000])
+    with pytest.raises(UnreadableFile, match="cannot be read as an SQLite file"):
+        drain("letsgo", path)
+
+
+def test_a_file_that_is_locked_says_so(tmp_path: Path) -> None:
+    path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS[:1]})
+    error = foreign_sqlite.unreadable(path.name, sqlite3.OperationalError("database is locked"))
+    assert str(error).endswith("stop the program that writes it and try again")
+
+
+def test_a_value_that_is_far_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_sqlite, "MAX_VALUE_BYTES", 1024 * 1024)
+    path = sqlite_file(
+        tmp_path / "memory.db", LETSGO, {"memories": [{"id": "1", "content": "x" * 2_000_000, **WHEN}]}
+    )
+    with pytest.raises(UnreadableFile, match="remove that"):
+        drain("letsgo", path)
+
+
+def test_a_folder_or_nothing_at_all_is_no_file(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent.db"):
+        assert not FORMATS["letsgo"].recognises(path)
+        with pytest.raises(UnreadableFile):
+            drain("letsgo", path)
+
+
+def test_each_program_is_told_from_the_others(tmp_path: Path) -> None:
+    from tests.interchange.formats import foreign
+
+    schemas = {
+        "letsgo": foreign.LETSGO,
+        "memory-mcp": foreign.MEMORY_MCP,
+        "claude-mem": foreign.CLAUDE_MEM,
+    }
+    for name, schema in schemas.items():
+        path = sqlite_file(tmp_path / f"{name}.db", schema, {})
+        assert [one for one in SQLITE_FORMATS if FORMATS[one].recognises(path)] == [name]
+        assert recognised(path).name == name
