@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from memoryhub.agents.auth import Caller
 from memoryhub.vocabulary import Right
@@ -20,9 +20,10 @@ Arguments = TypeVar("Arguments", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Outcome:
-    """A tool's result, and the arguments that it does not know."""
+    """A tool's result (an object, or what its document says: a sentence, a list), and the arguments that it
+    does not know."""
 
-    result: dict[str, Any]
+    result: Any
     ignored: list[str]
 
 
@@ -31,15 +32,18 @@ class Tool(Generic[Arguments]):
     """One operation. ``handler`` gets the caller and the validated arguments and returns the result.
 
     ``destructive``: it may end something that was there. ``idempotent``: the same call again adds nothing.
+    ``right`` None: it depends on the arguments, and the handler asks for it. ``refusal`` says in the words of
+    the tool's document what is wrong with arguments.
     """
 
     name: str
     description: str
     input: type[Arguments]
-    handler: Callable[[Caller, Arguments], dict[str, Any]]
-    right: Right
+    handler: Callable[[Caller, Arguments], Any]
+    right: Right | None
     destructive: bool = False
     idempotent: bool = False
+    refusal: Callable[[ValidationError], Exception] | None = None
 
     @property
     def read_only(self) -> bool:
@@ -65,9 +69,18 @@ class Tool(Generic[Arguments]):
 
     def run(self, caller: Caller, arguments: dict[str, Any]) -> Outcome:
         """Check right and arguments, and run it; refusals come as the exceptions of the layers below."""
-        caller.require(self.right)
-        given = self.input.model_validate(arguments)
+        if self.right:
+            caller.require(self.right)
+        given = self._read(arguments)
         return Outcome(self.handler(caller, given), sorted(given.model_extra or {}))
+
+    def _read(self, arguments: dict[str, Any]) -> Arguments:
+        try:
+            return self.input.model_validate(arguments)
+        except ValidationError as error:
+            if self.refusal is None:
+                raise
+            raise self.refusal(error) from None
 
 
 @dataclass(frozen=True)

@@ -44,13 +44,17 @@ DetailShape = Callable[[Memory, float], Shape]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked. ``mode`` and ``min_score`` are the search's; the floor is as configured unless given."""
+    """What is asked. ``mode`` and ``min_score`` are the search's; the floor is as configured unless given.
+
+    ``most_details``: of the best matches, how many may be shown whole; None: as many as there is room for.
+    """
 
     query: str
     max_tokens: int = DEFAULT_TOKENS
     ranking: Ranking = Ranking.MEMORY_MCP
     min_score: float | None = None
     mode: Mode = "hybrid"
+    most_details: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,13 @@ def recall(
     detail: DetailShape,
     *,
     entry: EntryShape = entry,
+    prepare: Callable[[list[Memory]], object] | None = None,
     now: datetime | None = None,
 ) -> Shape:
     """Recall from ``memories``, which the caller has gated, filtered and limited to live ones.
 
-    ``detail`` and ``entry`` make what is shown of a memory. Those that are shown whole count one access each.
+    ``detail`` and ``entry`` make what is shown of a memory; ``prepare`` gets all that ``detail`` may be asked
+    for, to read at once what belongs to them. Those that are shown whole count one access each.
     """
     found = search(
         memories,
@@ -98,7 +104,7 @@ def recall(
         entries = _entries(matches, entry, room)
         if entries or not matches:
             break
-    details = _details(matches, detail, room)
+    details = _details(matches[: wanted.most_details], detail, room, prepare)
     packed = pack(
         [_tokens(one) + 1 for one in entries],
         [cost for _, _, cost in details],
@@ -172,11 +178,19 @@ def _entry(memory: Memory, entry: EntryShape, room: int) -> Shape:
     return made
 
 
-def _details(matches: list[_Match], detail: DetailShape, room: int) -> list[tuple[_Match, Shape, int]]:
+def _details(
+    matches: list[_Match],
+    detail: DetailShape,
+    room: int,
+    prepare: Callable[[list[Memory]], object] | None = None,
+) -> list[tuple[_Match, Shape, int]]:
     """The best matches that could fit by their length, as they would be shown, each with its cost."""
     most = _CHOICE * (room // _SMALL_DETAIL + 1)
     short = [match for match in matches if len(match.memory.content) <= 4 * room][:most]
-    prefetch_related_objects([match.memory for match in short], *DETAILS)
+    memories = [match.memory for match in short]
+    prefetch_related_objects(memories, *DETAILS)
+    if prepare:
+        prepare(memories)
     shapes = [(match, detail(match.memory, match.score)) for match in short]
     return [(match, shape, _tokens(shape) + 1) for match, shape in shapes]
 

@@ -1,18 +1,21 @@
 """The only writer of memories. Every function is one transaction: change, revisions and journal rows.
 
-``remember`` stores one draft, ``remember_many`` a batch; ``update`` changes; ``trash``, ``restore``,
-``erase``, ``merge_into``, ``purge_expired`` and ``evict`` end or revive; ``merge`` makes one of several and
-``unmerge`` takes that back, ``not_duplicates`` remembers that they are none; ``touch`` and ``touch_all``
-count accesses. Each takes the :class:`~memoryhub.sensitivity.Actor` who does it and reaches only what that
-actor may see.
+``remember`` stores one draft, ``remember_many`` a batch, ``remember_in_session`` one that is believed more
+each time; ``update`` changes; ``trash``, ``restore``, ``erase``, ``merge_into``, ``purge_expired`` and
+``evict`` end or revive; ``merge`` makes one of several and ``unmerge`` takes that back, ``not_duplicates``
+remembers that they are none; ``touch`` and ``touch_all`` count accesses, ``renew`` gives what was accessed a
+new lease. Each takes the :class:`~memoryhub.sensitivity.Actor` who does it and reaches only what that actor
+may see.
 """
 
 from memoryhub.store.apart import not_duplicates, undo_not_duplicates
 from memoryhub.store.change import expire, repair_level, touch, touch_all, update
 from memoryhub.store.errors import Conflict, Forbidden, NotFound, SecretDetected, StoreError
+from memoryhub.store.evidence import remember_in_session
 from memoryhub.store.merging import Merged, merge, unmerge
 from memoryhub.store.remember import Outcome, embed_ahead, remember, remember_many
 from memoryhub.store.removal import empty_trash, erase, evict, merge_into, purge_expired, restore, trash
+from memoryhub.store.renewal import renew
 
 __all__ = [
     "Conflict",
@@ -32,7 +35,9 @@ __all__ = [
     "not_duplicates",
     "purge_expired",
     "remember",
+    "remember_in_session",
     "remember_many",
+    "renew",
     "repair_level",
     "restore",
     "touch",

@@ -28,12 +28,18 @@ def trash(
     actor: Actor,
     reason: TrashReason = TrashReason.FORGOTTEN,
     now: datetime | None = None,
+    *,
+    why: str = "",
 ) -> list[Memory]:
-    """Move memories to the trash; those already there or out of sight are left out of the result."""
+    """Move memories to the trash; those already there or out of sight are left out of the result.
+
+    ``why``: what was said about it, for the journal; the caller has looked for credentials in it.
+    """
     now = now or timezone.now()
     with write():
         memories = pick(_visible(actor).filter(deleted_at__isnull=True), uids)
-        to_trash(memories, actor, reason, now, "delete" if reason is TrashReason.FORGOTTEN else reason.value)
+        operation = "delete" if reason is TrashReason.FORGOTTEN else reason.value
+        to_trash(memories, actor, reason, now, operation, why=why)
     return memories
 
 
@@ -72,16 +78,17 @@ def restore(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> l
     return memories
 
 
-def erase(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[str]:
+def erase(uids: Iterable[str], actor: Actor, now: datetime | None = None, *, why: str = "") -> list[str]:
     """Erase memories so that nothing of them is left but a hash in the journal; returns their ids.
 
     Gone are the row, revisions, labels, files, entities, the vector, facts drawn from it, previews of events,
     the words in the indexes, and the bytes in the database file and its log. Takes seconds in a large store.
+    ``why``: what was said about it, for the journal; the caller has seen to it that it repeats no text.
     """
     with write():
         memories = pick(_visible(actor), uids)
         for chunk in batched(memories, CHUNK):
-            _delete(chunk, actor, "erase", now or timezone.now())
+            _delete(chunk, actor, "erase", now or timezone.now(), why=why)
     if memories:
         schema.scrub()
     return [memory.uid for memory in memories]
@@ -153,6 +160,8 @@ def to_trash(
     now: datetime,
     operation: str,
     into: Memory | None = None,
+    *,
+    why: str = "",
 ) -> None:
     """Inside a transaction, with memories just read in it; a journal row for each."""
     ending = dict(zip(_ENDING, (now, reason.value, into), strict=True))
@@ -160,7 +169,8 @@ def to_trash(
         Memory.objects.filter(pk__in=[memory.pk for memory in chunk]).update(**ending)
     for memory in memories:
         memory.deleted_at, memory.trash_reason, memory.merged_into = now, reason.value, into
-    rows = [journal.of_memory(operation, memory, **_named(memory, into)) for memory in memories]
+    said = {"reason": why} if why else {}
+    rows = [journal.of_memory(operation, memory, **_named(memory, into), **said) for memory in memories]
     journal.record(actor, rows, now)
 
 
@@ -188,11 +198,12 @@ def _delete_all(memories: MemoryQuerySet, actor: Actor, operation: str, now: dat
     )
 
 
-def _delete(memories: list[Memory], actor: Actor, operation: str, now: datetime) -> None:
+def _delete(memories: list[Memory], actor: Actor, operation: str, now: datetime, *, why: str = "") -> None:
     ids = [memory.pk for memory in memories]
     facts = list(Fact.objects.filter(memory__in=ids).select_related("memory"))
     changes = [journal.of_fact(operation, fact) for fact in facts]
-    changes += [journal.of_memory(operation, memory) for memory in memories]
+    said = {"reason": why} if why else {}
+    changes += [journal.of_memory(operation, memory, **said) for memory in memories]
     _silence_events(memories)
     Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
     Memory.objects.filter(pk__in=ids).delete()

@@ -325,7 +325,9 @@ class ToolShape(BaseModel):
 
 
 class ToolResult(BaseModel):
-    result: dict[str, Any]
+    """``result``: an object, or what the tool's document says: a sentence, a list."""
+
+    result: Any
     ignored: list[str]
 
 

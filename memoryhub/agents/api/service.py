@@ -22,6 +22,7 @@ from memoryhub.agents.api import (
     lifecycle,
     maintenance,
     memories,
+    prompting,
     recalling,
     records,
     searching,
@@ -72,6 +73,7 @@ api = Api(
     docs_decorator=require_safe,
 )
 for router in (
+    prompting.router,  # before memories: a path of theirs takes any word as an id
     memories.router,
     alike.router,
     searching.router,

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import HttpResponse
 from ninja import Body, Router
+from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.agents.api.schemas import ListOf, ToolResult, ToolsetShape, ToolShape, documented
 from memoryhub.agents.api.wire import answer
@@ -49,6 +50,30 @@ def run_tool(
     request: ApiRequest, toolset: str, tool: str, arguments: Body[dict[str, Any] | None] = None
 ) -> HttpResponse:
     """The arguments are the body; each tool says which right it needs."""
+    return _run(request, toolset, tool, arguments)
+
+
+class ToolCall(BaseModel):
+    """A call as an agent's model writes it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = Field(description="The tool's name.")
+    arguments: dict[str, Any] | None = Field(None, description="What it takes.")
+
+
+@router.post(
+    "/tools/{toolset}",
+    auth=ANY_RIGHT,
+    response=documented(ToolResult, errors=(404, 409)),
+    summary="Run a tool by its name",
+)
+def call_tool(request: ApiRequest, toolset: str, call: ToolCall) -> HttpResponse:
+    """As ``POST /tools/{toolset}/{tool}``; the body names the tool: ``{"name", "arguments"}``."""
+    return _run(request, toolset, call.name, call.arguments)
+
+
+def _run(request: ApiRequest, toolset: str, tool: str, arguments: dict[str, Any] | None) -> HttpResponse:
     found = _toolset(toolset).find(tool)
     if found is None:
         raise Problem(404, "unknown_tool", "this toolset has no such tool; GET /tools/{toolset} lists them")

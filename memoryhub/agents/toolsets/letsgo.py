@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 from django.conf import settings
 from django.http import Http404
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from memoryhub import facts, shapes, store
 from memoryhub.agents import outcomes
-from memoryhub.agents.asking import Asking, FactQuery, Limit, Share
+from memoryhub.agents.asking import FactQuery, Limit, Share
 from memoryhub.agents.auth import Caller
 from memoryhub.agents.toolset import Tool, Toolset
+from memoryhub.agents.toolsets.arguments import Arguments, Id, One, Reading
 from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch, Word
 from memoryhub.lifecycle import summarise
 from memoryhub.models import Memory
@@ -22,22 +23,6 @@ from memoryhub.retrieval.filters import Filter, MemoryFilter
 from memoryhub.retrieval.scales import count_access
 from memoryhub.retrieval.search import search
 from memoryhub.vocabulary import MemoryType, Right
-
-Id = Annotated[str, Field(min_length=1, max_length=64, description="The memory's or fact's id.")]
-
-
-class Arguments(BaseModel):
-    """Arguments that a tool does not know are not an error; the answer names them."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class Reading(Arguments, Asking):
-    """What every read takes."""
-
-
-class One(Arguments):
-    id: Id
 
 
 class OneToRead(Reading):

@@ -1,0 +1,56 @@
+"""``/memories/prompt``: what is used most, as markdown for a system prompt."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from django.http import HttpResponse
+from ninja import Query, Router
+from pydantic import BaseModel, Field
+
+from memoryhub.agents.api.schemas import documented
+from memoryhub.agents.api.wire import answer
+from memoryhub.agents.asking import Asking
+from memoryhub.agents.auth import READ, ApiRequest
+from memoryhub.retrieval.filters import Filter, MemoryFilter
+from memoryhub.retrieval.prompt_list import most_used
+
+router = Router()
+MOST, USUAL = 200, 20
+
+
+class PromptRequest(Asking):
+    max_entries: Annotated[int, Field(ge=1, le=MOST)] = Field(USUAL, description="Most memories in it.")
+    category: Filter = None
+    project: Filter = None
+    session_id: Filter = None
+
+
+class PromptShape(BaseModel):
+    """``prompt``: markdown, empty without memories. ``withheld``: ids of those that read like orders."""
+
+    prompt: str
+    ids: list[str]
+    withheld: list[str]
+
+
+@router.get(
+    "/memories/prompt",
+    auth=READ,
+    response=documented(PromptShape),
+    tags=["memory"],
+    summary="Top memories for a system prompt",
+)
+def get_prompt(request: ApiRequest, wanted: Query[PromptRequest]) -> HttpResponse:
+    """One line for each of the most used memories, under their categories. Counts no access."""
+    narrowed = MemoryFilter(
+        category=wanted.category, project=wanted.project, session_id=wanted.session_id
+    ).select(wanted.clearance(request.auth))
+    listed = most_used(narrowed, wanted.max_entries)
+    return answer(
+        {
+            "prompt": listed.markdown,
+            "ids": [memory.uid for memory in listed.shown],
+            "withheld": [memory.uid for memory in listed.withheld],
+        }
+    )

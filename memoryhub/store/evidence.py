@@ -1,0 +1,72 @@
+"""Evidence: what is said again in another session is believed more (Mira).
+
+The confidence a memory starts with is what whoever stores it says (0.5 unless they do). Each further session
+in which it is remembered again, by its key or in the same words, takes away half of the doubt that is left:
+0.5, 0.75, 0.875 … Saying it again in the same session adds nothing. Who names a confidence again says where
+it starts from; the sessions counted until then still count.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.utils import timezone
+
+from memoryhub import journal
+from memoryhub.drafts import MemoryDraft
+from memoryhub.models import Evidence, Memory
+from memoryhub.sensitivity import Actor
+from memoryhub.store.errors import StoreError
+from memoryhub.store.remember import Outcome, embed_ahead, remember_many
+from memoryhub.transactions import write
+
+DOUBT_LEFT = 0.5  # of the doubt there was, after one more session
+
+
+def grown(confidence: float, sessions: int) -> float:
+    """The confidence, 0..1, after so many further sessions."""
+    return round(1 - (1 - confidence) * DOUBT_LEFT**sessions, 4) if sessions > 0 else confidence
+
+
+def remember_in_session(
+    draft: MemoryDraft, actor: Actor, session: str, now: datetime | None = None
+) -> Outcome:
+    """Store one memory as said in a session: as :func:`~memoryhub.store.remember`, and its confidence grows.
+
+    ``session`` is whatever tells conversations apart; it need not be one that the hub knows.
+    """
+    now = now or timezone.now()
+    vectors = embed_ahead([draft])
+    with write():
+        [result] = remember_many([draft], actor, now, vectors=vectors)
+        if isinstance(result, StoreError):
+            raise result
+        _attest(result, draft, actor, session, now)
+    return result
+
+
+def _attest(done: Outcome, draft: MemoryDraft, actor: Actor, session: str, now: datetime) -> None:
+    memory = done.memory
+    known = set(Evidence.objects.filter(memory=memory).values_list("session_id", flat=True))
+    # One that was stored without evidence was said where it says it was.
+    first = {memory.session_id} if done.outcome != "created" and not known else set()
+    new = {session} | (first - {""})
+    rows = [Evidence(memory=memory, session_id=one, at=now) for one in sorted(new - known)]
+    Evidence.objects.bulk_create(rows)
+    if done.outcome == "created":
+        return
+    before = known | first
+    if "confidence" in draft.given:
+        confidence = grown(draft.confidence, len(before | {session}) - 1)
+    else:
+        confidence = grown(memory.confidence, int(session not in before))
+    _believe(memory, confidence, len(before | {session}), actor, now)
+
+
+def _believe(memory: Memory, confidence: float, sessions: int, actor: Actor, now: datetime) -> None:
+    if confidence == memory.confidence:
+        return
+    detail = {"confidence": [memory.confidence, confidence], "sessions": sessions}
+    memory.confidence = confidence
+    memory.save(update_fields=["confidence"])
+    journal.record(actor, [journal.of_memory("evidence", memory, **detail)], now)

@@ -1,0 +1,34 @@
+"""A new lease for what is used: access renews the time of an important memory (Memory MCP)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.utils import timezone
+
+from memoryhub.models import Memory
+from memoryhub.store.rows import expiry
+from memoryhub.transactions import write
+
+
+def renew(uids: Iterable[str], least: float, now: datetime | None = None) -> dict[str, datetime]:
+    """Let the time of live memories of this importance or more begin anew; returns when each expires now.
+
+    For memories that the caller has found behind the gate. Those that never expire, or would expire sooner,
+    are left alone. Not journaled, and ``updated_at`` stays: reading is not writing.
+    """
+    now = now or timezone.now()
+    renewed: dict[str, datetime] = {}
+    with write():
+        live = Memory.objects.live(now).filter(uid__in=list(uids), importance__gte=least)
+        by_end: dict[datetime, list[int]] = defaultdict(list)
+        for memory in live.filter(expires_at__isnull=False).only("pk", "uid", "ttl_days", "expires_at"):
+            end = expiry(memory.ttl_days, now)
+            if end and memory.expires_at and end > memory.expires_at:
+                by_end[end].append(memory.pk)
+                renewed[memory.uid] = end
+        for end, keys in by_end.items():
+            Memory.objects.filter(pk__in=keys).update(expires_at=end)
+    return renewed
