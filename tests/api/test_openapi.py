@@ -22,6 +22,7 @@ OPERATIONS = {
     *("POST /maintenance", "GET /maintenance", "GET /maintenance/{id}"),
     *(f"POST /maintenance/{{id}}/{deed}" for deed in ("undo", "resume", "stop")),
     *("POST /events", "POST /hooks/claude-code", "POST /inject", "POST /recall"),
+    *("POST /tools/{toolset}", "GET /memories/prompt"),
     *("GET /tools", "GET /tools/{toolset}", "POST /tools/{toolset}/{tool}", "GET /healthz", "GET /readyz"),
 }
 
