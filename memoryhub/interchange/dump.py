@@ -1,17 +1,22 @@
-"""Writing memories out, under a clearance that is named, and counting what it leaves out."""
+"""What goes out, memories or all that may be seen, under a clearance that is named; and what stays behind."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from typing import Any
 
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from memoryhub import journal
-from memoryhub.interchange.jsonl import dump
-from memoryhub.models import Memory
-from memoryhub.querysets import MemoryQuerySet
+from memoryhub.batches import batched
+from memoryhub.interchange import telling
+from memoryhub.interchange.jsonl import dump, line
+from memoryhub.lifecycle.reach import knows_all
+from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Session
+from memoryhub.querysets import FactQuerySet, MemoryQuerySet
+from memoryhub.retrieval import history
 from memoryhub.retrieval.details import lists_of
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.overview import counts
@@ -25,26 +30,60 @@ _CHUNK = 1000
 
 @dataclass(frozen=True)
 class Selection:
-    """Which memories go out, and to whom: what the actor's clearance shows and the filter lets through."""
+    """What goes out, and to whom: what the actor's clearance shows and the filter lets through.
+
+    ``whole``: with what lies in the trash and what has expired, earlier versions, evidence, facts, sessions,
+    events and the journal; then the filter's project alone counts.
+    """
 
     actor: Actor
     filter: MemoryFilter
+    whole: bool = False
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing of a known level is hidden from who exports: the file can restore the store."""
+        return knows_all(self.actor.clearance)
 
     def memories(self) -> MemoryQuerySet:
         """In the order in which they were stored. Lazy."""
-        return self.filter.select(self.actor.clearance).order_by("pk")
+        visible = Memory.objects.visible_to(self.actor.clearance)
+        return self._narrowed(visible).order_by("pk")
+
+    def facts(self) -> FactQuerySet:
+        """In the order in which they were stored; none where a filter is about memories alone. Lazy."""
+        facts: FactQuerySet = Fact.objects.visible_to(self.actor.clearance)
+        if self.whole and self.everything:  # those of memories in the trash too
+            facts = Fact.objects.exclude(pk__in=Fact.objects.hidden_from(self.actor.clearance).values("pk"))
+        narrowed: FactQuerySet = self._of_project(facts).select_related("memory").order_by("pk")
+        return narrowed
+
+    def total(self) -> int:
+        """How many memories go out."""
+        return self.memories().count()
 
     def lines(self) -> Generator[bytes]:
-        """The memories as JSON lines, a thousand of them in memory at a time."""
-        rows = self.memories().iterator(chunk_size=_CHUNK)
-        while chunk := list(islice(rows, _CHUNK)):
-            lists = lists_of(chunk)
-            for row in chunk:
-                yield dump(row, lists[row.pk])
+        """As JSON lines, a thousand memories in memory at a time."""
+        if not self.whole:
+            yield from self._memory_lines()
+            return
+        yield line(telling.header(timezone.now(), sorted(self.actor.clearance.levels), self.everything))
+        yield from map(line, self._session_lines())
+        yield from self._memory_lines()
+        for part in (
+            self._revision_lines,
+            self._evidence_lines,
+            self._merge_lines,
+            self._fact_lines,
+            self._event_lines,
+            self._summary_lines,
+            self._journal_lines,
+        ):
+            yield from map(line, part())
 
     def left_out(self) -> dict[str, int]:
         """How many fit the filter and stay behind, by level, ``unknown`` or others' ``personal``."""
-        fitting = self.filter.narrow(Memory.objects.hidden_from(self.actor.clearance))
+        fitting = self._narrowed(Memory.objects.hidden_from(self.actor.clearance))
         found: dict[str, int] = {}
         for level, n in counts(fitting.exclude(scope=Scope.PERSONAL.value), "sensitivity").items():
             name = level if level in LEVELS else UNKNOWN
@@ -63,3 +102,76 @@ class Selection:
             with write():
                 journal.record(self.actor, [change], timezone.now())
         return secrets
+
+    def _narrowed(self, memories: MemoryQuerySet) -> MemoryQuerySet:
+        return self._of_project(memories) if self.whole else self.filter.narrow(memories)
+
+    def _of_project(self, rows: Any, column: str = "project") -> Any:
+        return rows.filter(**{column: self.filter.project}) if self.filter.project else rows
+
+    def _memory_lines(self) -> Iterator[bytes]:
+        for chunk in batched(self.memories().iterator(chunk_size=_CHUNK), _CHUNK):
+            lists = lists_of(chunk)
+            for row in chunk:
+                yield dump(row, lists[row.pk], whole=self.everything)
+
+    def _revision_lines(self) -> Iterator[dict[str, Any]]:
+        clearance = self.actor.clearance
+        changed = self.memories().filter(revisions__isnull=False).distinct()
+        for memory in changed.iterator(chunk_size=_CHUNK):
+            seen = [row for row, seen in history.walk(memory, clearance) if seen or self.everything]
+            for row in reversed(seen):
+                if row.sensitivity in clearance.levels:
+                    yield telling.revision(row, memory.uid)
+
+    def _evidence_lines(self) -> Iterator[dict[str, Any]]:
+        rows = Evidence.objects.filter(memory__in=self.memories().order_by().values("pk"))
+        for row in rows.select_related("memory").order_by("pk").iterator(chunk_size=_CHUNK):
+            yield telling.evidence(row)
+
+    def _merge_lines(self) -> Iterator[dict[str, Any]]:
+        """Where both may be seen."""
+        seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
+        rows = self.memories().filter(merged_into__in=seen).values_list("uid", "merged_into__uid")
+        for uid, into in rows.iterator(chunk_size=_CHUNK):
+            yield {"kind": "merge", "memory_id": uid, "into": into}
+
+    def _fact_lines(self) -> Iterator[dict[str, Any]]:
+        for row in self.facts().iterator(chunk_size=_CHUNK):
+            yield telling.fact(row, whole=self.everything)
+
+    def _sessions(self) -> Any:
+        if not self.everything:
+            return self._of_project(Session.objects.visible_to(self.actor.clearance)).order_by("pk")
+        # A session that holds nothing but what is under an unknown level stays behind like that.
+        memories = Memory.objects.filter(session_id=OuterRef("session_id"), project=OuterRef("project"))
+        events = Event.objects.filter(session=OuterRef("pk"))
+        known = Exists(memories.filter(sensitivity__in=LEVELS)) | Exists(
+            events.filter(sensitivity__in=LEVELS)
+        )
+        is_empty = ~Exists(memories) & ~Exists(events)
+        return self._of_project(Session.objects.filter(known | is_empty)).order_by("pk")
+
+    def _session_lines(self) -> Iterator[dict[str, Any]]:
+        for row in self._sessions().iterator(chunk_size=_CHUNK):
+            yield telling.session(row) if self.everything else telling.session_as_seen(row)
+
+    def _summary_lines(self) -> Iterator[dict[str, Any]]:
+        seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
+        rows = self._sessions().filter(summary__in=seen)
+        for session_id, project, uid in rows.values_list("session_id", "project", "summary__uid"):
+            yield {"kind": "summary", "session_id": session_id, "project": project, "memory_id": uid}
+
+    def _event_lines(self) -> Iterator[dict[str, Any]]:
+        rows = Event.objects.visible_to(self.actor.clearance)
+        if self.everything:  # those of memories in the trash too
+            known = Q(memory__isnull=True) | Q(memory__sensitivity__in=LEVELS)
+            rows = Event.objects.filter(known, sensitivity__in=LEVELS)
+        rows = self._of_project(rows, "session__project").select_related("session", "memory")
+        for row in rows.order_by("pk").iterator(chunk_size=_CHUNK):
+            yield telling.event(row)
+
+    def _journal_lines(self) -> Iterator[dict[str, Any]]:
+        rows = self._of_project(JournalEntry.objects.visible_to(self.actor.clearance))
+        for row in rows.order_by("seq").iterator(chunk_size=_CHUNK):
+            yield telling.journal(row)

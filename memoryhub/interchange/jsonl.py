@@ -1,4 +1,4 @@
-"""Memories as JSON lines, one object a line in the shape of ``POST /memories``: the hub's own format."""
+"""JSON lines, read one at a time and written; a memory is one object in the shape of ``POST /memories``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from pydantic import ValidationError
-
-from memoryhub import shapes
-from memoryhub.drafts import MemoryDraft
-from memoryhub.interchange.problems import Problem, problems_of
+from memoryhub.interchange import telling
+from memoryhub.interchange.problems import Problem
 from memoryhub.models import Memory
 from memoryhub.retrieval.details import Lists
 
@@ -20,11 +17,6 @@ from memoryhub.retrieval.details import Lists
 MAX_LINE_BYTES = 16 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
-
-# What the store sets itself: exported for information, not taken over by an import.
-READ_ONLY = frozenset(
-    {"id", "content_hash", "accessed_count", "updated_at", "last_accessed_at", "expires_at", "deleted_at"}
-)
 
 
 class BadLine(Exception):
@@ -52,8 +44,8 @@ class Lines:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._hash = hashlib.sha256()
-        self.number = self.offset = 0
+        self._hash = self._ahead = hashlib.sha256()
+        self.number = self.offset = self._length = 0
 
     @property
     def digest(self) -> str:
@@ -71,8 +63,15 @@ class Lines:
                     break
                 ahead.update(raw)
                 length += len(raw)
+            self._ahead, self._length = ahead, length
             yield Line(self.number + 1, whole if len(whole) <= MAX_LINE_BYTES else None)
-            self._hash, self.offset, self.number = ahead, self.offset + length, self.number + 1
+            self.let_go()
+
+    def let_go(self) -> None:
+        """The line in hand is done with: the reading has come behind it."""
+        if self._length:
+            self._hash, self.offset, self.number = self._ahead, self.offset + self._length, self.number + 1
+            self._length = 0
 
     def skip(self, number: int, offset: int, digest: str) -> bool:
         """Go to where an earlier reading had come; False when what lies before is not what it was."""
@@ -84,21 +83,18 @@ class Lines:
         return not left and self.digest == digest
 
 
-def parse(line: Line) -> MemoryDraft | None:
-    """The memory that a line holds, ``None`` for a blank line; :class:`BadLine`."""
+def text_of(line: Line) -> bytes:
+    """The bare bytes of a line, empty for a blank one; :class:`BadLine`."""
     if line.raw is None:
         raise BadLine([Problem("", f"is longer than {MAX_LINE_BYTES // 1024**2} MiB")])
-    raw = line.raw.removeprefix(_BOM) if line.number == 1 else line.raw
-    text = raw.strip()
-    if not text:
-        return None
-    try:
-        return MemoryDraft.model_validate_json(text)
-    except ValidationError as error:
-        raise BadLine(problems_of(error)) from None
+    return (line.raw.removeprefix(_BOM) if line.number == 1 else line.raw).strip()
 
 
-def dump(row: Memory, lists: Lists | None = None) -> bytes:
-    """A memory as a line that an import takes back; ``lists`` as in :func:`memoryhub.shapes.memory`."""
-    shape: dict[str, Any] = {**shapes.memory(row, lists), "ttl_days": row.ttl_days}
+def line(shape: dict[str, Any]) -> bytes:
+    """A shape as a line of its own."""
     return json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def dump(row: Memory, lists: Lists | None = None, *, whole: bool = False) -> bytes:
+    """A memory as a line that an import takes back; ``lists`` as in :func:`memoryhub.shapes.memory`."""
+    return line(telling.memory(row, lists, whole=whole))

@@ -1,135 +1,199 @@
-"""Storing what an interchange file holds, batch by batch, and counting what became of it."""
+"""Storing what a file holds, batch by batch, and counting what became of it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from memoryhub import store
-from memoryhub.drafts import MemoryDraft
-from memoryhub.interchange.jsonl import READ_ONLY, BadLine, Line, Lines, parse
+from memoryhub import facts, store
+from memoryhub.drafts import FactDraft, MemoryDraft
+from memoryhub.interchange import restoring
+from memoryhub.interchange.ids import Ids
 from memoryhub.interchange.problems import Problem
+from memoryhub.interchange.reading import Mark, Reading
+from memoryhub.interchange.records import NO_PAST, Bad, History, Item, Record, Unmapped
+from memoryhub.interchange.tally import Tally
 from memoryhub.models import Memory
+from memoryhub.past import Past
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import Actor
+from memoryhub.store.errors import NotFound, StoreError
 from memoryhub.transactions import write
 
 BATCH = 1000
-# A file with a new field name in every line must not fill the memory.
-_MOST_FIELDS = 200
-OTHER_FIELDS = "other fields"
-
-
-@dataclass
-class Tally:
-    """What became of the lines."""
-
-    outcomes: Counter[str] = field(default_factory=Counter)
-    failed: int = 0
-    blank: int = 0
-    from_trash: int = 0
-    without_ttl: int = 0
-    ignored: Counter[str] = field(default_factory=Counter)
-    created_in: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def stored(self) -> int:
-        return sum(self.outcomes.values())
-
-    def ignore(self, names: list[str]) -> None:
-        """Count one line's fields that were not taken over."""
-        for name in names:
-            counted = name in self.ignored or len(self.ignored) < _MOST_FIELDS
-            self.ignored[name if counted else OTHER_FIELDS] += 1
-
-    @property
-    def unknown_fields(self) -> dict[str, int]:
-        """Fields that mean nothing here, with the number of lines that had them."""
-        return {name: n for name, n in self.ignored.most_common() if name not in READ_ONLY}
-
-    @property
-    def read_only_fields(self) -> dict[str, int]:
-        """Fields that the store sets itself, with the number of lines that had them."""
-        return {name: n for name, n in self.ignored.most_common() if name in READ_ONLY}
+_FOR_RESTORERS = "only whoever may restore the whole store brings it in"
 
 
 @dataclass(frozen=True)
 class Order:
-    """How to load. ``project`` is for lines that name none; ``report`` hears of every line that fails."""
+    """How to load. ``project`` is for what names none; ``report`` hears of everything that fails.
+
+    ``restores``: the actor may restore the store: ids, authors, owners and history are taken over.
+    """
 
     actor: Actor
-    report: Callable[[int, Problem], None]
+    report: Callable[[str, Problem], None]
     project: str = ""
     dry_run: bool = False
     strict: bool = False
+    restores: bool = False
 
 
-def load(lines: Lines, order: Order, tally: Tally) -> Iterator[None]:
-    """Store the memories of these lines; comes back after each batch, when ``lines`` tells how far it is.
+def load(reading: Reading, order: Order, tally: Tally, ids: Ids) -> Iterator[Mark]:
+    """Store what is read; comes back after each batch, with the mark behind it.
 
-    A line that holds no memory does not lose the others, unless the order is strict: then it ends it.
+    What cannot be read or is refused does not lose the others, unless the order is strict: then it ends it.
+    """
+    batch: list[Item] = []
+    for item in reading:
+        if order.strict and isinstance(item, Bad):
+            mark = reading.mark(before=True)
+            if not Batch(batch, order, ids).store(tally):
+                yield mark
+            _tell_bad(item, order, tally)
+            return
+        batch.append(item)
+        if len(batch) >= BATCH:
+            if Batch(batch, order, ids).store(tally) and order.strict:
+                return
+            batch = []
+            yield reading.mark()
+    if not (Batch(batch, order, ids).store(tally) and order.strict):
+        yield reading.mark()
+
+
+def _tell_bad(bad: Bad, order: Order, tally: Tally) -> None:
+    tally.failed += 1
+    for problem in bad.problems:
+        order.report(bad.place, problem)
+
+
+class Batch:
+    """Some items that are stored in one transaction. Vectors are made before it, so nobody waits for them.
+
     The cap of a project is not held: it bounds what agents pile up, and this is a person's doing. Upkeep
     counts from now: years of history do not fade in the night after they came.
     """
-    batch: list[tuple[Line, MemoryDraft]] = []
-    for line in lines:
-        if len(batch) >= BATCH:
-            if _store(batch, order, tally) and order.strict:
-                return
-            batch = []
-            yield
-        draft = _read(line, order, tally)
-        if draft is not None:
-            batch.append((line, draft))
-        elif order.strict and tally.failed:
-            break
-    if not (_store(batch, order, tally) and order.strict):
-        yield
 
-
-def _read(line: Line, order: Order, tally: Tally) -> MemoryDraft | None:
-    try:
-        draft = parse(line)
-    except BadLine as bad:
-        tally.failed += 1
-        for problem in bad.problems:
-            order.report(line.number, problem)
-        return None
-    if draft is None:
-        tally.blank += 1
-    elif order.project and not draft.project:
-        draft.project = order.project
-    return draft
-
-
-def _store(batch: list[tuple[Line, MemoryDraft]], order: Order, tally: Tally) -> int:
-    """Store a batch in one transaction; how many of it were refused."""
-    drafts = [draft for _, draft in batch]
-    vectors = store.embed_ahead(drafts)
-    with write():
-        results = store.remember_many(
-            drafts, order.actor, hold_cap=False, imported_at=timezone.now(), vectors=vectors
+    def __init__(self, items: Sequence[Item], order: Order, ids: Ids) -> None:
+        self._items, self._order, self._ids = items, order, ids
+        for item in items:
+            if isinstance(item, Record) and order.project and not item.draft.project:
+                item.draft.project = order.project
+        self._vectors = store.embed_ahead(
+            item.draft for item in items if isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
         )
-        if order.dry_run:
-            transaction.set_rollback(True)
-    refused = 0
-    for (line, draft), result in zip(batch, results, strict=True):
-        if isinstance(result, store.StoreError):
-            refused += 1
-            order.report(line.number, Problem(result.field, result.message))
-            continue
-        tally.outcomes[result.outcome] += 1
-        tally.ignore(draft.ignored)
-        tally.created_in[result.memory.project] += result.outcome == "created"
-        tally.without_ttl += "ttl_days" not in draft.given
-        tally.from_trash += bool((draft.model_extra or {}).get("deleted_at"))
-    tally.failed += refused
-    return refused
+
+    def store(self, tally: Tally) -> int:
+        """How many were refused."""
+        if not self._items:
+            return 0
+        failed, self._tally, now = tally.failed, tally, timezone.now()
+        with write():
+            for kind, some in self._by_kind().items():
+                self._take(kind, some, now)
+            if self._order.dry_run:
+                transaction.set_rollback(True)
+        return tally.failed - failed
+
+    def _by_kind(self) -> dict[str, list[Item]]:
+        """Memories first: what refers to them may stand between them."""
+        found: dict[str, list[Item]] = {"": [], "memory": []}
+        for item in self._items:
+            found.setdefault(_kind_of(item), []).append(item)
+        return {kind: items for kind, items in found.items() if items}
+
+    def _take(self, kind: str, items: list[Item], now: datetime) -> None:
+        if kind == "memory":
+            self._memories([item for item in items if isinstance(item, Record)], now)
+        elif kind == "fact":
+            self._facts([item for item in items if isinstance(item, Record)], now)
+        elif kind:
+            self._history(kind, [item for item in items if isinstance(item, History)], now)
+        for item in items:
+            if isinstance(item, Bad):
+                _tell_bad(item, self._order, self._tally)
+            elif isinstance(item, Unmapped):
+                self._tally.without_home(item.what, item.count)
+
+    def _memories(self, records: list[Record], now: datetime) -> None:
+        order = self._order
+        drafts = [record.draft for record in records if isinstance(record.draft, MemoryDraft)]
+        pasts = [self._past(record.past) for record in records]
+        results = store.remember_many(
+            drafts, order.actor, hold_cap=False, imported_at=now, vectors=self._vectors, pasts=pasts
+        )
+        became: dict[str, str] = {}
+        for record, draft, past, result in zip(records, drafts, pasts, results, strict=True):
+            if isinstance(result, StoreError):
+                self._refuse(record.place, result)
+                continue
+            if record.source_id:
+                became[record.source_id] = result.memory.uid
+            ended = past is not None and past.has_ended(now)
+            self._tally.memory(
+                draft, result.memory.project, result.outcome, ended=ended, trusted=order.restores
+            )
+        self._ids.add(became)
+
+    def _past(self, past: Past) -> Past | None:
+        if past is NO_PAST:
+            return None
+        return past if self._order.restores else past.anonymous()
+
+    def _facts(self, records: list[Record], now: datetime) -> None:
+        pairs = [(record, record.draft) for record in records if isinstance(record.draft, FactDraft)]
+        known = self._ids.find(draft.memory_id or "" for _, draft in pairs)
+        for record, draft in pairs:
+            try:
+                outcome = self._fact(draft, record, known, now)
+            except StoreError as refusal:
+                self._refuse(record.place, refusal)
+            else:
+                self._tally.count("facts", outcome)
+
+    def _fact(self, draft: FactDraft, record: Record, known: dict[str, str], now: datetime) -> str:
+        """Whose memory did not come in does not come in either: it would show where that must not."""
+        if draft.memory_id:
+            ours = known.get(draft.memory_id)
+            if ours is None and not self._order.restores:
+                raise NotFound("its memory was not imported", "memory_id")
+            ours = ours or draft.memory_id
+            # In a dry run nothing of an earlier batch is there.
+            draft = draft.model_copy(update={"memory_id": None if self._order.dry_run else ours})
+        past = self._past(record.past)
+        if past is None:
+            is_new = facts.store_fact(draft, self._order.actor, now)[1]
+            return "created" if is_new else "updated"
+        return "created" if facts.adopt_fact(draft, past, self._order.actor, now)[1] else "unchanged"
+
+    def _history(self, kind: str, items: list[History], now: datetime) -> None:
+        if not self._order.restores:
+            self._tally.without_home(f"{restoring.WORDS[kind]}: {_FOR_RESTORERS}", len(items))
+            return
+        shapes = [item.shape for item in items]
+        results = restoring.take(kind, shapes, self._order.actor, self._ids, dry_run=self._order.dry_run)
+        for item, result in zip(items, results, strict=True):
+            if isinstance(result, StoreError):
+                self._refuse(item.place, result)
+            else:
+                self._tally.count(restoring.WORDS[kind], "created" if result else "unchanged")
+
+    def _refuse(self, place: str, refusal: StoreError) -> None:
+        self._tally.failed += 1
+        self._order.report(place, Problem(refusal.field, refusal.message))
+
+
+def _kind_of(item: Item) -> str:
+    if isinstance(item, Record):
+        return "fact" if isinstance(item.draft, FactDraft) else "memory"
+    return str(getattr(item.shape, "kind", "")) if isinstance(item, History) else ""
 
 
 def over_cap(tally: Tally, dry_run: bool = False) -> dict[str, int]:

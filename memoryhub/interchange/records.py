@@ -7,13 +7,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from memoryhub.drafts import FactDraft, MemoryDraft
 from memoryhub.interchange.problems import Problem, problems_of
 from memoryhub.past import Past
 
-__all__ = ["NO_PAST", "Bad", "Item", "Options", "Past", "Problem", "Record", "Unmapped", "record_or_bad"]
+__all__ = [
+    "NO_PAST",
+    "Bad",
+    "History",
+    "Item",
+    "Options",
+    "Past",
+    "Problem",
+    "Record",
+    "Unmapped",
+    "record_or_bad",
+]
 
 NO_PAST = Past()
 
@@ -53,7 +64,15 @@ class Unmapped:
     count: int = 1
 
 
-Item = Record | Bad | Unmapped
+@dataclass(frozen=True, slots=True)
+class History:
+    """What only the hub's own file brings (:mod:`memoryhub.interchange.lines`): it restores a store."""
+
+    place: str
+    shape: BaseModel
+
+
+Item = Record | Bad | Unmapped | History
 
 
 @dataclass(frozen=True)

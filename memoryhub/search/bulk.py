@@ -7,13 +7,15 @@ Used by the store and the journal alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
-from itertools import chain, islice
+from itertools import chain
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import connection, models
+
+from memoryhub.batches import batched as batched  # noqa: PLC0414 others take it from here
 
 # One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and
 # each savepoint makes FTS5 write out what it holds. Measured: 63 against 160 µs a memory.
@@ -21,7 +23,6 @@ ROWS = 250
 PARAMETERS = 32_766  # SQLite's limit on parameters of one statement
 
 Adapter = Callable[[Any], Any]
-T = TypeVar("T")
 
 
 def insert(
@@ -44,13 +45,6 @@ def update(model: type[models.Model], columns: Sequence[str], rows: Iterable[Seq
     key = model._meta.pk.column if model._meta.pk else "id"
     with connection.cursor() as cursor:
         cursor.executemany(f'UPDATE "{model._meta.db_table}" SET {names} WHERE "{key}" = %s', list(rows))
-
-
-def batched(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of at most ``size`` rows (``itertools.batched`` comes with Python 3.12)."""
-    rows = iter(rows)
-    while chunk := list(islice(rows, size)):
-        yield chunk
 
 
 def any_stored(model: type[models.Model], column: str, values: Sequence[str]) -> bool:

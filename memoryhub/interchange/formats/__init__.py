@@ -12,7 +12,7 @@ from memoryhub.interchange.records import Item, Options
 if TYPE_CHECKING:
     from memoryhub.interchange.dump import Selection
 
-__all__ = ["FORMATS", "Format", "UnreadableFile", "Writer", "recognised"]
+__all__ = ["FORMATS", "WRITERS", "Format", "UnreadableFile", "Writer", "recognised"]
 
 
 class Format(Protocol):
@@ -24,8 +24,10 @@ class Format(Protocol):
 
     name: str
     label: str
-    extensions: tuple[str, ...]
     hint: str
+
+    @property
+    def extensions(self) -> tuple[str, ...]: ...
 
     def recognises(self, path: Path) -> bool:
         """Whether the content (never the name alone) looks like this; cheap, and never an exception."""
@@ -61,12 +63,23 @@ class Writer(Protocol):
 
 def _all() -> tuple[Format, ...]:
     """In the order in which they are asked whether they recognise a file: the strictest first."""
-    return ()
+    from memoryhub.interchange.formats.claude_mem import ClaudeMem
+    from memoryhub.interchange.formats.hub import Hub
+    from memoryhub.interchange.formats.knowledge_graph import KnowledgeGraph
+    from memoryhub.interchange.formats.letsgo import LetsGo
+    from memoryhub.interchange.formats.markdown import Markdown
+    from memoryhub.interchange.formats.memory_mcp import MemoryMcp
+    from memoryhub.interchange.formats.openmemory import OpenMemory
+    from memoryhub.interchange.formats.pigo import Pigo
+
+    return ClaudeMem(), MemoryMcp(), LetsGo(), OpenMemory(), Pigo(), KnowledgeGraph(), Hub(), Markdown()
 
 
 FORMATS: dict[str, Format] = {one.name: one for one in _all()}
+WRITERS: dict[str, Writer] = {one.name: one for one in FORMATS.values() if isinstance(one, Writer)}
+OWN = "memoryhub"
 
 
-def recognised(path: Path) -> Format | None:
-    """The first format that knows this file by its content."""
-    return next((one for one in FORMATS.values() if one.recognises(path)), None)
+def recognised(path: Path) -> Format:
+    """The first format that knows this file by its content, or the hub's own, which says what is wrong."""
+    return next((one for one in FORMATS.values() if one.recognises(path)), FORMATS[OWN])

@@ -1,10 +1,9 @@
-"""``export_memories [FILE]``: the store's memories as JSON lines."""
+"""``export_memories [FILE]``: what the store holds, in the hub's own format or that of another system."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ from pydantic import ValidationError
 
 from memoryhub.interchange.dump import UNKNOWN, Selection
 from memoryhub.interchange.files import STDOUT, write_whole
+from memoryhub.interchange.formats import OWN, WRITERS
 from memoryhub.management.operator import operator, plural, short_name
 from memoryhub.retrieval.filters import MemoryFilter
-from memoryhub.sensitivity import Clearance, Sensitivity
+from memoryhub.sensitivity import LEVELS, Clearance, Sensitivity
 from memoryhub.vocabulary import TYPES, Scope
 
 _HOW_TO_INCLUDE = {
@@ -25,11 +25,13 @@ _HOW_TO_INCLUDE = {
     UNKNOWN: "never exported; doctor tells more",
 }
 
+_ABOUT_MEMORIES = ("type", "since", "until", "trashed")
+
 
 class Command(BaseCommand):
     help = (
-        "Write live memories as JSON lines that import_memories takes back: content, every settable field, "
-        "created_at, and what the store knows besides. Public ones alone unless more is asked for."
+        "Write memories as JSON lines that import_memories takes back, with --whole facts, sessions and all "
+        "history too, or in the format of another system. Public ones alone unless more is asked for."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -38,7 +40,15 @@ class Command(BaseCommand):
             metavar="FILE",
             nargs="?",
             default=STDOUT,
-            help=".jsonl or .jsonl.gz; - or none: standard output",
+            help="the name may end in .gz; - or none: standard output",
+        )
+        parser.add_argument(
+            "--format", choices=list(WRITERS), default=OWN, help=f"of the file (default: {OWN})"
+        )
+        parser.add_argument(
+            "--whole",
+            action="store_true",
+            help="also trash, what has expired, earlier versions, facts, sessions, events and the journal",
         )
         parser.add_argument("--project", help="only this project")
         parser.add_argument("--type", choices=TYPES, help="only this type")
@@ -52,21 +62,24 @@ class Command(BaseCommand):
             "--include-secret", action="store_true", help="secret memories too (this is journaled)"
         )
         parser.add_argument("--owner", default="", help="the personal memories of this person too")
+        parser.add_argument("--every-owner", action="store_true", help="everybody's personal memories too")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        clearance = Clearance.up_to(Sensitivity.SECRET.value, short_name(options["owner"], "--owner"))
+        owner = short_name(options["owner"], "--owner")
+        clearance = Clearance(frozenset(LEVELS), owner, every_owner=options["every_owner"])
         asked = clearance.asking(private=options["include_private"], secret=options["include_secret"])
-        selection = Selection(operator(asked), self._filter(options))
+        if options["whole"] and (options["format"] != OWN or any(options[name] for name in _ABOUT_MEMORIES)):
+            raise CommandError(f"--whole is for the format {OWN} and goes with --project alone")
+        selection = Selection(operator(asked), self._filter(options), options["whole"])
         selection.journal_secrets()
-        self.written = 0
+        self.format, written = options["format"], selection.total()
         try:
-            with closing(self._counted(selection)) as lines:
-                self._write(options["file"], lines)
+            self._write(options["file"], WRITERS[self.format].write(selection))
         except BrokenPipeError:
             raise
         except OSError as error:
             raise CommandError(f"{options['file']}: not written: {error.strerror or error}") from None
-        self._report(options, selection.left_out())
+        self._report(options, written, selection.left_out())
 
     def _filter(self, options: dict[str, Any]) -> MemoryFilter:
         given = {name: options[name] for name in ("project", "type", "since", "until", "trashed")}
@@ -75,11 +88,6 @@ class Command(BaseCommand):
         except ValidationError as error:
             first = error.errors()[0]
             raise CommandError(f"--{first['loc'][0]}: {first['msg']}") from None
-
-    def _counted(self, selection: Selection) -> Generator[bytes]:
-        with closing(selection.lines()) as lines:
-            for self.written, line in enumerate(lines, start=1):
-                yield line
 
     def _write(self, name: str, lines: Iterator[bytes]) -> None:
         if name != STDOUT:
@@ -94,11 +102,13 @@ class Command(BaseCommand):
         if raw:
             raw.flush()
 
-    def _report(self, options: dict[str, Any], left_out: dict[str, int]) -> None:
+    def _report(self, options: dict[str, Any], written: int, left_out: dict[str, int]) -> None:
         """On standard error when the memories themselves went to standard output."""
         to = self.stderr if options["file"] == STDOUT else self.stdout
         place = "" if options["file"] == STDOUT else f" to {options['file']}"
         style = self.style.SUCCESS if options["file"] != STDOUT else str
-        to.write(f"Exported {plural(self.written, 'memory')}{place}", style)
+        to.write(f"Exported {plural(written, 'memory')}{place}", style)
         for what, n in left_out.items():
             to.write(f"Left out: {n:,} {what} ({_HOW_TO_INCLUDE.get(what, 'not asked for')})", str)
+        if lossy := WRITERS[self.format].lossy:
+            to.write(lossy, str)

@@ -1,4 +1,4 @@
-"""``import_memories FILE``: JSON lines into the store."""
+"""``import_memories FILE``: a file of memories into the store, whatever wrote it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import shlex
 import sys
 import time
 from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,16 @@ from django.db import DatabaseError
 from tqdm import tqdm
 
 from memoryhub.interchange import position
-from memoryhub.interchange.files import STDIN, Source, UnreadableFile, reading
-from memoryhub.interchange.jsonl import Lines
-from memoryhub.interchange.load import Order, Tally, load, over_cap
+from memoryhub.interchange.files import STDIN, UnreadableFile
+from memoryhub.interchange.formats import FORMATS, OWN, Format, recognised
+from memoryhub.interchange.ids import Ids
+from memoryhub.interchange.load import Order, load, over_cap
 from memoryhub.interchange.problems import Problem
+from memoryhub.interchange.reading import Reading, opened
+from memoryhub.interchange.records import Options
+from memoryhub.interchange.tally import Tally
 from memoryhub.management.operator import operator, plural, short_name, shown
-from memoryhub.sensitivity import Clearance
+from memoryhub.sensitivity import LEVELS, Clearance
 
 INTERRUPTED = 130
 OVER_CAP = (
@@ -32,16 +38,20 @@ OVER_CAP = (
 
 class Command(BaseCommand):
     help = (
-        "Store the memories of a JSON lines file: one object a line, in the shape of POST /api/v1/memories. "
-        "What is stored already is refreshed, so the same file may be imported again."
+        "Store what a file holds: the hub's own JSON lines, Markdown (CLAUDE.md), or what another memory "
+        "system wrote. What is stored already stays or is refreshed, so the same file may be imported again."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE", help="a file; - for JSON lines from standard input")
         parser.add_argument(
-            "file", metavar="FILE", help="a .jsonl or .jsonl.gz file, or - for standard input"
+            "--format", choices=list(FORMATS), help="what wrote the file (default: seen by its content)"
         )
-        parser.add_argument("--project", default="", help="the project of lines that name none")
+        parser.add_argument("--project", default="", help="the project of what names none")
         parser.add_argument("--owner", default="", help="whose the personal memories of the file are")
+        parser.add_argument(
+            "--every-owner", action="store_true", help="personal memories stay with the owners the file names"
+        )
         parser.add_argument("--actor", help="the name the journal keeps (default: command:<your login>)")
         parser.add_argument("--resume", action="store_true", help="go on where an interrupted import stopped")
         parser.add_argument("--strict", action="store_true", help="stop at the first bad line")
@@ -56,6 +66,8 @@ class Command(BaseCommand):
         piped = options["file"] == STDIN
         if options["resume"] and (piped or options["dry_run"]):
             raise CommandError("--resume needs a file and stores; leave out - and --dry-run")
+        if piped and options["format"] not in (None, OWN):
+            raise CommandError("standard input holds JSON lines of the hub; give another format as a file")
         again = "" if piped or options["dry_run"] else f" Go on with: {self._this_command()} --resume"
         order = self._order()
         try:
@@ -66,7 +78,9 @@ class Command(BaseCommand):
         except (UnreadableFile, DatabaseError, OSError) as error:
             self._report_if_begun()
             mend = " See manage.py doctor." if isinstance(error, DatabaseError) else ""
-            raise CommandError(f"stopped: {error}.{mend}{again if self.tally.stored else ''}") from None
+            words = error.strerror if isinstance(error, OSError) else ""
+            words = f"{options['file']}: cannot be read: {words}" if words else str(error)
+            raise CommandError(f"stopped: {words}.{mend}{again if self.tally.handled else ''}") from None
         self._report()
         if self.tally.failed:
             stopped = (
@@ -77,54 +91,72 @@ class Command(BaseCommand):
     def _order(self) -> Order:
         options = self.options
         project = short_name(options["project"], "--project")
-        clearance = Clearance.up_to("secret", short_name(options["owner"], "--owner"))
+        owner = short_name(options["owner"], "--owner")
+        clearance = Clearance(frozenset(LEVELS), owner, every_owner=options["every_owner"])
         actor = operator(clearance, options["actor"])
-        return Order(actor, self._say, project, options["dry_run"], options["strict"])
+        return Order(actor, self._say, project, options["dry_run"], options["strict"], restores=True)
+
+    def _format(self) -> Format:
+        named, file = self.options["format"], self.options["file"]
+        if named or file == STDIN:
+            return FORMATS[named or OWN]
+        found = recognised(Path(file))
+        if found.name != OWN:
+            self.stdout.write(f"This is {found.label}.")
+        return found
 
     def _import(self, order: Order, kept: Path | None) -> None:
-        with reading(self.options["file"]) as source:
-            lines = self._start(source, kept)
-            with self._bar(source) as bar:
-                for _ in load(lines, order, self.tally):
-                    bar.set_postfix(stored=self.tally.stored, failed=self.tally.failed, refresh=False)
-                    bar.update((source.progress if source.size else lines.number) - bar.n)
-                    if kept:
-                        position.save(kept, lines)
-        if kept and not (order.strict and self.tally.failed):
-            position.clear(kept)
+        format, name = self._format(), self.options["file"]
+        options = Options(name=name, project=order.project)
+        with ExitStack() as stack:
+            reading = stack.enter_context(opened(format, name, options))
+            ids = Ids(kept and kept.with_suffix(".ids"))
+            stack.callback(ids.close)
+            if kept and not self._go_on(reading, kept):
+                reading = stack.enter_context(opened(format, name, options))
+            bar = stack.enter_context(self._bar(reading))
+            for mark in load(reading, order, self.tally, ids):
+                bar.set_postfix(stored=self.tally.stored, failed=self.tally.failed, refresh=False)
+                bar.update(reading.done - bar.n)
+                if kept:
+                    position.save(kept, mark)
+            if kept and not (order.strict and self.tally.failed):
+                position.clear(kept)
+                ids.forget()
 
-    def _start(self, source: Source, kept: Path | None) -> Lines:
-        """The lines from the beginning, or from where the run before had come if that is asked for."""
-        lines, left = Lines(source.stream), position.load(kept) if kept else None
+    def _go_on(self, reading: Reading, kept: Path) -> bool:
+        """Pass over what the run before has done, if that is asked for; False when the reading is used up."""
+        left = position.load(kept)
         if left is None:
             if self.options["resume"]:
                 self.stdout.write("No interrupted import of this file is known: starting at the beginning.")
-            return lines
+            return True
+        word = "line" if reading.unit == "B" else "item"
         if not self.options["resume"]:
             self.stdout.write(
-                f"An earlier run stopped after line {left.number:,}; --resume would go on there."
+                f"An earlier run stopped after {word} {left.number:,}; --resume would go on there."
             )
-            return lines
-        if left.is_of_this_store() and lines.skip(left.number, left.offset, left.digest):
-            self.stdout.write(f"Going on after line {left.number:,}.")
-            return lines
+            return True
+        if left.is_of_this_store() and reading.go_on(left.mark):
+            self.stdout.write(f"Going on after {word} {left.number:,}.")
+            return True
         self.stdout.write("The file or the store is not the one of then: starting at the beginning.")
-        source.stream.seek(0)
-        return Lines(source.stream)
+        return False
 
-    def _bar(self, source: Source) -> tqdm[Any]:
-        unit = {"unit": "B", "unit_scale": True, "total": source.size} if source.size else {"unit": " lines"}
-        return tqdm(disable=not sys.stderr.isatty() or not self.options["verbosity"], **unit)
+    def _bar(self, reading: Reading) -> tqdm[Any]:
+        hidden = not sys.stderr.isatty() or not self.options["verbosity"]
+        is_bytes = reading.unit == "B"
+        return tqdm(disable=hidden, unit=reading.unit, total=reading.total, unit_scale=is_bytes)
 
-    def _say(self, number: int, problem: Problem) -> None:
+    def _say(self, place: str, problem: Problem) -> None:
         """One error on a line of its own, between two pictures of the progress bar."""
         self.errors += 1
         if not self.options["show_errors"] or self.errors <= self.options["show_errors"]:
             with tqdm.external_write_mode(file=sys.stderr):
-                self.stderr.write(f"line {number}: {problem}", self.style.NOTICE)
+                self.stderr.write(f"{place}: {problem}", self.style.NOTICE)
 
     def _report_if_begun(self) -> None:
-        if self.tally.stored or self.tally.failed:
+        if self.tally.handled:
             self._report()
 
     def _report(self) -> None:
@@ -134,31 +166,35 @@ class Command(BaseCommand):
         verb = "Would import" if self.options["dry_run"] else "Imported"
         outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in self._outcomes().items())
         self.stdout.write(
-            f"{verb} {plural(tally.stored, 'line')} in {took:.1f} s: {outcomes}, {tally.failed:,} failed"
+            f"{verb} {plural(tally.stored, 'memory')} in {took:.1f} s: {outcomes}, {tally.failed:,} failed"
         )
-        self._report_ignored()
-        days = settings.MEMORYHUB.default_ttl_days
-        if tally.without_ttl and days:
-            lines = plural(tally.without_ttl, "line")
-            self.stdout.write(f"{lines} without ttl_days: those expire in {days} days (default_ttl_days)")
-        if tally.from_trash:
-            lines = plural(tally.from_trash, "line")
-            self.stdout.write(self.style.WARNING(f"{lines} came out of a trash; here they are live"))
+        for kind, counts in tally.others.items():
+            listed = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.items())
+            self.stdout.write(f"{kind.capitalize()}: {listed}")
+        for line in self._notes():
+            self.stdout.write(line)
         self._warn_of_cap()
+
+    def _notes(self) -> Iterator[str]:
+        """What a person should know about it besides the numbers."""
+        tally, days = self.tally, settings.MEMORYHUB.default_ttl_days
+        for what, n in tally.unmapped.most_common():
+            yield f"Has no place here: {shown(what, 200)} ({n:,})"
+        if unknown := tally.ignored:
+            listed = ", ".join(f"{shown(name)} ({plural(n, 'line')})" for name, n in unknown.most_common())
+            yield f"Unknown fields, ignored: {listed}"
+        if tally.without_ttl and days:
+            memories = plural(tally.without_ttl, "memory")
+            yield f"{memories} without ttl_days: to expire in {days} days (default_ttl_days)"
+        if tally.outcomes["kept"]:
+            n = tally.outcomes["kept"]
+            yield f"{plural(n, 'memory')} changed here or there since: kept as here"
+        if tally.in_trash:
+            yield f"{plural(tally.in_trash, 'memory')} lay in a trash, or had expired, and so here"
 
     def _outcomes(self) -> dict[str, int]:
         """Every outcome that happened, and the three that people look for."""
         return {**dict.fromkeys(("created", "refreshed", "updated"), 0), **self.tally.outcomes}
-
-    def _report_ignored(self) -> None:
-        if unknown := self.tally.unknown_fields:
-            listed = ", ".join(f"{shown(name)} ({plural(n, 'line')})" for name, n in unknown.items())
-            self.stdout.write(f"Unknown fields, ignored: {listed}")
-        if known := self.tally.read_only_fields:
-            lines = plural(max(known.values()), "line")
-            self.stdout.write(
-                f"Set by the store itself, not taken over: {', '.join(sorted(known))} ({lines})"
-            )
 
     def _warn_of_cap(self) -> None:
         over = over_cap(self.tally, self.options["dry_run"])
@@ -173,7 +209,9 @@ class Command(BaseCommand):
 
     def _this_command(self) -> str:
         given = ["manage.py", "import_memories", self.options["file"]]
-        for name in ("project", "owner", "actor"):
+        for name in ("format", "project", "owner", "actor"):
             if self.options[name]:
                 given += [f"--{name}", self.options[name]]
-        return shlex.join(given + ["--strict"] * self.options["strict"])
+        for name in ("every_owner", "strict"):
+            given += [f"--{name.replace('_', '-')}"] * self.options[name]
+        return shlex.join(given)
