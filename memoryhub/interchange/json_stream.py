@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -11,7 +12,7 @@ from memoryhub.interchange.files import UnreadableFile
 
 _CHUNK = 256 * 1024
 MAX_ITEM = 16 * 1024 * 1024  # characters
-_BLANK = " \t\r\n"
+_BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def members(stream: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
@@ -57,8 +58,8 @@ class _Text:
     def next(self) -> str:
         """The next character that is no blank, left where it is."""
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _BLANK:
-                self._at += 1
+            if blanks := _BLANKS.match(self._text, self._at):
+                self._at = blanks.end()
             if self._at < len(self._text):
                 return self._text[self._at]
             if not self._more(_CHUNK):

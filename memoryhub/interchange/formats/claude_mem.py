@@ -44,7 +44,7 @@ _CHUNK = 500  # rows whose sessions are looked up at once
 class ClaudeMem:
     name = "claude-mem"
     label = "claude-mem (SQLite)"
-    extensions = (".db", ".sqlite", ".sqlite3")
+    extensions: tuple[str, ...] = (".db", ".sqlite", ".sqlite3")
     hint = "claude-mem.db in ~/.claude-mem, or in the folder that CLAUDE_MEM_DATA_DIR names."
 
     def recognises(self, path: Path) -> bool:

@@ -30,7 +30,7 @@ _KNOWN = {
 class KnowledgeGraph:
     name = "knowledge-graph"
     label = "MCP reference server's knowledge graph (memory.jsonl)"
-    extensions = (".jsonl", ".json")
+    extensions: tuple[str, ...] = (".jsonl", ".json")
     hint = "The file that MEMORY_FILE_PATH names; memory.jsonl (earlier memory.json) in the server's folder."
     extension = ".jsonl"
     content_type = "application/x-ndjson"

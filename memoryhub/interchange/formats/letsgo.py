@@ -31,7 +31,7 @@ _SUMMARY = (*SUMMARY_COLUMNS, "session_id")
 class LetsGo:
     name = "letsgo"
     label = "LetsGo (SQLite)"
-    extensions = (".db", ".sqlite", ".sqlite3")
+    extensions: tuple[str, ...] = (".db", ".sqlite", ".sqlite3")
     hint = "The file that LETSGO_MEMORY_DB names, ~/.letsgo/memory.db unless it was set."
 
     def recognises(self, path: Path) -> bool:

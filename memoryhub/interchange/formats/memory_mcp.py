@@ -32,7 +32,7 @@ _Entities = dict[Any, list[dict[str, str]]]
 class MemoryMcp:
     name = "memory-mcp"
     label = "Memory MCP (SQLite)"
-    extensions = (".db", ".sqlite", ".sqlite3")
+    extensions: tuple[str, ...] = (".db", ".sqlite", ".sqlite3")
     hint = "The database of the Memory MCP server, memory.db; MEMORY_DB_PATH names it where it was set."
 
     def recognises(self, path: Path) -> bool:

@@ -33,7 +33,7 @@ _LINE_SIGNS = frozenset(("content", "state", "categories"))
 class OpenMemory:
     name = "openmemory"
     label = "OpenMemory (export zip)"
-    extensions = (".zip", ".gz", ".jsonl")
+    extensions: tuple[str, ...] = (".zip", ".gz", ".jsonl")
     hint = "memories_export_USER.zip, which OpenMemory's dashboard made under Export."
 
     def recognises(self, path: Path) -> bool:

@@ -56,7 +56,7 @@ _TYPE_OF = {
 class Pigo:
     name = "pigo"
     label = "pigo (memories.jsonl)"
-    extensions = (".jsonl",)
+    extensions: tuple[str, ...] = (".jsonl",)
     hint = "~/.pigo/memory/memories.jsonl"
     extension = ".jsonl"
     content_type = "application/x-ndjson"
