@@ -103,8 +103,8 @@ class Batch:
         return tally.failed - failed
 
     def _by_kind(self) -> dict[str, list[Item]]:
-        """Memories first: what refers to them may stand between them."""
-        found: dict[str, list[Item]] = {"": [], "memory": []}
+        """Memories before what refers to them, and sessions before these, which would begin them anew."""
+        found: dict[str, list[Item]] = {"": [], "session": [], "memory": []}
         for item in self._items:
             found.setdefault(_kind_of(item), []).append(item)
         return {kind: items for kind, items in found.items() if items}
