@@ -32,6 +32,9 @@ from memoryhub.search.schema import COLUMNS
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.vocabulary import Scope
 
+# An expression, not the column: FTS5 would rank and sort all that match, and only then be asked which of them
+# may be seen (up to ten times slower where few may).
+_RANK = Func(F("text_index__rank"), template="+%(expressions)s", output_field=FloatField())
 DETAILS = ("labels", "files", "entities")  # what belongs to a memory in tables of its own
 
 
@@ -142,7 +145,7 @@ class MemoryQuerySet(GatedQuerySet):
         """Rows of the word index that match an FTS5 expression, best bm25 first. Lazy."""
         if not expression:
             return self.none()
-        return self.filter(text_index__terms__match=expression).order_by("text_index__rank")
+        return self.filter(text_index__terms__match=expression).order_by(_RANK)
 
     def titled(self, title: str) -> Self:
         """Rows with this very title, with or without a full stop, in any case."""
