@@ -99,27 +99,44 @@ class _Settable(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    title: Annotated[Text, Field(max_length=500)] = ""
-    subtitle: Annotated[Text, Field(max_length=1000)] = ""
-    abstract: Annotated[Text, Field(max_length=2000)] = ""
-    overview: Annotated[Text, Field(max_length=20_000)] = ""
-    category: Annotated[Word, Field(max_length=100)] = "general"
-    type: MemoryType = MemoryType.CHANGE
-    concepts: Labels = Field(default_factory=list)
-    tags: Labels = Field(default_factory=list)
-    importance: Share = 0.5
-    trust: Share = 0.5
-    confidence: Share = 0.5
-    sensitivity: Sensitivity = Sensitivity.PUBLIC
-    scope: Scope = Scope.PROJECT
-    project: Name = ""
-    session_id: Name = ""
-    key: Name = ""
-    files_read: Paths = Field(default_factory=list)
-    files_modified: Paths = Field(default_factory=list)
-    discovery_tokens: Annotated[int | None, Field(ge=0, le=2_000_000_000)] = None
-    ttl_days: TtlDays | None = Field(default=None, description="Days until it expires; 0 or null: never.")
-    entities: Entities = Field(default_factory=list)
+    title: Annotated[Text, Field(max_length=500)] = Field("", description="Short; made when left out.")
+    subtitle: Annotated[Text, Field(max_length=1000)] = Field("", description="A second line to the title.")
+    abstract: Annotated[Text, Field(max_length=2000)] = Field(
+        "", description="One line; the first 20 words of the content when left out."
+    )
+    overview: Annotated[Text, Field(max_length=20_000)] = Field("", description="A paragraph.")
+    category: Annotated[Word, Field(max_length=100)] = Field("general", description="Any word to group by.")
+    type: MemoryType = Field(MemoryType.CHANGE, description="What kind of thing is remembered.")
+    concepts: Labels = Field(
+        default_factory=list,
+        description="Kinds of knowledge: how-it-works, why-it-exists, what-changed, problem-solution, "
+        "gotcha, pattern, trade-off.",
+    )
+    tags: Labels = Field(default_factory=list, description="Words to find it by.")
+    importance: Share = Field(0.5, description="How much it matters, 0 to 1.")
+    trust: Share = Field(0.5, description="How far its source is trusted, 0 to 1.")
+    confidence: Share = Field(0.5, description="How sure the claim is, 0 to 1.")
+    sensitivity: Sensitivity = Field(
+        Sensitivity.PUBLIC,
+        description="Reads show private and secret only to those who ask for them and may see them.",
+    )
+    scope: Scope = Field(
+        Scope.PROJECT, description="Who shares it: its owner alone, those on the project, the whole team."
+    )
+    project: Name = Field("", description="The project it belongs to.")
+    session_id: Name = Field("", description="The session it comes from.")
+    key: Name = Field(
+        "", description="A name of its own within project, scope and owner: the same key again updates it."
+    )
+    files_read: Paths = Field(default_factory=list, description="Paths of files that were read.")
+    files_modified: Paths = Field(default_factory=list, description="Paths of files that were changed.")
+    discovery_tokens: Annotated[int | None, Field(ge=0, le=2_000_000_000)] = Field(
+        None, description="Tokens that it took to find this out."
+    )
+    ttl_days: TtlDays | None = Field(
+        default=None, description="Days until it expires; 0 or null: never; left out: as configured."
+    )
+    entities: Entities = Field(default_factory=list, description="People, places and things it names.")
 
     @property
     def given(self) -> set[str]:
@@ -135,14 +152,14 @@ class _Settable(BaseModel):
 class MemoryDraft(_Settable):
     """A memory to be stored. Absent title and abstract are made from the content."""
 
-    content: Content
+    content: Content = Field(description="What to remember, in full.")
     created_at: Moment | None = Field(default=None, description="For imports of history; now when absent.")
 
 
 class MemoryPatch(_Settable):
     """A change: only the fields that are given are set."""
 
-    content: Content = ""
+    content: Content = Field("", description="What to remember, in full.")
 
     @model_validator(mode="after")
     def _sets_something(self) -> Self:
@@ -157,11 +174,16 @@ class FactDraft(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    subject: Annotated[Word, Field(max_length=500)]
-    predicate: Annotated[Word, Field(max_length=200)]
-    object: Annotated[Word, Field(max_length=10_000)]
-    confidence: Share = 1.0
-    project: Name = ""
-    session_id: Name = ""
-    sensitivity: Sensitivity = Sensitivity.PUBLIC
-    memory_id: Annotated[str | None, Field(max_length=64)] = None
+    subject: Annotated[Word, Field(max_length=500)] = Field(description="What the fact is about.")
+    predicate: Annotated[Word, Field(max_length=200)] = Field(description="What is said of it: a verb.")
+    object: Annotated[Word, Field(max_length=10_000)] = Field(description="What the verb points to.")
+    confidence: Share = Field(1.0, description="How sure it is, 0 to 1.")
+    project: Name = Field("", description="The project it belongs to.")
+    session_id: Name = Field("", description="The session it comes from.")
+    sensitivity: Sensitivity = Field(
+        Sensitivity.PUBLIC,
+        description="Reads show private and secret only to those who ask for them and may see them.",
+    )
+    memory_id: Annotated[str | None, Field(max_length=64)] = Field(
+        None, description="The memory it was drawn from: it is seen, and ends, with that."
+    )

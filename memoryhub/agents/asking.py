@@ -14,7 +14,7 @@ from memoryhub.retrieval.paging import MAX_LIMIT
 from memoryhub.sensitivity import Clearance
 
 _FACT_TEXTS = ("subject", "predicate", "object", "project", "session_id")
-Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Most results.")]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
@@ -31,12 +31,12 @@ class Asking(BaseModel):
 class FactQuery(Asking):
     """Facts that fit every part that is given."""
 
-    subject: Filter = None
-    predicate: Filter = None
-    object: Filter = None
-    min_confidence: Share = 0.0
-    project: Filter = None
-    session_id: Filter = None
+    subject: Filter = Field(None, description="Facts about exactly this.")
+    predicate: Filter = Field(None, description="Facts with exactly this verb.")
+    object: Filter = Field(None, description="Facts that point to exactly this.")
+    min_confidence: Share = Field(0.0, description="Facts at least so sure, 0 to 1.")
+    project: Filter = Field(None, description="Facts of this project.")
+    session_id: Filter = Field(None, description="Facts of this session.")
 
     def facts(self, caller: Caller) -> FactQuerySet:
         """Newest first. Lazy."""

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from memoryhub.agents.argument_schema import schema_of
 from memoryhub.agents.auth import Caller
 from memoryhub.vocabulary import Right
 
@@ -52,10 +53,7 @@ class Tool(Generic[Arguments]):
     @cached_property
     def input_schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments."""
-        schema = self.input.model_json_schema()
-        schema.pop("title", None)
-        schema.pop("description", None)
-        return {"properties": {}, **schema}
+        return schema_of(self.input, nulls=not getattr(self.input, "nulls_are_left_out", False))
 
     @property
     def annotations(self) -> dict[str, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -24,13 +24,13 @@ Id = Annotated[
 
 
 class Arguments(BaseModel):
-    """Arguments that a tool does not know are not an error; the answer names them."""
+    """Arguments that a tool does not know are not an error; the answer names them.
+
+    Agents send null for what they leave out: it is as if it had not been sent.
+    """
 
     model_config = ConfigDict(extra="allow")
-
-
-class Lenient(Arguments):
-    """Agents send null for what they leave out."""
+    nulls_are_left_out: ClassVar[bool] = True
 
     @model_validator(mode="before")
     @classmethod

@@ -30,10 +30,10 @@ class OneToRead(Reading):
 
 
 class Narrowed(Reading):
-    category: Filter = None
-    type: MemoryType | None = None
-    project: Filter = None
-    session_id: Filter = None
+    category: Filter = Field(None, description="Only memories of this category.")
+    type: MemoryType | None = Field(None, description="Only memories of this type.")
+    project: Filter = Field(None, description="Only memories of this project.")
+    session_id: Filter = Field(None, description="Only memories of this session.")
 
     def memories(self, caller: Caller) -> MemoryQuerySet:
         wanted = MemoryFilter(
@@ -45,7 +45,10 @@ class Narrowed(Reading):
 class Search(Narrowed):
     query: str = Field(description="Words, a phrase in quotation marks, a name, a part of one.")
     limit: Limit = Field(default_factory=lambda: settings.MEMORYHUB.search_limit)
-    min_score: Share = Field(default_factory=lambda: settings.MEMORYHUB.min_score)
+    min_score: Share = Field(
+        default_factory=lambda: settings.MEMORYHUB.min_score,
+        description="Nothing below this score, 0 to 1; 0.35 unless configured otherwise.",
+    )
 
 
 class Listing(Narrowed):
@@ -60,15 +63,18 @@ class ByFile(Reading):
 
 
 class ByConcept(Reading):
-    concept: Annotated[Word, Field(max_length=100)]
+    concept: Annotated[Word, Field(max_length=100)] = Field(
+        description="how-it-works, why-it-exists, what-changed, problem-solution, gotcha, pattern, "
+        "trade-off, or another word that was used."
+    )
     limit: Limit = 50
 
 
 class Timeline(Reading):
     limit: Limit = 50
     type: MemoryType | None = Field(None, description="Show memories of this type alone.")
-    project: Filter = None
-    session_id: Filter = None
+    project: Filter = Field(None, description="What happened in this project.")
+    session_id: Filter = Field(None, description="What happened in this session.")
 
 
 class Facts(Arguments, FactQuery):
@@ -87,10 +93,12 @@ class Change(MemoryPatch):
 
 class Summarise(Arguments):
     older_than_days: Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)] = Field(
-        default_factory=lambda: settings.MEMORYHUB.summarize_older_than_days
+        default_factory=lambda: settings.MEMORYHUB.summarize_older_than_days,
+        description="Memories not changed for so many days; 30 unless configured otherwise.",
     )
     min_entries: Annotated[int, Field(ge=2, le=10_000)] = Field(
-        default_factory=lambda: settings.MEMORYHUB.summarize_min_entries
+        default_factory=lambda: settings.MEMORYHUB.summarize_min_entries,
+        description="Memories that a category needs for a summary; 5 unless configured otherwise.",
     )
 
 

@@ -18,7 +18,7 @@ from memoryhub.agents.asking import Asking
 from memoryhub.agents.auth import Caller
 from memoryhub.agents.problems import field_error, invalid
 from memoryhub.agents.toolset import Tool, Toolset
-from memoryhub.agents.toolsets.arguments import Id, Lenient
+from memoryhub.agents.toolsets.arguments import Arguments, Id
 from memoryhub.drafts import Content, EntityDraft, Labels, MemoryDraft, MemoryPatch, Name, Text, TtlDays, Word
 from memoryhub.encoding.entities import extract_entities
 from memoryhub.encoding.importance import Judged, judge
@@ -51,10 +51,10 @@ def _entity(value: object) -> object:
 
 
 Importance = Annotated[float, Field(ge=0, le=STEPS, allow_inf_nan=False)]
-Named = Annotated[EntityDraft, BeforeValidator(_entity)]
+Named = Annotated[EntityDraft, BeforeValidator(_entity, json_schema_input_type=str | EntityDraft)]
 
 
-class Store(Lenient):
+class Store(Arguments):
     """``id`` makes it an update."""
 
     content: Content | None = Field(
@@ -101,7 +101,7 @@ class Store(Lenient):
         return self
 
 
-class Recall(Lenient, Asking):
+class Recall(Arguments, Asking):
     query: str = Field(description="Words, a phrase in quotation marks, a name, a question.")
     max_tokens: Annotated[int, Field(ge=LEAST_TOKENS, le=MOST_TOKENS)] = Field(
         default_factory=lambda: settings.MEMORYHUB.recall_max_tokens,
@@ -129,7 +129,7 @@ class Recall(Lenient, Asking):
         return found
 
 
-class Forget(Lenient):
+class Forget(Arguments):
     id: Id
     hard: bool = Field(
         False,

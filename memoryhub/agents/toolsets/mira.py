@@ -14,8 +14,8 @@ from memoryhub.agents.asking import Asking
 from memoryhub.agents.auth import Caller
 from memoryhub.agents.problems import Problem, field_error, from_pydantic
 from memoryhub.agents.toolset import Tool, Toolset
-from memoryhub.agents.toolsets.arguments import Lenient
-from memoryhub.drafts import Labels, MemoryDraft, Name
+from memoryhub.agents.toolsets.arguments import Arguments
+from memoryhub.drafts import MAX_CONTENT, Labels, MemoryDraft, Name
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.filters import Filter, MemoryFilter
@@ -48,11 +48,13 @@ def _as_text(value: object) -> object:
 Plain = Annotated[str, BeforeValidator(_as_text)]
 
 
-class Memo(Lenient, Asking):
+class Memo(Arguments, Asking):
     """What each action needs is looked at once it is known which it is."""
 
     action: Literal["remember", "recall", "forget"] = Field(description="`remember`, `recall`, or `forget`")
-    content: str = Field("", description="The factual content to store. Required for remember.")
+    content: Annotated[str, Field(max_length=MAX_CONTENT)] = Field(
+        "", description="The factual content to store. Required for remember."
+    )
     key: Name = Field("", description="Unique key for upsert (remember), within project, scope and owner.")
     fact_type: Literal["preference", "decision", "context", "general"] = Field(
         "general",

@@ -12,7 +12,7 @@ from memoryhub.agents import outcomes
 from memoryhub.agents.asking import Asking
 from memoryhub.agents.auth import Caller
 from memoryhub.agents.toolset import Tool, Toolset
-from memoryhub.agents.toolsets.arguments import Id, Lenient
+from memoryhub.agents.toolsets.arguments import Arguments, Id
 from memoryhub.drafts import Content, Labels, MemoryDraft, Name, Text
 from memoryhub.extraction.deduplication import remember_deduplicated
 from memoryhub.querysets import MemoryQuerySet
@@ -43,7 +43,7 @@ _DECISIONS = {
 }
 
 
-class Recall(Lenient, Asking):
+class Recall(Arguments, Asking):
     query: str = Field(description="Search query to find relevant memories.")
     category: Category | None = Field(None, description="Only memories of this category.")
     top_k: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = Field(
@@ -59,7 +59,7 @@ class Recall(Lenient, Asking):
         return MemoryFilter(**{name: getattr(self, name) for name in names}).select(self.clearance(caller))
 
 
-class Remember(Lenient):
+class Remember(Arguments):
     category: Category = Field(
         description="profile (user identity), preferences (user preferences), entities (named things), "
         "events (things that happened), cases (problem and solution), patterns (reusable processes)."
@@ -80,7 +80,7 @@ class Remember(Lenient):
     session_id: Name = Field("", description="The session it comes from.")
 
 
-class Forget(Lenient):
+class Forget(Arguments):
     id: Id
 
 
