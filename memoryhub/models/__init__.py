@@ -14,6 +14,7 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
+from memoryhub.models.person import Membership, Profile, SavedSearch
 from memoryhub.models.run import MaintenanceRun, RunChanges
 from memoryhub.models.session import Event, Injection, Session
 from memoryhub.models.token import AgentToken
@@ -31,11 +32,14 @@ __all__ = [
     "JournalEntry",
     "Label",
     "MaintenanceRun",
+    "Membership",
     "Memory",
     "MemoryText",
     "MemoryTrigram",
     "ModelUse",
+    "Profile",
     "Revision",
     "RunChanges",
+    "SavedSearch",
     "Session",
 ]

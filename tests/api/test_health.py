@@ -45,7 +45,7 @@ class TestUnsound:
         assert f"index {table}" in problem["errors"][0]["message"]
 
     def test_a_pending_migration_is_named(self, db, path):
-        MigrationRecorder(connection).record_unapplied("memoryhub", "0002_agents")
+        MigrationRecorder(connection).record_unapplied("memoryhub", "0003_team")
         problem = is_problem(Agent().http.get(path), 503, "not_ready")
         assert "migrations" in {error["field"] for error in problem["errors"]}
 

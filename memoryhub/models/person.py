@@ -1,0 +1,69 @@
+"""What the hub keeps of a person beside the account: preferences, projects, saved searches."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from memoryhub.models.fields import name_field, uid_field
+from memoryhub.sensitivity import LEVELS
+
+
+class Profile(models.Model):
+    """Preferences, and whether membership confines what the person sees."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, related_name="profile")
+    theme = name_field(10, help_text="light or dark; empty: as the device has it")
+    time_zone = name_field(64, help_text="Empty: the hub's own")
+    language = name_field(16, help_text="Of dates; empty: the browser's")
+    confined = models.BooleanField(
+        default=False,
+        help_text="Sees the projects of their memberships alone. Set by the first membership, and stays "
+        "when the last one goes, so that nothing opens by itself",
+    )
+    looked_at = models.DateTimeField(null=True, blank=True, help_text="When the review was last done")
+
+    def __str__(self) -> str:
+        return f"profile of {self.user}"
+
+
+class Membership(models.Model):
+    """That a person works on a project, and up to which level they read there."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships")
+    project = models.CharField(max_length=200)
+    clearance = models.CharField(
+        max_length=10,
+        blank=True,
+        default="",
+        choices=[(level, level) for level in LEVELS],
+        help_text="Empty: the levels of the person's own permissions",
+    )
+    since = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["user", "project"]
+        constraints = [models.UniqueConstraint(fields=["user", "project"], name="membership_once")]
+
+    def __str__(self) -> str:
+        return f"{self.user} on {self.project}"
+
+
+class SavedSearch(models.Model):
+    """A list with its filters, under a name of the person's own."""
+
+    uid = uid_field()
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="saved_searches")
+    name = models.CharField(max_length=100)
+    page = models.CharField(max_length=20, help_text="The list that it opens")
+    query = models.CharField(max_length=2000, blank=True, default="", help_text="Its part of the address")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name_plural = "saved searches"
+        constraints = [models.UniqueConstraint(fields=["user", "name"], name="saved_search_once")]
+
+    def __str__(self) -> str:
+        return self.name
