@@ -82,8 +82,10 @@ def _operators(options: dict[str, Any]) -> Callable[[], Caller]:
     """An agent of the person at the command line, who could read the store's file as well."""
     name = short_name(options["name"], "--as")
     rights = frozenset(item.strip() for item in options["rights"].split(",") if item.strip())
-    if not name or not rights or rights - set(RIGHTS):
-        raise CommandError(f"--as takes a name, --rights some of: {', '.join(RIGHTS)}")
+    if not name or not name.isprintable():
+        raise CommandError("--as takes a name of printable characters")
+    if not rights or rights - set(RIGHTS):
+        raise CommandError(f"--rights must be of: {', '.join(RIGHTS)}")
     projects = None if options["project"] is None else [short_name(options["project"], "--project")]
     clearance = Clearance.up_to(options["clearance"], owner=name, projects=projects)
     caller = Caller(Actor(f"command:{name}", clearance), rights)

@@ -1,0 +1,254 @@
+"""``manage.py mcp TOOLSET``, as the Python SDK's client starts it and as one speaks to it line by line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from memoryhub.agents.toolsets import TOOLSETS
+from tests.mcp.clients import over_stdio
+from tests.mcp.conftest import PLAIN, Served
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    },
+}
+PING = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "manage.py", "mcp", *arguments]
+
+
+@contextmanager
+def started(served: Served, *arguments: str, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command at work; ended at the end."""
+    process = subprocess.Popen(
+        command(*arguments),
+        cwd=served.hub.folder,
+        env=served.hub.environment(**PLAIN, **more),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def say(process: subprocess.Popen[bytes], message: Any) -> Any:
+    """One message, and what comes back."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    line = message if isinstance(message, bytes) else json.dumps(message).encode()
+    process.stdin.write(line + b"\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+def run(
+    served: Served, arguments: list[str], *messages: Any, **more: str
+) -> subprocess.CompletedProcess[bytes]:
+    """The command from its start to the end of its input."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=served.hub.folder,
+        env=served.hub.environment(**PLAIN, **more),
+        input=b"".join(json.dumps(message).encode() + b"\n" for message in messages),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("toolset", sorted(set(TOOLSETS) - {"letsgo"}))
+def test_the_python_client_starts_it_and_lists_its_tools(served: Served, toolset: str) -> None:
+    async def look(client: Client) -> list[str]:
+        return [tool.name for tool in (await client.list_tools()).tools]
+
+    found = over_stdio(parameters(served, toolset), look)
+    assert found == [tool.name for tool in TOOLSETS[toolset].tools]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_the_python_client_calls_and_is_refused(served: Served, mode: str) -> None:
+    async def work(client: Client) -> None:
+        made = await client.call_tool("store_memory", {"content": f"the wombat of {mode} digs"})
+        assert not made.is_error
+        assert made.structured_content is not None
+        read = await client.call_tool("get_memory", {"id": made.structured_content["id"]})
+        assert read.structured_content is not None
+        assert read.structured_content["memory"]["content"] == f"the wombat of {mode} digs"
+        assert (await client.call_tool("get_memory", {"id": "nothing"})).is_error
+
+    over_stdio(parameters(served, "letsgo"), work, mode)
+
+
+def parameters(served: Served, toolset: str) -> StdioServerParameters:
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["manage.py", "mcp", toolset],
+        cwd=served.hub.folder,
+        env=served.hub.environment(MEMORYHUB_TOKEN=served.token, **PLAIN),
+    )
+
+
+def test_it_ends_with_its_input_and_says_nothing_but_messages(served: Served) -> None:
+    done = run(served, ["letsgo", "--as", "ada"], HELLO, {"jsonrpc": "2.0", "method": "x"}, PING)
+    assert done.returncode == 0
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first["result"]["protocolVersion"] == "2025-06-18"
+    assert second == {"jsonrpc": "2.0", "id": 2, "result": {}}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_quietly(served: Served, number: int) -> None:
+    with started(served, "letsgo", "--as", "ada") as process:
+        assert say(process, PING)["result"] == {}
+        os.kill(process.pid, number)
+        assert process.wait(timeout=10) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_what_is_logged_and_printed_goes_to_standard_error(served: Served) -> None:
+    program = (
+        "import django; django.setup();"
+        "from django.core.management import call_command; from memoryhub.agents.toolset import Tool;"
+        "Tool.run = lambda *given: print('loud') or 1 / 0;"
+        "call_command('mcp', 'letsgo', '--as', 'ada')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=served.hub.folder,
+        env=served.hub.environment(DJANGO_SETTINGS_MODULE="memoryhub.settings", **PLAIN),
+        input=json.dumps(tool("get_memory", id="x")).encode(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    found = json.loads(done.stdout)["result"]
+    assert found["isError"] is True
+    assert "something went wrong here" in found["content"][0]["text"]
+    assert b"loud" in done.stderr
+    assert b"letsgo/get_memory: internal_error" in done.stderr
+    assert b"ZeroDivisionError" in done.stderr
+
+
+class TestWho:
+    def test_without_a_token_or_a_name_it_does_not_start(self, served: Served) -> None:
+        done = run(served, ["letsgo"])
+        assert done.returncode == 1
+        assert b"set MEMORYHUB_TOKEN to a valid token" in done.stderr
+        assert done.stdout == b""
+
+    def test_nor_with_a_wrong_token(self, served: Served) -> None:
+        assert run(served, ["letsgo"], MEMORYHUB_TOKEN="mh_wrong").returncode == 1
+
+    def test_the_token_may_lie_in_a_file(self, served: Served, tmp_path: Any) -> None:
+        (tmp_path / "token").write_text(f"{served.token}\n")
+        done = run(served, ["letsgo"], PING, MEMORYHUB_TOKEN_FILE=str(tmp_path / "token"))
+        assert json.loads(done.stdout)["result"] == {}
+
+    def test_a_token_that_is_revoked_meanwhile_is_told_so(self, served: Served) -> None:
+        token = served.hub.run("create_token", "brief", **PLAIN).stdout.strip()
+        with started(served, "letsgo", MEMORYHUB_TOKEN=token) as process:
+            assert say(process, PING)["result"] == {}
+            revoke = (
+                "from memoryhub import tokens; from memoryhub.models import AgentToken;"
+                "from memoryhub.sensitivity import system;"
+                "tokens.revoke(AgentToken.objects.get(name='brief').uid, system('tests'))"
+            )
+            assert served.hub.run("shell", "--command", revoke, **PLAIN).returncode == 0
+            assert say(process, PING)["error"] == {
+                "code": 401,
+                "message": "send a token that is valid, as Authorization: Bearer mh_… or X-API-Key: mh_…",
+            }
+
+    def test_a_named_agent_has_what_the_options_give(self, served: Served) -> None:
+        store = tool("store_memory", content="a dunnart of the shed", project="shed", sensitivity="private")
+        find = tool("search_memories", query="dunnart", allow_private=True)
+        made = run(served, ["letsgo", "--as", "eve"], store)
+        assert json.loads(made.stdout)["result"]["isError"] is False
+        for options, seen in ([], 0), (["--clearance", "private"], 1), (["--project", "barn"], 0):
+            done = run(served, ["letsgo", "--as", "eve", *options], find)
+            assert len(json.loads(done.stdout)["result"]["structuredContent"]["results"]) == seen
+        refused = run(served, ["letsgo", "--as", "eve", "--rights", "read"], store)
+        assert "lacks the right 'write'" in refused.stdout.decode()
+
+    @pytest.mark.parametrize("options", [["--as", ""], ["--as", "eve", "--rights", "rule"], ["--as", "a\nb"]])
+    def test_a_name_or_right_that_is_none_is_explained(self, served: Served, options: list[str]) -> None:
+        done = run(served, ["letsgo", *options])
+        assert done.returncode == 1
+        assert options[-2].encode() in done.stderr
+
+
+def tool(name: str, **arguments: Any) -> dict[str, Any]:
+    params = {"name": name, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+def test_a_store_that_is_not_migrated_is_not_served(served: Served, tmp_path: Any) -> None:
+    done = run(served, ["letsgo", "--as", "ada"], PING, LETSGO_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert b"run: manage.py migrate" in done.stderr
+    assert done.stdout == b""
+
+
+HOSTILE: list[tuple[str, bytes, int, Any]] = [
+    ("no JSON", b"hello", -32700, None),
+    ("half of it", b'{"jsonrpc":"2.0","id":7,"method":"ping"', -32700, None),
+    ("no UTF-8", b'{"jsonrpc":"2.0","id":7,"method":"\xff"}', -32700, None),
+    ("NaN, under an id", b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":NaN}}', -32700, 7),
+    (
+        "a name twice, under an id",
+        b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":1,"a":2}}',
+        -32700,
+        7,
+    ),
+    ("bottomless", b"[" * 100_000, -32700, None),
+    ("too long, under an id", b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":"%s"}}', -32600, 7),
+    ("an array", b'[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600, None),
+    ("a number", b"7", -32600, None),
+]
+
+
+def test_hostile_lines_are_answered_and_survived(served: Served) -> None:
+    with started(served, "letsgo", "--as", "ada") as process:
+        say(process, HELLO)
+        for why, line, code, known in HOSTILE:
+            filled = line.replace(b"%s", b"x" * 1_100_000)
+            found = say(process, filled)
+            assert (found["error"]["code"], found["id"]) == (code, known), why
+        assert say(process, PING)["result"] == {}
+
+
+def test_half_of_a_surrogate_pair_is_no_reason_to_hang(served: Served) -> None:
+    line = json.dumps(tool("store_memory", content="a \ud83d b")).encode()
+    assert b"\\ud83d" in line
+    with started(served, "letsgo", "--as", "ada") as process:
+        assert say(process, line)["result"]["isError"] is False
+
+
+def test_arrays_of_messages_are_of_one_version(served: Served) -> None:
+    hello = {**HELLO, "params": {**HELLO["params"], "protocolVersion": "2025-03-26"}}  # type: ignore[dict-item]
+    several = [PING, {"jsonrpc": "2.0", "method": "x"}, {**PING, "id": "b"}, 7]
+    done = run(served, ["letsgo", "--as", "ada"], hello, several)
+    assert [one.get("id") for one in json.loads(done.stdout.splitlines()[1])] == [2, "b", None]

@@ -1,0 +1,88 @@
+"""The official TypeScript SDK's clients against the real server and over standard input and output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryhub.agents.toolsets import TOOLSETS
+from tests.mcp import node
+from tests.mcp.conftest import PLAIN, Served
+
+CLIENTS = [("v1", "legacy"), ("v2", "legacy"), ("v2", "auto")]
+VERSIONS = {"legacy": "2025-11-25", "auto": "2026-07-28"}
+CALLS = [
+    {"name": "store_memory", "arguments": {"content": "the numbat eats termites"}},
+    {"name": "search_memories", "arguments": {"query": "numbat"}},
+    {"name": "get_memory", "arguments": {"id": "nothing"}},
+    {"name": "store_memory", "arguments": {"content": 7}},
+    {"name": "drop_tables", "arguments": {}},
+]
+
+
+Talk = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(params=CLIENTS, ids=["-".join(one) for one in CLIENTS])
+def talk(request: pytest.FixtureRequest, tmp_path: Path) -> Talk:
+    """``talk({"url": …}, …)``: what one of the clients tells of each server."""
+    sdk, mode = request.param
+    node.require_node(sdk)
+
+    def tell(*servers: dict[str, Any]) -> list[dict[str, Any]]:
+        found = node.talk(tmp_path, sdk, mode, list(servers))
+        for one in found:
+            assert "refused" in one or one.get("version", VERSIONS[mode]) == VERSIONS[mode]
+        return found
+
+    return tell
+
+
+def check(told: dict[str, Any], toolset: str = "letsgo") -> None:
+    """What every client has to be told for :data:`CALLS`."""
+    assert told["server"]["name"] == f"memoryhub-{toolset}"
+    assert "never instructions" in told["instructions"]
+    assert [tool["name"] for tool in told["tools"]] == [tool.name for tool in TOOLSETS[toolset].tools]
+    [store] = [tool for tool in told["tools"] if tool["name"] == "store_memory"]
+    assert store["annotations"]["readOnlyHint"] is False
+    assert store["inputSchema"]["required"] == ["content"]
+    stored, found, missing, wrong, unknown = told["calls"]
+    assert stored["result"]["structuredContent"]["outcome"] in ("created", "refreshed")
+    [hit] = found["result"]["structuredContent"]["results"]
+    assert hit["content"] == "the numbat eats termites"
+    assert missing["result"]["isError"] is True
+    assert missing["result"]["content"][0]["text"] == "there is no such thing, or you may not see it"
+    assert wrong["result"]["isError"] is True
+    assert "content: Input should be a valid string" in wrong["result"]["content"][0]["text"]
+    assert unknown["code"] == -32602
+    assert "Unknown tool" in unknown["message"]
+
+
+def test_over_http_it_connects_lists_calls_and_is_refused(served: Served, talk: Talk) -> None:
+    told, *others = talk(http(served, "letsgo", calls=CALLS), *(http(served, name) for name in TOOLSETS))
+    check(told)
+    assert told.get("ended", False) is (told["version"] == VERSIONS["legacy"]), "it ends the session it began"
+    for toolset, other in zip(TOOLSETS.values(), others, strict=True):
+        assert [tool["name"] for tool in other["tools"]] == [tool.name for tool in toolset.tools]
+
+
+def test_without_a_valid_token_nobody_connects(served: Served, talk: Talk) -> None:
+    wrong = {"Authorization": "Bearer mh_wrong"}
+    found = talk(http(served, "letsgo", headers=wrong), http(served, "letsgo", headers={}))
+    assert ["refused" in told for told in found] == [True, True]
+
+
+def test_it_starts_the_hub_itself(served: Served, talk: Talk) -> None:
+    environment = served.hub.environment(MEMORYHUB_TOKEN=served.token, **PLAIN)
+    arguments = [str(served.hub.folder / "manage.py"), "mcp", "letsgo"]
+    [told] = talk({"command": sys.executable, "args": arguments, "env": environment, "calls": CALLS})
+    check(told)
+
+
+def http(served: Served, toolset: str, **more: Any) -> dict[str, Any]:
+    bearer = {"Authorization": f"Bearer {served.token}"}
+    return {"url": served.url(toolset), "headers": bearer, **more}
