@@ -14,6 +14,7 @@ class MemoryhubConfig(AppConfig):
 
     def ready(self) -> None:
         from memoryhub import checks  # noqa: F401  registers them
+        from memoryhub.interchange import running  # noqa: F401  registers it
 
         pre_migrate.connect(_drop_triggers, sender=self)
         post_migrate.connect(_install_schema, sender=self)

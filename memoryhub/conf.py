@@ -202,6 +202,9 @@ class Config:
         300, "after this an injection answers empty, milliseconds", 1, 60_000
     )
 
+    # Import and export
+    max_upload_mb: int = _tunable(512, "largest file that is imported by browser or API, MiB", 1, 1_000_000)
+
     # Capabilities: each can be switched off, and the others go on
     capability_memorability: bool = _tunable(True, "memory.memorability: the gate before capture")
     capability_boundaries: bool = _tunable(True, "memory.boundaries: sessions fall into segments")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from memoryhub import journal
-from memoryhub.batches import batched
 from memoryhub.interchange import telling
 from memoryhub.interchange.jsonl import dump, line
 from memoryhub.lifecycle.reach import knows_all
-from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Session
+from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Revision, Session
 from memoryhub.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.retrieval import history
 from memoryhub.retrieval.details import lists_of
@@ -110,15 +110,15 @@ class Selection:
         return rows.filter(**{column: self.filter.project}) if self.filter.project else rows
 
     def _memory_lines(self) -> Iterator[bytes]:
-        for chunk in batched(self.memories().iterator(chunk_size=_CHUNK), _CHUNK):
+        for chunk in _pages(self.memories()):
             lists = lists_of(chunk)
             for row in chunk:
                 yield dump(row, lists[row.pk], whole=self.everything)
 
     def _revision_lines(self) -> Iterator[dict[str, Any]]:
         clearance = self.actor.clearance
-        changed = self.memories().filter(revisions__isnull=False).distinct()
-        for memory in changed.iterator(chunk_size=_CHUNK):
+        changed = self.memories().filter(Exists(Revision.objects.filter(memory=OuterRef("pk"))))
+        for memory in _rows(changed):
             seen = [row for row, seen in history.walk(memory, clearance) if seen or self.everything]
             for row in reversed(seen):
                 if row.sensitivity in clearance.levels:
@@ -126,18 +126,17 @@ class Selection:
 
     def _evidence_lines(self) -> Iterator[dict[str, Any]]:
         rows = Evidence.objects.filter(memory__in=self.memories().order_by().values("pk"))
-        for row in rows.select_related("memory").order_by("pk").iterator(chunk_size=_CHUNK):
+        for row in _rows(rows.select_related("memory")):
             yield telling.evidence(row)
 
     def _merge_lines(self) -> Iterator[dict[str, Any]]:
         """Where both may be seen."""
         seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        rows = self.memories().filter(merged_into__in=seen).values_list("uid", "merged_into__uid")
-        for uid, into in rows.iterator(chunk_size=_CHUNK):
-            yield {"kind": "merge", "memory_id": uid, "into": into}
+        for row in _rows(self.memories().filter(merged_into__in=seen).select_related("merged_into")):
+            yield {"kind": "merge", "memory_id": row.uid, "into": row.merged_into.uid}
 
     def _fact_lines(self) -> Iterator[dict[str, Any]]:
-        for row in self.facts().iterator(chunk_size=_CHUNK):
+        for row in _rows(self.facts()):
             yield telling.fact(row, whole=self.everything)
 
     def _sessions(self) -> Any:
@@ -153,14 +152,14 @@ class Selection:
         return self._of_project(Session.objects.filter(known | is_empty)).order_by("pk")
 
     def _session_lines(self) -> Iterator[dict[str, Any]]:
-        for row in self._sessions().iterator(chunk_size=_CHUNK):
+        for row in _rows(self._sessions()):
             yield telling.session(row) if self.everything else telling.session_as_seen(row)
 
     def _summary_lines(self) -> Iterator[dict[str, Any]]:
         seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        rows = self._sessions().filter(summary__in=seen)
-        for session_id, project, uid in rows.values_list("session_id", "project", "summary__uid"):
-            yield {"kind": "summary", "session_id": session_id, "project": project, "memory_id": uid}
+        for row in _rows(self._sessions().filter(summary__in=seen).select_related("summary")):
+            place = {"session_id": row.session_id, "project": row.project}
+            yield {"kind": "summary", **place, "memory_id": row.summary.uid}
 
     def _event_lines(self) -> Iterator[dict[str, Any]]:
         rows = Event.objects.visible_to(self.actor.clearance)
@@ -168,10 +167,22 @@ class Selection:
             known = Q(memory__isnull=True) | Q(memory__sensitivity__in=LEVELS)
             rows = Event.objects.filter(known, sensitivity__in=LEVELS)
         rows = self._of_project(rows, "session__project").select_related("session", "memory")
-        for row in rows.order_by("pk").iterator(chunk_size=_CHUNK):
+        for row in _rows(rows):
             yield telling.event(row)
 
     def _journal_lines(self) -> Iterator[dict[str, Any]]:
         rows = self._of_project(JournalEntry.objects.visible_to(self.actor.clearance))
-        for row in rows.order_by("seq").iterator(chunk_size=_CHUNK):
+        for row in _rows(rows):
             yield telling.journal(row)
+
+
+def _pages(rows: Any) -> Iterator[list[Any]]:
+    """By primary key, each page a query of its own: a slow reader holds up no writer's log."""
+    after, rows = 0, rows.order_by("pk")
+    while page := list(rows.filter(pk__gt=after)[:_CHUNK]):
+        yield page
+        after = page[-1].pk
+
+
+def _rows(rows: Any) -> Iterator[Any]:
+    return chain.from_iterable(_pages(rows))

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
+from memoryhub.interchange.bounded import Bounded
+from memoryhub.interchange.problems import UnreadableFile as UnreadableFile  # noqa: PLC0414
+
 STDIN = STDOUT = "-"
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-
-
-class UnreadableFile(Exception):
-    """The file as a whole cannot be read; the message says what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def reading(name: str) -> Iterator[Source]:
     with contextlib.ExitStack() as stack:
         raw, size = _open(name, stack)
         try:
-            yield Source(_content(name, raw, stack), raw, size)
+            yield Source(_content(name, raw, size, stack), raw, size)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UnreadableFile(f"{name}: the gzip file is damaged or cut short: {error}") from None
 
@@ -61,14 +60,17 @@ def _open(name: str, stack: contextlib.ExitStack) -> tuple[io.BufferedReader, in
     return raw, about.st_size if stat.S_ISREG(about.st_mode) else None
 
 
-def _content(name: str, raw: io.BufferedReader, stack: contextlib.ExitStack) -> IO[bytes]:
+def _content(name: str, raw: io.BufferedReader, size: int | None, stack: contextlib.ExitStack) -> IO[bytes]:
     start = raw.peek(4)[:4]
     if start.startswith(_UTF16):
         raise UnreadableFile(f"{name}: is UTF-16; turn it into UTF-8 first (iconv -f utf-16 -t utf-8)")
     if start == _ZIP:
         raise UnreadableFile(f"{name}: is a zip archive; unpack it first (unzip)")
     if start.startswith(_GZIP):
-        return cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=raw)))
+        stream = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=raw)))
+        if size is None:  # a pipe, fed by who runs the command
+            return stream
+        return stack.enter_context(io.BufferedReader(Bounded(stream, size, name), 256 * 1024))
     return raw
 
 

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 
+class UnreadableFile(Exception):
+    """The file as a whole cannot be read; the message says what to do instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """What is wrong: a field (empty: the thing itself), and why; never the value."""

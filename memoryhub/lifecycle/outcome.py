@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from memoryhub.lifecycle import reach
-from memoryhub.lifecycle.operations import OPERATIONS, Change
+from memoryhub.lifecycle.operations import Change, known
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, RunChanges
 from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Clearance
@@ -66,7 +66,7 @@ def _tells_numbers(run: MaintenanceRun, clearance: Clearance) -> bool:
 
 
 def _is_of_store(run: MaintenanceRun) -> bool:
-    operation = OPERATIONS.get(run.operation)
+    operation = known(run.operation)
     return operation is not None and operation.whole_store
 
 

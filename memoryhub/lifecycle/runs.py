@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from memoryhub import capabilities, journal
 from memoryhub.lifecycle import reach
-from memoryhub.lifecycle.operations import OPERATIONS, Operation
+from memoryhub.lifecycle.operations import OPERATIONS, Operation, known
 from memoryhub.lifecycle.outcome import KEPT, ShownChange, Told, changes_of, told
 from memoryhub.lifecycle.reach import visible_runs
 from memoryhub.lifecycle.working import mark_interrupted, work
@@ -54,7 +54,7 @@ PENDING = (Status.QUEUED, Status.RUNNING)
 
 
 def start(
-    operation: str,
+    operation: str | Operation[Any],
     params: dict[str, Any],
     actor: Actor,
     *,
@@ -65,25 +65,28 @@ def start(
 ) -> MaintenanceRun:
     """Queue a run. A dry run lists what would change and changes nothing; any number of them may run.
 
+    ``operation``: its name; one of a higher floor is handed in itself.
+
     StoreError names a field that cannot be used. Conflict when the same operation is under way, or waits, on
     the same project. One that ``may_wait`` queues behind that, or is the one that waits already for the same.
     ``day``: the day whose daily maintenance this is.
     """
     now = now or timezone.now()
-    if switched_off(operation):
-        words = capabilities.switched_off(_CAPABILITIES[operation])
+    wanted = operation_named(operation) if isinstance(operation, str) else operation
+    if switched_off(wanted.name):
+        words = capabilities.switched_off(_CAPABILITIES[wanted.name])
         raise StoreError(f"{words} in the configuration; switch it on", "operation")
-    kept = checked(operation_named(operation), params)
+    kept = checked(wanted, params)
     project = str(kept.get("project") or "")
     if project and not actor.clearance.reaches(project):
         raise Forbidden("this project is out of your reach; name one that is open to you", "project")
     with write():
-        if may_wait and day is None and (same := _waiting(operation, kept, actor, dry_run)):
+        if may_wait and day is None and (same := _waiting(wanted.name, kept, actor, dry_run)):
             return same
         if not dry_run and not may_wait:
-            _require_free(operation, project, actor, now)
+            _require_free(wanted.name, project, actor, now)
         run = MaintenanceRun.objects.create(
-            operation=operation,
+            operation=wanted.name,
             params=kept,
             project=project,
             reach=reach.as_json(actor.clearance),
@@ -128,7 +131,8 @@ def resume(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRu
             raise Conflict(f"this run is {run.status}; only one that failed, or was stopped, can go on")
         if run.undone_at:
             raise Conflict("this run was taken back; start a new one")
-        operation_named(run.operation)
+        if known(run.operation) is None:
+            operation_named(run.operation)
         if not run.dry_run:
             _require_free(run.operation, run.project, actor, now)
         run.status, run.cause, run.error = Status.QUEUED, "", ""
@@ -164,7 +168,7 @@ def find(uid: str, actor: Actor) -> MaintenanceRun:
 
 def is_undoable(run: MaintenanceRun) -> bool:
     """Whether a run changed something that can be taken back still, and nobody is at it."""
-    operation = OPERATIONS.get(run.operation)
+    operation = known(run.operation)
     return (
         operation is not None
         and operation.undoable
@@ -239,7 +243,7 @@ def _require_undoable(run: MaintenanceRun) -> None:
         raise Conflict("this run was taken back already")
     if run.status in PENDING:
         raise Conflict("this run is not finished; stop it first")
-    operation = OPERATIONS.get(run.operation)
+    operation = known(run.operation)
     if operation is None or not operation.undoable:
         raise Conflict(f"what {run.operation} does cannot be undone")
     raise Conflict("this run changed nothing that could be taken back, or is being taken back now")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from memoryhub.lifecycle import reach
-from memoryhub.lifecycle.operations import OPERATIONS
+from memoryhub.lifecycle.operations import known as known_operation
 from memoryhub.lifecycle.outcome import Told
 from memoryhub.models import MaintenanceRun, Memory
 from memoryhub.sensitivity import Clearance
@@ -32,12 +32,14 @@ GROUPS = {
     "merge": ("groups made one memory each", "groups would become one memory each"),
     "summarise": ("groups summarised in one memory each", "groups would be summarised in one memory each"),
 }
+# Of operations of higher floors, which tell of them on pages of their own.
+_UNTOLD = frozenset({"upload", "name", "restores", "dry_run"})
 _FAILED = {Cause.INTERRUPTED: "Interrupted", Cause.STOPPED: "Stopped"}
 
 
 def title(run: MaintenanceRun) -> str:
     """What a run is, in a few words."""
-    operation = OPERATIONS.get(run.operation)
+    operation = known_operation(run.operation)
     label = operation.label if operation else run.operation.replace("_", " ").capitalize()
     if run.undoes_id:
         return f"Undo: {label}"
@@ -101,7 +103,7 @@ def params(found: Iterable[MaintenanceRun], clearance: Clearance) -> dict[int, l
         run.pk: [
             (name, value)
             for name, value in run.params.items()
-            if value is not None and not (name == "project" and value in hidden)
+            if value is not None and name not in _UNTOLD and not (name == "project" and value in hidden)
         ]
         for run in found
     }

@@ -19,7 +19,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from memoryhub.lifecycle import reach
-from memoryhub.lifecycle.operations import OPERATIONS, Change, Operation, Step
+from memoryhub.lifecycle.operations import Change, Operation, Step, known
 from memoryhub.lifecycle.outcome import KEPT
 from memoryhub.lifecycle.processes import is_given_up, own_name
 from memoryhub.models import MaintenanceRun, RunChanges
@@ -127,10 +127,10 @@ class _AtWork:
     @property
     def operation(self) -> Operation[Any]:
         """StoreError for a name that another version of the hub knew."""
-        try:
-            return OPERATIONS[self.run.operation]
-        except KeyError:
-            raise StoreError("this hub knows no operation of this name", "operation") from None
+        operation = known(self.run.operation)
+        if operation is None:
+            raise StoreError("this hub knows no operation of this name", "operation")
+        return operation
 
     def go(self) -> None:
         if self.run.undoes:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memoryhub.interchange import archives
+from memoryhub.interchange import bounded
 from memoryhub.interchange.files import UnreadableFile
 from memoryhub.interchange.formats import FORMATS, recognised
 from memoryhub.interchange.records import Options
@@ -197,7 +197,7 @@ def test_a_damaged_archive_is_refused_in_words(tmp_path: Path) -> None:
 def test_an_archive_that_unpacks_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "_ALWAYS", 64 * 1024)
+    monkeypatch.setattr(bounded, "_ALWAYS", 64 * 1024)
     blank = b'{"memories": [' + b" " * 5_000_000
     path = write_zip(tmp_path / "bomb.zip", tables=blank, lines=gzip.compress(b" " * 5_000_000))
     with pytest.raises(UnreadableFile, match=r"unpacks to more than 300 times its size"):
@@ -205,7 +205,7 @@ def test_an_archive_that_unpacks_without_end_is_refused(
 
 
 def test_a_bomb_within_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "_ALWAYS", 64 * 1024)
+    monkeypatch.setattr(bounded, "_ALWAYS", 64 * 1024)
     path = write_zip(tmp_path / "bomb.zip", lines=gzip.compress(b"\n" * 5_000_000))
     with pytest.raises(UnreadableFile, match="unpacks to more than"):
         list(FORMATS["openmemory"].read(path, Options()))

@@ -1,0 +1,232 @@
+"""An import as a run: outside of any request, with progress; it can be stopped and goes on where it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from pydantic import BaseModel, ConfigDict
+
+from memoryhub.interchange import uploads
+from memoryhub.interchange.formats import FORMATS, Format, recognised
+from memoryhub.interchange.ids import Ids
+from memoryhub.interchange.load import Batch, Order
+from memoryhub.interchange.problems import Problem, UnreadableFile
+from memoryhub.interchange.reading import Reading, opened
+from memoryhub.interchange.records import Item, Options
+from memoryhub.interchange.tally import Tally
+from memoryhub.lifecycle import operations, runs
+from memoryhub.lifecycle.plan import Change, Operation, Pace, Step
+from memoryhub.models import MaintenanceRun
+from memoryhub.sensitivity import Actor
+from memoryhub.store.errors import Conflict, StoreError
+
+NAME = "import"
+FAILED, UNMAPPED, IGNORED, NOT_TAKEN = "failed", "unmapped", "ignored", "not_taken"
+_FIRST, _MOST, _LEAST = 50, 1000, 20  # items of a step
+_MOST_ERRORS = 100  # that a step lists; the others it counts
+
+
+class ImportParams(BaseModel):
+    """``upload``: the key of the file. ``restores``: whoever asked may restore the store."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    upload: str
+    format: str
+    name: str = ""
+    project: str | None = None
+    dry_run: bool = False
+    restores: bool = False
+
+
+class Import(Operation[ImportParams]):
+    name = NAME
+    label = "Import"
+    help = "Stores what an uploaded file holds."
+    Params = ImportParams
+
+    def total(self, params: ImportParams, actor: Actor, now: datetime) -> int:
+        try:
+            with _reading(params) as reading:
+                return reading.total or 0
+        except UnreadableFile as error:
+            raise _refusal(error, params) from None
+
+    def steps(
+        self, params: ImportParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+    ) -> Iterator[Step]:
+        try:
+            with _reading(params) as reading, Ids(uploads.ids_of(params.upload)) as ids:
+                if position and not reading.go_on(position):
+                    raise StoreError("the file is not the one that was begun with; upload it again", "upload")
+                yield from _walk(reading, _order(params, actor), ids)
+        except UnreadableFile as error:
+            raise _refusal(error, params) from None
+        if not params.dry_run:
+            uploads.forget(params.upload)
+
+
+operations.register(Import())
+
+
+def start(
+    chunks: Iterator[bytes],
+    name: str,
+    actor: Actor,
+    *,
+    format: str = "",
+    project: str = "",
+    dry_run: bool = False,
+    restores: bool = False,
+) -> MaintenanceRun:
+    """Keep a file and queue its import. :class:`uploads.TooLarge`; StoreError for what cannot be used.
+
+    ``format``: seen by the file's content where it is empty. ``restores``: the actor may restore the store,
+    which is the caller's to decide.
+    """
+    if format and format not in FORMATS:
+        raise StoreError(f"must be one of: {', '.join(FORMATS)}", "format")
+    key = uploads.keep(chunks)
+    try:
+        found = FORMATS[format] if format else recognised(uploads.path_of(key))
+        params = {
+            "upload": key,
+            "format": found.name,
+            "name": Path(name).name[:200],
+            "project": project or None,
+            "dry_run": dry_run,
+            "restores": restores,
+        }
+        return runs.start(Import(), params, actor, dry_run=dry_run, may_wait=True)
+    except BaseException:
+        uploads.forget(key)
+        raise
+
+
+def start_for_good(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
+    """Import in earnest what a dry run looked through; Conflict when its file is gone."""
+    params = {**run.params, "dry_run": False, "restores": restores}
+    if not uploads.path_of(params["upload"]).exists():
+        raise Conflict("the file of this dry run is gone; upload it again", "upload")
+    return runs.start(Import(), params, actor, may_wait=True)
+
+
+def _order(params: ImportParams, actor: Actor) -> Order:
+    return Order(
+        actor, lambda place, problem: None, params.project or "", params.dry_run, restores=params.restores
+    )
+
+
+def _reading(params: ImportParams) -> _Opened:
+    path = uploads.path_of(params.upload)
+    if not path.exists():
+        raise StoreError("the file is gone; upload it again", "upload")
+    return _Opened(_format(params.format), path, Options(params.name, params.project or ""))
+
+
+def _format(name: str) -> Format:
+    try:
+        return FORMATS[name]
+    except KeyError:
+        raise StoreError("this hub knows no format of this name any more", "format") from None
+
+
+class _Opened:
+    """:func:`opened`, on an upload."""
+
+    def __init__(self, format: Format, path: Path, options: Options) -> None:
+        self._stack = ExitStack()
+        self._arguments = (format, str(path), options)
+
+    def __enter__(self) -> Reading:
+        return self._stack.enter_context(opened(*self._arguments))
+
+    def __exit__(self, *details: Any) -> bool | None:
+        return self._stack.__exit__(*details)
+
+
+def _refusal(error: UnreadableFile, params: ImportParams) -> StoreError:
+    """In the words of the reader, with the name that the file had."""
+    path = uploads.path_of(params.upload)
+    words = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)
+    return StoreError(words, "file")
+
+
+def _walk(reading: Reading, order: Order, ids: Ids) -> Iterator[Step]:
+    pace, items, done = Pace(_FIRST, _MOST, _LEAST), iter(reading), reading.done
+    while some := list(islice(items, pace.size)):
+        mark, seen = reading.mark(), reading.done - done
+        done += seen
+        step = _step(some, order, ids, mark, seen)
+        yield step
+        pace.after(step)
+
+
+def _step(items: list[Item], order: Order, ids: Ids, mark: dict[str, Any], seen: int) -> Step:
+    """Vectors are made here, before the transaction; a dry run stores and takes back here as well."""
+    batch = _Told(items, order, ids)
+
+    def commit(run_uid: str) -> tuple[Change, ...]:
+        return batch.store()
+
+    if not order.dry_run:
+        return Step((), mark, seen, commit, chore=True)
+    began = time.perf_counter()
+    found = batch.store()
+    return Step(found, mark, seen, took_ms=(time.perf_counter() - began) * 1000)
+
+
+class _Told:
+    """A batch that tells as changes what became of it: numbers and reasons, never a text."""
+
+    def __init__(self, items: list[Item], order: Order, ids: Ids) -> None:
+        self._errors: list[tuple[str, Problem]] = []
+        told = replace(order, report=lambda place, problem: self._errors.append((place, problem)))
+        self._batch = Batch(items, told, ids)
+
+    def store(self) -> tuple[Change, ...]:
+        self._errors.clear()
+        tally = Tally()
+        self._batch.store(tally)
+        return (*_outcomes(tally), *self._failures(tally), *_notes(tally))
+
+    def _failures(self, tally: Tally) -> Iterator[Change]:
+        """One for each thing that failed, naming its first problems; the rest only counted."""
+        by_place: dict[str, list[str]] = {}
+        for place, problem in self._errors:
+            by_place.setdefault(place, []).append(str(problem))
+        listed = list(by_place.items())[:_MOST_ERRORS]
+        for place, problems in listed:
+            yield Change(FAILED, reason=f"{place}: {'; '.join(problems[:5])}")
+        if rest := tally.failed - len(listed):
+            yield Change(FAILED, reason="more of the same place", count=rest)
+
+
+def _outcomes(tally: Tally) -> Iterator[Change]:
+    for outcome, count in tally.outcomes.items():
+        yield Change(f"memories {outcome}", count=count)
+    for kind, counts in tally.others.items():
+        for outcome, count in counts.items():
+            yield Change(f"{kind} {outcome}", count=count)
+
+
+def _notes(tally: Tally) -> Iterator[Change]:
+    for what, count in tally.unmapped.items():
+        yield Change(UNMAPPED, reason=what, count=count)
+    for name, count in tally.ignored.items():
+        yield Change(IGNORED, reason=name[:100], count=count)
+    for name, count in tally.not_taken.items():
+        yield Change(NOT_TAKEN, reason=name, count=count)
+    if tally.without_ttl and settings.MEMORYHUB.default_ttl_days:
+        days = settings.MEMORYHUB.default_ttl_days
+        yield Change(
+            "without_ttl", reason=f"to expire in {days} days (default_ttl_days)", count=tally.without_ttl
+        )
