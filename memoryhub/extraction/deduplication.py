@@ -39,7 +39,7 @@ class Choice:
     memory: Memory | None = None
 
 
-Chooser = Callable[[MemoryDraft, Sequence[Near]], Choice]
+Chooser = Callable[[MemoryDraft, Sequence[Near]], Choice | None]
 _NEW = Choice(Verdict(Decision.CREATE, "nothing like it is known"))
 
 
@@ -49,8 +49,8 @@ def remember_deduplicated(
     """Store a memory unless it is known: ``created``, ``merged`` or ``skipped``.
 
     With the very words of a memory it is ``refreshed``, with its key ``updated``, as by ``store.remember``.
-    ``choose``: who decides beside the rules, without holding a transaction; the categories' own rules are
-    held against what it says. StoreError when the draft is refused.
+    ``choose``: who decides in the place of the rules (None: they do), without holding a transaction; the
+    categories' own rules are held against what it says. StoreError when the draft is refused.
     """
     now = now or timezone.now()
     refuse_secrets(draft, MEMORY_FIELDS)

@@ -27,7 +27,12 @@ def as_json(clearance: Clearance) -> dict[str, Any]:
 
 def of(run: MaintenanceRun) -> Clearance:
     """What the run works under; one that kept none reaches nothing."""
-    kept = run.reach or {"levels": (), "projects": ()}
+    return from_json(run.reach)
+
+
+def from_json(kept: dict[str, Any]) -> Clearance:
+    """What :func:`as_json` kept; of nothing, one that reaches nothing."""
+    kept = kept or {"levels": (), "projects": ()}
     projects = kept.get("projects", ())
     return Clearance(
         frozenset(kept.get("levels", ())),

@@ -10,7 +10,7 @@ import atexit
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.util import Finalize
 
 from django.conf import settings
@@ -28,22 +28,62 @@ SECONDS_TO_END = 1.5  # a run that is between two steps by then goes back into t
 Status = MaintenanceRun.Status
 
 
-class Worker(threading.Thread):
-    """Looks for waiting runs until it is told to end; an error is logged and waited out."""
+class Background(threading.Thread):
+    """Takes one turn after the other until it is told to end; an error is logged and waited out.
+
+    ``wake``: told when there is something to do, so that nobody waits for the next look.
+    """
+
+    def __init__(self, name: str, wake: threading.Condition) -> None:
+        super().__init__(name=name, daemon=True)
+        self.wake = wake
+        self.ending = threading.Event()
+
+    def turn(self) -> bool:
+        """Do one thing; False when there was nothing to do."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        while not self.ending.is_set():
+            if not self._try(self.turn):
+                self._rest(POLL)
+        connections.close_all()
+
+    def end(self) -> None:
+        """Ask it to end; :meth:`join` waits until it has."""
+        self.ending.set()
+        with self.wake:
+            self.wake.notify_all()
+
+    def _try(self, deed: Callable[[], object]) -> bool:
+        try:
+            return bool(deed())
+        except DatabaseError as error:
+            logger.error("%s waits, because the database says: %s", self.name, error)
+        except Exception:
+            logger.exception("%s met an error and goes on", self.name)
+        connections.close_all()
+        self._rest(AFTER_ERROR)
+        return False
+
+    def _rest(self, seconds: float) -> None:
+        with self.wake:
+            if not self.ending.is_set():
+                self.wake.wait(seconds)
+
+
+class Worker(Background):
+    """Looks for waiting runs."""
 
     def __init__(self, *, dry_runs: bool) -> None:
-        super().__init__(name="maintenance-" + ("dry-runs" if dry_runs else "runs"), daemon=True)
+        super().__init__("maintenance-" + ("dry-runs" if dry_runs else "runs"), runs.queued)
         self.dry_runs = dry_runs
-        self.ending = threading.Event()
         self.vectors = CatchUp()
 
     def run(self) -> None:
         if not self.dry_runs:
             self._try(mark_interrupted)
-        while not self.ending.is_set():
-            if not self._try(self.turn):
-                self._rest(POLL)
-        connections.close_all()
+        super().run()
 
     def turn(self) -> bool:
         """Work on one run; False when there was none to work on."""
@@ -52,28 +92,6 @@ class Worker(threading.Thread):
             self.vectors.look()
         run = next_run(self.dry_runs)
         return run is not None and work(run, leaving=self.ending.is_set)
-
-    def end(self) -> None:
-        """Ask it to end; :meth:`join` waits until it has."""
-        self.ending.set()
-        with runs.queued:
-            runs.queued.notify_all()
-
-    def _try(self, deed: Callable[[], object]) -> bool:
-        try:
-            return bool(deed())
-        except DatabaseError as error:
-            logger.error("maintenance waits, because the database says: %s", error)
-        except Exception:
-            logger.exception("maintenance met an error and goes on")
-        connections.close_all()
-        self._rest(AFTER_ERROR)
-        return False
-
-    def _rest(self, seconds: float) -> None:
-        with runs.queued:
-            if not self.ending.is_set():
-                runs.queued.wait(seconds)
 
 
 def next_run(dry_runs: bool) -> MaintenanceRun | None:
@@ -87,11 +105,14 @@ def next_run(dry_runs: bool) -> MaintenanceRun | None:
     return None if writing.exists() else waiting
 
 
-def begin() -> list[Worker]:
-    """Start this process's workers, and see to it that they end with it; none where they are switched off."""
+def begin(*more: Background) -> list[Background]:
+    """Start this process's workers, and see to it that they end with it; none where they are switched off.
+
+    ``more``: others that live and end beside them.
+    """
     if not settings.MEMORYHUB.maintenance_worker:
         return []
-    workers = [Worker(dry_runs=False), Worker(dry_runs=True)]
+    workers = [Worker(dry_runs=False), Worker(dry_runs=True), *more]
     for worker in workers:
         worker.start()
     # Granian's workers are multiprocessing's, which skip atexit.
@@ -100,7 +121,7 @@ def begin() -> list[Worker]:
     return workers
 
 
-def finish(workers: list[Worker]) -> None:
+def finish(workers: Sequence[Background]) -> None:
     """Let the workers end, and wait for it a moment."""
     for worker in workers:
         worker.end()

@@ -21,6 +21,8 @@ class Migration(migrations.Migration):
                 ('status', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('done', 'Done'), ('failed', 'Failed')], default='queued', max_length=10)),
                 ('project', models.CharField(blank=True, default='', max_length=200)),
                 ('session_id', models.CharField(blank=True, default='', max_length=200)),
+                ('scope', models.CharField(default='project', max_length=10)),
+                ('sensitivity', models.CharField(choices=[('public', 'public'), ('private', 'private'), ('secret', 'secret')], default='public', max_length=20)),
                 ('actor', models.CharField(blank=True, default='', max_length=200)),
                 ('reach', models.JSONField(blank=True, default=dict, help_text='The clearance it stores under')),
                 ('messages', models.JSONField(blank=True, default=list)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.utils import timezone
 
-from memoryhub.models.fields import name_field, uid_field
+from memoryhub.models.fields import name_field, sensitivity_field, uid_field
+from memoryhub.vocabulary import Scope
 
 
 class Extraction(models.Model):
@@ -24,6 +25,8 @@ class Extraction(models.Model):
     status = models.CharField(max_length=10, choices=Status.choices, default=Status.QUEUED)
     project = name_field()
     session_id = name_field()
+    scope = models.CharField(max_length=10, default=Scope.PROJECT.value)
+    sensitivity = sensitivity_field()
     actor = name_field()
     reach = models.JSONField(default=dict, blank=True, help_text="The clearance it stores under")
     messages = models.JSONField(default=list, blank=True)

@@ -18,6 +18,7 @@ import memoryhub
 from memoryhub.agents import health
 from memoryhub.agents.api import (
     alike,
+    extraction,
     injection,
     lifecycle,
     maintenance,
@@ -79,6 +80,7 @@ for router in (
     searching.router,
     recalling.router,
     injection.router,
+    extraction.router,
     records.router,
     lifecycle.router,
     tools.router,

@@ -1,0 +1,73 @@
+"""What might become a memory: in three layers and one of six categories. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memoryhub.drafts import MemoryDraft
+from memoryhub.encoding.naming import title_of
+from memoryhub.sensitivity import Sensitivity
+from memoryhub.text import collapse, shorten
+from memoryhub.vocabulary import MemoryType, Scope
+
+ABSTRACT_CHARS, OVERVIEW_CHARS, CONTENT_CHARS = 200, 1000, 8000
+# pigo's categories, and the type that each is elsewhere.
+CATEGORIES: dict[str, MemoryType] = {
+    "profile": MemoryType.CONTEXT,
+    "preferences": MemoryType.PREFERENCE,
+    "entities": MemoryType.FACT,
+    "events": MemoryType.CONTEXT,
+    "cases": MemoryType.BUGFIX,
+    "patterns": MemoryType.DISCOVERY,
+}
+_IMPORTANCE = {"profile": 0.7, "preferences": 0.7, "patterns": 0.65, "cases": 0.6, "events": 0.6}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """``abstract``: one line; ``overview``: a paragraph; ``content``: all of it. ``why``: what spoke for it.
+
+    ``decision``: something was decided, which is a type of its own. ``confidence`` 0..1, of the claim.
+    """
+
+    category: str
+    content: str
+    abstract: str = ""
+    overview: str = ""
+    confidence: float = 0.5
+    decision: bool = False
+    why: str = ""
+
+    def draft(self, place: Place) -> MemoryDraft:
+        """The memory that would be stored."""
+        content = self.content.strip()[:CONTENT_CHARS]
+        return MemoryDraft(
+            content=content,
+            title=title_of(content)[:500],
+            abstract=shorten(self.abstract or content, ABSTRACT_CHARS),
+            overview=shorten(self.overview, OVERVIEW_CHARS) if self.overview else "",
+            category=self.category,
+            type=MemoryType.DECISION if self.decision else CATEGORIES[self.category],
+            confidence=round(min(max(self.confidence, 0.0), 1.0), 2),
+            importance=_IMPORTANCE.get(self.category, 0.5),
+            project=place.project,
+            session_id=place.session_id,
+            scope=Scope(place.scope),
+            sensitivity=Sensitivity(place.sensitivity),
+            tags=["extracted"],
+        )
+
+    @property
+    def same(self) -> str:
+        """What two candidates that say the same have in common."""
+        return collapse(self.content).casefold().strip(" .!")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where what is extracted belongs."""
+
+    project: str = ""
+    session_id: str = ""
+    scope: str = Scope.PROJECT.value
+    sensitivity: str = Sensitivity.PUBLIC.value

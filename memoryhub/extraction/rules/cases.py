@@ -1,0 +1,183 @@
+"""A problem and its solution, told over several turns. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from memoryhub.extraction.candidates import Candidate
+from memoryhub.extraction.conversation import USER
+from memoryhub.extraction.rules.sentences import Sentence
+from memoryhub.text import shorten, terms
+
+MOST_PARTS = 3  # sentences of each of the parts
+_PATIENCE = 12  # turns after which a problem that nobody solved is dropped
+_ON_TOPIC = 2  # words that a sentence shares with the problem
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+PROBLEM = _any(
+    r"\b(?:fail(?:s|ed|ing|ure)?|flaky|crash(?:es|ed|ing)?|error|exception|broken|breaks?|bug|stuck|hangs?|hung|freez\w+"
+    r"|timeouts?|times?\sout|timed\sout|slow|leak(?:s|ing)?|oom\w*|killed|wrong|incorrect|corrupt\w*|expired|outage"
+    r"|regression|missing|lost|mismatch|differs?|different\sfrom|unavailable|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
+    r"\b(?:doesn'?t|does\snot|didn'?t|won'?t|isn'?t|not)\s(?:work|working|start|load|run|build|show|render|respond)\w*\b",
+    r"\b(?:returns?|returned|status|http|got|get|getting|gives?)\s[45]\d\d\b|\bnpm\sERR",
+    r"\b(?:effect|problem|issue)\sat\sfirst\b",
+    r"\b(?:fehler|bricht\s\w+\s?\w*\s?ab|geht\snicht|funktioniert\snicht|kaputt|abgestürzt|langsam)\b",
+    r"\b(?:fall(?:a|aba|ó)|no\sfunciona|lento|roto|échoue|ne\smarche\spas|en\spanne)\b",
+    r"(?:エラー|失敗|動かない|落ちる|遅い|不具合|バグ|报错|失败|崩溃|不工作|问题)",
+)
+CAUSE = _any(
+    r"\b(?:because|root\scause|the\s(?:cause|reason|culprit)|caused\sby|due\sto|turn(?:s|ed)\sout|so\sthat'?s\swhy|that'?s\swhy"
+    r"|comes\sfrom|came\sfrom|the\sproblem\s(?:is|was)|the\sdifference\s(?:\S+\s){0,4}is|has\sits\sown|by\sdefault"
+    r"|nobody\sknew|without\s\w+|simply|never\s\w+ed)\b",
+    r"\b(?:weil|liegt\san|kommt\sdaher|die\sursache|grund|wegen|porque|debido\sa|ya\sque|parce\sque|à\scause\sde)\b",
+    r"(?:原因|ため|なぜなら|ので|因为|由于)",
+)
+_DID = (
+    r"(?:fixed|solved|added|changed|moved|set|raised|lowered|pinned|replaced|switched|passed|rewrote|removed"
+    r"|updated|enabled|disabled|increased|reduced|renamed|issued|restarted|reverted|upgraded|downgraded|cleared"
+    r"|configured|patched|implemented|introduced|wrapped|escaped|kept|split|cached|limited|rotated|deleted|made"
+    r"|put|turned|used|needed)"
+)
+_EARLIER = re.compile(r"\b(?:since|when|after|before|until|like when)\s(?:i|we)\b", re.IGNORECASE)
+_FOUND_IT = re.compile(r"\b(?:found\s(?:the\s(?:cause|reason|problem|bug)|it)|root\scause)\b", re.IGNORECASE)
+FIX = _any(
+    rf"\bi(?:'ve|\shave)?\s(?:now\s|then\s|also\s|just\s|simply\s)?{_DID}\b|\bwe(?:'ve|\shave)?\s(?:now\s|then\s)?{_DID}\b"
+    rf"|^(?:so\s|then\s|and\s)?{_DID}\s",
+    r"\bthe\s(?:fix|solution|workaround|trick)\s(?:is|was|:)|\b(?:fixed|solved|resolved)\sby\b",
+    r"\b(?:now|it)\s(?:it\s)?(?:works|passes|runs|builds)\b(?!\?)|\bworks\snow\b|\bdid\sthe\strick\b",
+    r"\bich\shabe\b.{1,120}\b(?:gesetzt|geändert|festgenagelt|behoben|ersetzt|hinzugefügt|entfernt|aktualisiert)\b",
+    r"\blo\s(?:solucioné|arreglé|resolví|cambié)\b|\bj'ai\s(?:corrigé|changé|ajouté|remplacé)\b",
+    r"(?:修正しました|直しました|解決しました|変更しました|修复了|解决了|改成)",
+)
+_CHOICE = re.compile(
+    r"\b(?:go\swith|take|do|choose|pick|option|number)\s(?:the\s|option\s|number\s)?"
+    r"(?P<which>\d{1,2}|first|second|third|latter|former|one|two|three)\b",
+    re.IGNORECASE,
+)
+_ORDER = {"first": 1, "former": 1, "one": 1, "second": 2, "latter": 2, "two": 2, "third": 3, "three": 3}
+_REASON = re.compile(r"\b(?:so that|because|otherwise|weil|damit|porque|para que)\b", re.IGNORECASE)
+
+
+@dataclass
+class Case:
+    """What is known of one problem so far. ``at``: the turn in which it came up."""
+
+    at: int
+    problem: list[str]
+    cause: list[str] = field(default_factory=list)
+    fix: list[str] = field(default_factory=list)
+    confirmed: bool = False
+
+    @property
+    def solved(self) -> bool:
+        return bool(self.fix)
+
+    def takes(self, text: str) -> bool:
+        """Whether a sentence is about this problem."""
+        return len(terms(text) & terms(" ".join([*self.problem, *self.cause]))) >= _ON_TOPIC
+
+    def candidate(self) -> Candidate:
+        problem, cause, fix = (" ".join(part[:MOST_PARTS]) for part in (self.problem, self.cause, self.fix))
+        lines = [f"Problem: {problem}", f"Cause: {cause}" if cause else "", f"Solution: {fix}"]
+        return Candidate(
+            "cases",
+            "\n".join(filter(None, lines)),
+            abstract=f"{shorten(problem, 95)} → {shorten(fix, 95)}",
+            overview=" ".join(filter(None, (problem, cause, fix))),
+            confidence=0.8 if self.confirmed else 0.6,
+            why="a problem, and what solved it",
+        )
+
+
+class Cases:
+    """Listens to the turns and tells the cases that were solved."""
+
+    def __init__(self) -> None:
+        self.told: list[Candidate] = []
+        self._open: Case | None = None
+        self._turn = 0
+        self._stated = ""  # what the user said last, should it be a complaint
+        self._offered: dict[int, str] = {}
+
+    def listen(self, role: str, said: Sequence[Sentence]) -> set[str]:
+        """One turn; returns the sentences that a case has taken for itself."""
+        self._turn += 1
+        if self._open and not self._open.solved and self._turn - self._open.at > _PATIENCE:
+            self._open = None
+        taken: set[str] = set()
+        before = ""
+        for sentence in said:
+            if self._hear(role, sentence, before):
+                taken.add(sentence.text)
+            before = sentence.text
+        if role == USER:
+            plain = [s.text for s in said if not s.question]
+            self._stated = plain[-1] if plain else ""
+        offered = {s.number: s.text for s in said if s.number}
+        self._offered = offered or (self._offered if role == USER else {})
+        return taken
+
+    def end(self) -> list[Candidate]:
+        self._close()
+        return self.told
+
+    def chosen(self, text: str) -> str:
+        """What an answer such as "let's go with 2" stands for, if something was offered; else empty."""
+        found = _CHOICE.search(text)
+        if not found or not self._offered:
+            return ""
+        which = found["which"].lower()
+        return self._offered.get(int(which) if which.isdigit() else _ORDER[which], "")
+
+    def _hear(self, role: str, sentence: Sentence, before: str) -> bool:
+        text = sentence.text
+        if role == USER and (choice := self.chosen(text)) and self._open:
+            self._open.fix.append(choice)
+            return True
+        if sentence.number and role != USER:
+            return False  # an offer
+        if FIX.search(text) and not sentence.question and not _EARLIER.search(text):
+            return self._fixed(role, text, before)
+        if PROBLEM.search(text):
+            return self._problem(role, text, sentence.question)
+        if self._open and not sentence.question and not self._open.solved:
+            told = CAUSE.search(text) or (role != USER and _FOUND_IT.search(before))
+            if told or (role != USER and self._open.takes(text)):
+                self._open.cause.append(text)
+                return bool(told)
+        return False
+
+    def _problem(self, role: str, text: str, question: bool) -> bool:
+        """More about the open problem, or a new one; only a user's new problem ends an old one."""
+        case = self._open
+        if case and (role != USER or case.takes(text) or self._turn - case.at <= 2):
+            if not case.solved and not question:
+                (case.problem if role == USER and not CAUSE.search(text) else case.cause).append(text)
+            return not case.solved or case.takes(text)
+        if role != USER and not CAUSE.search(text):
+            return False
+        self._close()
+        self._open = Case(self._turn, [text])
+        return True
+
+    def _fixed(self, role: str, text: str, before: str) -> bool:
+        if self._open is None and role != USER and self._stated and _REASON.search(text):
+            self._open = Case(self._turn, [self._stated])
+        if self._open is None:
+            return False
+        if role == USER and before and before not in self._open.problem and before not in self._open.cause:
+            self._open.cause.append(before)
+        self._open.fix.append(text)
+        self._open.confirmed |= role == USER
+        return True
+
+    def _close(self) -> None:
+        if self._open and self._open.solved:
+            self.told.append(self._open.candidate())
+        self._open = None

@@ -1,0 +1,119 @@
+"""The sentences of a message: without code, logs, tables and pleasantries. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from memoryhub.text import CJK, collapse
+
+MOST_CHARS = 600  # of one sentence; a longer one is no sentence
+MOST_OF_ONE = 400  # sentences of one message that are looked at
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_LIST = re.compile(r"^\s*(?:[-*+•]|(?P<number>\d{1,2})[.)])\s+")
+_ASIDE = re.compile(r"^\s*(?:#{1,6}\s|\||>)")
+_END = re.compile(r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？])")
+_ABBREVIATED = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|approx|Prof|Dr|Mr|Mrs|Ms|St|Nr|No|z\.\s?B|d\.\s?h|bzw|ca|Sr|Sra|\d{1,2})"
+    r"|\b[A-Z])\.$"
+)
+_FILLER = re.compile(
+    r"^(?:(?:yes|yeah|yep|yup|no|nope|ok|okay|sure|right|well|oh|ah|hm+|hey|hi|hello|hi there|great|good|nice"
+    r"|perfect|cool|thanks|thank you|thx|and|also|so|but|btw|by the way|then|one more(?: thing)?(?=[,:;])"
+    r"|excellent|agreed|exactly|update|awesome|fine|super|ja|nein|moin|hallo|und|also|übrigens|danke|genau"
+    r"|sí|no|vale|hola|perfecto|y|pero|oui|non|bonjour|merci|et|mais)"
+    r"(?:[,:;.!…]+|(?=\s))\s*)+",
+    re.IGNORECASE,
+)
+_QUESTION = re.compile(r"[?？]\s*$")
+_ASKING = re.compile(
+    r"^(?:what|why|who|when|where|which|how|is|are|was|were|do|does|did|should|shall|would|will|can|could|may"
+    r"|any idea|was|wie|wer|wo|wann|warum|kannst|könntest|ist|sind|qué|cómo|por qué|puedes)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence on one line. ``bare``: without what only opens it. ``number``: of a list's item."""
+
+    text: str
+    question: bool = False
+    number: int = 0
+
+    @property
+    def bare(self) -> str:
+        return _FILLER.sub("", self.text, count=1).strip() or self.text
+
+
+def sentences(message: str) -> list[Sentence]:
+    """In order; no more than a person would have written by hand."""
+    found: list[Sentence] = []
+    for line, number in _lines(message):
+        for part in _split(line):
+            if _says_something(part):
+                asks = bool(_QUESTION.search(part))
+                found.append(Sentence(part, asks, number))
+        if len(found) >= MOST_OF_ONE:
+            break
+    return found
+
+
+def asks(sentence: Sentence) -> bool:
+    """Whether it is a question, with its mark or without."""
+    return sentence.question or bool(_ASKING.match(sentence.bare))
+
+
+def _lines(message: str) -> Iterator[tuple[str, int]]:
+    """Lines outside of code with the number that a list gives them; lines of one paragraph are joined."""
+    fenced = False
+    block: list[str] = []
+    for line in [*message.splitlines(), ""]:
+        fence = bool(_FENCE.match(line))
+        item = _LIST.match(line)
+        if (fence or item or not line.strip() or _ASIDE.match(line)) and block:
+            yield from _joined(block)
+            block = []
+        fenced ^= fence
+        if fence or fenced or _ASIDE.match(line) or not line.strip():
+            continue
+        if item:
+            yield line[item.end() :], int(item["number"] or 0)
+        elif line.startswith(("    ", "\t")):
+            continue  # code
+        else:
+            block.append(line.strip())
+
+
+def _joined(block: list[str]) -> Iterator[tuple[str, int]]:
+    """Chats break a line where a thought ends, documents where it is full: told by where a line ends."""
+    whole = ""
+    for line in block:
+        if (whole and (len(whole) < 60 and whole[-1] not in ",;-–")) or (whole and whole[-1] in ".!?:"):
+            yield whole, 0
+            whole = line
+        else:
+            whole = f"{whole} {line}".strip()
+    if whole:
+        yield whole, 0
+
+
+def _split(line: str) -> Iterator[str]:
+    pending = ""
+    for part in _END.split(line.replace("**", "")):
+        pending = f"{pending} {part}".strip() if pending else part.strip()
+        if pending and not _ABBREVIATED.search(pending):
+            yield collapse(pending)
+            pending = ""
+    if pending:
+        yield collapse(pending)
+
+
+def _says_something(part: str) -> bool:
+    """Some words, mostly letters: no log, no path, no table."""
+    if not 3 <= len(part) <= MOST_CHARS or part[0] in "{}[]<|$@\\":
+        return False
+    letters = sum(map(str.isalpha, part))
+    wordy = len(part.split()) >= 2 or len(CJK.findall(part)) >= 4
+    return wordy and letters >= 0.55 * len(part.replace(" ", ""))

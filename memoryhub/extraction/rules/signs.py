@@ -1,0 +1,263 @@
+"""What in a sentence speaks for remembering it, and as what; what speaks against it. Pure.
+
+Each sign has a weight; a sentence is kept from 1.0 on. Patterns are bounded: linear in a sentence's length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+KEEP = 1.0
+
+
+class Sign(NamedTuple):
+    """``category`` empty: it speaks for any. ``why``: for people."""
+
+    category: str
+    weight: float
+    why: str
+    pattern: re.Pattern[str]
+
+
+def _any(*patterns: str, case: bool = False) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), 0 if case else re.IGNORECASE)
+
+
+_KIN = (
+    r"(?:wife|husband|partner|girlfriend|boyfriend|brother|sister|son|daughter|mother|father|mom|mum|dad"
+    r"|parents|kids?|child(?:ren)?|friend|boss|manager|lead|supervisor|advisor|mentor|buddy|colleague|cto|ceo"
+    r"|team|company|client|customer|employer|landlord|doctor|dog|cat|frau|mann|chefin?|kollegin?|bruder"
+    r"|schwester|freundin?|gestora?|jef[ea]|hermano|hermana|mujer|marido|socio|socia|équipe|patron|collègue)"
+)
+_NO_NAME = (
+    r"(?!(?:I|We|You|They|He|She|It|This|That|The|These|Those|There|My|Our|Your|Who|What|If|When|And|But|So|Ok"
+    r"|Please|Wir|Ich|Sie|Er|Es|Das|Die|Der|Yo|El|La|Nous|Je|One|Some|All|Each|Every|Nobody|Everyone)\b)"
+)
+_NAME = _NO_NAME + r"[A-ZÄÖÜÉ][a-zäöüßéèáíóúñ]{1,20}(?:\s[A-ZÄÖÜÉ][a-zäöüßéèáíóúñ]{1,20}){0,2}"
+_MONTH = (
+    r"(?:jan(?:uary|uar)?|feb(?:ruary|ruar)?|march|märz|april|may|mai|june|juni|july|juli|aug(?:ust)?"
+    r"|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)"
+)
+DATE = _any(
+    rf"\b\d{{1,2}}(?:st|nd|rd|th|\.)?\s(?:of\s)?{_MONTH}\b",
+    rf"\b{_MONTH}\s\d{{1,2}}\b",
+    rf"\b(?:until|till|by|in|since|from|on|bis|ab|zum)\s{_MONTH}\b",
+    r"\b20\d\d-\d\d-\d\d\b|\b\d{1,2}[./]\d{1,2}[./](?:20)?\d\d\b",
+    r"\b(?:next|last)\s(?:month|quarter|year)\b|\bQ[1-4]\b",
+)
+
+SIGNS: tuple[Sign, ...] = (
+    # Preferences: what one person likes, wants or avoids.
+    Sign(
+        "preferences",
+        1.0,
+        "says what they prefer",
+        _any(
+            r"\bi(?:'d| would)?\s(?:(?:much|really|also|always|strongly|usually)\s)?(?:prefer|rather)\b",
+            r"\bi\s(?:(?:really|absolutely|also)\s)?(?:like|love|enjoy)\s(?!to\s(?:know|ask|see)\b|it\b|that\b|this\b)",
+            r"\bi\s(?:(?:really|absolutely)\s)?(?:hate|dislike|detest|can(?:'t|not)\sstand|avoid)\b",
+            r"\bi\sdon'?t\s(?:like|drink|eat|smoke|want\syou\sto|want\sto\s(?:see|be))\b",
+            r"\bi\s(?:learn|work|think|read|write|focus)\s(?:\w+\s){0,2}(?:best|better)\b",
+            r"\bmy\s(?:favou?rite|preference|preferred)\b",
+            r"\bich\s(?:bevorzuge|mag|hasse|möchte\s(?:immer|keine?|lieber|nie)|will\s(?:immer|keine?|nie)|trinke|esse)\b",
+            r"\b(?:prefiero|me\sgusta|no\sme\sgusta|odio|me\sencanta|je\spréfère|je\sdéteste|j'aime)\b",
+            r"(?:が好き|が嫌い|の方がいい|喜欢|不喜欢|更喜欢)",
+        ),
+    ),
+    Sign(
+        "preferences",
+        1.0,
+        "asks for it always or never",
+        _any(
+            r"^(?:please\s|pls\s|but\s|and\s)*(?:always|never|don'?t\sever|stop)\s\w+",
+            r"\bplease\s(?:always|never|don'?t\s(?:ever|send|add|use|write|call|explain))\b",
+            r",\s(?:always|never)\s\w+(?:\s\w+)?$",
+            r"^don'?t\s(?:\S+\s){1,12}unless\b",
+            r"\b(?:answer|reply|respond|talk|explain)\b.{0,40}\b(?:in\s[A-Z]\w+|short|brief\w*|concise\w*)\b",
+            r"\b(?:from\snow\son|in\s(?:the\s)?future|going\sforward|next\stime)\b",
+            r"\b(?:bitte|antworte|schreib|nutze|verwende)\b.{0,40}\b(?:immer|nie|niemals|stets)\b",
+            r"\b(?:ab\sjetzt|künftig|in\szukunft|de\sahora\sen\sadelante|désormais|dorénavant)\b",
+            r"^(?:por\sfavor\s|s'il\ste\splaît\s)?(?:siempre|nunca|toujours|jamais)\s\w+",
+            r"(?:今後は|これからは|いつも.{1,30}ください|以后|总是|每次都)",
+        ),
+    ),
+    Sign(
+        "preferences",
+        1.0,
+        "says how it is to be written",
+        _any(
+            r"^(?:please\s|could\syou\s|can\syou\s)?(?:write|use|name|format|keep|call|spell|quote)\s"
+            r"(?!the\s|this\s|that\s|it\s|a\s|an\s|me\s)(?:\w+\s)?\w+s\s(?:in|with|without|as|to)\b",
+            r"\bi\s(?:write|use|speak)\s(?:british|american|uk|us)\senglish\b",
+        ),
+    ),
+    # Patterns: how things are done here.
+    Sign(
+        "patterns",
+        1.0,
+        "says how things are done here",
+        _any(
+            r"\b(?:we|our\steam|everyone|everybody)\s(?:always|never|only|usually|generally|normally|do\snot|don'?t|no\slonger)\s(?!have|know|need|think|want)\w+",
+            r"\bwe\s(?:use|release|deploy|test|write|name|format|build|version|track|review|merge|tag|ship)\s.{1,80}"
+            r"\b(?:for|by|with|not|instead|because|via|through|on|from|every|in)\b",
+            r"\bwe\s(?:keep|write|make|do)\s(?:them|it|this|that|everything)\s\w+",
+            r"\b(?:as\sa\s(?:rule|convention)|our\s(?:convention|policy|rule|process)|by\sconvention|the\srule\sis)\b",
+            r"^(?:\S+\s){1,6}(?:must|must\snot|mustn'?t|has\sto|have\sto)\s(?:be|include|have|start|end|use|go|contain|never|always|not|stay|come|run|pass)\b",
+            r"\b(?:titles?|names?|branches|commits?|messages|files|labels)\s(?:start|begin|end|are\sprefixed)\b",
+            r"\b(?:every|all|each)\s(?:\w+\s){1,4}(?:is|are|must|has|have|goes|go)\b.{3,}",
+            r"\bno\s(?:\w+\s){1,4}(?:any\s?more|allowed|without)\b",
+            r"\bwir\s(?:\w+\s){0,4}(?:immer|nie|niemals|nur|grundsätzlich|normalerweise)\b",
+            r"\b(?:siempre|nunca|solo)\s(?:usamos|hacemos|publicamos)\b|\bon\s(?:utilise|fait)\stoujours\b",
+            r"(?:必ず|絶対に|毎回|しないでください|必须|一定要|从不)",
+        ),
+    ),
+    # Profile: who the user is.
+    Sign(
+        "profile",
+        1.0,
+        "says who they are",
+        _any(
+            r"\bmy\sname\sis\b|\bcall\sme\s[A-Z]",
+            r"\bi(?:'m|\sam)\s(?:a|an|the|one\sof)\s(?!bit\b|little\b|big\sfan\b)\w+",
+            r"\bi(?:'m|\sam)\s(?:from|based\sin|new\s(?:to|here|at|in)|responsible\sfor|in\scharge\sof|allergic|vegan"
+            r"|vegetarian|left-handed|color-?blind|colour-?blind|studying|learning|writing\s(?:my|a)|working\s(?:on|as|at|for|in)"
+            r"|making\s\w+|building\s\w+)\b",
+            r"\bi\s(?:just\s|recently\s)?joined\b|\bi\s(?:work|live|study|teach)\s(?:at|for|as|in|on|with|from)\b",
+            r"\bi\s(?:mostly|mainly|usually|normally|primarily|only)\s(?:write|use|work|code|program|speak)\b",
+            r"\bi(?:'ve|\shave)\s(?:never|been|worked|used)\s(?!told|asked|trying|looking|thinking|waiting)\w+",
+            r"\bi\s(?:maintain|own|run|lead|manage)\s(?:a|an|the|my|this|our)\b",
+            r"\bich\s(?:bin|heiße|arbeite|wohne|komme\saus|studiere|leite)\s(?!mir|gerade|nicht\ssicher|sicher)",
+            r"\b(?:soy|me\sllamo|vivo\sen|trabajo\s(?:en|como|para)|tengo\suna?\s\w+\s(?:de|en))\b",
+            r"\bje\s(?:suis|m'appelle|travaille|vis)\b|(?:私は.{1,30}です|と申します|我是|我叫|我在.{1,20}工作)",
+        ),
+    ),
+    Sign(
+        "profile",
+        1.0,
+        "names themself",
+        _any(
+            rf"\b[Ii](?:'m|\sam)\s{_NAME}(?=[,.!]|\s(?:from|and|of)\b|$)",
+            case=True,
+        ),
+    ),
+    # Entities: facts about people, projects and things.
+    Sign(
+        "entities",
+        1.0,
+        "says something about a person",
+        _any(
+            rf"\b{_NAME}\s(?:\w+ly\s)?(?:owns?|leads?|manages?|maintains?|runs|handles?|wants?|needs?|left|joined"
+            r"|wrote|works?|takes?\scare|took\sover|knows|lives|prefers|decides|reviews|is\s(?:responsible|in\scharge"
+            r"|allergic|the\s\w+|our\s\w+|my\s\w+|on\s(?:leave|holiday|vacation)|a\s\w+|an\s\w+|vegan|vegetarian))\b",
+            rf"\b(?:[Mm]y|[Oo]ur|[Mm]eine?|[Uu]nsere?|[Mm]i|[Nn]uestr[oa]|[Mm]on|[Mm]a|[Nn]otre)\s{_KIN}\b.{{0,60}}"
+            r"\b(?:is|are|has|have|was|wants?|needs?|likes?|hates?|lives?|works?|does|says|called|named|ist|hat|heißt|will"
+            r"|se\sllama|es|necesita|quiere|est|veut)\b",
+            rf"\bmy\s{_KIN}(?:\sis)?\s{_NAME}|\bthe\s{_NAME}s\s(?:bring|want|have|are|live)\b",
+            case=True,
+        ),
+    ),
+    Sign(
+        "entities",
+        1.0,
+        "says what something is",
+        _any(
+            r"\b(?:the|our|my|this)\s(?:\S+\s){1,4}(?:is\s(?:called|named|owned|hosted|written|the\s(?:source|owner|main|only|default))"
+            r"|runs\son|lives\s(?:in|on|at)|belongs\sto|consists\sof|points\sto|comes\sfrom|is\scalled)\b",
+            r"\b(?:is|are)\sthe\s(?:single\s)?source\sof\struth\b",
+            r"\bwe(?:'re|\sare)\s(?:a|an|two|three|four|five|six|seven|eight|nine|ten|\d{1,4})\s\w+",
+            r"\bwe\s(?:don'?t\shave|have\s(?:no|nobody|only|one|two|three|\d+))\b",
+            r"\bnobody\s(?:\S+\s){0,5}(?:knows|uses|has|owns)\b",
+            r"\b(?:doesn'?t|does\snot|don'?t)\s(?:sign|support|send|allow|accept|return|validate)\b.{3,60}\bonly\b",
+        ),
+    ),
+    Sign("entities", 0.5, "names somebody", _any(rf"(?<=[a-z,]\s){_NAME}\b", case=True)),
+    # Events: what was decided, and what will be when.
+    Sign(
+        "events",
+        1.0,
+        "tells a decision",
+        _any(
+            r"\b(?:we|i|they|the\steam)(?:'ve|\shave|\shad)?\s(?:just\s|also\s|finally\s|now\s)?"
+            r"(?:decided|agreed|chose|settled\son|opted|committed\sto|voted)\b(?!\s*\?)",
+            r"\b(?:we|i)(?:'re|\sare|'m|\sam)\sgoing\swith\b",
+            r"\blet'?s\s(?:use|go\swith|keep|stick\s(?:to|with)|not|drop|switch\sto|move\sto|stay\swith|take)\s(?!that\b|it\b|this\b)\w+",
+            r"\b(?!what|this|that|which|how)\w+\sit\sis\b(?=\W*$|\.|,|\s(?:then|with))",
+            r"\bagreed,\s\w+|\bdecision:\s|\bit(?:'s|\sis|\swas)\sdecided\b|\bthe\sdecision\s(?:is|was)\b",
+            r"\b(?:entschieden|beschlossen|vereinbart)\b|\bhemos\s(?:decidido|acordado)\b|\bdecidimos\b"
+            r"|\bnous\savons\sdécidé\b|\bon\sa\sdécidé\b",
+            r"(?:ことにしました|ことにした|に決めた|決定しました|决定了|我们决定)",
+        ),
+    ),
+    Sign(
+        "events",
+        1.0,
+        "says when something is due",
+        _any(
+            r"\b(?:the\s|our\s|my\s)?deadline\s(?:is|was|moved)\b|\bis\sdue\s(?:on|by|in)\b",
+        ),
+    ),
+    Sign(
+        "events",
+        0.5,
+        "says what will be done",
+        _any(
+            r"\bwe(?:'ll|\swill|'re\sgoing\sto|\sare\sgoing\sto)\s(?:switch|move|use|keep|drop|migrate|release|launch|go\slive"
+            r"|retire|shut|start|stop|replace|ship|deploy|freeze)\b",
+        ),
+    ),
+    Sign("events", 0.5, "names a day", DATE),
+    # Anything.
+    Sign(
+        "",
+        0.5,
+        "says it by the way, to be known",
+        _any(
+            r"\b(?:btw|by\sthe\sway|fyi|for\sthe\srecord|just\sso\syou\sknow|keep\sin\smind|note\sthat|übrigens|por\scierto|au\sfait)\b",
+        ),
+    ),
+    Sign(
+        "",
+        0.5,
+        "asks to remember it",
+        _any(
+            r"\b(?:remember\s(?:that|to|this|:)|remind\sme\sthat|make\sa\snote|note\s(?:down|this)|don'?t\sforget"
+            r"|merk(?:e)?\sdir|vergiss\snicht|recuerda|apunta|retiens|覚えて|记住)",
+        ),
+    ),
+)
+
+# What makes a statement none, or one for this time alone.
+AGAINST = _any(
+    r"\b(?:maybe|perhaps|not\ssure|might|i\sthink\s(?:i|we)\s(?:might|could|should)|i\sguess|what\sif|could\salso|i\swonder"
+    r"|one\sday|think\sabout\sit|i'?ll\sask|i\shope|if\s(?:we|i|you)\s(?:could|would|had)"
+    r"|vielleicht|nicht\ssicher|quizás|peut-être|たぶん|也许)\b",
+)
+REQUEST = _any(
+    r"^(?:please\s|pls\s|can\syou\s|could\syou\s|would\syou\s|let\sme\s|show\s|tell\s|give\s|make\s|add\s|fix\s|check\s"
+    r"|run\s|open\s|create\s|send\s|look\s|try\s|do\s|commit\s|release\s|deploy\s|help\s|explain\s|list\s|write\s|put\s"
+    r"|remove\s|rename\s|rewrite\s|update\s|i\sneed\s(?:help|you)\b|i\swant\s(?:to|you)\b|i'?d\slike\s|hazlo\b)",
+)
+OFF_THE_RECORD = _any(
+    r"\b(?:don'?t|do\snot|never)\s(?:write|note|store|save|remember|keep|record|log)\s(?:it|this|that|them)\b"
+    r"|\boff\sthe\srecord\b|\bforget\s(?:that|this|what\si)\b|\bbetween\sus\b"
+    r"|\bnicht\s(?:aufschreiben|speichern|merken)\b|\bno\slo\sguardes\b",
+)
+ACKNOWLEDGED = _any(
+    r"^(?:got\sit|noted|understood|i'?ll\s(?:keep|remember|bear)|makes\ssense|good\sto\sknow|thanks,?\sthat'?s\sgood\sto\sknow"
+    r"|all\sright|ist\snotiert|gut\szu\swissen|mache\sich|entendido|de\sacuerdo|compris|c'est\snoté|覚えておきます|わかりました|好的)",
+)
+# What an assistant points out about the matter at hand, not about the world.
+POINTED_OUT = _any(
+    r"\b(?:one\sthing\sto\s(?:be\saware\sof|know|watch)|be\saware\sthat|gotcha|caveat|surprisingly|worth\snoting)\b"
+)
+ASKED_FOR_FACTS = _any(
+    r"\b(?:anything\s(?:else\s)?(?:\S+\s){0,5}(?:know|consider|special)|restrictions|requirements|constraints|preferences"
+    r"|tell\sme\s(?:more|about)|who\s(?:is|are)\b|what\s(?:is|are)\syour|which\s\S+\sdo\syou)\b.{0,60}\?",
+)
+
+
+def signs_in(text: str) -> Iterator[Sign]:
+    """The signs of a sentence."""
+    return (sign for sign in SIGNS if sign.pattern.search(text))

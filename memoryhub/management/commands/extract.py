@@ -1,0 +1,105 @@
+"""``manage.py extract TRANSCRIPT``: from a conversation in a file to memories, in the foreground."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from memoryhub.extraction import queue, reading, rules
+from memoryhub.extraction.candidates import Place
+from memoryhub.extraction.conversation import Turn, turns
+from memoryhub.extraction.reading import Read
+from memoryhub.extraction.transcripts import NotATranscript, read
+from memoryhub.management.operator import operator, plural, short_name, shown
+from memoryhub.sensitivity import LEVELS, Actor, Clearance
+from memoryhub.store import StoreError
+from memoryhub.vocabulary import SCOPES, Scope
+
+INTERRUPTED = 130
+
+
+class Command(BaseCommand):
+    help = (
+        "Read a conversation (JSON messages, a transcript of Claude Code, or text with User: and Assistant:) "
+        "and store what is worth remembering. What is known already is skipped or merged."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("transcript", metavar="TRANSCRIPT", type=Path, help="the file")
+        parser.add_argument("--project", default="", help="the project of the memories")
+        parser.add_argument("--session-id", default="", help="the session that they come from")
+        parser.add_argument(
+            "--sensitivity", choices=LEVELS, default=LEVELS[0], help="the level of the memories (public)"
+        )
+        parser.add_argument(
+            "--scope",
+            choices=SCOPES,
+            default=Scope.PROJECT.value,
+            help="who shares the memories: personal, project or team (project)",
+        )
+        parser.add_argument("--owner", default="", help="whose personal memories they are")
+        parser.add_argument("--actor", help="the name the journal keeps (default: command:<your login>)")
+        parser.add_argument("--rules", action="store_true", help="do not ask the language model")
+        parser.add_argument("--dry-run", action="store_true", help="print what the rules find, store nothing")
+        parser.add_argument("--json", action="store_true", help="print the outcomes as one JSON object")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        said = self._turns(options["transcript"])
+        place = Place(
+            short_name(options["project"], "--project"),
+            short_name(options["session_id"], "--session-id"),
+            options["scope"],
+            options["sensitivity"],
+        )
+        if options["dry_run"]:
+            self._tell(self._planned(said), options["json"])
+            return
+        clearance = Clearance(frozenset(LEVELS), short_name(options["owner"], "--owner"))
+        actor = operator(clearance, options["actor"])
+        self._tell(self._read(said, place, actor, options["rules"]), options["json"])
+
+    def _turns(self, path: Path) -> list[Turn]:
+        try:
+            return turns(read(path))
+        except NotATranscript as problem:
+            raise CommandError(f"{path}: {problem}") from None
+        except OSError as error:
+            raise CommandError(f"{path} cannot be read: {error.strerror}") from None
+
+    def _planned(self, said: Sequence[Turn]) -> Read:
+        found = rules.extract(said)
+        results = [
+            {"outcome": "found", "category": one.category, "abstract": one.content, "why": one.why}
+            for one in found
+        ]
+        return Read(results=list(results))
+
+    def _read(self, said: Sequence[Turn], place: Place, actor: Actor, only_rules: bool) -> Read:
+        try:
+            place = queue.settled(place, actor)
+            return (reading.by_rules if only_rules else reading.by_model)(said, place, actor)
+        except StoreError as refusal:
+            raise CommandError(str(refusal)) from None
+        except KeyboardInterrupt:
+            raise CommandError("interrupted; what is stored stays", returncode=INTERRUPTED) from None
+
+    def _tell(self, done: Read, as_json: bool) -> None:
+        if as_json:
+            shape = {"extractor": done.extractor, "results": done.results, "notes": done.notes}
+            self.stdout.write(json.dumps(shape, ensure_ascii=False, indent=1))
+            return
+        for one in done.results:
+            words = one.get("abstract") or one.get("detail", "")
+            self.stdout.write(f"{one['outcome']:9} {one['category']:12} {shown(words, 160)}")
+        for note in done.notes:
+            self.stderr.write(note)
+        counted = Counter(one["outcome"] for one in done.results)
+        told = ", ".join(f"{count:,} {outcome}" for outcome, count in counted.items())
+        found = plural(len(done.results), "candidate")
+        self.stdout.write(f"{found}{f': {told}' if told else ''} (read by the {done.extractor})")
