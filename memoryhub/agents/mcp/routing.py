@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -37,5 +36,5 @@ def decoded(value: str) -> str | None:
         return value
     try:
         return base64.b64decode(wrapped[1], validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         return None

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
-from django.db import close_old_connections
-
 from memoryhub.agents.api.errors import problem_of
 from memoryhub.agents.auth import Caller
 from memoryhub.agents.mcp import decoding, messages, sessions, versions
@@ -76,8 +74,7 @@ class Wire:
         return self._server(self.session).answer_batch(items) or None
 
     def _server(self, session: str, id: Id | None = None) -> Server:
-        """For one message. The database may have been away since the last."""
-        close_old_connections()
+        """For one message."""
         try:
             caller = self.admit()
         except Exception as exc:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection
+from django.db import close_old_connections, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub import environment, tokens
@@ -61,13 +61,23 @@ class Command(BaseCommand):
             raise CommandError(
                 f"set {VARIABLE} to a valid token (manage.py create_token makes one), or say --as NAME"
             ) from None
-        wire = Wire(TOOLSETS[options["toolset"]], admit, settings.MEMORYHUB.max_body_bytes)
+        wire = Wire(TOOLSETS[options["toolset"]], _afresh(admit), settings.MEMORYHUB.max_body_bytes)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _end)
         # What anything else prints must not come between the messages.
         with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as out:
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
             wire.serve(sys.stdin.buffer, out)
+
+
+def _afresh(admit: Callable[[], Caller]) -> Callable[[], Caller]:
+    """For each message, without the connection to the database that failed at the last, if one did."""
+
+    def admit_again() -> Caller:
+        close_old_connections()
+        return admit()
+
+    return admit_again
 
 
 def _by_token() -> Caller:

@@ -1,0 +1,222 @@
+"""What a message may be, what comes instead of one, and answers held against the SDK's types."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import mcp_types
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mcp_types import _v2025_11_25 as handshake
+from mcp_types import _v2026_07_28 as stateless
+from mcp_types import version as sdk
+
+from memoryhub.agents.mcp import messages, routing, versions
+from memoryhub.agents.mcp.messages import Notification, Request, Response, RpcError
+from memoryhub.agents.toolsets import TOOLSETS
+from tests.mcp.conftest import Door
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+def test_every_revision_that_the_sdk_knows_is_served() -> None:
+    assert versions.HANDSHAKE == sdk.HANDSHAKE_PROTOCOL_VERSIONS
+    assert versions.STATELESS == sdk.MODERN_PROTOCOL_VERSIONS
+    assert versions.VERSION_KEY == mcp_types.PROTOCOL_VERSION_META_KEY
+    assert versions.CAPABILITIES_KEY == mcp_types.CLIENT_CAPABILITIES_META_KEY
+
+
+@pytest.mark.parametrize("requested", sdk.HANDSHAKE_PROTOCOL_VERSIONS)
+def test_a_handshake_agrees_on_what_was_asked_for(requested: str) -> None:
+    assert versions.negotiate(requested) == requested
+
+
+@pytest.mark.parametrize("requested", ["2099-01-01", "2026-07-28", "", "x" * 1000])
+def test_or_offers_the_newest_with_a_handshake(requested: str) -> None:
+    assert versions.negotiate(requested) == "2025-11-25"
+
+
+@pytest.mark.parametrize(
+    ("item", "read"),
+    [
+        ({"jsonrpc": "2.0", "id": 1, "method": "m"}, Request(1, "m", {})),
+        ({"jsonrpc": "2.0", "id": "a", "method": "m", "params": {"x": 1}}, Request("a", "m", {"x": 1})),
+        ({"jsonrpc": "2.0", "id": 1, "method": "m", "params": None}, Request(1, "m", {})),
+        ({"jsonrpc": "2.0", "method": "m"}, Notification("m")),
+        ({"jsonrpc": "2.0", "id": 1, "result": {}}, Response()),
+        ({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "x"}}, Response()),
+    ],
+)
+def test_a_message_is_read(item: Any, read: messages.Message) -> None:
+    assert messages.read(item) == read
+
+
+@pytest.mark.parametrize(
+    ("item", "code", "known"),
+    [
+        (7, -32600, None),
+        ("ping", -32600, None),
+        (None, -32600, None),
+        ({}, -32600, None),
+        ({"jsonrpc": "1.0", "id": 1, "method": "m"}, -32600, 1),
+        ({"id": "a", "method": "m"}, -32600, "a"),
+        ({"jsonrpc": "2.0", "id": 1}, -32600, 1),
+        ({"jsonrpc": "2.0", "id": 1, "method": 7}, -32600, 1),
+        ({"jsonrpc": "2.0", "id": None, "method": "m"}, -32600, None),
+        ({"jsonrpc": "2.0", "id": True, "method": "m"}, -32600, None),
+        ({"jsonrpc": "2.0", "id": 1.5, "method": "m"}, -32600, None),
+        ({"jsonrpc": "2.0", "id": [1], "method": "m"}, -32600, None),
+        ({"jsonrpc": "2.0", "id": 1, "method": "m", "params": [1]}, -32602, 1),
+        ({"jsonrpc": "2.0", "id": 1, "method": "m", "params": "x"}, -32602, 1),
+    ],
+)
+def test_what_is_none_is_refused_under_its_id(item: Any, code: int, known: Any) -> None:
+    with pytest.raises(RpcError) as caught:
+        messages.read(item)
+    assert (caught.value.code, caught.value.id) == (code, known)
+
+
+@given(JSON)
+def test_no_json_at_all_breaks_the_reading(item: Any) -> None:
+    try:
+        messages.read(item)
+    except RpcError as problem:
+        json.dumps(messages.error(problem))
+
+
+@given(st.text())
+def test_no_header_breaks_the_unwrapping(value: str) -> None:
+    routing.decoded(value)
+    routing.decoded(f"=?base64?{value}?=")
+
+
+BODIES = [
+    (b" ", -32700),
+    (b"{", -32700),
+    (b"\xff\xfe", -32700),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":Infinity}}', -32700),
+    (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', -32700),
+    (b"[" * 200_000, -32700),
+    (b'{"a":' * 100_000, -32700),
+    (b"1" * 10_000, -32700),
+    (b"[]", -32600),
+    (b"[1,2]", None),
+    (b"true", -32600),
+    (b'{"jsonrpc":"2.0","id":1,"method":"no/method"}', -32601),
+    (b'{"jsonrpc":"2.0","id":1,"method":"__init__"}', -32601),
+    (b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}', -32602),
+    (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":{}}}', -32602),
+    (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_memories","arguments":[]}}',
+        -32602,
+    ),
+    (b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":7}}', -32602),
+]
+
+
+@pytest.mark.parametrize(("body", "code"), BODIES, ids=[str(n) for n in range(len(BODIES))])
+def test_a_hostile_body_is_an_error_and_never_a_fault(bot: Door, body: bytes, code: int | None) -> None:
+    response = bot.send(body)
+    assert response.status_code in (200, 400)
+    told = response.json()
+    if code is None:
+        assert [one["error"]["code"] for one in told] == [-32600, -32600]
+    else:
+        assert told["error"]["code"] == code
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(method=st.sampled_from(["tools/call", "tools/list", "initialize", "ping", "x"]), params=JSON, id=JSON)
+def test_no_message_is_a_fault(bot: Door, method: str, params: Any, id: Any) -> None:
+    response = bot.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    assert response.status_code in (200, 400)
+    assert response.json()["jsonrpc"] == "2.0"
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tool=st.sampled_from(TOOLSETS["letsgo"].tools), arguments=st.dictionaries(st.text(), JSON))
+def test_no_arguments_are_a_fault(bot: Door, tool: Any, arguments: Any) -> None:
+    names = list(tool.input_schema["properties"])
+    for name in names[:3]:
+        found = bot.call(tool.name, **{**arguments, name: arguments})
+        assert found.get("structuredContent", {}).get("status", 0) < 500
+
+
+class TestArrays:
+    """Several messages at once, which one revision had."""
+
+    def test_each_request_is_answered(self, bot: Door) -> None:
+        several = [ping(1), {"jsonrpc": "2.0", "method": "note"}, ping("b"), {"jsonrpc": "2.0", "id": 3}]
+        told = bot.send(several).json()
+        assert [(one["id"], "error" in one) for one in told] == [(1, False), ("b", False), (3, True)]
+
+    def test_one_without_requests_is_accepted(self, bot: Door) -> None:
+        assert bot.send([{"jsonrpc": "2.0", "method": "note"}]).status_code == 202
+
+    def test_no_handshake_can_be_among_them(self, bot: Door) -> None:
+        [told] = bot.send([{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}]).json()
+        assert told["error"]["code"] == -32600
+
+    def test_they_are_limited(self, bot: Door) -> None:
+        assert bot.send([ping(n) for n in range(51)]).json()["error"]["code"] == -32600
+
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
+    def test_no_other_revision_has_them(self, bot: Door, version: str) -> None:
+        assert bot.send([ping(1)], MCP_Protocol_Version=version).status_code == 400
+
+    def test_a_session_knows_its_version(self, bot: Door) -> None:
+        for version, status in (("2025-03-26", 200), ("2025-06-18", 400)):
+            assert bot.send([ping(1)], Mcp_Session_Id=bot.begin(version)).status_code == status
+
+
+def ping(id: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": "ping"}
+
+
+class TestShapes:
+    """Answers as the SDK's strict types of either era read them."""
+
+    @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
+    def test_the_handshake(self, bot: Door, toolset: str) -> None:
+        door = Door(bot.raw, toolset)
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        found = handshake.InitializeResult.model_validate(door.ask("initialize", params)["result"])
+        assert found.server_info.name == f"memoryhub-{toolset}"
+        assert found.instructions
+        assert TOOLSETS[toolset].description in found.instructions
+
+    @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
+    def test_the_list_of_tools(self, bot: Door, toolset: str) -> None:
+        door = Door(bot.raw, toolset)
+        before = handshake.ListToolsResult.model_validate(door.ask("tools/list")["result"])
+        after = stateless.ListToolsResult.model_validate(door.post_stateless("tools/list").json()["result"])
+        assert [tool.name for tool in before.tools] == [tool.name for tool in after.tools]
+        for tool in after.tools:
+            assert tool.description
+            assert tool.input_schema.type == "object"
+            assert tool.annotations
+
+    def test_a_call(self, bot: Door) -> None:
+        handshake.CallToolResult.model_validate(bot.call("list_memories"))
+        handshake.CallToolResult.model_validate(bot.call("get_memory", id="nothing"))
+        for arguments in ({}, {"limit": -1}):
+            response = bot.post_stateless("tools/call", {"name": "list_memories", "arguments": arguments})
+            stateless.CallToolResult.model_validate(response.json()["result"])
+
+    def test_discovery(self, bot: Door) -> None:
+        found = stateless.DiscoverResult.model_validate(
+            bot.post_stateless("server/discover").json()["result"]
+        )
+        assert found.supported_versions[0] == "2026-07-28"
+        assert found.instructions
+        assert bot.ask("server/discover")["error"]["code"] == -32601
