@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,17 @@ class ForeignDatabase:
             )
             found += self._stream(sql, few, columns)
         return found
+
+    def joined(
+        self, rows: Iterator[Row], own: str, table: str, key: str, columns: Sequence[str]
+    ) -> Iterator[tuple[Row, Row | None]]:
+        """Each row with the one of another table whose ``key`` is what it has in its column ``own``."""
+        there = [key, *(column for column in columns if self.has(table, column))]
+        while chunk := list(islice(rows, _FEW)):
+            ids = dict.fromkeys(row[own] for row in chunk if row.get(own) is not None)
+            others = {other[key]: other for other in self.of(table, key, ids, there)}
+            for row in chunk:
+                yield row, others.get(row.get(own))
 
     def _stream(self, sql: str, values: Sequence[Any], names: Sequence[str]) -> Iterator[Row]:
         cursor = self._ask(sql, values)

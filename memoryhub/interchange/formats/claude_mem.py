@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.drafts import MemoryDraft
+from memoryhub.interchange import histories
 from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, Row, looks_like, opened
 from memoryhub.interchange.records import Item, Options, Past
 from memoryhub.interchange.summaries import SUMMARY_COLUMNS, summary_text, with_statements
@@ -34,9 +35,18 @@ _OVERVIEW = ("id", "session_id", "content", "created_at", "created_at_epoch", "p
 _DIRECTIVE = (
     *("id", "scope", "project", "content", "status", "created_at", "created_at_epoch", "updated_at_epoch"),
 )
+_SDK_SESSION = (
+    *(*_USERS_SESSION, "project", "platform_source", "user_prompt", "custom_title", "status"),
+    *("started_at", "started_at_epoch", "completed_at", "completed_at_epoch"),
+)
+_PROMPT = ("prompt_number", "prompt_text", "created_at", "created_at_epoch")
+_READ = (
+    *("sdk_sessions", "memories", "overviews", "observations", "session_summaries", "directives"),
+    "user_prompts",
+)
 _LEFT = (
-    *("sdk_sessions", "sessions", "streaming_sessions", "user_prompts", "pending_messages"),
-    *("observation_feedback", "observation_queue", "transcript_events", "diagnostics", "tool_uses"),
+    *("sessions", "streaming_sessions", "pending_messages", "observation_feedback", "observation_queue"),
+    *("transcript_events", "diagnostics", "tool_uses"),
 )
 _CHUNK = 500  # rows whose sessions are looked up at once
 
@@ -57,11 +67,13 @@ class ClaudeMem:
 
     def count(self, path: Path) -> int | None:
         with opened(path) as database:
-            return database.count("observations", "session_summaries", "directives", "memories", "overviews")
+            return database.count(*_READ)
 
     def read(self, path: Path, options: Options) -> Iterator[Item]:
         notes = Notes()
         with opened(path) as database:
+            for row in database.rows("sdk_sessions", _SDK_SESSION):
+                yield _session(Fields(row, notes), database.has("user_prompts"))
             for row in database.rows("memories", _FIRST):
                 yield _first(Fields(row, notes))
             for row in database.rows("overviews", _OVERVIEW):
@@ -72,9 +84,29 @@ class ClaudeMem:
                 yield _summary(Fields(row, notes))
             for row in database.rows("directives", _DIRECTIVE):
                 yield _directive(Fields(row, notes))
+            yield from _prompts(database, notes)
             for table in _LEFT:
                 notes.add(f"rows of {table}", database.count(table))
         yield from notes.items()
+
+
+def _session(fields: Fields, has_prompts: bool) -> Item:
+    fields.leave("custom_title")
+    if not has_prompts:
+        fields.leave("user_prompt")
+    session_id = fields.text(_USERS_SESSION[0]) or fields.text(_USERS_SESSION[1])
+    agent = fields.text("platform_source", "claude")
+    return histories.session(fields, "sdk_sessions", session_id, agent=agent)
+
+
+def _prompts(database: ForeignDatabase, notes: Notes) -> Iterator[Item]:
+    for column in _USERS_SESSION:
+        if not database.has("user_prompts", column):
+            continue
+        rows = database.rows("user_prompts", (column, *_PROMPT))
+        for row, session in database.joined(rows, column, "sdk_sessions", column, ("project",)):
+            fields, about = Fields(row, notes), Fields(session or {}, notes)
+            yield histories.prompt(fields, "user_prompts", fields.text(column), about.text("project"))
 
 
 def _with_sessions(database: ForeignDatabase, table: str, columns: tuple[str, ...]) -> Iterator[Row]:

@@ -6,16 +6,18 @@ the oldest keep their lists in columns that end in ``_json``. A column that is n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from memoryhub.drafts import FactDraft, MemoryDraft
-from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, Row, looks_like, opened
+from memoryhub.interchange import histories
+from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, looks_like, opened
 from memoryhub.interchange.records import Item, Options, Past
 from memoryhub.interchange.summaries import SUMMARY_COLUMNS, summary_text, with_statements
 from memoryhub.interchange.values import Fields, Notes, days_between
-from memoryhub.sensitivity import LEVELS
+from memoryhub.sensitivity import LEVELS, Sensitivity
 from memoryhub.vocabulary import TYPES, MemoryType
 
 _MEMORY = (
@@ -26,6 +28,15 @@ _MEMORY = (
 )
 _FACT = ("id", "subject", "predicate", "object", "confidence", "source_entry_id", "created_at", "updated_at")
 _SUMMARY = (*SUMMARY_COLUMNS, "session_id")
+_JOURNAL = ("memory_id", "operation", "timestamp", "detail")
+_SESSION = (
+    *("session_id", "project", "status", "started_at", "started_at_epoch"),
+    *("completed_at", "completed_at_epoch"),
+)
+_PROMPT = ("session_id", "prompt_number", "prompt_text", "created_at", "created_at_epoch")
+_OF_SESSIONS = ("sessions", "session_summaries", "user_prompts")
+# What LetsGo writes about a new memory; a journal keeps no other words.
+_DETAIL = re.compile(r"\b(category|type|sensitivity)=(\S{1,100})")
 
 
 class LetsGo:
@@ -44,20 +55,23 @@ class LetsGo:
 
     def count(self, path: Path) -> int | None:
         with opened(path) as database:
-            return database.count("memories", "facts", "session_summaries")
+            return database.count("memories", "facts", "memory_journal", *_OF_SESSIONS)
 
     def read(self, path: Path, options: Options) -> Iterator[Item]:
         now, notes = options.now or datetime.now(UTC), Notes()
         with opened(path) as database:
+            for row in database.rows("sessions", _SESSION):
+                fields = Fields(row, notes)
+                yield histories.session(fields, "sessions", fields.text("session_id"), agent=self.name)
             for row in database.rows("memories", _MEMORY):
                 yield _memory(Fields(row, notes), row[ROW], now)
             for row in database.rows("session_summaries", _SUMMARY):
                 yield _summary(Fields(row, notes), row[ROW])
-            for row in database.rows("facts", _FACT):
-                yield _fact(Fields(row, notes), row[ROW])
-            _journal(database, notes)
-            for table in ("sessions", "user_prompts"):
-                notes.add(f"rows of {table}", database.count(table))
+            rows = database.rows("facts", _FACT)
+            for row, memory in database.joined(rows, "source_entry_id", "memories", "id", ()):
+                yield _fact(Fields(row, notes), memory is not None)
+            yield from _journal(database, notes, options)
+            yield from _prompts(database, notes)
         yield from notes.items()
 
 
@@ -127,23 +141,43 @@ def _summary(fields: Fields, number: int) -> Item:
     return fields.record(f"session_summaries row {number}", MemoryDraft, draft)
 
 
-def _fact(fields: Fields, number: int) -> Item:
+def _fact(fields: Fields, has_memory: bool) -> Item:
+    """LetsGo keeps the facts of a memory that was deleted; they hang on nothing then."""
+    source = fields.text("source_entry_id")
+    if source and not has_memory:
+        fields.notes.add("facts whose memory is gone (stored without it)")
     draft = {
         "subject": fields.text("subject"),
         "predicate": fields.text("predicate"),
         "object": fields.text("object"),
         "confidence": fields.share("confidence", 1.0),
-        "memory_id": fields.text("source_entry_id") or None,
+        "memory_id": source if has_memory else None,
     }
     past = Past(updated_at=fields.past_moment("updated_at"), valid_from=fields.past_moment("created_at"))
-    return fields.record(f"facts row {number}", FactDraft, draft, source_id=fields.text("id"), past=past)
+    place = f"facts row {fields.get(ROW)}"
+    return fields.record(place, FactDraft, draft, source_id=fields.text("id"), past=past)
 
 
-def _journal(database: ForeignDatabase, notes: Notes) -> None:
-    """LetsGo's journal tells of its own store; the hub's is a chain that nothing is put into afterwards."""
-    for row in database.rows("memory_journal", ("operation",)):
-        notes.add(f"memory_journal: {_operation(row)}")
+def _journal(database: ForeignDatabase, notes: Notes, options: Options) -> Iterator[Item]:
+    """Who may see a row is told by its memory; a row of one that is gone is for those who see everything."""
+    rows = database.rows("memory_journal", _JOURNAL)
+    for row, memory in database.joined(rows, "memory_id", "memories", "id", ("sensitivity", "project")):
+        about = Fields(memory or {"sensitivity": Sensitivity.SECRET.value}, Notes())
+        level = about.text("sensitivity", Sensitivity.PUBLIC.value).lower()
+        fields = Fields(row, notes)
+        yield histories.journal_row(
+            fields,
+            "memory_journal",
+            actor="letsgo",
+            memory_id=fields.text("memory_id"),
+            project=about.text("project") or options.project,
+            sensitivity=level if level in LEVELS else Sensitivity.SECRET.value,
+            detail=dict(_DETAIL.findall(fields.text("detail"))),
+        )
 
 
-def _operation(row: Row) -> str:
-    return str(row.get("operation") or "without operation")[:40]
+def _prompts(database: ForeignDatabase, notes: Notes) -> Iterator[Item]:
+    rows = database.rows("user_prompts", _PROMPT)
+    for row, session in database.joined(rows, "session_id", "sessions", "session_id", ("project",)):
+        fields, about = Fields(row, notes), Fields(session or {}, notes)
+        yield histories.prompt(fields, "user_prompts", fields.text("session_id"), about.text("project"))

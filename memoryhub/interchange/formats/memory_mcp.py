@@ -6,7 +6,7 @@ Entities are linked by ``memory_entities`` in the program's own files, and by a 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
@@ -15,13 +15,18 @@ from typing import Any
 
 from memoryhub.drafts import MemoryDraft
 from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, Row, looks_like, opened
+from memoryhub.interchange.histories import journal_row, revision, short_id
 from memoryhub.interchange.records import Item, Options, Past
 from memoryhub.interchange.values import Fields, Notes, days_between
+from memoryhub.sensitivity import Sensitivity
 from memoryhub.vocabulary import MemoryType
 
 _MEMORY = (
     *("id", "content", "summary", "type", "importance", "created_at", "last_accessed", "access_count"),
     *("expires_at", "metadata", "is_deleted"),
+)
+_PROVENANCE = (
+    *("memory_id", "operation", "timestamp", "source", "context", "user_id", "changes", "metadata"),
 )
 _TYPES = ("fact", "entity", "relationship", "self")
 _MOST_IMPORTANT = 10.0
@@ -44,7 +49,7 @@ class MemoryMcp:
 
     def count(self, path: Path) -> int | None:
         with opened(path) as database:
-            return database.count("memories")
+            return database.count("memories", "provenance")
 
     def read(self, path: Path, options: Options) -> Iterator[Item]:
         now, notes = options.now or datetime.now(UTC), Notes()
@@ -54,6 +59,7 @@ class MemoryMcp:
                 named = _entities(database, chunk)
                 for row in chunk:
                     yield _memory(Fields(row, notes), row, named.get(row.get("id"), []), now)
+            yield from _provenance(database, notes, options)
             _report(database, notes)
         yield from notes.items()
 
@@ -84,7 +90,7 @@ def _memory(fields: Fields, row: Row, entities: list[dict[str, str]], now: datet
         deleted_at=(accessed or created or now) if fields.count("is_deleted") else None,
     )
     return fields.record(
-        f"memories row {row[ROW]}", MemoryDraft, draft, source_id=fields.text("id"), past=past
+        f"memories row {row[ROW]}", MemoryDraft, draft, source_id=short_id(fields.text("id")), past=past
     )
 
 
@@ -116,12 +122,52 @@ def _entity(name: Any, kind: Any) -> dict[str, str]:
     return {"entity": str(name), "entity_type": str(kind or "concept")[:50]}
 
 
-def _report(database: ForeignDatabase, notes: Notes) -> None:
-    """What stays behind: who did what to a memory over there, vectors of a model not used here, a queue."""
-    for row in database.rows("provenance", ("operation",)):
-        notes.add(f"provenance: {str(row.get('operation') or 'without operation')[:40]}")
-    for row in database.rows("entities", ("id", "memory_id", "metadata")):
+def _provenance(database: ForeignDatabase, notes: Notes, options: Options) -> Iterator[Item]:
+    """What was done to each memory, and the earlier versions that the rows of updates keep."""
+    numbers: Counter[str] = Counter()
+    rows = database.rows("provenance", _PROVENANCE)
+    for row, memory in database.joined(rows, "memory_id", "memories", "id", ()):
         fields = Fields(row, notes)
-        notes.add("metadata of entities", int(bool(fields.mapping("metadata"))))
+        fields.leave("context", "user_id", "metadata", why="of provenance")
+        memory_id = short_id(fields.text("memory_id"))
+        source = fields.text("source")
+        actor = f"memory-mcp:{source}" if source else "memory-mcp"
+        level = Sensitivity.SECRET if memory is None else Sensitivity.PUBLIC
+        yield journal_row(
+            fields,
+            "provenance",
+            actor=actor,
+            memory_id=memory_id,
+            project=options.project,
+            sensitivity=level.value,
+        )
+        if before := _before(fields) if memory else {}:
+            numbers[memory_id] += 1
+            at = fields.past_moment("timestamp")
+            place = f"provenance row {row[ROW]}, earlier version"
+            yield revision(place, memory_id, numbers[memory_id], at, actor, level.value, before)
+
+
+def _before(fields: Fields) -> dict[str, Any]:
+    """The values that an update replaced."""
+    changes = fields.mapping("changes")
+    replaced = {name: change["from"] for name, change in changes.items() if _is_change(change)}
+    fields.notes.add("changes of provenance without the value before", len(changes) - len(replaced))
+    before: dict[str, Any] = {}
+    for name, ours in (("content", "content"), ("summary", "abstract")):
+        if isinstance(replaced.get(name), str):
+            before[ours] = replaced[name]
+    importance = Fields(replaced, fields.notes).share("importance", -1.0, _MOST_IMPORTANT)
+    return before if importance < 0 else before | {"importance": importance}
+
+
+def _is_change(change: Any) -> bool:
+    return isinstance(change, dict) and change.get("from") is not None
+
+
+def _report(database: ForeignDatabase, notes: Notes) -> None:
+    """What stays behind: words about entities, vectors of a model that is not used here, a queue."""
+    for row in database.rows("entities", ("metadata",)):
+        notes.add("metadata of entities", int(bool(Fields(row, notes).mapping("metadata"))))
     notes.add("embeddings (made anew here)", database.filled("memories", "embedding"))
     notes.add("rows of cloud_sync_queue", database.count("cloud_sync_queue"))

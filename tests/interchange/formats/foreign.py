@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.interchange.formats import FORMATS
-from memoryhub.interchange.records import Bad, Item, Options, Record, Unmapped
+from memoryhub.interchange.records import Bad, History, Item, Options, Record, Unmapped
 
 LETSGO = """
 CREATE TABLE memories (
@@ -62,6 +62,10 @@ CREATE TABLE session_summaries (
     learned TEXT, completed TEXT, next_steps TEXT, notes TEXT, files_read_json TEXT DEFAULT '[]',
     files_edited_json TEXT DEFAULT '[]', discovery_tokens INTEGER DEFAULT 0, created_at TEXT NOT NULL,
     created_at_epoch INTEGER NOT NULL);
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY, session_id TEXT UNIQUE NOT NULL, project TEXT, user_prompt TEXT,
+    started_at TEXT NOT NULL, started_at_epoch INTEGER NOT NULL, completed_at TEXT,
+    completed_at_epoch INTEGER, status TEXT NOT NULL DEFAULT 'active', prompt_count INTEGER DEFAULT 0);
 CREATE TABLE user_prompts (
     id TEXT PRIMARY KEY, session_id TEXT NOT NULL, prompt_number INTEGER NOT NULL,
     prompt_text TEXT NOT NULL, created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL);
@@ -103,8 +107,9 @@ CLAUDE_MEM = """
 CREATE TABLE schema_versions (id INTEGER PRIMARY KEY, version INTEGER UNIQUE NOT NULL, applied_at TEXT);
 CREATE TABLE sdk_sessions (
     id INTEGER PRIMARY KEY AUTOINCREMENT, content_session_id TEXT UNIQUE NOT NULL,
-    memory_session_id TEXT UNIQUE, project TEXT NOT NULL, user_prompt TEXT, started_at TEXT NOT NULL,
-    started_at_epoch INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'active');
+    memory_session_id TEXT UNIQUE, project TEXT NOT NULL, platform_source TEXT NOT NULL DEFAULT 'claude',
+    user_prompt TEXT, started_at TEXT NOT NULL, started_at_epoch INTEGER NOT NULL, completed_at TEXT,
+    completed_at_epoch INTEGER, status TEXT NOT NULL DEFAULT 'active', custom_title TEXT);
 CREATE TABLE observations (
     id INTEGER PRIMARY KEY AUTOINCREMENT, memory_session_id TEXT NOT NULL, project TEXT NOT NULL, text TEXT,
     type TEXT NOT NULL, title TEXT, subtitle TEXT, facts TEXT, narrative TEXT, concepts TEXT,
@@ -195,6 +200,11 @@ class Read:
             item.place: [str(one) for one in item.problems] for item in self.items if isinstance(item, Bad)
         }
         self.unmapped = {item.what: item.count for item in self.items if isinstance(item, Unmapped)}
+
+    def history(self, kind: str) -> list[Any]:
+        """The lines of the hub's own file that it made: journal, session, event, revision."""
+        shapes: list[Any] = [item.shape for item in self.items if isinstance(item, History)]
+        return [shape for shape in shapes if shape.kind == kind]
 
     @property
     def drafts(self) -> list[Any]:

@@ -64,7 +64,7 @@ def test_the_session_is_the_users_own(tmp_path: Path) -> None:
         observations=[observation(), observation(memory_session_id="unknown", narrative="Other")],
     )
     assert [draft.session_id for draft in read.drafts] == ["claude-1", "unknown"]
-    assert read.unmapped == {"rows of sdk_sessions": 1}
+    assert read.unmapped == {}
 
 
 def test_an_observation_without_a_story_keeps_what_it_has(tmp_path: Path) -> None:
@@ -128,24 +128,49 @@ def test_directives_are_preferences_of_a_project_or_of_the_team(tmp_path: Path) 
     assert [record.past.deleted_at is not None for record in records] == [False, False, True]
 
 
-def test_prompts_and_what_else_has_no_home_are_counted(tmp_path: Path) -> None:
-    prompt = {"content_session_id": "claude-1", "prompt_number": 1, "prompt_text": "Hello", **WHEN}
+def test_sessions_and_prompts_become_the_hubs_own(tmp_path: Path) -> None:
+    ended = {"completed_at": "2026-03-01T11:00:00Z", "status": "completed", "platform_source": "codex"}
+    prompt = {"content_session_id": "claude-1", "prompt_number": 1, "prompt_text": "Why do carts vanish?"}
+    read = claude_mem(tmp_path, sdk_sessions=[{**SESSION, **ended}], user_prompts=[{**prompt, **WHEN}])
+    [session] = read.history("session")
+    assert (session.session_id, session.project, session.agent) == ("claude-1", "shop", "codex")
+    assert session.started_at == datetime(2026, 3, 1, 9, tzinfo=UTC)
+    assert session.last_at == session.ended_at == datetime(2026, 3, 1, 11, tzinfo=UTC)
+    assert session.end_reason == "completed"
+    [event] = read.history("event")
+    assert (event.session_id, event.project, event.event) == ("claude-1", "shop", "prompt:submit")
+    assert (event.preview, event.at) == ("Why do carts vanish?", datetime(2026, 3, 1, 10, tzinfo=UTC))
+    assert read.items[0].place == "sdk_sessions row 1"  # type: ignore[union-attr]
+
+
+def test_of_a_long_prompt_the_beginning_is_kept_without_credentials(tmp_path: Path) -> None:
+    said = "Use the key AKIA" + "QWERTYUIOPASDFGH" + " and " + "please " * 200
+    prompt = {"content_session_id": "claude-1", "prompt_number": 1, "prompt_text": said, **WHEN}
+    [event] = claude_mem(tmp_path, sdk_sessions=[SESSION], user_prompts=[prompt]).history("event")
+    assert event.preview.startswith("Use the key")
+    assert "QWERTYUIOPASDFGH" not in event.preview
+    assert len(event.preview) <= 300
+
+
+def test_what_has_no_home_is_counted(tmp_path: Path) -> None:
     read = claude_mem(
         tmp_path,
-        user_prompts=[prompt, {**prompt, "prompt_number": 2}],
+        sdk_sessions=[{**SESSION, "custom_title": "Carts"}],
         observations=[observation(agent_type="explorer", generated_by_model="m", metadata='{"k": 1}')],
     )
-    assert read.unmapped == {
-        "agent_type": 1,
-        "generated_by_model": 1,
-        "metadata.k": 1,
-        "rows of user_prompts": 2,
-    }
+    assert read.unmapped == {"custom_title": 1, "agent_type": 1, "generated_by_model": 1, "metadata.k": 1}
 
 
 def test_files_of_version_4_name_their_columns_otherwise(tmp_path: Path) -> None:
     tables = {
-        "sdk_sessions": [{"claude_session_id": "c-4", "sdk_session_id": "s-4", "project": "shop"}],
+        "sdk_sessions": [
+            {
+                "claude_session_id": "c-4",
+                "sdk_session_id": "s-4",
+                "project": "shop",
+                "started_at_epoch": EPOCH,
+            }
+        ],
         "observations": [
             {
                 "sdk_session_id": "s-4",
@@ -158,8 +183,10 @@ def test_files_of_version_4_name_their_columns_otherwise(tmp_path: Path) -> None
     }
     path = sqlite_file(tmp_path / "old.db", CLAUDE_MEM_4, tables)
     assert recognised(path) is FORMATS["claude-mem"]
-    [draft] = Read("claude-mem", path).drafts
+    read = Read("claude-mem", path)
+    [draft] = read.drafts
     assert (draft.content, draft.session_id, draft.type) == ("One text", "c-4", "decision")
+    assert [session.session_id for session in read.history("session")] == ["c-4"]
 
 
 def test_files_of_the_first_versions_keep_pieces_of_transcripts(tmp_path: Path) -> None:

@@ -106,6 +106,45 @@ def test_facts_keep_their_confidence_their_dates_and_their_memory(tmp_path: Path
     assert record.past.valid_from == datetime.fromisoformat(MADE)
 
 
+def test_a_fact_whose_memory_is_gone_comes_without_it_and_that_is_told(tmp_path: Path) -> None:
+    fact = {"id": "f", "subject": "a", "predicate": "b", "object": "c", "source_entry_id": "gone"}
+    read = letsgo(tmp_path, facts=[{**fact, "created_at": MADE, "updated_at": MADE}])
+    assert read.drafts[0].memory_id is None
+    assert read.unmapped == {"facts whose memory is gone (stored without it)": 1}
+
+
+def test_the_journal_comes_over_row_by_row(tmp_path: Path) -> None:
+    detail = "category=caching type=decision sensitivity=public and words of a stranger"
+    rows = [
+        {"memory_id": "a1", "operation": "insert", "timestamp": MADE, "detail": detail},
+        {"memory_id": "a1", "operation": "dedup_refresh", "timestamp": "2026-03-02T10:00:00+00:00"},
+    ]
+    read = letsgo(tmp_path, memories=[memory(project="shop")], memory_journal=rows)
+    first, second = read.history("journal")
+    assert (first.seq, first.operation, first.object_id, first.actor) == (1, "insert", "a1", "letsgo")
+    assert first.detail == {"category": "caching", "type": "decision", "sensitivity": "public"}
+    assert (first.project, first.sensitivity) == ("shop", "public")
+    assert (second.seq, second.operation, second.detail) == (2, "dedup_refresh", {})
+    assert first.hash != second.hash
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"), [("private", "private"), ("", "public"), ("internal", "secret"), ("SECRET", "secret")]
+)
+def test_who_may_see_a_row_of_the_journal_is_told_by_its_memory(
+    tmp_path: Path, level: str, shown: str
+) -> None:
+    row = {"memory_id": "a1", "operation": "insert", "timestamp": MADE}
+    read = letsgo(tmp_path, memories=[memory(sensitivity=level)], memory_journal=[row])
+    assert [one.sensitivity for one in read.history("journal")] == [shown]
+
+
+def test_a_row_about_a_memory_that_is_gone_is_for_those_who_see_everything(tmp_path: Path) -> None:
+    row = {"memory_id": "gone", "operation": "delete", "timestamp": MADE}
+    [line] = letsgo(tmp_path, memory_journal=[row]).history("journal")
+    assert line.sensitivity == "secret"
+
+
 @pytest.mark.parametrize(("written", "level"), [("PRIVATE", "private"), ("", "public"), (None, "public")])
 def test_levels_are_read_as_letsgo_reads_them(tmp_path: Path, written: str | None, level: str) -> None:
     [draft] = letsgo(tmp_path, memories=[memory(sensitivity=written)]).drafts
@@ -190,9 +229,22 @@ def test_the_oldest_files_keep_lists_statements_and_summaries(tmp_path: Path) ->
         "created_at": MADE,
         "created_at_epoch": 1772359200000,
     }
-    path = sqlite_file(
-        tmp_path / "memories.db", LETSGO_OLDEST, {"memories": [row], "session_summaries": [summary]}
-    )
+    epoch = {"created_at": MADE, "created_at_epoch": 1772359200000}
+    prompt = {"id": "p", "session_id": "s-9", "prompt_number": 1, "prompt_text": "Mend the worker", **epoch}
+    session = {
+        "id": "s",
+        "session_id": "s-9",
+        "project": "shop",
+        "started_at": MADE,
+        "started_at_epoch": 1772359200000,
+    }
+    tables = {
+        "memories": [row],
+        "session_summaries": [summary],
+        "sessions": [session],
+        "user_prompts": [prompt],
+    }
+    path = sqlite_file(tmp_path / "memories.db", LETSGO_OLDEST, tables)
     assert recognised(path) is FORMATS["letsgo"]
     read = Read("letsgo", path)
     first, second = read.drafts
@@ -206,6 +258,8 @@ def test_the_oldest_files_keep_lists_statements_and_summaries(tmp_path: Path) ->
         "Request: Mend the worker\n\nLearned: Signals are lost while it sleeps\n\nNext steps: Handle SIGTERM"
     )
     assert (second.session_id, second.files_modified) == ("s-9", ["worker.py"])
+    assert [one.session_id for one in read.history("session")] == ["s-9"]
+    assert [(one.preview, one.project) for one in read.history("event")] == [("Mend the worker", "shop")]
 
 
 def test_an_empty_store_is_recognised_and_holds_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,57 @@ def test_metadata_that_is_broken_is_told_and_costs_no_memory(tmp_path: Path) -> 
     read = memory_mcp(tmp_path, memories=[memory(metadata="{oops"), memory(id="2", metadata="[1]")])
     assert len(read.drafts) == 2
     assert read.unmapped == {"metadata that is not JSON": 1, "metadata that is not a JSON object": 1}
+
+
+def provenance(**values: Any) -> dict[str, Any]:
+    return {
+        "id": "p1",
+        "memory_id": "mem_1",
+        "operation": "create",
+        "timestamp": MADE,
+        "source": "user",
+    } | values
+
+
+def test_provenance_becomes_rows_of_the_journal(tmp_path: Path) -> None:
+    rows = [provenance(), provenance(id="p2", memory_id="gone", operation="delete", source="claude")]
+    read = memory_mcp(tmp_path, memories=[memory()], provenance=rows)
+    told = [(one.operation, one.object_id, one.actor, one.sensitivity) for one in read.history("journal")]
+    assert told == [
+        ("create", "mem_1", "memory-mcp:user", "public"),
+        ("delete", "gone", "memory-mcp:claude", "secret"),
+    ]
+    assert read.history("journal")[0].at == datetime(2026, 3, 1, 10, tzinfo=UTC)
+
+
+def test_what_an_update_replaced_becomes_an_earlier_version(tmp_path: Path) -> None:
+    changes = {
+        "content": {"from": "Grace moved billing", "to": "Grace moved the billing job to Kubernetes"},
+        "summary": {"from": "Billing moved", "to": "Billing runs on Kubernetes"},
+        "importance": {"from": 5, "to": 8},
+        "tags": {"to": ["x"]},
+    }
+    update = provenance(operation="update", changes=json.dumps(changes))
+    read = memory_mcp(tmp_path, memories=[memory()], provenance=[update, {**update, "id": "p2"}])
+    first, second = read.history("revision")
+    assert (first.memory_id, first.number, second.number) == ("mem_1", 1, 2)
+    assert first.before == {"content": "Grace moved billing", "abstract": "Billing moved", "importance": 0.5}
+    assert read.unmapped == {"changes of provenance without the value before": 2}
+
+
+def test_words_about_a_change_stay_behind(tmp_path: Path) -> None:
+    row = provenance(context="because Ada said so", user_id="ada")
+    read = memory_mcp(tmp_path, memories=[memory()], provenance=[row])
+    assert read.unmapped == {"context (of provenance)": 1, "user_id (of provenance)": 1}
+    assert "Ada" not in str(read.history("journal"))
+
+
+def test_a_long_id_is_the_same_wherever_it_is_named(tmp_path: Path) -> None:
+    long = "mem/" + "9" * 60
+    update = provenance(memory_id=long, operation="update", changes='{"content": {"from": "Before"}}')
+    read = memory_mcp(tmp_path, memories=[memory(id=long)], provenance=[update])
+    ids = {read.records[0].source_id, read.history("journal")[0].object_id}
+    assert ids == {read.history("revision")[0].memory_id}
 
 
 def test_what_stays_behind_is_counted(tmp_path: Path) -> None:
