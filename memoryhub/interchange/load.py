@@ -162,7 +162,7 @@ class Batch:
         """Whose memory did not come in does not come in either: it would show where that must not."""
         if draft.memory_id:
             ours = known.get(draft.memory_id)
-            if ours is None and not self._order.restores:
+            if ours is None and not (self._order.restores and self._is_here(draft.memory_id)):
                 raise NotFound("its memory was not imported", "memory_id")
             ours = ours or draft.memory_id
             # In a dry run nothing of an earlier batch is there.
@@ -172,6 +172,9 @@ class Batch:
             is_new = facts.store_fact(draft, self._order.actor, now)[1]
             return "created" if is_new else "updated"
         return "created" if facts.adopt_fact(draft, past, self._order.actor, now)[1] else "unchanged"
+
+    def _is_here(self, uid: str) -> bool:
+        return Memory.objects.visible_to(self._order.actor.clearance).filter(uid=uid).exists()
 
     def _history(self, kind: str, items: list[History], now: datetime) -> None:
         if not self._order.restores:
