@@ -27,7 +27,14 @@ from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
 from memoryhub.search.naming import Names
-from memoryhub.search.query import TRIGRAM, parse, title_expression, trigram_expression, word_expression
+from memoryhub.search.query import (
+    TRIGRAM,
+    any_of,
+    parse,
+    title_expression,
+    trigram_expression,
+    word_expression,
+)
 from memoryhub.search.schema import COLUMNS
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.vocabulary import Scope
@@ -35,11 +42,17 @@ from memoryhub.vocabulary import Scope
 # An expression, not the column: FTS5 would rank and sort all that match, and only then be asked which of them
 # may be seen (up to ten times slower where few may).
 _RANK = Func(F("text_index__rank"), template="+%(expressions)s", output_field=FloatField())
+_TRIGRAM_RANK = Func(F("trigram_index__rank"), template="+%(expressions)s", output_field=FloatField())
 DETAILS = ("labels", "files", "entities")  # what belongs to a memory in tables of its own
 
 
-def _gate(clearance: Clearance) -> Q:
-    return Q(sensitivity__in=sorted(clearance.levels)) & _reach(clearance)
+def gate(clearance: Clearance, project: str = "project") -> Q:
+    """By level, and by the project that stands in this column; each share of the projects has its levels."""
+    found = Q()
+    for levels, projects in clearance.parts():
+        part = Q(sensitivity__in=sorted(levels))
+        found |= part if projects is None else part & Q(**{f"{project}__in": sorted(projects)})
+    return found
 
 
 def _reach(clearance: Clearance) -> Q:
@@ -57,7 +70,7 @@ def _shared_or_own(clearance: Clearance) -> Q:
 
 def memory_gate(clearance: Clearance) -> Q:
     """The condition under which a memory may be seen; personal memories are their owner's alone."""
-    return _gate(clearance) & _shared_or_own(clearance)
+    return gate(clearance) & _shared_or_own(clearance)
 
 
 def _holds(texts: Iterable[str]) -> Q:
@@ -85,7 +98,7 @@ class GatedQuerySet(models.QuerySet[Any]):
 
     def visible_to(self, clearance: Clearance) -> Self:
         """Only what this clearance may see: an allowlist of levels, and the projects it is confined to."""
-        return self.filter(_gate(clearance))
+        return self.filter(gate(clearance))
 
     def between(self, column: str, since: datetime | None, until: datetime | None) -> Self:
         """``since`` ≤ column < ``until``; either may be open."""
@@ -174,6 +187,13 @@ class MemoryQuerySet(GatedQuerySet):
         # The index knows that all trigrams are there, not that they stand together.
         return rows.filter(_holds(texts)) if all(map(str.isascii, texts)) else rows
 
+    def sharing_trigrams(self, texts: Iterable[str]) -> Self:
+        """Rows that share trigrams with these texts, those with most of the rare ones first. Lazy."""
+        found = {text[at : at + TRIGRAM] for text in texts for at in range(len(text) - TRIGRAM + 1)}
+        if not found:
+            return self.none()
+        return self.filter(trigram_index__terms__match=any_of(sorted(found))).order_by(_TRIGRAM_RANK)
+
     def holding(self, literal: str) -> Self:
         """Rows that hold a text of any length, newest first, by a plain scan: for what no index finds."""
         # LIKE knows upper and lower case of ASCII alone.
@@ -203,9 +223,17 @@ class FactQuerySet(GatedQuerySet):
         known = everything._with_memory(clearance, apps.get_model("memoryhub", "Memory").objects.all())
         return self.exclude(pk__in=known.values("pk"))
 
+    def current(self, now: datetime | None = None) -> Self:
+        """Those that hold now."""
+        return self.filter(Q(valid_until__isnull=True) | Q(valid_until__gt=now or timezone.now()))
+
+    def ended(self, now: datetime | None = None) -> Self:
+        """Those that ceased to hold, as a rule because another one superseded them."""
+        return self.filter(valid_until__lte=now or timezone.now())
+
     def _with_memory(self, clearance: Clearance, memories: MemoryQuerySet) -> Self:
         seen = memories.visible_to(clearance).filter(pk=OuterRef("memory"))
-        return self.filter(_gate(clearance)).filter(Q(memory__isnull=True) | Exists(seen))
+        return self.filter(gate(clearance)).filter(Q(memory__isnull=True) | Exists(seen))
 
 
 class SessionQuerySet(models.QuerySet[Any]):
@@ -253,9 +281,7 @@ class EventQuerySet(models.QuerySet[Any]):
         """
         memory = apps.get_model("memoryhub", "Memory")
         seen = memory.objects.visible_to(clearance).live().filter(pk=OuterRef("memory"))
-        rows = self.filter(sensitivity__in=sorted(clearance.levels))
-        if clearance.projects is not None:
-            rows = rows.filter(session__project__in=sorted(clearance.projects))
+        rows = self.filter(gate(clearance, "session__project"))
         return rows.filter(Q(memory__isnull=True) | Exists(seen))
 
 
@@ -315,8 +341,8 @@ class JournalQuerySet(GatedQuerySet):
 
 def _journal_gate(clearance: Clearance) -> Q:
     if clearance.every_owner:
-        return _gate(clearance)
-    return _gate(clearance) & (Q(owner="") | Q(owner=clearance.owner))
+        return gate(clearance)
+    return gate(clearance) & (Q(owner="") | Q(owner=clearance.owner))
 
 
 class TokenQuerySet(models.QuerySet[Any]):

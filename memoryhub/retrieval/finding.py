@@ -5,6 +5,7 @@ What is found is ordered by how similar it is to the question, whatever its age,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,6 +20,11 @@ from memoryhub.retrieval.weighing import LEAST_MATCH, Mode
 
 # The match decides; the rest, which orders what matches equally well, must not push a result over the floor.
 SIMILARITY = scoring.Weights(match=0.97, recency=0.01, importance=0.01, trust=0.01)
+# By meaning alone the right one of a few short memories may be as far off as this. Of many memories an
+# unrelated one is nearer: from MANY on it takes as much as in a search by meaning.
+LEAST_SIMILAR = 0.1
+FEW, MANY = 10, 1000
+LEAST_OF_BEST = 0.5  # a result must be so much of what the best one is
 
 
 class How(StrEnum):
@@ -51,6 +57,8 @@ def find(
     ``known``: all that the gate lets through, unfiltered; a word that stands there is not misspelt.
     """
     found = _search(memories, typed, limit, "hybrid", now)
+    if all(one.how is How.SEMANTIC for one in found):
+        found += _search(memories, typed, limit, "semantic", now, least_similar(memories[:MANY].count()))
     if not found:
         found = _search(memories, typed, limit, "lexical", now)
     corrected = correct(memories, typed, known)
@@ -61,23 +69,38 @@ def find(
     return _best(found)[:limit]
 
 
+def least_similar(memories: int) -> float:
+    """The least similarity of a result by meaning alone among so many memories: more of them take more."""
+    share = math.log(max(memories, FEW) / FEW) / math.log(MANY / FEW)
+    return LEAST_SIMILAR + (LEAST_MATCH["semantic"] - LEAST_SIMILAR) * min(share, 1.0)
+
+
 def _search(
-    memories: MemoryQuerySet, typed: str, limit: int, mode: Mode, now: datetime | None
+    memories: MemoryQuerySet,
+    typed: str,
+    limit: int,
+    mode: Mode,
+    now: datetime | None,
+    least: float | None = None,
 ) -> list[Found]:
+    """What a search finds whose match is the ``least`` of its mode, or that which is given."""
     results = search(
         memories, typed, limit=limit, min_score=0.0, weights=SIMILARITY, now=now, mode=mode, snippets=False
     )
     how = How.KEYWORD if results.mode == "lexical" else How.SEMANTIC
-    least = LEAST_MATCH[results.mode]
-    hits = [hit for hit in results.hits if hit.components.match >= least]
+    floor = LEAST_MATCH[results.mode] if least is None or results.mode != mode else least
+    hits = [hit for hit in results.hits if hit.components.match >= floor]
     return [Found(hit.memory, hit.components.match, how) for hit in hits]
 
 
 def _best(found: Iterable[Found]) -> list[Found]:
-    """Each memory once, as it was found best; the most similar first, of equal ones the newer."""
+    """Each memory once, as it was found best; the most similar first, of equal ones the newer; without those
+    that are far behind."""
     best: dict[int, Found] = {}
     for one in found:
         known = best.get(one.memory.pk)
         if known is None or one.similarity > known.similarity:
             best[one.memory.pk] = one
-    return sorted(best.values(), key=lambda one: (-one.similarity, -one.memory.pk))
+    floor = LEAST_OF_BEST * max((one.similarity for one in best.values()), default=0.0)
+    kept = [one for one in best.values() if one.similarity >= floor]
+    return sorted(kept, key=lambda one: (-one.similarity, -one.memory.pk))

@@ -54,9 +54,7 @@ def correct(memories: MemoryQuerySet, typed: str, known: MemoryQuerySet | None =
 
 def _vocabulary(memories: MemoryQuerySet, unknown: Iterable[str]) -> list[str]:
     """The words of the memories that share most trigrams with the unknown ones."""
-    trigrams = {word[at : at + queries.TRIGRAM] for word in unknown for at in range(len(word) - 2)}
-    near = memories.filter(trigram_index__terms__match=queries.any_of(sorted(trigrams)))
-    rows = near.order_by("trigram_index__rank").values_list(*COLUMNS)[:MOST_ROWS]
+    rows = memories.sharing_trigrams(unknown).values_list(*COLUMNS)[:MOST_ROWS]
     found: set[str] = set()
     for texts in rows:
         for text in texts:

@@ -25,7 +25,7 @@ def renew(uids: Iterable[str], least: float, now: datetime | None = None) -> dic
         live = Memory.objects.live(now).filter(uid__in=list(uids), importance__gte=least)
         by_end: dict[datetime, list[int]] = defaultdict(list)
         for memory in live.filter(expires_at__isnull=False).only("pk", "uid", "ttl_days", "expires_at"):
-            end = expiry(memory.ttl_days, now)
+            end = expiry(memory.ttl_days, now.replace(microsecond=0))
             if end and memory.expires_at and end > memory.expires_at:
                 by_end[end].append(memory.pk)
                 renewed[memory.uid] = end

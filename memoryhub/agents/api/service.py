@@ -20,6 +20,7 @@ from memoryhub.agents.api import (
     alike,
     extraction,
     injection,
+    interchange,
     lifecycle,
     maintenance,
     memories,
@@ -85,6 +86,7 @@ for router in (
     lifecycle.router,
     tools.router,
     maintenance.router,
+    interchange.router,
     health.router,
 ):
     api.add_router("", router)

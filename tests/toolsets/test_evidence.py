@@ -1,0 +1,112 @@
+"""Evidence: what several sessions say is believed more."""
+
+from datetime import timedelta
+
+import pytest
+
+from memoryhub import journal, store
+from memoryhub.agents.auth import Caller
+from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub.models import Evidence, JournalEntry, Memory
+from memoryhub.store.evidence import grown
+from tests.toolsets.conftest import run
+
+KEYED = {"content": "We use strict mode", "key": "ts"}
+
+
+def confidence() -> float:
+    return Memory.objects.get().confidence
+
+
+@pytest.mark.parametrize(
+    ("start", "sessions", "after"),
+    [(0.5, 0, 0.5), (0.5, 1, 0.75), (0.5, 2, 0.875), (0.9, 1, 0.95), (0.0, 1, 0.5), (1.0, 3, 1.0)],
+)
+def test_each_further_session_takes_half_of_the_doubt(start, sessions, after):
+    assert grown(start, sessions) == after
+
+
+@pytest.mark.parametrize("said", [KEYED, {"content": "We use strict mode"}])
+def test_three_sessions_make_it_surer_each_time(mira, said):
+    seen = []
+    for session in ("s1", "s2", "s3"):
+        mira("remember", **said, session_id=session)
+        seen.append(confidence())
+    assert seen == [0.5, 0.75, 0.875]
+    assert Evidence.objects.count() == 3
+
+
+def test_the_same_session_adds_nothing(mira):
+    for session in ("s1", "s1", "s2", "s1", "s2"):
+        mira("remember", **KEYED, session_id=session)
+    assert confidence() == 0.75
+
+
+def test_another_wording_under_the_same_key_counts_too(mira):
+    mira("remember", **KEYED, session_id="s1")
+    mira("remember", content="Strict mode is what we use", key="ts", session_id="s2")
+    assert confidence() == 0.75
+
+
+def test_a_confidence_that_is_named_is_where_it_starts(mira):
+    mira("remember", **KEYED, confidence=0.2, session_id="s1")
+    assert confidence() == 0.2
+    mira("remember", **KEYED, session_id="s2")
+    assert confidence() == 0.6
+    mira("remember", **KEYED, confidence=0.8, session_id="s2")
+    assert confidence() == 0.9
+    mira("remember", **KEYED, confidence=0.8, session_id="s3")
+    assert confidence() == 0.95
+
+
+def test_without_a_session_a_day_of_a_token_is_one(agent, monkeypatch):
+    from django.utils import timezone
+
+    one, other = agent(name="one"), agent(name="other")
+    for caller in (one, one, other):
+        run(caller, "mira", "memory", action="remember", **KEYED)
+    assert confidence() == 0.75
+    tomorrow = timezone.now() + timedelta(days=1)
+    monkeypatch.setattr("memoryhub.agents.toolsets.mira.timezone.now", lambda: tomorrow)
+    run(one, "mira", "memory", action="remember", **KEYED)
+    assert confidence() == 0.875
+
+
+def test_the_door_s_session_is_taken_where_none_is_named(db, actor):
+    tool = TOOLSETS["mira"].find("memory")
+    for session in ("mcp-1", "mcp-1", "mcp-2", "x" * 5000):
+        caller = Caller(actor, frozenset({"write"}), session)
+        tool.run(caller, {"action": "remember", **KEYED})
+    assert confidence() == 0.875
+
+
+def test_what_was_stored_elsewhere_counts_as_said_once(mira, remember):
+    remember("We use strict mode", session_id="s1")
+    mira("remember", content="We use strict mode", session_id="s1")
+    assert confidence() == 0.5
+    mira("remember", content="We use strict mode", session_id="s2")
+    assert confidence() == 0.75
+    assert set(Evidence.objects.values_list("session_id", flat=True)) == {"s1", "s2"}
+
+
+def test_it_stays_in_the_session_where_it_was_said_first(mira):
+    mira("remember", **KEYED, session_id="s1")
+    mira("remember", **KEYED, session_id="s2")
+    memory = Memory.objects.get()
+    assert memory.session_id == "s1"
+    assert memory.revisions.count() == 0
+
+
+def test_growth_is_journaled_with_numbers_alone(mira):
+    mira("remember", **KEYED, session_id="s1")
+    mira("remember", **KEYED, session_id="s2")
+    row = JournalEntry.objects.get(operation="evidence")
+    assert row.detail["confidence"] == [0.5, 0.75]
+    assert row.detail["sessions"] == 2
+    assert journal.verify().ok
+
+
+def test_evidence_goes_with_its_memory(mira, actor):
+    mira("remember", **KEYED, session_id="s1")
+    store.erase([Memory.objects.get().uid], actor)
+    assert not Evidence.objects.exists()

@@ -1,0 +1,295 @@
+"""Memory MCP's tools: what its document says, and what it leaves open as docs/tools.md settles it."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.text import estimate_tokens
+from tests.api.conftest import bad_fields, is_problem
+from tests.toolsets.conftest import run
+
+LONG = "Ingrid moved the nightly export from cron to the job queue because two runs overlapped on Sundays "
+
+
+def days_left(memory: Memory) -> float:
+    assert memory.expires_at
+    return (memory.expires_at - timezone.now()) / timedelta(days=1)
+
+
+def test_memory_store_creates_without_an_id(mcp):
+    made = mcp("store", content="The staging database is in Oslo", type="fact", importance=8, tags=["db"])
+    memory = Memory.objects.get()
+    assert (made["id"], made["outcome"]) == (memory.uid, "created")
+    assert (memory.type, memory.importance) == ("fact", 0.8)
+    assert (made["importance"], made["tags"]) == (8, ["db"])
+
+
+def test_memory_store_updates_with_an_id(mcp):
+    made = mcp("store", content="The staging database is in Oslo")
+    again = mcp("store", id=made["id"], content="The staging database is in Bergen", type="entity")
+    assert (again["id"], again["outcome"], again["type"]) == (made["id"], "updated", "entity")
+    memory = Memory.objects.get()
+    assert memory.content == "The staging database is in Bergen"
+    assert memory.revisions.count() == 1
+
+
+def test_an_update_needs_no_content(mcp):
+    made = mcp("store", content="The staging database is in Oslo", importance=5)
+    assert mcp("store", id=made["id"], importance=9)["importance"] == 9
+    memory = Memory.objects.get()
+    assert memory.content == "The staging database is in Oslo"
+    assert days_left(memory) == pytest.approx(270, abs=0.01)
+
+
+def test_an_update_keeps_what_it_does_not_name(mcp):
+    made = mcp("store", content="Ada likes tea", type="self", importance=3, tags=["drink"])
+    mcp("store", id=made["id"], content="Ada likes green tea")
+    memory = Memory.objects.get()
+    assert (memory.type, memory.importance) == ("self", 0.3)
+    assert [label.value for label in memory.labels.all()] == ["drink"]
+
+
+@pytest.mark.parametrize("importance", [1, 4, 8, 10, 2.5])
+def test_the_time_to_live_is_importance_times_thirty_days(mcp, importance):
+    mcp("store", content="x is y", importance=importance)
+    memory = Memory.objects.get()
+    assert memory.ttl_days == importance * 30
+    assert days_left(memory) == pytest.approx(importance * 30, abs=0.01)
+
+
+def test_of_no_importance_it_lives_a_day_and_not_for_ever(mcp):
+    mcp("store", content="x is y", importance=0)
+    assert days_left(Memory.objects.get()) == pytest.approx(1, abs=0.01)
+
+
+def test_without_importance_it_is_worked_out_and_explained(mcp):
+    grave = mcp("store", content="Ada is allergic to peanuts; never order satay", type="self")
+    light = mcp("store", content="We are testing the blue theme today")
+    assert grave["importance"] >= 8 > 3 >= light["importance"]
+    assert any("critical" in reason for reason in grave["importance_reasons"])
+    assert Memory.objects.get(uid=light["id"]).ttl_days == light["importance"] * 30
+
+
+def test_with_importance_nothing_is_explained(mcp):
+    assert "importance_reasons" not in mcp("store", content="x is y", importance=5)
+
+
+def test_entities_are_extracted_when_none_are_given(mcp):
+    made = mcp("store", content="Grace Hopper works at Acme Corp in Berlin and uses PostgreSQL.")
+    assert {(one["entity"], one["entity_type"]) for one in made["entities"]} == {
+        ("Grace Hopper", "person"),
+        ("Acme Corp", "organization"),
+        ("Berlin", "place"),
+        ("PostgreSQL", "tool"),
+    }
+
+
+def test_entities_that_are_given_are_taken_as_they_are(mcp):
+    given = ["the export", {"entity": "Oslo", "entity_type": "place"}, {"name": "Ada", "type": "person"}]
+    made = mcp("store", content="Grace Hopper works in Berlin", entities=given)
+    assert {(one["entity"], one["entity_type"]) for one in made["entities"]} == {
+        ("the export", "concept"),
+        ("Oslo", "place"),
+        ("Ada", "person"),
+    }
+    assert mcp("store", content="Grace Hopper lives in Paris", entities=[])["entities"] == []
+
+
+def test_extracted_entities_follow_a_new_content_and_given_ones_stay(mcp):
+    made = mcp("store", content="Grace Hopper lives in Berlin")
+    changed = mcp("store", id=made["id"], content="Grace Hopper lives in Lisbon")
+    assert {one["entity"] for one in changed["entities"]} == {"Grace Hopper", "Lisbon"}
+    chosen = mcp("store", content="The export runs at night", entities=["export"])
+    kept = mcp("store", id=chosen["id"], content="Grace Hopper starts the export")
+    assert [one["entity"] for one in kept["entities"]] == ["export"]
+
+
+def test_the_summary_has_twenty_words_unless_one_is_given(mcp):
+    assert len(mcp("store", content=LONG * 3)["summary"].split()) == 20
+    assert mcp("store", content=LONG * 2, summary="Exports moved")["summary"] == "Exports moved"
+
+
+def test_the_same_content_again_refreshes(mcp):
+    first = mcp("store", content="x is y", importance=2)
+    again = mcp("store", content="x is y", importance=6)
+    assert (again["id"], again["outcome"]) == (first["id"], "refreshed")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({}, "content"),
+        ({"content": " "}, "content"),
+        ({"content": "x", "type": "banana"}, "type"),
+        ({"content": "x", "importance": 11}, "importance"),
+        ({"content": "x", "importance": -1}, "importance"),
+        ({"content": "x", "importance": "high"}, "importance"),
+        ({"content": "x", "sensitivity": "cosmic"}, "sensitivity"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_by_its_field(bot, arguments, field):
+    assert bad_fields(run(bot, "memory-mcp", "memory_store", **arguments)) == {field}
+    assert not Memory.objects.exists()
+
+
+def test_an_update_of_nothing_or_of_what_is_not_there_is_refused(bot, mcp):
+    made = mcp("store", content="x is y")
+    is_problem(run(bot, "memory-mcp", "memory_store", id=made["id"]), 422)
+    is_problem(run(bot, "memory-mcp", "memory_store", id="nothere", content="z"), 404, "not_found")
+
+
+def test_a_null_is_as_if_it_had_been_left_out(mcp):
+    made = mcp("store", content="x is y", id=None, type=None, importance=None, entities=None, summary=None)
+    assert (made["outcome"], made["type"]) == ("created", "fact")
+
+
+def test_recall_answers_in_two_parts(mcp):
+    for place in ("Oslo", "Rome", "Lima"):
+        mcp("store", content=f"The cluster in {place} runs the nightly export. " * 2, importance=7)
+    answer = mcp("recall", query="nightly export cluster", max_tokens=5000)
+    assert {*answer} >= {"index", "details", "total_count", "has_more", "tokens_used", "query"}
+    assert len(answer["index"]) == len(answer["details"]) == answer["total_count"] == 3
+    assert all(set(one) == {"id", "type", "summary", "importance"} for one in answer["index"])
+    assert all(one["importance"] == 7 for one in answer["index"])
+    assert all(len(one["summary"].split()) <= 20 for one in answer["index"])
+    detail = answer["details"][0]
+    columns = {"id", "content", "summary", "type", "importance", "created_at", "last_accessed"}
+    assert {*detail} >= columns | {"access_count", "expires_at", "entities", "provenance", "score"}
+    assert (detail["importance"], detail["type"]) == (7, "fact")
+
+
+@pytest.mark.parametrize("most", [100, 150, 400, 1000, 3000])
+def test_the_whole_answer_stays_within_the_budget(bot, mcp, most):
+    for n in range(30):
+        mcp("store", content=f"{LONG} number {n} “ß” 漢字 {'word ' * n}", importance=5)
+    Memory.objects.update(expires_at=timezone.now().replace(microsecond=0) + timedelta(days=2))
+    response = run(bot, "memory-mcp", "memory_recall", query="nightly export queue", max_tokens=most)
+    answer = response.json()["result"]
+    assert estimate_tokens(response.content.decode()) <= answer["tokens_used"] <= most
+    assert answer["total_count"] == 30
+    assert answer["has_more"] is (len(answer["index"]) < 30)
+    assert answer["index"] or most < 150
+
+
+def test_without_a_budget_it_is_a_thousand_tokens(mcp):
+    for n in range(60):
+        mcp("store", content=f"{LONG} number {n}")
+    assert mcp("recall", query="nightly export")["tokens_used"] <= 1000
+
+
+def test_limit_bounds_the_details_and_not_the_index(mcp):
+    for n in range(5):
+        mcp("store", content=f"export number {n}", importance=5)
+    answer = mcp("recall", query="export", limit=2, max_tokens=5000)
+    assert (len(answer["details"]), len(answer["index"])) == (2, 5)
+
+
+def test_the_more_important_comes_first_where_the_match_is_the_same(mcp):
+    light = mcp("store", content="the export runs at noon", importance=1)
+    grave = mcp("store", content="the export runs at dawn", importance=10)
+    answer = mcp("recall", query="export runs", max_tokens=3000)
+    assert [one["id"] for one in answer["details"]] == [grave["id"], light["id"]]
+
+
+def test_recall_narrows(mcp):
+    mcp("store", content="Ada likes the export", type="self", project="p", tags=["t"], category="c")
+    mcp("store", content="Bo likes the export", type="fact", entities=["Bo"])
+    for narrowed in (
+        {"type": "self"},
+        {"project": "p"},
+        {"tag": "t"},
+        {"category": "c"},
+        {"entities": ["Bo"]},
+    ):
+        assert mcp("recall", query="likes export", **narrowed)["total_count"] == 1, narrowed
+    assert mcp("recall", query="likes export", entities=["Bo", "Ada"])["total_count"] == 0
+
+
+def test_what_is_shown_whole_counts_an_access_and_the_rest_none(mcp):
+    for n in range(3):
+        mcp("store", content=f"export number {n}", importance=5)
+    shown = {one["id"] for one in mcp("recall", query="export", limit=1, max_tokens=3000)["details"]}
+    for memory in Memory.objects.all():
+        assert memory.accessed_count == (1 if memory.uid in shown else 0)
+
+
+def test_access_renews_the_time_of_important_memories_alone(mcp):
+    important = mcp("store", content="export at dawn", importance=4)["id"]
+    temporary = mcp("store", content="export at noon", importance=3)["id"]
+    soon = timezone.now() + timedelta(days=2)
+    Memory.objects.update(expires_at=soon)
+    shown = mcp("recall", query="export", max_tokens=3000)["details"]
+    assert days_left(Memory.objects.get(uid=important)) == pytest.approx(120, abs=0.01)
+    assert Memory.objects.get(uid=temporary).expires_at == soon
+    told = {one["id"]: one["expires_at"] for one in shown}
+    assert told[important] > told[temporary]
+
+
+def test_what_has_expired_is_neither_found_nor_renewed(mcp):
+    mcp("store", content="export at dawn", importance=9)
+    past = timezone.now() - timedelta(days=1)
+    Memory.objects.update(expires_at=past)
+    assert mcp("recall", query="export")["total_count"] == 0
+    assert Memory.objects.get().expires_at == past
+
+
+def test_what_never_expires_goes_on_for_ever(mcp):
+    mcp("store", content="export at dawn", importance=9, ttl_days=0)
+    mcp("recall", query="export")
+    assert Memory.objects.get().expires_at is None
+
+
+def test_reading_is_no_change(mcp):
+    mcp("store", content="export at dawn", importance=9)
+    before = Memory.objects.get()
+    rows = JournalEntry.objects.count()
+    mcp("recall", query="export")
+    assert Memory.objects.get().updated_at == before.updated_at
+    assert JournalEntry.objects.count() == rows
+
+
+def test_details_tell_what_was_done_to_a_memory(mcp):
+    made = mcp("store", content="export at dawn")
+    mcp("store", id=made["id"], content="export at noon")
+    [detail] = mcp("recall", query="export")["details"]
+    assert [row["operation"] for row in detail["provenance"]] == ["update", "insert"]
+    assert all(row["actor"] == "token:bot" and row["timestamp"] for row in detail["provenance"])
+
+
+def test_forgetting_moves_to_the_trash_with_provenance(bot, mcp):
+    made = mcp("store", content="export at dawn")
+    gone = mcp("forget", id=made["id"], reason="it was  wrong")
+    assert (gone["id"], gone["outcome"], gone["reason"]) == (made["id"], "trashed", "it was wrong")
+    assert [row["operation"] for row in gone["provenance"]] == ["delete", "insert"]
+    assert gone["provenance"][0]["metadata"]["reason"] == "it was wrong"
+    assert Memory.objects.get().deleted_at
+    assert mcp("recall", query="export")["total_count"] == 0
+    is_problem(run(bot, "memory-mcp", "memory_forget", id=made["id"]), 404, "not_found")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_forgetting_hard_erases_and_keeps_the_provenance(bot, mcp):
+    made = mcp("store", content="export at dawn")
+    gone = mcp("forget", id=made["id"], hard=True, reason="the owner asked")
+    assert gone["outcome"] == "erased"
+    assert [row["operation"] for row in gone["provenance"]] == ["erase", "insert"]
+    assert gone["provenance"][0]["metadata"]["reason"] == "the owner asked"
+    assert not Memory.objects.exists()
+    is_problem(run(bot, "memory-mcp", "memory_forget", id=made["id"], hard=True), 404, "not_found")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_reason_that_repeats_an_erased_text_is_not_kept(mcp):
+    made = mcp("store", content="Ada takes lithium")
+    assert mcp("forget", id=made["id"], hard=True, reason="it said that she takes lithium")["reason"] == ""
+    assert "lithium" not in json.dumps(list(JournalEntry.objects.values("detail")))
+
+
+def test_a_reason_may_hold_no_credential(bot, mcp):
+    made = mcp("store", content="export at dawn")
+    reason = "key AKIA" + "QWERTYUIOP234567"
+    is_problem(run(bot, "memory-mcp", "memory_forget", id=made["id"], reason=reason), 422, "secret_detected")
+    assert Memory.objects.get().deleted_at is None

@@ -1,0 +1,214 @@
+"""Mira's tool in the words of its document."""
+
+import re
+
+import pytest
+
+from memoryhub.models import Memory
+from tests.api.conftest import is_problem
+from tests.toolsets.conftest import id_in, result, run
+
+STRICT = "We use TypeScript strict mode with noImplicitAny"
+ERRORS = [
+    ({}, "Invalid action: Must be `remember`, `recall`, or `forget`", "action"),
+    ({"action": "dance"}, "Invalid action: Must be `remember`, `recall`, or `forget`", "action"),
+    ({"action": 5}, "Invalid action: Must be `remember`, `recall`, or `forget`", "action"),
+    ({"action": "remember"}, "Missing content: `remember` requires `content`", "content"),
+    ({"action": "remember", "content": " "}, "Missing content: `remember` requires `content`", "content"),
+    ({"action": "recall"}, "Missing query: `recall` requires `query`", "query"),
+    ({"action": "recall", "query": ""}, "Missing query: `recall` requires `query`", "query"),
+    ({"action": "forget"}, "Missing id: `forget` requires `id`", "id"),
+    (
+        {"action": "remember", "content": "x", "confidence": 1.01},
+        "Invalid confidence: Must be 0.0–1.0",
+        "confidence",
+    ),
+    (
+        {"action": "remember", "content": "x", "confidence": "very"},
+        "Invalid confidence: Must be 0.0–1.0",
+        "confidence",
+    ),
+    (
+        {"action": "remember", "content": "x", "scope": "galaxy"},
+        "Invalid scope: Must be `personal`, `project`, or `team`",
+        "scope",
+    ),
+    (
+        {"action": "recall", "query": "x", "fact_type": "rumour"},
+        "Invalid fact_type: Must be `preference`, `decision`, `context`, or `general`",
+        "fact_type",
+    ),
+    (
+        {"action": "recall", "query": "x", "limit": 0},
+        "Invalid limit: Must be a whole number from 1 to 200",
+        "limit",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words", "field"), ERRORS)
+def test_refusals_are_in_the_words_of_the_document(bot, arguments, words, field):
+    problem = is_problem(bot.post("/tools/mira/memory", arguments), 422)
+    assert problem["detail"] == words
+    [error] = problem["errors"]
+    assert error["field"] == field
+    assert "`" not in error["message"]
+    assert not Memory.objects.exists()
+
+
+def test_every_bad_field_is_named(bot):
+    response = run(bot, "mira", "memory", action="remember", content="x", confidence=7, scope="galaxy")
+    problem = is_problem(response, 422)
+    assert "Invalid confidence" in problem["detail"]
+    assert "Invalid scope" in problem["detail"]
+    assert [error["field"] for error in problem["errors"]] == ["confidence", "scope"]
+
+
+def test_a_secret_is_blocked_without_being_repeated(bot):
+    secret = "hunter2" + "hunter2xyz9"
+    response = run(bot, "mira", "memory", action="remember", content=f"fine\npassword = {secret}")
+    problem = is_problem(response, 422, "secret_detected")
+    assert problem["detail"].startswith("Secret detection: line 2 of content")
+    assert secret not in response.content.decode()
+    assert not Memory.objects.exists()
+
+
+def test_remember_says_where_it_was_stored(mira):
+    said = mira("remember", content="The team uses builder pattern for config structs")
+    assert re.fullmatch(r"Memory stored successfully with ID: \w+", said)
+    memory = Memory.objects.get()
+    assert id_in(said) == memory.uid
+    defaults = ("general", "general", 0.5, "project", "public", "")
+    assert defaults == tuple(
+        getattr(memory, name)
+        for name in ("type", "category", "confidence", "scope", "sensitivity", "session_id")
+    )
+
+
+def test_remember_with_a_known_key_updates(mira):
+    first = mira("remember", content="We use loose mode", key="ts", fact_type="decision", category="dev")
+    again = mira("remember", content=STRICT, key="ts")
+    assert again == f"Memory updated successfully (ID: {id_in(first)})"
+    memory = Memory.objects.get()
+    assert (memory.content, memory.type, memory.category) == (STRICT, "decision", "dev")
+    assert memory.revisions.count() == 1
+
+
+def test_a_key_is_unique_within_project_and_scope(mira):
+    for place in ({}, {"project": "p"}, {"project": "q"}, {"scope": "team"}, {"scope": "personal"}):
+        assert "stored" in mira("remember", content=STRICT, key="ts", **place), place
+        assert "updated" in mira("remember", content=f"{STRICT}!", key="ts", **place), place
+    assert Memory.objects.count() == 5
+
+
+def test_the_same_content_again_updates(mira):
+    first = mira("remember", content=STRICT)
+    assert mira("remember", content=STRICT) == f"Memory updated successfully (ID: {id_in(first)})"
+
+
+def test_the_document_s_own_call_is_accepted(bot):
+    arguments = {"action": "remember", "content": STRICT, "fact_type": "decision"}
+    response = bot.post("/tools/mira", {"name": "memory", "arguments": arguments})
+    assert result(response).startswith("Memory stored successfully with ID: ")
+    is_problem(bot.post("/tools/mira", {"name": "memories", "arguments": {}}), 404, "unknown_tool")
+    is_problem(bot.post("/tools/mira", {"arguments": {}}), 422)
+    is_problem(bot.post("/tools/mira", {"name": "memory", "arguments": []}), 422)
+    assert "Invalid action" in is_problem(bot.post("/tools/mira", {"name": "memory"}), 422)["detail"]
+
+
+def test_recall_gives_a_list_with_similarities(mira):
+    said = mira("remember", content=STRICT, key="ts", fact_type="decision", category="dev", confidence=0.8)
+    [found] = mira("recall", query="TypeScript strict")
+    assert (found["id"], found["content"]) == (id_in(said), STRICT)
+    assert (found["fact_type"], found["category"], found["key"]) == ("decision", "dev", "ts")
+    assert (found["confidence"], found["scope"]) == (0.8, "project")
+    assert 0 < found["similarity"] <= 1
+    assert mira("recall", query="quantum chromodynamics") == []
+
+
+def test_recall_finds_by_meaning_first(embedding, mira):
+    mira("remember", content="Sign-in is done with one-time codes sent by mail", fact_type="decision")
+    mira("remember", content="The office plants are watered on Mondays")
+    [found] = mira("recall", query="how do users log in")
+    assert found["content"].startswith("Sign-in")
+    assert found["found_by"] == "semantic"
+
+
+def test_without_vectors_recall_goes_by_keywords(configure, mira):
+    configure(embeddings="none")
+    mira("remember", content="Sign-in is done with one-time codes")
+    [found] = mira("recall", query="codes for sign-in")
+    assert found["found_by"] == "keyword"
+
+
+@pytest.mark.parametrize("typed", ["authentcation", "autentication flow", "athentication tokns"])
+def test_recall_sees_past_misspellings(mira, typed):
+    mira("remember", content="Authentication of tokens is done in the flow module")
+    mira("remember", content="The office plants are watered on Mondays")
+    [found] = mira("recall", query=typed)
+    assert found["content"].startswith("Authentication")
+    assert found["found_by"] == "fuzzy"
+
+
+def test_recall_narrows_before_it_cuts(mira):
+    for n in range(30):
+        mira("remember", content=f"login page note {n}: login login login", fact_type="context")
+    mira("remember", content="The login page was decided to be plain", fact_type="decision", category="ui")
+    for narrowed in ({"fact_type": "decision"}, {"category": "ui"}):
+        [found] = mira("recall", query="login page", limit=1, **narrowed)
+        assert "decided" in found["content"]
+    assert mira("recall", query="login page", fact_type="preference") == []
+
+
+def test_recall_gives_ten_unless_told_otherwise(mira):
+    for n in range(12):
+        mira("remember", content=f"login page note {n}")
+    assert len(mira("recall", query="login page")) == 10
+    assert len(mira("recall", query="login page", limit=3)) == 3
+
+
+def test_types_of_other_systems_are_general_here(mira, remember):
+    remember("the login page was fixed", type="bugfix")
+    [found] = mira("recall", query="login page", fact_type="general")
+    assert found["fact_type"] == "general"
+    assert mira("recall", query="login page", fact_type="decision") == []
+
+
+def test_recall_counts_an_access(mira):
+    mira("remember", content="The login page is plain")
+    mira("recall", query="login page")
+    assert Memory.objects.get().accessed_count == 1
+
+
+def test_forget_says_what_happened(mira):
+    uid = id_in(mira("remember", content="The login page is plain"))
+    assert mira("forget", id=uid) == f"Memory {uid} deleted."
+    assert mira("forget", id=uid) == f"Memory {uid} not found."
+    assert mira("recall", query="login page") == []
+    assert mira("forget", id="42") == "Memory 42 not found."
+    assert mira("forget", id=42) == "Memory 42 not found."
+
+
+@pytest.mark.parametrize(
+    ("rights", "allowed"),
+    [(["read"], {"recall"}), (["write"], {"remember", "forget"}), (["maintain"], set())],
+)
+def test_each_action_needs_its_right(agent, rights, allowed):
+    caller = agent(rights=rights)
+    calls = {
+        "remember": {"content": "The login page is plain"},
+        "recall": {"query": "login"},
+        "forget": {"id": "42"},
+    }
+    for action, arguments in calls.items():
+        response = run(caller, "mira", "memory", action=action, **arguments)
+        if action in allowed:
+            assert response.status_code == 200
+        else:
+            is_problem(response, 403, "missing_right")
+
+
+def test_a_null_is_as_if_it_had_been_left_out(mira):
+    nothing = dict.fromkeys(("key", "fact_type", "category", "confidence", "scope", "query", "limit", "id"))
+    assert "stored" in mira("remember", content="The login page is plain", **nothing)
+    assert len(mira("recall", **{**nothing, "query": "login page"}, content=None)) == 1
