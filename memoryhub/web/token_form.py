@@ -8,6 +8,8 @@ from typing import Any
 
 from django import forms
 
+from memoryhub import snippets
+
 _LEVELS = {
     "public": "public memories alone",
     "private": "public and private memories",
@@ -32,9 +34,18 @@ class ConnectForm(forms.Form):
     )
     clearance = forms.ChoiceField(label="May read", help_text="No more than you may see yourself.")
 
+    toolset = forms.ChoiceField(
+        label="MCP tools",
+        required=False,
+        help_text="In whose words the agent speaks over MCP. Each name has its own address.",
+        choices=[(name, f"{name}: {about}") for name, about in snippets.TOOLSETS.items()],
+    )
     once = forms.CharField(max_length=100, required=False, widget=forms.HiddenInput())
 
-    def __init__(self, levels: Sequence[str], data: Mapping[str, Any] | None = None) -> None:
-        super().__init__(data, label_suffix="", initial={"once": secrets.token_urlsafe(12)})
+    def __init__(
+        self, levels: Sequence[str], data: Mapping[str, Any] | None = None, toolset: str = "letsgo"
+    ) -> None:
+        fresh = {"once": secrets.token_urlsafe(12), "toolset": toolset}
+        super().__init__(data, label_suffix="", initial=fresh)
         choices = self.fields["clearance"]
         choices.choices = [(level, _LEVELS[level]) for level in levels]  # type: ignore[attr-defined]

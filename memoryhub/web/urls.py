@@ -2,6 +2,7 @@
 
 from django.contrib.auth.decorators import login_not_required
 from django.urls import URLPattern, path, register_converter
+from django.views.generic import RedirectView
 
 from memoryhub.web.converters import SessionIdConverter
 from memoryhub.web.views import (
@@ -14,6 +15,7 @@ from memoryhub.web.views import (
     home,
     injections,
     journal,
+    language_model,
     maintenance,
     memory,
     preview,
@@ -53,9 +55,10 @@ urlpatterns: list[URLPattern] = [
     path("injections/", injections.injections, name="injections"),
     path("timeline/", timeline.by_days, name="timeline"),
     path("timeline/entries/", timeline.entries, name="timeline-entries"),
-    path("connect/claude-code/", connect.connect, name="connect"),
-    path("connect/claude-code/arrived/", connect.arrived, name="connect-arrived"),
-    path("connect/claude-code/revoke/", connect.revoke, name="connect-revoke"),
+    path("connect/", connect.connect, name="connect"),
+    path("connect/arrived/", connect.arrived, name="connect-arrived"),
+    path("connect/revoke/", connect.revoke, name="connect-revoke"),
+    path("connect/claude-code/", RedirectView.as_view(pattern_name="connect", permanent=True)),
     path("facts/", facts.facts, name="facts"),
     path("facts/<slug:uid>/delete/", facts.fact_delete, name="fact-delete"),
     path("journal/", journal.journal, name="journal"),
@@ -63,6 +66,7 @@ urlpatterns: list[URLPattern] = [
     path("trash/", trash.trash, name="trash"),
     path("maintenance/", maintenance.maintenance, name="maintenance"),
     path("maintenance/start/", maintenance.run_start, name="run-start"),
+    path("maintenance/language-model/", language_model.language_model, name="language-model"),
     path("maintenance/runs/", runs.run_list, name="runs"),
     path("maintenance/runs/<slug:uid>/", runs.run, name="run"),
     path("maintenance/runs/<slug:uid>/progress/", runs.run_progress, name="run-progress"),

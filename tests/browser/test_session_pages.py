@@ -19,7 +19,7 @@ PATHS = [
     "/sessions/long/?kind=injection",
     "/injections/",
     "/timeline/?month=2024-03",
-    "/connect/claude-code/",
+    "/connect/",
 ]
 PARTS = {"substance": 0.9, "salience": 0.8, "distinctiveness": 1.0, "type_weight": 1.0, "total": 0.91}
 SAID = [
@@ -147,7 +147,7 @@ def test_connecting_shows_a_token_once_and_follows_what_arrives(
     open_page: Any, person: Any, remember: Any
 ) -> None:
     user = person("keeper", "add_agenttoken", "change_agenttoken")
-    page = open_page("/connect/claude-code/", user)
+    page = open_page("/connect/", user)
     page.get_by_role("button", name="Make a token").click()
     assert '"MEMORYHUB_TOKEN": "mh_' in page.locator("#settings").text_content()
     assert page.get_by_text("has not been heard yet").is_visible()

@@ -16,7 +16,7 @@ from memoryhub.models import AgentToken, Event, JournalEntry, Memory, Session
 from memoryhub.sensitivity import Actor
 from tests.web.markup import PAYLOADS, dangers, main
 
-PAGE, ARRIVED, REVOKE = (f"/connect/claude-code/{end}" for end in ("", "arrived/", "revoke/"))
+PAGE, ARRIVED, REVOKE = (f"/connect/{end}" for end in ("", "arrived/", "revoke/"))
 FORM = {"name": "claude-code", "project": "", "clearance": "public"}
 BOSS = Actor("user:boss")
 

@@ -1,19 +1,27 @@
-"""Connecting Claude Code: the settings to paste, with a token made for them, and whether anything arrives."""
+"""Connecting an agent: what to paste, with a token made for it, and whether anything arrives."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub import claude_code, tokens
+from memoryhub import claude_code, snippets, tokens
 from memoryhub.accounts import grantable
+from memoryhub.membership import reach_of
 from memoryhub.models import AgentToken, Event
 from memoryhub.sensitivity import LEVELS, rank
+from memoryhub.serving import is_loopback
+from memoryhub.snippets import Place
 from memoryhub.store.errors import StoreError
 from memoryhub.web.access import actor_of, clearance_of
 from memoryhub.web.token_form import ConnectForm
@@ -32,7 +40,7 @@ def connect(request: HttpRequest) -> HttpResponse:
     """
     levels = grantable(request.user)
     if request.method != "POST":
-        return _show(request, ConnectForm(levels))
+        return _show(request, ConnectForm(levels, toolset=_toolset(request.GET)))
     if not request.user.has_perm(ISSUE):
         raise PermissionDenied
     form = ConnectForm(levels, request.POST)
@@ -57,6 +65,7 @@ def _issue(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, str] | 
             form.cleaned_data["clearance"],
             projects=[project] if project else None,
             actor=actor_of(request),
+            within=reach_of(request.user),
         )
     except StoreError as error:
         field = {"projects": "project"}.get(error.field, error.field)
@@ -72,6 +81,7 @@ def _show(
     status: int = 200,
 ) -> HttpResponse:
     base = request.build_absolute_uri("/")
+    place = _place(request, base, secret)
     levels = LEVELS[1 : rank(token.clearance) + 1] if token else ()
     context = {
         "form": form,
@@ -82,11 +92,30 @@ def _show(
         "secret": secret,
         "settings": claude_code.as_text(claude_code.settings_snippet(base, secret, levels)),
         "command": claude_code.session_start_command(base, levels),
+        "clients": snippets.clients(place),
+        "programs": snippets.programs(place),
+        "toolset": place.toolset,
+        "toolsets": snippets.TOOLSETS,
         "variable": claude_code.VARIABLE,
         "mine": _mine(request)[:MOST],
         **_arrived(request, token),
     }
-    return render(request, "connect/claude_code.html", context, status=status)
+    return render(request, "connect/page.html", context, status=status)
+
+
+def _place(request: HttpRequest, base: str, secret: str | None) -> Place:
+    """Where the hub is; paths of this machine are told to those who are at it."""
+    place = Place(base, token=secret or snippets.NO_TOKEN, toolset=_toolset(request.POST or request.GET))
+    if is_loopback(urlsplit(base).hostname or ""):
+        manage = str(Path(settings.BASE_DIR) / "manage.py")
+        return replace(place, manage=manage, home=str(settings.HOME))
+    return place
+
+
+def _toolset(asked: Mapping[str, Any]) -> str:
+    """The one that is asked for, if there is such a one."""
+    name = str(asked.get("toolset", ""))
+    return name if name in snippets.TOOLSETS else next(iter(snippets.TOOLSETS))
 
 
 @require_safe
