@@ -25,6 +25,7 @@ RETRY_AFTER = "1"  # seconds until a busy database is worth another try
 _TOLD = (MEDIA_TYPE, "application/json")
 _PREFIXES = ("/api/", "/mcp/")
 _PATHS = frozenset({"/api", "/mcp", "/healthz", "/readyz"})
+UPLOADS = "/api/v1/import"  # whose body is a file, written down as it comes
 _OF_THE_BODY = frozenset({"content-type", "content-length", "content-encoding", "content-disposition"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 # What an answer that is not a problem yet is turned into, by its status.
@@ -159,6 +160,9 @@ def _with_head(response: HttpResponseBase) -> HttpResponseBase:
 
 def _limit_body(request: HttpRequest) -> None:
     """413 before a large body is read. One sent in chunks has no length: it is read here, up to the limit."""
+    if request.path_info == UPLOADS:
+        _limit_upload(request)
+        return
     limit = settings.MEMORYHUB.max_body_bytes
     length = request.META.get("CONTENT_LENGTH")
     if length:
@@ -172,6 +176,14 @@ def _limit_body(request: HttpRequest) -> None:
         if len(body) > limit:
             raise too_large()
         request._body = body  # where Django keeps a body it has read
+
+
+def _limit_upload(request: HttpRequest) -> None:
+    """413 for a file whose length is told and too much; what is not told is counted as it is written down."""
+    length, limit = request.META.get("CONTENT_LENGTH") or "", settings.MEMORYHUB.max_upload_mb
+    if length.isdecimal() and int(length) > (limit + 1) * 1024 * 1024:
+        detail = f"the file is larger than {limit} MiB; import it with manage.py import_memories"
+        raise Problem(413, "body_too_large", detail)
 
 
 def _as_problem(request: HttpRequest, response: HttpResponseBase) -> HttpResponse:

@@ -20,7 +20,7 @@ from memoryhub.retrieval import history
 from memoryhub.retrieval.details import lists_of
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.overview import counts
-from memoryhub.sensitivity import LEVELS, Actor, Sensitivity
+from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.transactions import write
 from memoryhub.vocabulary import Scope
 
@@ -81,9 +81,13 @@ class Selection:
         ):
             yield from map(line, part())
 
-    def left_out(self) -> dict[str, int]:
-        """How many fit the filter and stay behind, by level, ``unknown`` or others' ``personal``."""
-        fitting = self._narrowed(Memory.objects.hidden_from(self.actor.clearance))
+    def left_out(self, known: Clearance | None = None) -> dict[str, int]:
+        """How many fit the filter and stay behind, by level, ``unknown`` or others' ``personal``.
+
+        ``known``: only of what this clearance shows, for who may not know how much more there is.
+        """
+        hidden = Memory.objects.hidden_from(self.actor.clearance)
+        fitting = self._narrowed(hidden if known is None else hidden.visible_to(known))
         found: dict[str, int] = {}
         for level, n in counts(fitting.exclude(scope=Scope.PERSONAL.value), "sensitivity").items():
             name = level if level in LEVELS else UNKNOWN

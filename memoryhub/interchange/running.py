@@ -29,7 +29,7 @@ from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import Conflict, StoreError
 
 NAME = "import"
-FAILED, UNMAPPED, IGNORED, NOT_TAKEN = "failed", "unmapped", "ignored", "not_taken"
+FAILED, UNMAPPED, IGNORED, NOT_TAKEN, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
 _FIRST, _MOST, _LEAST = 50, 1000, 20  # items of a step
 _MOST_ERRORS = 100  # that a step lists; the others it counts
 
@@ -207,7 +207,7 @@ class _Told:
         for place, problems in listed:
             yield Change(FAILED, reason=f"{place}: {'; '.join(problems[:5])}")
         if rest := tally.failed - len(listed):
-            yield Change(FAILED, reason="more of the same place", count=rest)
+            yield Change(FAILED, reason="more in the lines around", count=rest)
 
 
 def _outcomes(tally: Tally) -> Iterator[Change]:
@@ -228,5 +228,5 @@ def _notes(tally: Tally) -> Iterator[Change]:
     if tally.without_ttl and settings.MEMORYHUB.default_ttl_days:
         days = settings.MEMORYHUB.default_ttl_days
         yield Change(
-            "without_ttl", reason=f"to expire in {days} days (default_ttl_days)", count=tally.without_ttl
+            WITHOUT_TTL, reason=f"to expire in {days} days (default_ttl_days)", count=tally.without_ttl
         )
