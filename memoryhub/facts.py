@@ -15,7 +15,7 @@ from memoryhub import journal
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Fact, Memory
 from memoryhub.past import Past
-from memoryhub.querysets import FactQuerySet
+from memoryhub.querysets import FactQuerySet, gate
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.rows import project_for
@@ -27,7 +27,10 @@ _IDENTITY = frozenset({*_WORDS, "project", "sensitivity"})
 
 
 def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> tuple[Fact, bool]:
-    """Store a triple; the same one again updates its confidence. Returns the fact and whether it is new."""
+    """Store a triple; the same one again updates its confidence. Returns the fact and whether it is new.
+
+    One that had ended (with its memory, or because another superseded it) holds again from now on, as new.
+    """
     now = now or timezone.now()
     refuse_secrets(draft, FACT_FIELDS)
     with write():
@@ -38,14 +41,15 @@ def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> t
         twins = _same(identity)
         fact = _known(twins, actor)
         if fact is None:
-            created = True
+            created, held = True, {}
             fact = Fact(**identity, author=actor.name, created_at=now, valid_from=now, copy=_free_copy(twins))
             _restate(fact, draft, memory, actor, now, anew=True)
         else:
-            created = _is_news(fact, actor)
+            created = _is_news(fact, actor, now)
+            held = _held(fact) if created else {}
             _restate(fact, draft, memory, actor, now, anew=created)
         fact.save()
-        journal.record(actor, [journal.of_fact("insert" if created else "update", fact)], now)
+        journal.record(actor, [journal.of_fact("insert" if created else "update", fact, **held)], now)
     return fact, created
 
 
@@ -104,7 +108,7 @@ def _known(twins: FactQuerySet, actor: Actor) -> Fact | None:
     Any other is neither revealed nor touched: the actor gets a row of their own beside it.
     """
     hidden = Fact.objects.hidden_from(actor.clearance).filter(pk=OuterRef("pk"))
-    own_above = Q(author=actor.name) & ~Q(sensitivity__in=actor.clearance.levels)
+    own_above = Q(author=actor.name) & ~gate(actor.clearance)
     visible = Fact.objects.visible_to(actor.clearance).filter(pk=OuterRef("pk"))
     known = twins.filter(own_above | ~Exists(hidden)).annotate(shown=Exists(visible))
     fact: Fact | None = known.select_related("memory").order_by("-shown", "copy").first()
@@ -116,10 +120,19 @@ def _free_copy(twins: FactQuerySet) -> int:
     return 0 if last is None else last + 1
 
 
-def _is_news(fact: Fact, actor: Actor) -> bool:
-    """Whether the actor reads this level and yet cannot see the fact: its memory has ended."""
-    at_level = fact.sensitivity in actor.clearance.levels
-    return at_level and not Fact.objects.visible_to(actor.clearance).filter(pk=fact.pk).exists()
+def _is_news(fact: Fact, actor: Actor, now: datetime) -> bool:
+    """Whether the actor reads this level and yet the fact or its memory has ended."""
+    at_level = actor.clearance.opens(fact.project, fact.sensitivity)
+    holding = Fact.objects.visible_to(actor.clearance).current(now)
+    return at_level and not holding.filter(pk=fact.pk).exists()
+
+
+def _held(fact: Fact) -> dict[str, str]:
+    """From when to when a fact held that had an end: the journal keeps it when the fact begins anew."""
+    if fact.valid_until is None:
+        return {}
+    began = fact.valid_from or fact.created_at
+    return {"held_from": began.isoformat(), "held_until": fact.valid_until.isoformat()}
 
 
 def _restate(
@@ -130,6 +143,7 @@ def _restate(
     if anew:
         fact.memory, fact.session_id, fact.author = memory, draft.session_id, actor.name
         fact.created_at = fact.valid_from = now
+        fact.valid_until = fact.superseded_by = None
     fact.memory = memory or fact.memory
     fact.session_id = draft.session_id or fact.session_id
 
@@ -143,9 +157,15 @@ def query_facts(
     min_confidence: float = 0.0,
     project: str = "",
     session_id: str = "",
+    ended: bool | None = False,
 ) -> FactQuerySet:
-    """Facts that fit every filter that is given, newest first. Lazy."""
+    """Facts that fit every filter that is given, newest first. Lazy.
+
+    ``ended``: False for those that hold now, True for those that ceased to, None for both.
+    """
     facts: FactQuerySet = Fact.objects.visible_to(clearance)
+    if ended is not None:
+        facts = facts.ended() if ended else facts.current()
     wanted = {
         "subject": subject,
         "predicate": predicate,
