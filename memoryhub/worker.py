@@ -4,7 +4,6 @@ Granian ends its workers with SIGTERM, and a worker that gets a second signal wh
 for good: the handler is not reentrant. A terminal's Ctrl-C goes to the workers too, so they must not hear it.
 
 Each of these processes has workers beside its requests: for maintenance, and for conversations that wait.
-
 """
 
 import gc

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
 
 from memoryhub import journal
@@ -21,11 +21,12 @@ from memoryhub.extraction.conversation import Turn, as_messages, turns
 from memoryhub.extraction.reading import Interrupted, Read
 from memoryhub.lifecycle import reach
 from memoryhub.models import Extraction, Memory
-from memoryhub.sensitivity import Actor
+from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store import Conflict
 from memoryhub.store.rows import owner_for, project_for
 from memoryhub.store.screening import refuse_secrets
 from memoryhub.transactions import write
+from memoryhub.vocabulary import Scope
 
 logger = logging.getLogger(__name__)
 Status = Extraction.Status
@@ -74,6 +75,22 @@ def find(uid: str, actor: Actor) -> Extraction | None:
     if row is None or row.reach.get("owner", "") != actor.owner or not actor.clearance.reaches(row.project):
         return None
     return row
+
+
+def troubled(clearance: Clearance) -> QuerySet[Extraction]:
+    """What could not be read as configured, newest first, as far as this clearance may know of it."""
+    rows = Extraction.objects.exclude(error="").filter(sensitivity__in=sorted(clearance.levels))
+    if clearance.projects is not None:
+        rows = rows.filter(project__in=sorted(clearance.projects))
+    if not clearance.every_owner:
+        rows = rows.filter(~Q(scope=Scope.PERSONAL.value) | Q(reach__owner=clearance.owner))
+    return rows.order_by("-pk")
+
+
+def counts() -> dict[str, int]:
+    """How many there are in each state."""
+    rows = Extraction.objects.order_by().values("status").annotate(count=Count("pk"))
+    return {row["status"]: row["count"] for row in rows}
 
 
 def results_of(row: Extraction, actor: Actor) -> list[dict[str, Any]]:
@@ -151,7 +168,7 @@ def _finish(row: Extraction, read: Read) -> None:
             finished_at=now,
         )
         detail = {"extractor": read.extractor, **counted}
-        owner = row.reach.get("owner", "") if row.scope == "personal" else ""
+        owner = row.reach.get("owner", "") if row.scope == Scope.PERSONAL.value else ""
         change = journal.Change("extract", "extraction", row.uid, detail, row.project, row.sensitivity, owner)
         journal.record(Actor(row.actor), [change], now)
 

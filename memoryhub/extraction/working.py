@@ -29,8 +29,13 @@ class Reader(Background):
         try:
             super().run()
         finally:
-            if self._lock is not None:
-                self._lock.close()
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Give the lock back; another may read from now on."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def _take_over(self) -> bool:
         """Take the lock, if it is free; nobody can be working on what is running then."""

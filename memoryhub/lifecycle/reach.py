@@ -6,6 +6,7 @@ others learn how far it is in percent, and count the changes that they may see t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -17,12 +18,15 @@ from memoryhub.sensitivity import LEVELS, Clearance
 def as_json(clearance: Clearance) -> dict[str, Any]:
     """A clearance as a run keeps it."""
     projects = clearance.projects
-    return {
+    kept: dict[str, Any] = {
         "levels": sorted(clearance.levels),
         "owner": clearance.owner,
         "projects": None if projects is None else sorted(projects),
         "every_owner": clearance.every_owner,
     }
+    if clearance.grants:
+        kept["grants"] = {project: sorted(levels) for project, levels in clearance.grants}
+    return kept
 
 
 def of(run: MaintenanceRun) -> Clearance:
@@ -39,6 +43,7 @@ def from_json(kept: dict[str, Any]) -> Clearance:
         owner=kept.get("owner", ""),
         projects=None if projects is None else frozenset(projects),
         every_owner=kept.get("every_owner", False),
+        grants=tuple((project, frozenset(levels)) for project, levels in kept.get("grants", {}).items()),
     )
 
 
@@ -60,9 +65,7 @@ def steers(clearance: Clearance, run: MaintenanceRun) -> bool:
     The hub's own runs tend everyone's personal memories, and any curator may stop them or take them back.
     """
     wide = of(run) if run.reach else Clearance(frozenset(LEVELS), every_owner=True)
-    projects = {run.project} if run.project else wide.projects
-    open_to_all = clearance.projects is None or (projects is not None and projects <= clearance.projects)
-    return wide.levels <= clearance.levels and open_to_all
+    return clearance.covers(replace(wide, projects=frozenset({run.project})) if run.project else wide)
 
 
 def meet(one: MaintenanceRun, project: str, clearance: Clearance) -> bool:

@@ -1,0 +1,67 @@
+"""The language model: who reads conversations, what that may cost in a day, what it did, what went wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from memoryhub import model_budget
+from memoryhub.extraction import queue
+from memoryhub.lifecycle.asking import may_look
+from memoryhub.llm.chosen import Chosen, problems, sends_in_clear
+from memoryhub.model_budget import Spent
+from memoryhub.web.access import clearance_of
+
+DAYS, TROUBLES = 14, 10
+
+
+@dataclass(frozen=True)
+class Share:
+    """What is used of a limit today; a limit of 0 is none."""
+
+    words: str
+    used: int
+    limit: int
+
+    @property
+    def share(self) -> float:
+        return min(self.used / self.limit, 1.0) if self.limit else 0.0
+
+    @property
+    def is_spent(self) -> bool:
+        return bool(self.limit) and self.used >= self.limit
+
+
+@require_safe
+def language_model(request: HttpRequest) -> HttpResponse:
+    """For those who look after the memory. No key, and none of what was asked."""
+    if not may_look(request.user):
+        raise PermissionDenied
+    chosen = Chosen.now()
+    days = model_budget.days(DAYS)
+    context = {
+        "chosen": chosen,
+        "host": urlsplit(chosen.url).netloc,
+        "problems": problems(chosen),
+        "in_clear": sends_in_clear(chosen),
+        "config": settings.MEMORYHUB,
+        "shares": _shares(days[0][1]),
+        "days": days,
+        "counts": queue.counts(),
+        "troubles": list(queue.troubled(clearance_of(request))[:TROUBLES]),
+    }
+    return render(request, "language_model/page.html", context)
+
+
+def _shares(today: Spent) -> list[Share]:
+    config = settings.MEMORYHUB
+    return [
+        Share("calls", today.calls, config.llm_daily_calls),
+        Share("tokens", today.tokens, config.llm_daily_tokens),
+    ]

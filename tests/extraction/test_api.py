@@ -1,0 +1,147 @@
+"""``POST /extract`` and ``GET /extract/{id}``: outcomes at once by the rules, later by the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memoryhub.extraction import queue
+from memoryhub.models import Extraction, Memory
+from tests.api.conftest import is_problem
+from tests.extraction.conftest import SAID
+
+
+def test_rules_answer_at_once(bot: Any) -> None:
+    response = bot.post("/extract", {"messages": SAID, "project": "p", "session_id": "s"})
+    assert response.status_code == 200
+    body = response.json()
+    assert (body["id"], body["status"], body["extractor"], body["notes"]) == (None, "done", "rules", [])
+    assert {one["category"] for one in body["results"]} == {"events", "preferences", "cases"}
+    assert {one["outcome"] for one in body["results"]} == {"created"}
+    stored = dict(Memory.objects.values_list("uid", "abstract"))
+    assert {one["id"]: one["abstract"] for one in body["results"]} == stored
+    assert set(Memory.objects.values_list("project", "session_id")) == {("p", "s")}
+
+
+def test_the_same_conversation_again_stores_nothing_new(bot: Any) -> None:
+    for _ in range(2):
+        body = bot.post("/extract", {"messages": SAID}).json()
+    assert {one["outcome"] for one in body["results"]} == {"refreshed"}
+
+
+def test_a_model_is_never_asked_in_the_request(bot: Any, model: Any) -> None:
+    response = bot.post("/extract", {"messages": SAID})
+    assert response.status_code == 202
+    body = response.json()
+    assert body["status"] == "queued"
+    assert response["Location"] == f"/api/v1/extract/{body['id']}"
+    assert model.asked == []
+    assert Memory.objects.count() == 0
+
+
+def test_what_became_of_it_is_told_when_it_was_read(bot: Any, model: Any) -> None:
+    uid = bot.post("/extract", {"messages": SAID}).json()["id"]
+    assert bot.get(f"/extract/{uid}").json()["status"] == "queued"
+    queue.work()
+    body = bot.get(f"/extract/{uid}").json()
+    assert (body["status"], body["extractor"]) == ("done", "model")
+    [result] = body["results"]
+    assert (result["outcome"], result["category"]) == ("created", "events")
+    assert "Postgres" in result["abstract"]
+
+
+def test_what_may_not_leave_is_read_by_the_rules_at_once(bot: Any, model: Any) -> None:
+    response = bot.post("/extract", {"messages": SAID, "sensitivity": "secret"})
+    assert response.status_code == 200
+    assert response.json()["notes"]
+    assert model.asked == []
+
+
+def test_a_model_that_is_configured_wrongly_is_named_and_the_rules_read(bot: Any, configure: Any) -> None:
+    configure(llm="openai")
+    body = bot.post("/extract", {"messages": SAID}).json()
+    assert body["extractor"] == "rules"
+    assert "llm_url is empty" in body["notes"][0]
+
+
+def test_credentials_are_not_kept_while_it_waits(bot: Any, model: Any) -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    bot.post("/extract", {"messages": [{"role": "user", "content": f"use {secret} please"}]})
+    [row] = Extraction.objects.all()
+    assert secret not in str(row.messages)
+    queue.work()
+    assert secret not in str(model.asked)
+
+
+def test_a_credential_in_a_conversation_becomes_no_memory(bot: Any) -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    said = f"We always use the token {secret} for releases. I prefer tea over coffee."
+    body = bot.post("/extract", {"messages": [{"role": "user", "content": said}]}).json()
+    assert [one["abstract"] for one in body["results"]] == ["I prefer tea over coffee."]
+    assert secret not in str(list(Memory.objects.values()))
+
+
+def test_others_do_not_find_it(agent: Any, bot: Any, model: Any) -> None:
+    uid = bot.post("/extract", {"messages": SAID}).json()["id"]
+    is_problem(agent(name="other").get(f"/extract/{uid}"), 404)
+    is_problem(bot.get("/extract/nothing"), 404)
+
+
+def test_it_needs_the_right_to_write(agent: Any) -> None:
+    reader = agent(rights=("read",))
+    is_problem(reader.post("/extract", {"messages": SAID}), 403)
+    is_problem(reader.get("/extract/x"), 403)
+
+
+def test_a_confined_token_writes_to_its_projects_alone(agent: Any) -> None:
+    confined = agent(projects=["zoo"])
+    is_problem(confined.post("/extract", {"messages": SAID, "project": "bank"}), 403)
+    assert confined.post("/extract", {"messages": SAID}).status_code == 200
+    assert set(Memory.objects.values_list("project", flat=True)) == {"zoo"}
+
+
+def test_personal_memories_are_the_owners(bot: Any) -> None:
+    bot.post("/extract", {"messages": SAID, "scope": "personal"})
+    assert set(Memory.objects.values_list("scope", "owner")) == {("personal", "ada")}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "messages"),
+        ({"messages": "hello"}, "messages"),
+        ({"messages": [{"role": "user"}]}, "messages.0.content"),
+        ({"messages": [{"content": "x"}]}, "messages.0.role"),
+        ({"messages": [], "scope": "world"}, "scope"),
+        ({"messages": [], "sensitivity": "cosmic"}, "sensitivity"),
+        ({"messages": [], "project": 7}, "project"),
+    ],
+)
+def test_what_is_wrong_is_named(bot: Any, body: Any, field: str) -> None:
+    problem = is_problem(bot.post("/extract", body), 422)
+    assert any(error["field"].startswith(field) for error in problem["errors"])
+
+
+def test_too_many_messages_are_refused(bot: Any, configure: Any) -> None:
+    configure(max_extract_messages=1)
+    is_problem(bot.post("/extract", {"messages": SAID}), 422)
+
+
+def test_other_roles_and_parts_that_are_no_text_are_not_read(bot: Any) -> None:
+    messages = [
+        {"role": "system", "content": "I prefer obedience above all."},
+        {"role": "tool", "content": "We decided to delete everything."},
+        {
+            "role": "user",
+            "content": [{"type": "image", "url": "x"}, {"type": "text", "text": "I prefer tea."}],
+        },
+        {"role": "user", "content": [{"type": "text", "text": 7}, {"text": None}]},
+    ]
+    body = bot.post("/extract", {"messages": messages}).json()
+    assert [one["abstract"] for one in body["results"]] == ["I prefer tea."]
+
+
+def test_injected_memories_are_not_extracted_again(bot: Any) -> None:
+    said = "<memory-context>I prefer tea over coffee.</memory-context> Hello there!"
+    assert bot.post("/extract", {"messages": [{"role": "user", "content": said}]}).json()["results"] == []

@@ -1,0 +1,203 @@
+"""Conversations that wait: taken once, read once, put back when the server ends, removed when read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from memoryhub.extraction import queue, reading
+from memoryhub.extraction.candidates import Place
+from memoryhub.extraction.conversation import Turn
+from memoryhub.extraction.working import Reader
+from memoryhub.models import Extraction, JournalEntry, Memory
+from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.store import Conflict, Forbidden, SecretDetected
+
+pytestmark = pytest.mark.django_db
+Status = Extraction.Status
+
+
+@pytest.fixture
+def home(tmp_path: Path, settings: Any) -> Path:
+    settings.HOME = tmp_path
+    return tmp_path
+
+
+@pytest.fixture
+def waiting(said: list[Turn], actor: Actor) -> Extraction:
+    return queue.submit(said, Place("p", "s", sensitivity="private"), actor)
+
+
+def test_it_is_read_as_who_sent_it_and_the_messages_go(model: Any, waiting: Extraction, actor: Actor) -> None:
+    assert queue.work()
+    waiting.refresh_from_db()
+    assert (waiting.status, waiting.extractor, waiting.messages, waiting.error) == ("done", "model", [], "")
+    memory = Memory.objects.get()
+    assert (memory.project, memory.session_id, memory.sensitivity) == ("p", "s", "private")
+    assert memory.author == actor.name
+    assert [one["id"] for one in waiting.result] == [memory.uid]
+
+
+def test_there_is_a_journal_row_with_counts_alone(model: Any, waiting: Extraction) -> None:
+    queue.work()
+    row = JournalEntry.objects.get(operation="extract")
+    assert (row.object_id, row.detail) == (waiting.uid, {"extractor": "model", "created": 1})
+    assert (row.project, row.sensitivity) == ("p", "private")
+
+
+def test_nothing_waits(db: None) -> None:
+    assert not queue.work()
+
+
+def test_the_first_that_came_is_the_first_that_is_read(model: Any, said: list[Turn], actor: Actor) -> None:
+    rows = [queue.submit(said, Place(f"p{n}"), actor) for n in range(2)]
+    queue.work()
+    assert [Extraction.objects.get(pk=row.pk).status for row in rows] == ["done", "queued"]
+
+
+def test_one_that_the_ending_server_interrupts_waits_again(model: Any, waiting: Extraction) -> None:
+    queue.work(leaving=lambda: True)
+    waiting.refresh_from_db()
+    assert (waiting.status, waiting.tries) == ("queued", 0)
+    assert waiting.messages
+
+
+def test_an_error_is_tried_again_and_at_last_the_rules_read_it(
+    model: Any, waiting: Extraction, monkeypatch: Any
+) -> None:
+    def broken(*args: Any) -> None:
+        raise ZeroDivisionError("with words of the conversation")
+
+    monkeypatch.setattr(reading, "by_model", broken)
+    for _ in range(queue.MOST_TRIES - 1):
+        with pytest.raises(ZeroDivisionError):
+            queue.work()
+    waiting.refresh_from_db()
+    assert waiting.status == "queued"
+    assert waiting.error == "ZeroDivisionError; the log of the hub has the details"
+    queue.work()
+    waiting.refresh_from_db()
+    assert (waiting.status, waiting.extractor) == ("done", "rules")
+    assert Memory.objects.count() >= 3
+
+
+def test_one_that_nobody_can_read_fails_and_keeps_its_messages(
+    model: Any, waiting: Extraction, monkeypatch: Any
+) -> None:
+    def broken(*args: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(reading, "by_model", broken)
+    monkeypatch.setattr(reading, "by_rules", broken)
+    for _ in range(queue.MOST_TRIES):
+        with pytest.raises(ZeroDivisionError):
+            queue.work()
+    waiting.refresh_from_db()
+    assert waiting.status == "failed"
+    assert waiting.messages
+    assert not queue.work()
+
+
+def test_reading_it_twice_stores_it_once(model: Any, waiting: Extraction) -> None:
+    queue.work()
+    Extraction.objects.filter(pk=waiting.pk).update(
+        status="queued", messages=[{"role": "user", "content": "We decided to keep the queue in Postgres."}]
+    )
+    queue.work()
+    assert Memory.objects.count() == 1
+
+
+def test_too_many_that_wait_are_refused(
+    said: list[Turn], actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "MOST_WAITING", 1)
+    queue.submit(said, Place(), actor)
+    with pytest.raises(Conflict, match="try again later"):
+        queue.submit(said, Place(), actor)
+
+
+def test_only_who_sent_it_finds_it(waiting: Extraction, actor: Actor) -> None:
+    assert queue.find(waiting.uid, actor)
+    others = [
+        Actor("token:other", actor.clearance),
+        Actor(actor.name, Clearance.up_to("secret", owner="bob")),
+        Actor(actor.name, Clearance.up_to("secret", owner="ada", projects=["zoo"])),
+    ]
+    assert not any(queue.find(waiting.uid, other) for other in others)
+
+
+def test_abstracts_are_those_that_may_be_seen_now(model: Any, waiting: Extraction, actor: Actor) -> None:
+    queue.work()
+    waiting.refresh_from_db()
+    [result] = queue.results_of(waiting, actor)
+    assert "Postgres" in result["abstract"]
+    low = Actor(actor.name, Clearance.up_to("public", owner="ada"))
+    assert queue.results_of(waiting, low)[0]["abstract"] == ""
+
+
+def test_a_place_out_of_reach_and_a_credential_in_a_name_are_refused(actor: Actor) -> None:
+    confined = Actor("token:kim", Clearance.up_to("public", projects=["zoo"]))
+    with pytest.raises(Forbidden):
+        queue.settled(Place("bank"), confined)
+    assert queue.settled(Place(""), confined).project == "zoo"
+    with pytest.raises(Forbidden):
+        queue.settled(Place(scope="personal"), Actor("token:x", Clearance()))
+    with pytest.raises(SecretDetected):
+        queue.settled(Place(session_id="ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"), actor)
+
+
+def test_old_rows_go_and_their_memories_stay(model: Any, waiting: Extraction) -> None:
+    queue.work()
+    queue.prune(timezone.now())
+    assert Extraction.objects.exists()
+    queue.prune(timezone.now() + queue.KEPT + timedelta(hours=1))
+    assert not Extraction.objects.exists()
+    assert Memory.objects.exists()
+
+
+class TestReader:
+    @pytest.fixture
+    def reader(self, home: Path) -> Iterator[Callable[[], Reader]]:
+        """Readers that give their lock back."""
+        made: list[Reader] = []
+
+        def make() -> Reader:
+            made.append(Reader())
+            return made[-1]
+
+        yield make
+        for one in made:
+            one.let_go()
+
+    def test_it_reads_what_waits(self, model: Any, waiting: Extraction, reader: Any) -> None:
+        one = reader()
+        assert one.turn()
+        assert not one.turn()
+        assert Extraction.objects.get().status == "done"
+
+    def test_what_a_dead_process_left_is_taken_over(
+        self, model: Any, waiting: Extraction, reader: Any
+    ) -> None:
+        Extraction.objects.update(status="running")
+        assert reader().turn()
+        assert Extraction.objects.get().status == "done"
+
+    def test_only_one_at_a_time_reads(self, model: Any, waiting: Extraction, reader: Any) -> None:
+        first, second = reader(), reader()
+        assert first.turn()
+        queue.submit([Turn("user", "I prefer tea.")], Place(), Actor("token:tests", Clearance()))
+        assert not second.turn()
+        first.let_go()
+        assert second.turn()
+
+    def test_it_ends_when_it_is_told_to(self, reader: Any) -> None:
+        one = reader()
+        one.end()
+        one.start()  # a thread of its own, with a connection of its own
+        one.join(5)
+        assert not one.is_alive()

@@ -1,0 +1,96 @@
+"""The page of the language model: its budget, its use, what went wrong, and to whom it is shown."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from memoryhub.models import Extraction, ModelUse
+from tests.web.markup import PAYLOADS, dangers, main
+
+PAGE = "/maintenance/language-model/"
+
+
+@pytest.fixture
+def looker(sign_in: Any) -> Client:
+    client: Client = sign_in("view_maintenancerun")
+    return client
+
+
+def words(client: Client) -> str:
+    return " ".join(main(client.get(PAGE)).words.split())
+
+
+def test_without_a_model_it_says_that_rules_read(looker: Client) -> None:
+    assert "None is configured: rules read" in words(looker)
+
+
+def test_it_tells_model_host_and_what_is_left_of_the_budget(looker: Client, configure: Any) -> None:
+    configure(
+        llm="openai",
+        llm_url="https://llm.example.org/v1",
+        llm_model="tiny",
+        llm_daily_calls=7,
+        llm_daily_tokens=900,
+    )
+    ModelUse.objects.create(
+        day=timezone.now().date(), model="tiny", calls=3, failures=1, prompt_tokens=400, completion_tokens=50
+    )
+    said = words(looker)
+    assert "tiny at llm.example.org reads the conversations" in said
+    assert "3calls of 7" in said.replace("3 calls", "3calls")
+    assert "450tokens of 900" in said.replace("450 tokens", "450tokens")
+
+
+def test_no_key_is_shown(looker: Client, configure: Any, settings: Any) -> None:
+    settings.LLM_KEY = "sk-nobody-may-read"
+    configure(llm="openai", llm_url="https://llm.example.org/v1", llm_model="tiny")
+    assert "sk-nobody" not in looker.get(PAGE).content.decode()
+
+
+def test_a_configuration_that_cannot_work_is_told_with_its_mend(looker: Client, configure: Any) -> None:
+    configure(llm="openai")
+    assert "llm_url is empty" in words(looker)
+
+
+def test_plain_http_to_another_machine_is_warned_of(looker: Client, configure: Any) -> None:
+    configure(llm="openai", llm_url="http://llm.example.org/v1", llm_model="tiny")
+    assert "for all to read" in words(looker)
+
+
+def test_the_last_days_are_listed_those_without_use_too(looker: Client) -> None:
+    day = timezone.now().date() - timedelta(days=2)
+    ModelUse.objects.create(day=day, model="tiny", calls=41)
+    page = looker.get(PAGE).content.decode()
+    assert page.count('data-label="Calls"') == 14
+    assert 'data-label="Calls">41<' in page
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_what_went_wrong_is_listed_as_text(looker: Client, payload: str) -> None:
+    Extraction.objects.create(error=f"the model failed {payload}", project=payload, extractor="rules")
+    response = looker.get(PAGE)
+    assert "the model failed" in words(looker)
+    assert not dangers(response.content.decode())
+
+
+def test_troubles_of_hidden_conversations_are_not_told(looker: Client) -> None:
+    Extraction.objects.create(error="hidden by its level", sensitivity="secret")
+    Extraction.objects.create(error="hidden by its unknown level", sensitivity="cosmic")
+    Extraction.objects.create(error="hidden by its owner", scope="personal", reach={"owner": "bob"})
+    Extraction.objects.create(error="mine to see", scope="personal", reach={"owner": "ada"})
+    said = words(looker)
+    assert "hidden by" not in said
+    assert "mine to see" in said
+
+
+def test_who_does_not_look_after_the_memory_does_not_see_it(visitor: Client) -> None:
+    assert visitor.get(PAGE).status_code == 403
+
+
+def test_it_is_linked_from_maintenance(looker: Client) -> None:
+    assert PAGE in looker.get("/maintenance/").content.decode()
