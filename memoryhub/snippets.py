@@ -67,7 +67,7 @@ class Snippet:
 def clients(place: Place) -> list[Snippet]:
     """MCP configuration of the clients that people use."""
     return [
-        Snippet("claude-code", "Claude Code", ".mcp.json in a project", "json", _claude_code(place)),
+        Snippet("claude-code", "Claude Code", ".mcp.json", "json", _claude_code(place)),
         Snippet("claude-add", "Claude Code, by command", "a shell", "sh", _claude_add(place)),
         Snippet(
             "claude-desktop",

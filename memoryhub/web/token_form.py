@@ -24,7 +24,7 @@ class ConnectForm(forms.Form):
     """
 
     name = forms.CharField(
-        max_length=100, initial="claude-code", help_text="What the journal calls the agent."
+        max_length=100, initial="my-agent", help_text="What the journal calls the agent."
     )
     project = forms.CharField(
         max_length=200,

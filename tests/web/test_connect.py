@@ -1,4 +1,4 @@
-"""Connecting Claude Code: settings with a token of one's own, whether anything arrives, and the way back."""
+"""Connecting an agent: settings with a token of one's own, whether anything arrives, and the way back."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import tokens
+from memoryhub import snippets, tokens
 from memoryhub.models import AgentToken, Event, JournalEntry, Memory, Session
 from memoryhub.sensitivity import Actor
+from memoryhub.snippets import Place
 from tests.web.markup import PAYLOADS, dangers, main
 
 PAGE, ARRIVED, REVOKE = (f"/connect/{end}" for end in ("", "arrived/", "revoke/"))
@@ -165,6 +166,60 @@ class TestSettings:
         manager.handler.enforce_csrf_checks = True
         assert manager.post(PAGE, FORM).status_code == 403
         assert manager.post(REVOKE, {"uid": "x"}).status_code == 403
+
+
+class TestTexts:
+    """What the page shows of MCP configuration and programs; tests/mcp/test_connect.py runs them."""
+
+    def shown(self, response: Any) -> dict[str, str]:
+        found = re.findall(r'<code id="snippet-([\w-]+)">(.*?)</code>', response.content.decode(), re.S)
+        return {key: markup.unescape(text) for key, text in found}
+
+    def wanted(self, place: Place) -> dict[str, str]:
+        return {one.key: one.text for one in (*snippets.clients(place), *snippets.programs(place))}
+
+    def here(self, settings: Any, **more: Any) -> Place:
+        manage = str(settings.BASE_DIR / "manage.py")
+        return Place("http://localhost:8765/", manage=manage, home=str(settings.HOME), **more)
+
+    def test_they_name_the_hubs_own_address_and_places(self, visitor: Client, settings: Any) -> None:
+        response = visitor.get(PAGE, HTTP_HOST="localhost:8765")
+        assert self.shown(response) == self.wanted(self.here(settings))
+
+    def test_the_tools_can_be_chosen(self, visitor: Client, settings: Any) -> None:
+        for toolset in snippets.TOOLSETS:
+            response = visitor.get(PAGE, {"toolset": toolset}, HTTP_HOST="localhost:8765")
+            assert self.shown(response) == self.wanted(self.here(settings, toolset=toolset))
+        unknown = visitor.get(PAGE, {"toolset": "<script>"}, HTTP_HOST="localhost:8765")
+        assert self.shown(unknown) == self.wanted(self.here(settings))
+
+    def test_a_new_token_stands_where_a_client_takes_none_from_the_environment(
+        self, manager: Client, settings: Any
+    ) -> None:
+        response = manager.post(PAGE, FORM | {"toolset": "mira"}, HTTP_HOST="localhost:8765")
+        raw = settings_in(response)["env"]["MEMORYHUB_TOKEN"]
+        shown = self.shown(response)
+        assert shown == self.wanted(self.here(settings, token=raw, toolset="mira"))
+        assert {key for key, text in shown.items() if raw in text} == {"claude-desktop", "stdio"}
+        assert f"export MEMORYHUB_TOKEN={raw}" in main(response).words
+
+    def test_paths_of_this_machine_are_told_at_this_machine_alone(
+        self, visitor: Client, settings: Any
+    ) -> None:
+        settings.ALLOWED_HOSTS = ["hub.example.org", "127.0.0.1"]
+        away = visitor.get(PAGE, HTTP_HOST="hub.example.org").content.decode()
+        assert str(settings.HOME) not in away
+        assert str(settings.BASE_DIR) not in away
+        assert str(settings.HOME) in visitor.get(PAGE, HTTP_HOST="127.0.0.1:8000").content.decode()
+
+    def test_a_toolset_that_is_none_is_named_beside_its_field(self, manager: Client) -> None:
+        response = manager.post(PAGE, FORM | {"toolset": "cosmic"})
+        assert response.status_code == 422
+        assert list(response.context["form"].errors) == ["toolset"]
+
+    def test_the_page_is_found_where_it_was_before(self, visitor: Client) -> None:
+        response = visitor.get("/connect/claude-code/")
+        assert (response.status_code, response["Location"]) == (301, PAGE)
 
 
 class TestArrived:

@@ -1,0 +1,219 @@
+"""docs/connect.md: each of its texts is what the hub shows, and connects to a real hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import tomllib
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from memoryhub import claude_code, snippets
+from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub.snippets import Place, Snippet
+from tests.mcp.clients import over_http, over_stdio
+from tests.mcp.conftest import PLAIN, Served
+
+PAGE = (Path(__file__).parents[2] / "docs" / "connect.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
+DOCUMENTED = Place("http://127.0.0.1:8000", manage="/opt/memoryhub/manage.py", home="/srv/letsgo")
+HOOKS = claude_code.as_text(claude_code.settings_snippet(DOCUMENTED.base, None))
+# How each client writes a variable of its environment; VS Code asks a person instead.
+VARIABLES = {
+    "claude-code": r"\$\{(\w+)\}",
+    "cursor": r"\$\{env:(\w+)\}",
+    "windsurf": r"\$\{env:(\w+)\}",
+    "gemini": r"\$(\w+)",
+    "vscode": r"\$\{input:(memoryhub-token)\}",
+}
+BY_ADDRESS = [*VARIABLES, "codex"]
+BY_COMMAND = ["claude-desktop", "stdio"]
+
+
+def documented(key: str, place: Place = DOCUMENTED) -> Snippet:
+    [found] = [one for one in everything(place) if one.key == key]
+    return found
+
+
+def everything(place: Place = DOCUMENTED) -> list[Snippet]:
+    return [*snippets.clients(place), *snippets.programs(place)]
+
+
+def here(served: Served, text: str) -> str:
+    """A documented text, with the places of the hub of these tests in it."""
+    for there, ours in (
+        (DOCUMENTED.base, served.base),
+        (DOCUMENTED.manage, str(served.hub.folder / "manage.py")),
+        (DOCUMENTED.home, str(served.hub.home / ".letsgo")),
+        (snippets.NO_TOKEN, served.token),
+    ):
+        text = text.replace(there, ours)
+    return text
+
+
+def shell(served: Served, text: str, *folders: Path) -> str:
+    """What a line prints in a shell that has the token."""
+    path = os.pathsep.join([*map(str, folders), os.path.dirname(sys.executable), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text],
+        env={"PATH": path, "MEMORYHUB_TOKEN": served.token, "HOME": str(served.hub.home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def tools(client: Client) -> list[str]:
+    return [tool.name for tool in (await client.list_tools()).tools]
+
+
+class TestThePage:
+    def test_it_holds_what_the_hub_shows_and_nothing_else(self) -> None:
+        shown = [
+            (one.language, one.text)
+            for one in (*snippets.clients(DOCUMENTED), *snippets.programs(DOCUMENTED))
+        ]
+        others = [block for block in BLOCKS if block not in shown]
+        assert [block for block in shown if block not in BLOCKS] == []
+        assert others == [("sh", BLOCKS[0][1]), ("json", HOOKS)]
+
+    def test_every_text_of_it_is_tried_below(self) -> None:
+        tried = {*BY_ADDRESS, *BY_COMMAND, "claude-add", "curl", "python", "mcp-python"}
+        assert {one.key for one in everything()} == tried
+
+    def test_the_toolsets_are_those_that_are_served(self) -> None:
+        rows = dict(re.findall(r"^\| `([\w-]+)` \| (.+) \|$", PAGE, re.MULTILINE))
+        assert rows == snippets.TOOLSETS
+        assert list(snippets.TOOLSETS) == list(TOOLSETS)
+
+    def test_its_first_line_makes_a_token(self, served: Served) -> None:
+        line = BLOCKS[0][1].replace("manage.py", str(served.hub.folder / "manage.py"))
+        assert re.fullmatch(r"mh_\S+\n", shell(served, f'{line}; echo "$MEMORYHUB_TOKEN"'))
+
+
+class TestClients:
+    @pytest.mark.parametrize("key", BY_ADDRESS)
+    def test_what_a_client_reads_connects(self, served: Served, key: str) -> None:
+        url, headers = read(key, here(served, documented(key).text), served.token)
+        assert over_http(url, headers, tools) == [tool.name for tool in TOOLSETS["letsgo"].tools]
+
+    @pytest.mark.parametrize("key", BY_COMMAND)
+    def test_what_a_client_starts_answers(self, served: Served, key: str, tmp_path: Path) -> None:
+        server = json.loads(here(served, documented(key).text))["mcpServers"]["memoryhub"]
+        path = os.path.dirname(sys.executable)
+        environment = {**served.hub.environment(**PLAIN), "PATH": path, **server["env"]}
+        parameters = StdioServerParameters(
+            command=server["command"], args=server["args"], env=environment, cwd=tmp_path
+        )
+        assert over_stdio(parameters, tools) == [tool.name for tool in TOOLSETS["letsgo"].tools]
+
+    def test_what_is_told_to_claude_connects(self, served: Served, tmp_path: Path) -> None:
+        stand_in = tmp_path / "claude"
+        stand_in.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+        stand_in.chmod(stand_in.stat().st_mode | stat.S_IXUSR)
+        told = shell(served, here(served, documented("claude-add").text), tmp_path).splitlines()
+        assert told[:5] == ["mcp", "add", "--transport", "http", "memoryhub"]
+        url, option, header = told[5:]
+        assert option == "--header"
+        name, _, value = header.partition(": ")
+        assert over_http(url, {name: value}, tools)
+
+    @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
+    def test_every_toolset_has_an_address_of_its_own(self, served: Served, toolset: str) -> None:
+        place = Place(served.base, toolset=toolset)
+        url, headers = read("codex", documented("codex", place).text, served.token)
+        assert over_http(url, headers, tools) == [tool.name for tool in TOOLSETS[toolset].tools]
+
+
+def read(key: str, text: str, token: str) -> tuple[str, dict[str, str]]:
+    """The address and the headers, as that client makes them of its configuration."""
+    if key == "codex":
+        server = tomllib.loads(text)["mcp_servers"]["memoryhub"]
+        assert server["bearer_token_env_var"] == "MEMORYHUB_TOKEN"
+        return server["url"], {"Authorization": f"Bearer {token}"}
+    config = json.loads(text)
+    [server] = config.get("mcpServers", config.get("servers")).values()
+    values = {"MEMORYHUB_TOKEN": token, **{one["id"]: token for one in config.get("inputs", [])}}
+    headers = {
+        name: re.sub(VARIABLES[key], lambda found: values[found[1]], value)
+        for name, value in server["headers"].items()
+    }
+    [url] = [server[name] for name in ("url", "serverUrl", "httpUrl") if name in server]
+    return url, headers
+
+
+class TestPrograms:
+    def test_curl(self, served: Served) -> None:
+        printed = shell(served, here(served, documented("curl").text))
+        stored, end = json.JSONDecoder().raw_decode(printed)
+        assert stored["outcome"] in ("created", "refreshed")
+        found = json.loads(printed[end:])["results"]
+        assert any("Tuesdays" in hit["memory"]["content"] for hit in found)
+
+    def test_python(self, served: Served, tmp_path: Path) -> None:
+        outcome, *hits = self.run(served, documented("python"), tmp_path)
+        assert outcome in ("created", "refreshed")
+        assert any("Tuesdays" in hit for hit in hits)
+
+    @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
+    def test_python_over_mcp(self, served: Served, tmp_path: Path, toolset: str) -> None:
+        self.run(served, documented("python"), tmp_path)
+        place = Place(DOCUMENTED.base, toolset=toolset)
+        listed, *found = self.run(served, documented("mcp-python", place), tmp_path)
+        assert listed == str([tool.name for tool in TOOLSETS[toolset].tools])
+        assert "Tuesdays" in "\n".join(found)
+
+    def run(self, served: Served, snippet: Snippet, folder: Path) -> list[str]:
+        script = folder / "script.py"
+        script.write_text(here(served, snippet.text), "utf-8")
+        return shell(served, f"python3 -W error {script}").splitlines()
+
+
+class TestHooks:
+    """Each hook of the documented settings, as Claude Code runs it."""
+
+    def test_every_one_is_taken_and_the_session_is_there(self, served: Served) -> None:
+        hooks = json.loads(here(served, HOOKS))["hooks"]
+        said = {event: self.fire(served, event, entry["hooks"][0]) for event, [entry] in hooks.items()}
+        assert all(isinstance(answer, dict) for answer in said.values())
+        request = urllib.request.Request(f"{served.base}/api/v1/sessions/documented")
+        request.add_header("Authorization", f"Bearer {served.token}")
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            events = {entry.get("event") for entry in json.load(answer)["timeline"]["items"]}
+        assert {"prompt:submit", "tool:post"} <= events
+
+    def fire(self, served: Served, event: str, hook: dict[str, Any]) -> Any:
+        told = {
+            "hook_event_name": event,
+            "session_id": "documented",
+            "cwd": "/home/me/zoo",
+            "prompt": "when do we deploy?",
+            "tool_name": "Bash",
+            "tool_input": {"command": "make deploy"},
+            "tool_response": {"stdout": "done"},
+            "error": "make: *** no rule",
+        }
+        if hook["type"] == "command":
+            command = hook["command"]
+            text = f"cat <<'END' | {{ {command}; }}\n{json.dumps(told)}\nEND"
+            return json.loads(shell(served, text))
+        assert hook["allowedEnvVars"] == ["MEMORYHUB_TOKEN"]
+        headers = {
+            name: value.replace("$MEMORYHUB_TOKEN", served.token) for name, value in hook["headers"].items()
+        }
+        request = urllib.request.Request(
+            hook["url"], json.dumps(told).encode(), {**headers, "Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.load(answer)
