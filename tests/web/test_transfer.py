@@ -1,0 +1,205 @@
+"""Import and export in the browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from memoryhub.lifecycle import runs
+from memoryhub.models import JournalEntry, MaintenanceRun, Memory
+from tests.web.markup import main, page
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, settings: Any) -> Path:
+    settings.HOME = tmp_path / "home"
+    settings.HOME.mkdir()
+    return Path(settings.HOME)
+
+
+@pytest.fixture
+def writer(sign_in: Any) -> Client:
+    return sign_in("add_memory")
+
+
+def send(client: Client, *lines: dict[str, Any] | bytes, do: str = "run", **more: Any) -> Any:
+    raw = b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
+    file = SimpleUploadedFile(more.pop("name", "notes.jsonl"), raw)
+    return client.post("/transfer/import/", {"file": file, "do": do, **more})
+
+
+def sent(client: Client, *lines: dict[str, Any] | bytes, **more: Any) -> str:
+    """The address of an import that has run."""
+    response = send(client, *lines, **more)
+    assert response.status_code == 302, response.content.decode()
+    assert runs.work(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
+    return str(response.url)
+
+
+def exported(client: Client, **query: Any) -> list[dict[str, Any]]:
+    response = client.get("/transfer/export/", query)
+    assert response.status_code == 200
+    return [json.loads(line) for line in response.getvalue().splitlines()]
+
+
+# Import
+
+
+def test_a_file_is_imported_and_what_became_of_it_is_shown(writer: Client) -> None:
+    address = sent(writer, {"content": "one"}, {"content": "", "odd": 1}, {"content": "two", "odd": 1})
+    shown = main(writer.get(address)).words
+    assert "notes.jsonl, memoryhub (JSON lines)" in shown
+    assert "memories created2" in shown
+    assert "line 2: content: String should have at least 1 character" in shown
+    assert "odd (1)" in shown
+    assert Memory.objects.count() == 2
+    assert set(JournalEntry.objects.filter(operation="insert").values_list("actor", flat=True)) == {
+        "user:ada"
+    }
+
+
+def test_a_dry_run_stores_nothing_and_is_then_done_in_earnest(writer: Client) -> None:
+    address = sent(writer, {"content": "one"}, do="dry_run", project="shop")
+    shown = main(writer.get(address))
+    assert "Nothing was stored." in shown.words
+    assert "Import it" in shown.words
+    assert not Memory.objects.exists()
+    response = writer.post(f"{address}import/")
+    assert runs.work(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
+    assert Memory.objects.get().project == "shop"
+    assert "Import it" not in main(writer.get(response.url)).words
+
+
+def test_a_dry_run_whose_file_is_gone_says_so(writer: Client, home: Path) -> None:
+    address = sent(writer, {"content": "one"}, do="dry_run")
+    for path in (home / "imports").iterdir():
+        path.unlink()
+    assert "upload it again" in main(writer.post(f"{address}import/", follow=True)).words
+
+
+def test_a_claude_md_is_seen_by_its_content(writer: Client) -> None:
+    text = b"# Rules\n\n- Use British English\n- Never commit on Friday\n"
+    address = sent(writer, text, name="CLAUDE.local.md", project="shop")
+    assert "Markdown (CLAUDE.md)" in main(writer.get(address)).words
+    assert set(Memory.objects.values_list("scope", "owner")) == {("personal", "ada")}
+
+
+def test_hostile_names_and_fields_are_shown_as_text(writer: Client) -> None:
+    address = sent(
+        writer,
+        {"content": "x", "<script>alert(1)</script>": 1},
+        {"content": "", "<b>": 1},
+        name="<img src=x onerror=alert(1)>.jsonl",
+    )
+    raw = writer.get(address).content.decode()
+    assert "<script>alert" not in raw
+    assert "<img src=x" not in raw
+    assert "&lt;script&gt;alert(1)" in raw
+
+
+def test_without_a_file_the_form_says_what_is_missing(writer: Client) -> None:
+    response = writer.post("/transfer/import/", {"do": "run"})
+    assert response.status_code == 422
+    assert "required" in main(response).words
+
+
+def test_a_file_that_is_too_large_is_refused_in_words(writer: Client, configure: Any, home: Path) -> None:
+    configure(max_upload_mb=1)
+    for size in (1_200_000, 3_000_000):
+        response = send(writer, b"x" * size)
+        assert response.status_code == 413
+        assert "larger than 1 MiB" in main(response).words
+    assert not MaintenanceRun.objects.exists()
+    assert not list(home.glob("imports/*"))
+
+
+def test_an_import_without_the_forms_token_is_refused(person: Any) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(person("ada", "add_memory"))
+    assert send(client, {"content": "forged"}).status_code == 403
+    assert not MaintenanceRun.objects.exists()
+
+
+def test_who_may_not_add_memories_imports_nothing(visitor: Client) -> None:
+    assert "must be allowed to add" in main(visitor.get("/transfer/")).words
+    assert send(visitor, {"content": "x"}).status_code == 403
+    assert Client().get("/transfer/").status_code == 302
+
+
+def test_others_do_not_see_an_import(writer: Client, sign_in: Any) -> None:
+    address = sent(writer, {"content": "x"})
+    other = sign_in("add_memory", name="ben")
+    other.post("/switch/", {"level": "private", "on": "1", "next": "/"})
+    for found in (other.get(address), other.get(f"{address}progress/"), other.post(f"{address}import/")):
+        assert found.status_code == 404
+    assert "notes.jsonl" not in main(other.get("/transfer/")).words
+    assert address in page(writer.get("/transfer/")).links()
+
+
+def test_ids_and_authors_are_taken_over_for_an_administrator_alone(writer: Client, db: None) -> None:
+    line = {"content": "x", "id": "abcdefgh", "author": "token:claude"}
+    sent(writer, line)
+    assert Memory.objects.get().uid != "abcdefgh"
+    assert Memory.objects.get().author == "user:ada"
+    Memory.objects.all().delete()
+    User.objects.create_superuser("root", password="x")
+    root = Client()
+    root.force_login(User.objects.get(username="root"))
+    sent(root, line)
+    assert (Memory.objects.get().uid, Memory.objects.get().author) == ("abcdefgh", "token:claude")
+
+
+def test_a_waiting_import_polls_can_be_stopped_and_resumed(writer: Client) -> None:
+    address = send(writer, {"content": "x"}).url
+    assert "Waiting to begin" in main(writer.get(address)).words
+    assert b"every 1s" in writer.get(f"{address}progress/", headers={"HX-Request": "true"}).content
+    writer.post(f"{address}stop/")
+    assert "Stopped" in main(writer.get(address)).words
+    writer.post(f"{address}resume/")
+    assert runs.work(MaintenanceRun.objects.get())
+    ended = writer.get(f"{address}progress/", headers={"HX-Request": "true"})
+    assert ended["HX-Retarget"] == "#import"
+    assert Memory.objects.count() == 1
+
+
+# Export
+
+
+def test_what_a_person_sees_goes_out_and_no_more(four_levels: Any, sign_in: Any) -> None:
+    client = sign_in("view_private")
+    assert [line["sensitivity"] for line in exported(client)] == ["public"]
+    assert "1 private" in main(client.get("/transfer/")).words
+    client.post("/switch/", {"level": "private", "on": "1", "next": "/"})
+    assert [line["sensitivity"] for line in exported(client)] == ["public", "private"]
+    shown = main(client.get("/transfer/")).words
+    assert "2 memories" in shown
+    assert "secret" not in shown
+    assert "unknown" not in shown
+
+
+def test_a_secret_that_goes_out_is_journaled(four_levels: Any, insider: Client) -> None:
+    assert len(exported(insider)) == 3
+    row = JournalEntry.objects.get(operation="export")
+    assert (row.actor, row.detail) == ("user:ada", {"secret": 1})
+
+
+def test_an_export_is_a_file_that_no_cache_keeps(four_levels: Any, visitor: Client) -> None:
+    response = visitor.get("/transfer/export/")
+    assert response["Content-Disposition"].startswith('attachment; filename="memories-')
+    assert "no-store" in response["Cache-Control"]
+
+
+def test_history_goes_out_in_the_hubs_own_format_alone(four_levels: Any, visitor: Client) -> None:
+    kinds = {line["kind"] for line in exported(visitor, whole="on", project="zoo")}
+    assert {"memoryhub", "memory", "journal"} <= kinds
+    response = visitor.get("/transfer/export/", {"whole": "on", "format": "markdown"})
+    assert response.status_code == 422
+    assert "Only memoryhub" in main(response).words
