@@ -23,17 +23,17 @@ def _any(*patterns: str) -> re.Pattern[str]:
 PROBLEM = _any(
     r"\b(?:fail(?:s|ed|ing|ure)?|flaky|crash(?:es|ed|ing)?|error|exception|broken|breaks?|bug|stuck|hangs?|hung|freez\w+"
     r"|timeouts?|times?\sout|timed\sout|slow|leak(?:s|ing)?|oom\w*|killed|wrong|incorrect|corrupt\w*|expired|outage"
-    r"|regression|missing|lost|mismatch|differs?|different\sfrom|unavailable|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
+    r"|regression|missing|not\sfound|cannot\sfind|no\ssuch|undefined|not\sloaded|invalid|unable\sto|is\sred|down|lost|mismatch|differs?|different\sfrom|unavailable|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
     r"\b(?:doesn'?t|does\snot|didn'?t|won'?t|isn'?t|not)\s(?:work|working|start|load|run|build|show|render|respond)\w*\b",
     r"\b(?:returns?|returned|status|http|got|get|getting|gives?)\s[45]\d\d\b|\bnpm\sERR",
-    r"\b(?:effect|problem|issue)\sat\sfirst\b",
+    r"\b(?:effect|problem|issue)\sat\sfirst\b|\b(?:at|over)\s(?:9\d|100)\s?%|\b(?:disk|memory|quota)\s(?:is\s)?full\b",
     r"\b(?:fehler|bricht\s\w+\s?\w*\s?ab|geht\snicht|funktioniert\snicht|kaputt|abgestürzt|langsam)\b",
-    r"\b(?:fall(?:a|aba|ó)|no\sfunciona|lento|roto|échoue|ne\smarche\spas|en\spanne)\b",
+    r"\b(?:fall(?:a|aba|ó)|no\sfunciona|lento|roto|échoue|plante|erreur|ne\smarche\spas|ne\sfonctionne\spas|en\spanne)\b",
     r"(?:エラー|失敗|動かない|落ちる|遅い|不具合|バグ|报错|失败|崩溃|不工作|问题)",
 )
 CAUSE = _any(
     r"\b(?:because|root\scause|the\s(?:cause|reason|culprit)|caused\sby|due\sto|turn(?:s|ed)\sout|so\sthat'?s\swhy|that'?s\swhy"
-    r"|comes\sfrom|came\sfrom|the\sproblem\s(?:is|was)|the\sdifference\s(?:\S+\s){0,4}is|has\sits\sown|by\sdefault"
+    r"|,\sso\s(?:the|it|that|we|memory|no)|comes\sfrom|came\sfrom|the\sproblem\s(?:is|was)|the\sdifference\s(?:\S+\s){0,4}is|has\sits\sown|by\sdefault"
     r"|nobody\sknew|without\s\w+|simply|never\s\w+ed)\b",
     r"\b(?:weil|liegt\san|kommt\sdaher|die\sursache|grund|wegen|porque|debido\sa|ya\sque|parce\sque|à\scause\sde)\b",
     r"(?:原因|ため|なぜなら|ので|因为|由于)",
@@ -53,7 +53,26 @@ FIX = _any(
     r"\b(?:now|it)\s(?:it\s)?(?:works|passes|runs|builds)\b(?!\?)|\bworks\snow\b|\bdid\sthe\strick\b",
     r"\bich\shabe\b.{1,120}\b(?:gesetzt|geändert|festgenagelt|behoben|ersetzt|hinzugefügt|entfernt|aktualisiert)\b",
     r"\blo\s(?:solucioné|arreglé|resolví|cambié)\b|\bj'ai\s(?:corrigé|changé|ajouté|remplacé)\b",
-    r"(?:修正しました|直しました|解決しました|変更しました|修复了|解决了|改成)",
+    r"\b(?:takes|shows|is|are|runs|returns|went|shrank|dropped)\b.{1,80}\bnow[.!]?$",
+    r"(?:通りました|動きました|修正しました|直しました|解決しました|変更しました|修复了|解决了|改成)",
+)
+CONFIRMS = _any(
+    r"^\W*(?:green|works|working|fixed|solved|passes|perfect|that\s(?:did\sit|was\sit|fixed\sit|worked|helped)|it\sworks"
+    r"|(?:now\s)?it\sworks|that\sdoes\sit|läuft|klappt|geht\sjetzt|funktioniert|ça\smarche|funciona|直りました|動きました)\b"
+    r"|\b(?:works|fixed|green)\snow\b|\bthat\s(?:did\sit|fixed\sit|solved\sit)\b",
+)
+STILL = _any(
+    r"\bstill\s(?:red|fail\w*|broken|not|the\ssame|crash\w*|slow|happen\w*|get\w*|see\w*|\d{3})\b|^\W*still\s\w+\W*$"
+    r"|\bdid(?:n'?t|\snot)\s(?:help|work|change)\b|\bsame\s(?:error|problem|result)\b|\bno\s(?:luck|change|difference)\b"
+    r"|\bimmer\snoch\b|\btoujours\spas\b|\bsigue\s(?:sin|fallando)\b",
+)
+_WHY = re.compile(
+    r"^\W*(?:but\s|and\s|ok\s|so\s)*(?:why|how\scome|warum|wieso|pourquoi|por\squé)\b", re.IGNORECASE
+)
+# An assistant explains what may fail anywhere; a problem of this conversation is one that it met.
+_MET = _any(
+    r"\bi(?:'ve)?\s(?:found|noticed|discovered|saw|see|hit|ran\sinto)\b|\b(?:failed|crashed|broke|was\sfailing|were\sfailing)\b"
+    r"|\b(?:fallaba|falló|échouait|plantait|schlug\sfehl|stürzte)\b|\bone\sof\sthe\b|(?:ました|でした)",
 )
 _CHOICE = re.compile(
     r"\b(?:go\swith|take|do|choose|pick|option|number)\s(?:the\s|option\s|number\s)?"
@@ -103,25 +122,49 @@ class Cases:
         self._open: Case | None = None
         self._turn = 0
         self._stated = ""  # what the user said last, should it be a complaint
+        self._asked_why = False
         self._offered: dict[int, str] = {}
+        self._proposed: list[str] = []  # what the assistant said last
 
     def listen(self, role: str, said: Sequence[Sentence]) -> set[str]:
         """One turn; returns the sentences that a case has taken for itself."""
         self._turn += 1
         if self._open and not self._open.solved and self._turn - self._open.at > _PATIENCE:
             self._open = None
+        if role == USER:
+            self._hear_verdict(said)
         taken: set[str] = set()
         before = ""
         for sentence in said:
             if self._hear(role, sentence, before):
                 taken.add(sentence.text)
             before = sentence.text
-        if role == USER:
-            plain = [s.text for s in said if not s.question]
-            self._stated = plain[-1] if plain else ""
-        offered = {s.number: s.text for s in said if s.number}
-        self._offered = offered or (self._offered if role == USER else {})
+        self._remember(role, said)
         return taken
+
+    def _hear_verdict(self, said: Sequence[Sentence]) -> None:
+        """The user tells whether what was proposed has helped."""
+        if not self._open or not said:
+            return
+        first = said[0].text
+        if STILL.search(first):
+            self._open.fix.clear()
+        elif CONFIRMS.search(first):
+            self._open.confirmed = True
+            if not self._open.fix:
+                self._open.fix += self._proposed[-2:]
+
+    def _remember(self, role: str, said: Sequence[Sentence]) -> None:
+        plain = [one.text for one in said if not one.question]
+        offered = {one.number: one.text for one in said if one.number}
+        if role == USER:
+            self._stated = plain[-1] if plain else ""
+            self._asked_why = any(_WHY.match(one.text) for one in said)
+            self._offered = offered or self._offered
+        else:
+            self._proposed = plain or self._proposed
+            self._offered = offered
+            self._asked_why = False
 
     def end(self) -> list[Candidate]:
         self._close()
@@ -137,20 +180,28 @@ class Cases:
 
     def _hear(self, role: str, sentence: Sentence, before: str) -> bool:
         text = sentence.text
-        if role == USER and (choice := self.chosen(text)) and self._open:
+        if role == USER and self._open and (choice := self.chosen(text)):
             self._open.fix.append(choice)
             return True
         if sentence.number and role != USER:
             return False  # an offer
         if FIX.search(text) and not sentence.question and not _EARLIER.search(text):
             return self._fixed(role, text, before)
-        if PROBLEM.search(text):
+        if PROBLEM.search(text) and not STILL.search(text):
             return self._problem(role, text, sentence.question)
-        if self._open and not sentence.question and not self._open.solved:
-            told = CAUSE.search(text) or (role != USER and _FOUND_IT.search(before))
-            if told or (role != USER and self._open.takes(text)):
-                self._open.cause.append(text)
-                return bool(told)
+        return self._explained(role, sentence, before)
+
+    def _explained(self, role: str, sentence: Sentence, before: str) -> bool:
+        """A cause: said to be one, the answer to a why, or on topic."""
+        case, text = self._open, sentence.text
+        if case is None or case.solved or sentence.question:
+            return False
+        answers = role != USER and (_FOUND_IT.search(before) or self._asked_why)
+        if CAUSE.search(text) or answers:
+            case.cause.append(text)
+            return True
+        if role != USER and case.takes(text):
+            case.cause.append(text)
         return False
 
     def _problem(self, role: str, text: str, question: bool) -> bool:
@@ -160,7 +211,7 @@ class Cases:
             if not case.solved and not question:
                 (case.problem if role == USER and not CAUSE.search(text) else case.cause).append(text)
             return not case.solved or case.takes(text)
-        if role != USER and not CAUSE.search(text):
+        if role != USER and not (CAUSE.search(text) and _MET.search(text)):
             return False
         self._close()
         self._open = Case(self._turn, [text])

@@ -11,11 +11,12 @@ from memoryhub.encoding.secrets import REDACTED, find_secrets
 from memoryhub.extraction.candidates import Candidate
 from memoryhub.extraction.conversation import USER, Turn
 from memoryhub.extraction.rules.cases import Cases
-from memoryhub.extraction.rules.sentences import Sentence, asks, sentences
+from memoryhub.extraction.rules.sentences import Sentence, asks, own_words, sentences
 from memoryhub.extraction.rules.signs import (
     ACKNOWLEDGED,
     AGAINST,
     ASKED_FOR_FACTS,
+    HOW_TO_WRITE,
     KEEP,
     OFF_THE_RECORD,
     POINTED_OUT,
@@ -30,6 +31,9 @@ _LEAST_WORDS = 3
 _REFERS = re.compile(r"\b(?:that way|like that|that's|this way|it|that|this|them|they)\b", re.IGNORECASE)
 _SELF_CONTAINED = 9  # words from which a sentence says what it is about
 _CONTEXT_CHARS = 300
+# "Let's keep the goat" is about the text at hand, "let's keep Redis" is about the work.
+_GO_ON = re.compile(r"let'?s\s(?:keep|drop|take|not)\b", re.IGNORECASE)
+_CONCRETE = re.compile(r"[A-Z]\w|\d|`|\w[._/-]\w")
 _ANYTHING = re.compile("")
 _ANSWERS = Sign("", 0.5, "answers a question about it", _ANYTHING)
 _ANSWERS_FACT = Sign("entities", 0.5, "answers a question about it", _ANYTHING)
@@ -45,7 +49,8 @@ def extract(turns: Sequence[Turn]) -> list[Candidate]:
         reader.take(turn, before, answer)
     found = [*reader.found, *reader.cases.end()]
     unique = {candidate.same: candidate for candidate in reversed(found)}
-    return [one for one in reversed(unique.values()) if _may_be_kept(one)][:MOST]
+    kept = [one for one in reversed(unique.values()) if _may_be_kept(one)][:MOST]
+    return [one for one in kept if not any(_within(one, other) for other in kept)]
 
 
 class _Reader:
@@ -54,7 +59,7 @@ class _Reader:
         self.cases = Cases()
 
     def take(self, turn: Turn, before: str, answer: str) -> None:
-        said = sentences(turn.text)
+        said = sentences(own_words(turn.text) if turn.role == USER else turn.text)
         if turn.role == USER and OFF_THE_RECORD.search(turn.text):
             return
         taken = self.cases.listen(turn.role, said)
@@ -112,7 +117,7 @@ def _weigh(sentence: Sentence, *, noted: bool, asked: bool) -> _Weighed:
     if asked and not REQUEST.match(sentence.bare):
         found.add(_ANSWERS)
         found.add(_ANSWERS_FACT)
-    if noted and found.by_category:
+    if noted and found.why:
         found.add(_NOTED)
     return found
 
@@ -120,10 +125,12 @@ def _weigh(sentence: Sentence, *, noted: bool, asked: bool) -> _Weighed:
 def _judge(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Candidate | None:
     """A candidate, if enough speaks for it."""
     text, bare = sentence.text, sentence.bare
-    if asks(sentence) or AGAINST.search(text) or _is_short(bare):
+    if (asks(sentence) and not HOW_TO_WRITE.search(bare)) or AGAINST.search(text) or _is_short(bare):
         return None
     weighed = _weigh(sentence, noted=noted, asked=asked)
     best = weighed.best
+    if _GO_ON.match(bare) and len(bare.split()) < _SELF_CONTAINED and not _CONCRETE.search(bare[6:]):
+        return None
     once = REQUEST.match(bare) and weighed.by_category.get(best, 0.0) < KEEP
     if once or weighed.total < KEEP:
         return None
@@ -149,6 +156,11 @@ def _with_context(text: str, bare: str, previous: str) -> str:
     if previous and refers and (len(bare.split()) < _SELF_CONTAINED or "that way" in bare):
         return f"{previous} {text}"
     return bare[:1].upper() + bare[1:]
+
+
+def _within(one: Candidate, other: Candidate) -> bool:
+    """Whether another one says it too, with the sentence around it."""
+    return one is not other and one.category == other.category and one.same in other.same
 
 
 def _is_short(text: str) -> bool:

@@ -34,6 +34,27 @@ _ASKING = re.compile(
 )
 
 
+# "I'm planning a journey to Kyoto, any ideas?" states something.
+_STATED = re.compile(
+    r"^(?P<said>.{25,}?)[,;]\s(?:any\s|what\s|how\s|where\s|which\s|do(?:es)?\s|(?:would|could|can)\syou\s|ok|right)"
+    r".{0,60}\?$"
+)
+_ROLE_TO_PLAY = re.compile(
+    r"^\W*(?:you\sare\s(?:an?|the)\s|act\sas\s|pretend\s|imagine\syou|du\sbist\s(?:ein|eine)\s|eres\sun|tu\ses\sune?\s)",
+    re.IGNORECASE,
+)
+_LETTER = re.compile(
+    r"^[\"“„«']?(?:dear\s|to\swhom\sit|sehr\sgeehrte|liebe[rs]?\s|estimad|querid|cher\s|chère\s|madame,|monsieur,)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_HANDED_OVER = re.compile(
+    r"(\b(?:proof-?read|translate|rewrite|rephrase|paraphrase|summari[sz]e|shorten|correct|korrigier\w*|übersetz\w*|traduis|traduce|corrige)"
+    r"\b[^\n]{0,80}(?::|\n\s*\n))[\s\S]*",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"\"[^\"]{60,4000}\"|“[^”]{60,4000}”|«[^»]{60,4000}»|„[^“”]{60,4000}[“”]")
+
+
 @dataclass(frozen=True)
 class Sentence:
     """One sentence on one line. ``bare``: without what only opens it. ``number``: of a list's item."""
@@ -47,14 +68,27 @@ class Sentence:
         return _FILLER.sub("", self.text, count=1).strip() or self.text
 
 
+def own_words(message: str) -> str:
+    """What somebody says themself: without drafts and letters that they hand over, and without a role to play.
+
+    A quotation of some length, a letter from its salutation on, what follows "proofread this:".
+    """
+    if _ROLE_TO_PLAY.match(message):
+        return ""
+    said = _LETTER.split(message, maxsplit=1)[0]
+    said = _HANDED_OVER.sub(r"\1", said)
+    return _QUOTED.sub(" … ", said)
+
+
 def sentences(message: str) -> list[Sentence]:
     """In order; no more than a person would have written by hand."""
     found: list[Sentence] = []
     for line, number in _lines(message):
         for part in _split(line):
             if _says_something(part):
-                asks = bool(_QUESTION.search(part))
-                found.append(Sentence(part, asks, number))
+                stated = _STATED.match(part)
+                asked = bool(_QUESTION.search(part)) and stated is None
+                found.append(Sentence(stated["said"] if stated else part, asked, number))
         if len(found) >= MOST_OF_ONE:
             break
     return found

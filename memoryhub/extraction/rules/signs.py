@@ -48,6 +48,12 @@ DATE = _any(
     r"\b(?:next|last)\s(?:month|quarter|year)\b|\bQ[1-4]\b",
 )
 
+HOW_TO_WRITE = _any(
+    r"^(?:please\s|could\syou\s|can\syou\s)?(?:write|use|name|format|keep|call|spell|quote)\s"
+    r"(?!the\s|this\s|that\s|it\s|a\s|an\s|me\s)(?:\w+\s)?\w+s\s(?:in|with|without|as|to)\b",
+    r"\bi\s(?:write|use|speak)\s(?:british|american|uk|us)\senglish\b",
+)
+
 SIGNS: tuple[Sign, ...] = (
     # Preferences: what one person likes, wants or avoids.
     Sign(
@@ -60,6 +66,7 @@ SIGNS: tuple[Sign, ...] = (
             r"\bi\s(?:(?:really|absolutely)\s)?(?:hate|dislike|detest|can(?:'t|not)\sstand|avoid)\b",
             r"\bi\sdon'?t\s(?:like|drink|eat|smoke|want\syou\sto|want\sto\s(?:see|be))\b",
             r"\bi\s(?:learn|work|think|read|write|focus)\s(?:\w+\s){0,2}(?:best|better)\b",
+            r"\bi\s(?:always|rarely|hardly\sever|can\snever|never)\s(?!know|understand|seen|saw|said|heard|thought|had|have|get|got)\w+",
             r"\bmy\s(?:favou?rite|preference|preferred)\b",
             r"\bich\s(?:bevorzuge|mag|hasse|möchte\s(?:immer|keine?|lieber|nie)|will\s(?:immer|keine?|nie)|trinke|esse)\b",
             r"\b(?:prefiero|me\sgusta|no\sme\sgusta|odio|me\sencanta|je\spréfère|je\sdéteste|j'aime)\b",
@@ -75,6 +82,8 @@ SIGNS: tuple[Sign, ...] = (
             r"\bplease\s(?:always|never|don'?t\s(?:ever|send|add|use|write|call|explain))\b",
             r",\s(?:always|never)\s\w+(?:\s\w+)?$",
             r"^don'?t\s(?:\S+\s){1,12}unless\b",
+            r"^(?:no|not)\s(?:an?\s|the\s)?\S+(?:\s\S+){0,3}\splease\b|\bnobody\s(?:wants|likes)\b",
+            r"\bis\s(?:a\smust|non-negotiable|a\sno-go|off\slimits)\b|\bonly\s\S+.{0,40}\binstead\sof\b",
             r"\b(?:answer|reply|respond|talk|explain)\b.{0,40}\b(?:in\s[A-Z]\w+|short|brief\w*|concise\w*)\b",
             r"\b(?:from\snow\son|in\s(?:the\s)?future|going\sforward|next\stime)\b",
             r"\b(?:bitte|antworte|schreib|nutze|verwende)\b.{0,40}\b(?:immer|nie|niemals|stets)\b",
@@ -83,16 +92,7 @@ SIGNS: tuple[Sign, ...] = (
             r"(?:今後は|これからは|いつも.{1,30}ください|以后|总是|每次都)",
         ),
     ),
-    Sign(
-        "preferences",
-        1.0,
-        "says how it is to be written",
-        _any(
-            r"^(?:please\s|could\syou\s|can\syou\s)?(?:write|use|name|format|keep|call|spell|quote)\s"
-            r"(?!the\s|this\s|that\s|it\s|a\s|an\s|me\s)(?:\w+\s)?\w+s\s(?:in|with|without|as|to)\b",
-            r"\bi\s(?:write|use|speak)\s(?:british|american|uk|us)\senglish\b",
-        ),
-    ),
+    Sign("preferences", 1.0, "says how it is to be written", HOW_TO_WRITE),
     # Patterns: how things are done here.
     Sign(
         "patterns",
@@ -100,8 +100,10 @@ SIGNS: tuple[Sign, ...] = (
         "says how things are done here",
         _any(
             r"\b(?:we|our\steam|everyone|everybody)\s(?:always|never|only|usually|generally|normally|do\snot|don'?t|no\slonger)\s(?!have|know|need|think|want)\w+",
-            r"\bwe\s(?:use|release|deploy|test|write|name|format|build|version|track|review|merge|tag|ship)\s.{1,80}"
+            r"\bwe\s(?:use|release|deploy|test|write|name|format|build|version|track|review|merge|tag|ship)\s.{0,80}"
             r"\b(?:for|by|with|not|instead|because|via|through|on|from|every|in)\b",
+            r"\bwe\s\w+\s.{1,80}\b(?:every|once\sa|twice\sa)\s(?:day|night|week|month|quarter|sprint|year)\b",
+            r"\bin\sour\s(?:team|company|project|repo|repository|codebase|organi[sz]ation|shop)\b",
             r"\bwe\s(?:keep|write|make|do)\s(?:them|it|this|that|everything)\s\w+",
             r"\b(?:as\sa\s(?:rule|convention)|our\s(?:convention|policy|rule|process)|by\sconvention|the\srule\sis)\b",
             r"^(?:\S+\s){1,6}(?:must|must\snot|mustn'?t|has\sto|have\sto)\s(?:be|include|have|start|end|use|go|contain|never|always|not|stay|come|run|pass)\b",
@@ -110,7 +112,7 @@ SIGNS: tuple[Sign, ...] = (
             r"\bno\s(?:\w+\s){1,4}(?:any\s?more|allowed|without)\b",
             r"\bwir\s(?:\w+\s){0,4}(?:immer|nie|niemals|nur|grundsätzlich|normalerweise)\b",
             r"\b(?:siempre|nunca|solo)\s(?:usamos|hacemos|publicamos)\b|\bon\s(?:utilise|fait)\stoujours\b",
-            r"(?:必ず|絶対に|毎回|しないでください|必须|一定要|从不)",
+            r"(?:必ず(?!.{0,20}ください)|毎回|必须|一定要|从不)",
         ),
     ),
     # Profile: who the user is.
@@ -152,7 +154,7 @@ SIGNS: tuple[Sign, ...] = (
             r"|wrote|works?|takes?\scare|took\sover|knows|lives|prefers|decides|reviews|is\s(?:responsible|in\scharge"
             r"|allergic|the\s\w+|our\s\w+|my\s\w+|on\s(?:leave|holiday|vacation)|a\s\w+|an\s\w+|vegan|vegetarian))\b",
             rf"\b(?:[Mm]y|[Oo]ur|[Mm]eine?|[Uu]nsere?|[Mm]i|[Nn]uestr[oa]|[Mm]on|[Mm]a|[Nn]otre)\s{_KIN}\b.{{0,60}}"
-            r"\b(?:is|are|has|have|was|wants?|needs?|likes?|hates?|lives?|works?|does|says|called|named|ist|hat|heißt|will"
+            r"\b(?:is|are|has|have|was|wants?|needs?|likes?|hates?|loves?|eats?|doesn'?t|can'?t|cannot|never|lives?|works?|does|says|called|named|ist|hat|heißt|will"
             r"|se\sllama|es|necesita|quiere|est|veut)\b",
             rf"\bmy\s{_KIN}(?:\sis)?\s{_NAME}|\bthe\s{_NAME}s\s(?:bring|want|have|are|live)\b",
             case=True,
@@ -195,6 +197,7 @@ SIGNS: tuple[Sign, ...] = (
         1.0,
         "says when something is due",
         _any(
+            rf"\b(?:until|ends?|ended|starts?|begins?|expires?|due|moves?|from)\b.{{0,25}}\b{_MONTH}\b",
             r"\b(?:the\s|our\s|my\s)?deadline\s(?:is|was|moved)\b|\bis\sdue\s(?:on|by|in)\b",
         ),
     ),
@@ -207,6 +210,14 @@ SIGNS: tuple[Sign, ...] = (
             r"|retire|shut|start|stop|replace|ship|deploy|freeze)\b",
         ),
     ),
+    Sign(
+        "events",
+        0.5,
+        "says what they are about to do",
+        _any(
+            r"\b(?:i'm|i\sam|we're|we\sare)\s(?:planning|travell?ing|moving|getting|starting|going\sto|flying)\b"
+        ),
+    ),
     Sign("events", 0.5, "names a day", DATE),
     # Anything.
     Sign(
@@ -214,7 +225,7 @@ SIGNS: tuple[Sign, ...] = (
         0.5,
         "says it by the way, to be known",
         _any(
-            r"\b(?:btw|by\sthe\sway|fyi|for\sthe\srecord|just\sso\syou\sknow|keep\sin\smind|note\sthat|übrigens|por\scierto|au\sfait)\b",
+            r"\b(?:btw|by\sthe\sway|fyi|for\scontext|for\sthe\srecord|just\sso\syou\sknow|keep\sin\smind|note\sthat|übrigens|por\scierto|au\sfait)\b",
         ),
     ),
     Sign(
