@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from memoryhub.encoding.known_names import GIVEN_NAMES, LONG_PLACES, ORGANISATIONS, PLACES, TOOLS
 
@@ -22,7 +23,7 @@ MOST = 20  # of one text
 MOST_CHARS = 20_000  # that are looked at
 LONGEST = 200
 
-_CAP = r"[A-ZÀ-ÖØ-Þ][\w'’-]*[\w]"
+_CAP = r"[A-ZÀ-ÖØ-Þ][\w'’-]{0,38}[\w]"  # bounded, or a long text of hyphens takes the square of its length
 _NAME = rf"(?-i:{_CAP}(?: (?:van|von|de|da|del|der|den|la|le|al|bin|{_CAP})){{0,2}})"
 _NOT_NAMES = frozenset(
     """a all also always an and any api apis are as at aug august april asked because before beware both
@@ -128,17 +129,21 @@ def extract_entities(text: str) -> list[tuple[str, str]]:
     text = _ADDRESS.sub(lambda match: " " * len(match[0]), text[:MOST_CHARS])
     kept: dict[str, Found] = {}
     taken: list[tuple[int, int]] = []
-    for found in _find(text):
-        span = (found.at, found.at + len(found.name))
-        if any(start < span[1] and span[0] < end for start, end in taken):
+    for found in chain(_find(text), _capitalised(text, taken)):
+        end = found.at + len(found.name)
+        if _overlaps(taken, found.at, end):
             continue
-        taken.append(span)
+        taken.append((found.at, end))
         known = kept.get(found.name.casefold())
         if known is None or found.at < known.at:
             kept[found.name.casefold()] = Found(found.name, known.kind if known else found.kind, found.at)
     parts = {part for one in kept.values() if one.kind == PERSON for part in one.name.casefold().split()[:-1]}
     whole = [one for key, one in kept.items() if not (one.kind == PERSON and key in parts)]
     return [(one.name, one.kind) for one in sorted(whole, key=lambda one: one.at)][:MOST]
+
+
+def _overlaps(taken: list[tuple[int, int]], start: int, end: int) -> bool:
+    return any(one < end and start < other for one, other in taken)
 
 
 def _find(text: str) -> Iterator[Found]:
@@ -205,7 +210,7 @@ def _listed(text: str) -> Iterator[Found]:
 
 
 def _coded(text: str) -> Iterator[Found]:
-    """Concepts: names in code, acronyms, tags, and capitalised words inside a sentence."""
+    """Concepts: names in code, acronyms and tags."""
     for match in _CODE.finditer(text):
         if _IDENTIFIER.fullmatch(match[1]):
             yield Found(match[1], CONCEPT, match.start(1))
@@ -221,7 +226,6 @@ def _coded(text: str) -> Iterator[Found]:
             and not _shouted(text, match)
         ):
             yield Found(match[0], CONCEPT, match.start())
-    yield from _capitalised(text)
 
 
 def _shouted(text: str, match: re.Match[str]) -> bool:
@@ -231,9 +235,14 @@ def _shouted(text: str, match: re.Match[str]) -> bool:
     return len(words) > 2 and sum(map(str.isupper, words)) > len(words) / 2
 
 
-def _capitalised(text: str) -> Iterator[Found]:
-    inside = [match for match in _WORD.finditer(text) if not _starts_sentence(text, match.start())]
-    capitals = [match for match in inside if match[0][0].isupper() and not _listed_kind(match[0])]
+def _capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[Found]:
+    """Concepts: capitalised words inside a sentence, where that tells. ``taken``: where names were found."""
+    inside = [
+        match
+        for match in _WORD.finditer(text)
+        if not _starts_sentence(text, match.start()) and not _overlaps(taken, *match.span())
+    ]
+    capitals = [match for match in inside if match[0][0].isupper()]
     if not inside or len(capitals) / len(inside) > _MANY_CAPITALS:
         return
     for match in capitals:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from memoryhub.encoding.memorability import salience
-from memoryhub.text import terms
+from memoryhub.text import CJK, terms
 from memoryhub.vocabulary import MemoryType
 
 BASE: dict[str, int] = {
@@ -21,7 +21,7 @@ BASE: dict[str, int] = {
 }
 OTHER_BASE = 5
 LEAST, MOST = 1, 10
-_FEW_TERMS = 4
+_FEW_TERMS, _MANY_TERMS = 4, 25
 _SALIENT = 0.5
 _MANY_NAMES = 3
 
@@ -45,7 +45,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
         2,
         "sets a rule",
         _any(
-            r"\b(?:always|never|must(?:n'?t| not)?|required?|mandatory|forbidden|not allowed)\b",
+            r"\b(?:always|never|must(?:n'?t| not)?|required?|mandatory|forbidden|not allowed|nobody)\b",
             r"\b(?:immer|niemals|nie|muss|darf nicht|toujours|jamais|siempre|nunca|obligatorio)\b",
             r"(?:必ず|禁止|必须|반드시)",
         ),
@@ -112,8 +112,11 @@ def judge(text: str, kind: str, names: int = 0) -> Judged:
         found.append((1, "says why, or what went wrong"))
     if names >= _MANY_NAMES:
         found.append((1, "names several people, places or things"))
-    if len(terms(text)) < _FEW_TERMS and not any(ord(letter) > 0x2E80 for letter in text):
+    said = len(terms(text))
+    if said < _FEW_TERMS and not CJK.search(text):
         found.append((-1, "says little"))
+    elif said >= _MANY_TERMS:
+        found.append((1, "says a lot"))
     total = sum(step for step, _ in found)
     reasons = tuple(f"{why} ({step:+d})" if at else f"{why} ({step})" for at, (step, why) in enumerate(found))
     return Judged(min(max(total, LEAST), MOST), reasons)

@@ -1,0 +1,115 @@
+"""Who and what a text names."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryhub.encoding.entities import ENTITY_TYPES, MOST, extract_entities
+
+
+def named(text: str) -> dict[str, str]:
+    return dict(extract_entities(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Alice Johnson prefers dark mode", {"Alice Johnson": "person"}),
+        ("The bug was reported by Maria Lopez on Monday", {"Maria Lopez": "person"}),
+        ("My wife Ingrid likes tea", {"Ingrid": "person"}),
+        ("Dr. Meier agreed to the dose", {"Meier": "person"}),
+        ("ask @octocat about the release", {"octocat": "person"}),
+        ("I live in Zurich and fly to New York in March", {"Zurich": "place", "New York": "place"}),
+        ("She moved to Trondheim last year", {"Trondheim": "place"}),
+        ("He works at Google", {"Google": "organization"}),
+        ("Our customer Initech pays late", {"Initech": "organization"}),
+        ("Muster & Söhne sold to Beispiel GmbH", {"Beispiel GmbH": "organization"}),
+        ("a talk at the University of Oslo", {"University of Oslo": "organization"}),
+        ("We moved from MySQL to postgres", {"MySQL": "tool", "postgres": "tool"}),
+        ("Deploys are done with Zephyr now", {"Zephyr": "concept"}),
+        ("The team is using Zephyr for jobs", {"Zephyr": "tool"}),
+        ("see src/app/jobs.py and ~/.bashrc.d/env", {"src/app/jobs.py": "file", "~/.bashrc.d/env": "file"}),
+        ("edit /etc/nginx/nginx.conf, then the Dockerfile", None),
+        (
+            "call `run_jobs()` before `Scheduler.start`",
+            {"run_jobs()": "concept", "Scheduler.start": "concept"},
+        ),
+        ("the ConnectionPool leaks when max_overflow is 0", None),
+        ("WAL lets readers go on", {"WAL": "concept"}),
+        ("Project Phoenix starts in May", {"Project Phoenix": "concept"}),
+        ("tagged #release-notes", {"release-notes": "concept"}),
+        ("東京でPythonを使う", {"Python": "tool"}),
+        (
+            "Anna Schmidt arbeitet bei der Siemens AG in München",
+            {"Anna Schmidt": "person", "Siemens AG": "organization", "München": "place"},
+        ),
+    ],
+)
+def test_names_are_found_with_their_kind(text, expected):
+    if expected is not None:
+        assert named(text) == expected
+    else:
+        assert named(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "   \n ",
+        "nothing is named here at all",
+        "The team uses builder pattern for config structs",
+        "User prefers tabs over spaces",
+        "However, This Is A Headline About Nothing At All",
+        "NEVER PUSH TO MAIN ON FRIDAYS",
+        "see https://github.com/python/cpython/issues/1 for more",
+        "write to someone.else@example.com about it",
+        "It was decided on Monday. Then we went home. Nobody asked.",
+        "version 1.2.3 of 2026-11-20 at 10:30",
+    ],
+)
+def test_what_names_nothing_names_nothing(text):
+    assert named(text) == {}
+
+
+def test_each_name_comes_once_in_the_order_of_the_text():
+    text = "Maria met Bob in Oslo. Bob told Maria that Oslo is cold; MARIA laughed."
+    assert [name for name, _ in extract_entities(text)] == ["Maria", "Bob", "Oslo"]
+
+
+def test_a_given_name_is_part_of_the_full_name():
+    assert named("Grace Hopper came. Grace left early.") == {"Grace Hopper": "person"}
+
+
+def test_the_same_text_always_gives_the_same():
+    text = "Alice Johnson from Acme Corp moved billing from Stripe to Adyen in Berlin"
+    assert len({tuple(extract_entities(text)) for _ in range(3)}) == 1
+    assert set(named(text)) == {"Alice Johnson", "Acme Corp", "Stripe", "Adyen", "Berlin"}
+
+
+def test_there_are_never_too_many():
+    assert len(extract_entities(" and ".join(f"file{n}.py" for n in range(500)))) == MOST
+
+
+@given(st.text(max_size=400))
+def test_any_text_is_answered_with_names_that_stand_in_it(text):
+    for name, kind in extract_entities(text):
+        assert name in text
+        assert kind in ENTITY_TYPES
+        assert name.strip()
+        assert len(name) <= 200
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["A" * 100_000, "a/" * 50_000, "A a " * 25_000, "_a" * 50_000, "Xx" * 50_000, "`" * 100_000,
+     "@a" * 50_000, "Ab Cd " * 16_000, "/etc/" * 20_000, "a.b" * 33_000, "Ab-" * 33_000,
+     "said " * 20_000, "́" * 100_000],
+    ids=lambda text: text[:5],
+)  # fmt: skip
+def test_hostile_texts_take_no_longer_than_others(hostile):
+    began = time.process_time()
+    extract_entities(hostile)
+    assert time.process_time() - began < 1

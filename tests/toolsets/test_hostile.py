@@ -1,0 +1,81 @@
+"""Any value in any argument, texts that are markup, arguments that are no object."""
+
+import pytest
+
+from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub.models import Memory
+from tests.api.conftest import is_problem
+from tests.toolsets.conftest import result, run
+
+GOOD = {
+    ("memory-mcp", "memory_store"): {"content": "c"},
+    ("memory-mcp", "memory_recall"): {"query": "q"},
+    ("memory-mcp", "memory_forget"): {"id": "x"},
+    ("pigo", "memory_recall"): {"query": "q"},
+    ("pigo", "memory_remember"): {"content": "c", "category": "events"},
+    ("pigo", "memory_forget"): {"id": "x"},
+}
+MIRA = [
+    {"action": "remember", "content": "c"},
+    {"action": "recall", "query": "q"},
+    {"action": "forget", "id": "x"},
+]
+CALLS = [*((*place, good) for place, good in GOOD.items()), *(("mira", "memory", good) for good in MIRA)]
+VALUES = [None, "", "\x00", -1, 10**30, 1e300, [], {}, True, "x" * 200_000, "🦓", [[["x"]]], "' OR 1=1 --"]
+MARKUP = "<script>alert(1)</script> </memory-context> [[INST]] \u202e zebra {{7*7}}"
+
+
+def test_all_tools_are_called_here():
+    called = {(toolset, tool) for toolset, tool, _ in CALLS}
+    there = {(name, tool.name) for name, one in TOOLSETS.items() for tool in one.tools if name != "letsgo"}
+    assert called == there
+
+
+@pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:12])
+def test_any_value_in_any_argument_is_taken_or_refused_by_its_name(bot, toolset, tool, good, value):
+    for name in TOOLSETS[toolset].find(tool).input_schema["properties"]:
+        response = run(bot, toolset, tool, **{**good, name: value})
+        assert response.status_code in (200, 404, 422), (name, response.content)
+        if response.status_code == 422:
+            fields = {error["field"].split(".")[0] for error in response.json()["errors"]}
+            assert fields <= {name, "body", *good}, (name, response.content)
+
+
+@pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
+@pytest.mark.parametrize("body", [[], "x", 5, [["id", "x"]]])
+def test_arguments_must_be_an_object(bot, toolset, tool, good, body):
+    is_problem(bot.post(f"/tools/{toolset}/{tool}", body), 422)
+
+
+@pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
+def test_arguments_that_a_tool_does_not_know_are_named(bot, toolset, tool, good):
+    response = run(bot, toolset, tool, **good, colour="red", shape={"a": 1})
+    if response.status_code == 200:
+        assert response.json()["ignored"] == ["colour", "shape"]
+
+
+@pytest.mark.parametrize(
+    ("toolset", "store", "find"),
+    [
+        ("memory-mcp", ("memory_store", {}), ("memory_recall", {"query": "zebra"})),
+        ("mira", ("memory", {"action": "remember"}), ("memory", {"action": "recall", "query": "zebra"})),
+        ("pigo", ("memory_remember", {"category": "events"}), ("memory_recall", {"query": "zebra"})),
+    ],
+    ids=["memory-mcp", "mira", "pigo"],
+)
+def test_a_text_comes_back_as_it_was_stored(bot, toolset, store, find):
+    result(run(bot, toolset, store[0], **store[1], content=MARKUP))
+    assert Memory.objects.get().content == MARKUP
+    response = run(bot, toolset, find[0], **find[1])
+    assert response["Content-Type"] == "application/json"
+    assert MARKUP in response.content.decode()
+
+
+@pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
+def test_every_argument_is_described_and_refers_to_nothing(toolset, tool, good):
+    schema = TOOLSETS[toolset].find(tool).input_schema
+    assert schema["type"] == "object"
+    assert "$ref" not in str(schema)
+    assert all(one["description"] for one in schema["properties"].values())
+    assert set(schema.get("required", [])) <= set(good)

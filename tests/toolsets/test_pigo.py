@@ -1,0 +1,118 @@
+"""pigo's tools: three layers, six categories, deduplication, a usage counter."""
+
+import pytest
+
+from memoryhub.models import Memory
+from tests.api.conftest import bad_fields, is_problem
+from tests.toolsets.conftest import run
+
+CATEGORIES = ["profile", "preferences", "entities", "events", "cases", "patterns"]
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_remember_keeps_three_layers_in_each_category(pigo, category):
+    layers = {"abstract": "Line", "overview": "A paragraph of it.", "content": "All of it in full detail."}
+    made = pigo("remember", category=category, **layers)
+    memory = Memory.objects.get()
+    assert (made["id"], made["outcome"], made["decision"]) == (memory.uid, "created", "CREATE")
+    assert {name: getattr(memory, name) for name in layers} == layers
+    assert memory.category == made["category"] == category
+
+
+def test_layers_that_are_left_out_are_made(pigo):
+    pigo("remember", category="events", content="The move to Oslo was finished in May.")
+    assert Memory.objects.get().abstract == "The move to Oslo was finished in May."
+    pigo("remember", category="cases", content="All of it", abstract="Line")
+    assert Memory.objects.get(category="cases").overview == "Line"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"content": "x", "category": "rumours"}, "category"),
+        ({"content": "x"}, "category"),
+        ({"category": "events"}, "content"),
+        ({"category": "events", "content": " "}, "content"),
+        ({"category": "events", "content": "x", "abstract": "x" * 2001}, "abstract"),
+    ],
+)
+def test_remember_validates_its_input(bot, arguments, field):
+    assert bad_fields(run(bot, "pigo", "memory_remember", **arguments)) == {field}
+    assert not Memory.objects.exists()
+
+
+def test_what_is_known_is_skipped_and_what_adds_is_merged(embedding, pigo):
+    text = "The nightly export job writes its files to the bucket in Oslo."
+    first = pigo("remember", category="entities", content=text)
+    known = pigo("remember", category="entities", content=text.rstrip("."))
+    assert (known["id"], known["decision"]) == (first["id"], "SKIP")
+    added = pigo("remember", category="entities", content=f"{text} Ingrid looks after it.")
+    assert (added["id"], added["decision"]) == (first["id"], "MERGE")
+    assert "Ingrid" in Memory.objects.get().content
+
+
+def test_events_and_cases_are_never_merged(embedding, pigo):
+    for category in ("events", "cases"):
+        text = f"The nightly export of {category} failed because the bucket in Oslo was full."
+        first = pigo("remember", category=category, content=text)
+        added = pigo("remember", category=category, content=f"{text} Ingrid emptied it.")
+        assert added["decision"] == "CREATE"
+        assert added["id"] != first["id"]
+
+
+def test_a_profile_is_merged(embedding, pigo):
+    text = "The user is a backend developer in Oslo."
+    first = pigo("remember", category="profile", content=text)
+    again = pigo("remember", category="profile", content="The user is a backend developer of Rust in Oslo.")
+    assert (again["id"], again["decision"]) == (first["id"], "MERGE")
+    assert "Oslo" in Memory.objects.get().content
+    assert "Rust" in Memory.objects.get().content
+
+
+def test_recall_gives_the_layers_and_counts_the_use(pigo):
+    pigo(
+        "remember",
+        category="events",
+        abstract="Move",
+        overview="It moved.",
+        content="The move to Oslo ended.",
+    )
+    for used in (1, 2):
+        [found] = pigo("recall", query="move Oslo")["results"]
+        assert found["accessed_count"] == Memory.objects.get().accessed_count == used
+    layers = ("Move", "It moved.", "The move to Oslo ended.")
+    assert (found["abstract"], found["overview"], found["content"]) == layers
+    assert found["category"] == "events"
+    assert 0 < found["similarity"] <= 1
+
+
+def test_recall_finds_by_meaning_and_falls_back_to_keywords(embedding, configure, pigo):
+    pigo("remember", category="events", content="Sign-in is done with one-time codes sent by mail")
+    assert pigo("recall", query="how do users log in")["results"][0]["found_by"] == "semantic"
+    configure(embeddings="none")
+    assert pigo("recall", query="codes for sign-in")["results"][0]["found_by"] == "keyword"
+    assert pigo("recall", query="how do users log in")["results"] == []
+
+
+def test_recall_narrows_by_category_and_gives_the_top_few(pigo):
+    for n in range(8):
+        pigo("remember", category="events", content=f"The export of day {n} ended well")
+    pigo("remember", category="cases", content="The export stopped; a restart helped")
+    assert len(pigo("recall", query="export")["results"]) == 5
+    assert len(pigo("recall", query="export", top_k=2)["results"]) == 2
+    assert len(pigo("recall", query="export", limit=3)["results"]) == 3
+    [case] = pigo("recall", query="export", category="cases")["results"]
+    assert case["category"] == "cases"
+
+
+def test_recall_refuses_what_it_cannot_use(bot):
+    assert bad_fields(run(bot, "pigo", "memory_recall")) == {"query"}
+    assert bad_fields(run(bot, "pigo", "memory_recall", query="x", category="rumours")) == {"category"}
+    assert bad_fields(run(bot, "pigo", "memory_recall", query="x", top_k=0)) == {"top_k"}
+
+
+def test_forget_deletes_by_id(bot, pigo):
+    made = pigo("remember", category="events", content="The move to Oslo ended.")
+    assert pigo("forget", id=made["id"]) == {"id": made["id"], "outcome": "trashed"}
+    assert pigo("recall", query="Oslo")["results"] == []
+    is_problem(run(bot, "pigo", "memory_forget", id=made["id"]), 404, "not_found")
