@@ -59,7 +59,7 @@ POSITIVES = {
     "Telegram bot token": ["1234567890" + ":AA" + body(33)],
     "Discord bot token": [b64("MTA4") and b64("108234567890123456") + "." + body(6) + "." + body(38)],
     "DigitalOcean token": ["do" + "p_v1_" + body(64, HEX)],
-    "Azure storage key": ["AccountName=x;Account" + "Key=" + body(86) + "=="],
+    "Azure key": ["AccountName=x;Account" + "Key=" + body(86) + "=="],
     "memoryhub token": ["m" + "h_" + body(43)],
     "private key": [
         PEM.format(kind) + "\nMIIEvQIBADANBgkqhkiG9w0"

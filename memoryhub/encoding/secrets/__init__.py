@@ -1,0 +1,94 @@
+"""Credentials in a text: which kind, on which line. Never the value itself.
+
+Precision comes first, for what is found is refused: a rule wants a prefix that its issuer gives out, the
+name of a service before a value that chance wrote, or a name like ``password`` before a value that no person
+would write as a placeholder. Pure, and linear in the text's length: every repetition that could start anew
+at each character is bounded, or kept from doing so by what must stand before it. A text without any rule's
+marker, as most are, costs a few substring searches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from memoryhub.encoding.secrets.assigned import ASSIGNED
+from memoryhub.encoding.secrets.connections import CONNECTIONS
+from memoryhub.encoding.secrets.issued import ISSUED
+from memoryhub.encoding.secrets.near import find_near
+from memoryhub.encoding.secrets.rule import Rule, matches, span_of
+
+__all__ = ["KINDS", "REDACTED", "Found", "find_secrets", "redact"]
+
+REDACTED = "[secret removed]"
+_RULES = (*ISSUED, *CONNECTIONS, *ASSIGNED)
+KINDS = frozenset(rule.kind for rule in _RULES)
+_PEM_END = re.compile(r"-----END [A-Z0-9 ]{1,60}-----")
+
+
+class Found(NamedTuple):
+    """What a credential seems to be, and the line it begins on, from 1."""
+
+    kind: str
+    line: int
+
+
+class _Span(NamedTuple):
+    start: int
+    end: int
+    kind: str
+
+
+def find_secrets(text: str) -> list[Found]:
+    """Every credential in the text, by line; several of one kind on one line count once."""
+    found, line, seen = [], 1, 0
+    for start, _, kind in sorted(_spans(text)):
+        line += text.count("\n", seen, start)
+        seen = start
+        found.append((line, kind))
+    return [Found(kind, line) for line, kind in sorted(set(found))]
+
+
+def redact(text: str) -> str:
+    """The text with :data:`REDACTED` in the place of every credential; of a private key nothing is left."""
+    pieces, position = [], 0
+    for start, end, _ in sorted(_spans(text)):
+        if start >= position:
+            pieces += [text[position:start], REDACTED]
+        position = max(position, end)
+    return "".join([*pieces, text[position:]])
+
+
+def _spans(text: str) -> Iterator[_Span]:
+    for rule in _rules_for(text.lower()):
+        for match in matches(rule, text):
+            start, end = span_of(match)
+            if "-----BEGIN" in match[0]:
+                closing = _PEM_END.search(text, end)
+                end = closing.end() if closing else len(text)
+            yield _Span(start, end, rule.kind)
+    for kind, start, end in find_near(text):
+        yield _Span(start, end, kind)
+
+
+def _rules_for(low: str) -> Iterator[Rule]:
+    """The rules that may find something in a text, given in small letters."""
+    rules = [rule for sign, pairs in _BY_SIGN if sign in low for marker, rule in pairs if marker in low]
+    for rule in dict.fromkeys(rules):
+        if not rule.hints or any(hint.search(low) for hint in rule.hints):
+            yield rule
+
+
+def _by_sign() -> list[tuple[str, list[tuple[str, Rule]]]]:
+    """Markers with their rules, under a sign that these markers hold: a text without it has none of them."""
+    signed: dict[str, list[tuple[str, Rule]]] = {}
+    for rule in _RULES:
+        for marker in rule.markers:
+            signed.setdefault(next((sign for sign in "_-:." if sign in marker), ""), []).append(
+                (marker, rule)
+            )
+    return list(signed.items())
+
+
+_BY_SIGN = _by_sign()

@@ -1,0 +1,90 @@
+# ruff: noqa: E501 tables are easier read unbroken
+"""``password = …`` and its like: a telling name before a value that no person would write as a placeholder."""
+
+from __future__ import annotations
+
+import re
+
+from memoryhub.encoding.secrets.rule import Rule, rule
+from memoryhub.encoding.secrets.values import (
+    CAMEL_WORDS,
+    HEX,
+    classes,
+    entropy,
+    is_random,
+    is_reference,
+    is_scrambled,
+    is_stand_in,
+)
+
+_SIGN = re.compile(r"[!$%^&*?+~#@]")  # where hyphens and dots only join words
+_AMID = re.compile(r"\w[!$%^&*?#@](?:\w|$)")
+_NAMES = (
+    r"pass(?:word|wd|phrase|code)|(?<=[_-])pass|(?<=[a-z])Pass(?![a-z])|pwd|contrase(?:n|ñ)a|passwort"
+    r"|(?:client[_-]?|app[_-]?)?secret(?:[_-]?(?:access[_-]?)?key)?"
+    r"|(?:api|access|auth|private|preshared|signing|encryption|master|licen[cs]e|shared|subscription|account"
+    r"|service|app|application|consumer|admin|write|server|webhook|deploy|security|bot|user|project|team"
+    r"|integration|management|secret|storage|session|provisionDevice)[_-]?key"
+    r"|(?:(?:auth|access|refresh|bearer|bot|api|id|session|personal|private|deploy|service|user|oauth)[_-]?)?token"
+    r"|(?:client|app|api|service)?[_-]?credentials?|(?:dd|ci|do|ado|gh|gl)[_-]pat|pat[_-]token|crumb|authkey"
+    r"|bearer"
+)
+# What may stand between the name and the sign: `_V2`, `_PROD`, a type, an index of a mapping.
+_TAIL = r"(?:[_-]?(?:v?\d|prod(?:uction)?|live|dev|staging|value|b64|base64))?"
+_ASSIGNED = (
+    rf"(?P<name>{_NAMES}){_TAIL}(?:\\?[\"'`]){{0,1}}\]?(?:[ \t]?:[ \t]?\w{{1,20}}|[ \t]string)?"
+    r"(?P<sep>[ \t]{0,20}(?:=>|[:?]{0,3}=|={2,3}|:{1,2}|[ \t]is:?[ \t]|\|\||-{4,})[ \t]{0,20})"
+    r"(?:[rbuf]{0,2}(?P<quote>\\?[\"'`]{1,3}))?(?P<value>[^\s\"'`,;]{8,300})"
+)
+# `define('DB_PASSWORD', '…')`, `setProperty("TOKEN", "…")`, `"key" value="…"`, `<Token>…</Token>`
+_GIVEN = (
+    rf"(?P<name>{_NAMES}){_TAIL}(?P<sep>[\"'][ \t]{{0,5}}(?:,|value[ \t]{{0,5}}=)|>)\s{{0,20}}"
+    r"(?P<quote>[\"']{0,3})(?P<value>[^\s\"'`,;<]{8,300})"
+)
+# `password 'ada'`, as build files have it; without quotes it would be prose.
+_SPOKEN = (
+    r"(?P<name>pass(?:word|wd|phrase))(?P<sep>[ \t]{1,10})(?P<quote>[\"'])(?P<value>[^\s\"'`,;<]{8,300})"
+)
+# A hint with a literal beginning is found ten times faster than names in any case.
+_ROOTS = ("pass", "pwd", "secret", "key", "token", "contrase", "credential", "pat", "crumb", "bearer")
+_SUFFIX = (
+    r"(?:word|wd|phrase|code|ort|(?:n|ñ)a|s|[_-]?key|[_-]?access[_-]?key|[_-]token)?"
+    r"(?:[_-]?(?:v?\d|prod(?:uction)?|live|dev|staging|value|b64|base64))?\\?[\"'`]?\]?"
+    r"(?:[ \t]?:[ \t]?\w{1,20}|[ \t]string)?(?:[ \t]{0,20}(?:[:=?|]|is[: ]|----)|[ \t]{0,5},|[ \t]{1,5}(?:value|[\"'])|>)"
+)
+
+
+def _assigned(match: re.Match[str]) -> bool:
+    """``name = value`` with a value that could open something."""
+    value, name = match["value"].rstrip(".!?:\\") or "-", match["name"].lower()
+    quoted = bool(match["quote"])
+    if len(value) < 8 or is_stand_in(value) or is_reference(value):
+        return False
+    if not quoted and re.search(r"[()\[\]{}<>|]|::", value):
+        return False  # code: a call, an index, a type
+    of_password = name.startswith(("pass", "contrase")) or name == "pwd"
+    made_up = classes(match["value"]) == 4 and bool(_SIGN.search(match["value"]))
+    chosen = of_password and (quoted or made_up or "=" in match["sep"])  # words may be a password
+    if "is" in match["sep"] and not of_password:
+        return False  # prose about tokens and keys
+    if not chosen and CAMEL_WORDS.fullmatch(value) and not is_random(value):
+        return False
+    if HEX.fullmatch(value):
+        return not of_password and name != "token" and len(value) >= 32 and entropy(value) > 3
+    if not any(c.isdigit() for c in value) or not any(c.isalpha() for c in value):
+        spiked = is_scrambled(value) or _AMID.search(value)
+        return (len(value) >= 24 and is_random(value)) or bool(chosen and quoted and spiked)
+    return entropy(value) >= 2.5 and (classes(value) >= 3 or len(value) >= (10 if chosen else 16))
+
+
+ASSIGNED: tuple[Rule, ...] = tuple(
+    rule(
+        "password or key",
+        " ".join(_ROOTS),
+        pattern,
+        _assigned,
+        *(root + _SUFFIX for root in _ROOTS),
+        flags=re.IGNORECASE,
+    )
+    for pattern in (_ASSIGNED, _GIVEN, _SPOKEN)
+)
