@@ -80,10 +80,7 @@ async def tools(client: Client) -> list[str]:
 
 class TestThePage:
     def test_it_holds_what_the_hub_shows_and_nothing_else(self) -> None:
-        shown = [
-            (one.language, one.text)
-            for one in (*snippets.clients(DOCUMENTED), *snippets.programs(DOCUMENTED))
-        ]
+        shown = [(one.language, one.text) for one in everything()]
         others = [block for block in BLOCKS if block not in shown]
         assert [block for block in shown if block not in BLOCKS] == []
         assert others == [("sh", BLOCKS[0][1]), ("json", HOOKS)]

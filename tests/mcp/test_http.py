@@ -40,9 +40,13 @@ class TestMethods:
         response = bot.send(message)
         assert (response.status_code, response.content) == (202, b"")
 
-    @pytest.mark.parametrize("name", ["nothing", "Letsgo", "letsgo%00", "<script>"])
-    def test_a_toolset_that_is_none_is_not_found(self, bot: Door, name: str) -> None:
-        bot.path = f"/mcp/{name}"
+    def test_a_slash_at_the_end_of_the_address_is_no_mistake(self, bot: Door) -> None:
+        bot.path = "/mcp/letsgo/"
+        assert bot.send(PING).status_code == 200
+
+    @pytest.mark.parametrize("path", ["", "/", "/nothing", "/Letsgo", "/letsgo%00", "/<script>"])
+    def test_a_toolset_that_is_none_is_not_found(self, bot: Door, path: str) -> None:
+        bot.path = f"/mcp{path}"
         body = is_problem(bot.send(PING), 404, "unknown_toolset")
         assert "letsgo" in body["detail"]
         assert "script" not in body["detail"]

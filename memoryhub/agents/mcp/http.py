@@ -39,7 +39,7 @@ _STATUS = {
 
 
 @csrf_exempt
-def endpoint(request: HttpRequest, toolset: str) -> HttpResponse:
+def endpoint(request: HttpRequest, toolset: str = "") -> HttpResponse:
     """One MCP server for each toolset; a token comes with every request, as to the API."""
     try:
         return _answer(request, toolset)
