@@ -118,6 +118,20 @@ def test_the_same_content_again_refreshes(mcp):
     assert (again["id"], again["outcome"]) == (first["id"], "refreshed")
 
 
+def test_the_same_content_with_another_importance_has_another_time(mcp):
+    mcp("store", content="x is y", importance=2)
+    assert mcp("store", content="x is y", importance=6)["importance"] == 6
+    assert Memory.objects.get().ttl_days == 180
+
+
+def test_the_same_content_without_an_importance_keeps_its_own(mcp):
+    mcp("store", content="x is y", importance=9)
+    Memory.objects.update(expires_at=timezone.now() + timedelta(days=1))
+    again = mcp("store", content="x is y")
+    assert (again["importance"], Memory.objects.get().ttl_days) == (9, 270)
+    assert days_left(Memory.objects.get()) == pytest.approx(270, abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [

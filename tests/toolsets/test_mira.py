@@ -106,6 +106,14 @@ def test_the_same_content_again_updates(mira):
     assert mira("remember", content=STRICT) == f"Memory updated successfully (ID: {id_in(first)})"
 
 
+def test_the_same_content_takes_over_what_is_said_of_it(mira):
+    mira("remember", content=STRICT, category="dev")
+    mira("remember", content=STRICT, fact_type="decision", tags=["ts"])
+    memory = Memory.objects.get()
+    assert (memory.type, memory.category) == ("decision", "dev")
+    assert [label.value for label in memory.labels.all()] == ["ts"]
+
+
 def test_the_document_s_own_call_is_accepted(bot):
     arguments = {"action": "remember", "content": STRICT, "fact_type": "decision"}
     response = bot.post("/tools/mira", {"name": "memory", "arguments": arguments})

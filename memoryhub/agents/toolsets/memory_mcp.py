@@ -29,7 +29,7 @@ from memoryhub.retrieval import recall as recalling
 from memoryhub.retrieval.filters import Filter, MemoryFilter
 from memoryhub.retrieval.recall import LEAST_TOKENS, MOST_TOKENS, Wanted, recall
 from memoryhub.sensitivity import Sensitivity
-from memoryhub.store.rows import listed
+from memoryhub.store.rows import content_hash, listed, owner_for, project_for
 from memoryhub.store.screening import refuse_secrets
 from memoryhub.text import collapse, estimate_tokens, terms
 from memoryhub.vocabulary import MemoryType, Right, Scope
@@ -145,8 +145,9 @@ def memory_store(caller: Caller, given: Store) -> dict[str, Any]:
         return _update(caller, given, given.id)
     if given.content is None:
         raise invalid([field_error("content", "is needed to store; or name a memory to update with id")])
+    known = _known(caller, given, given.content)
     entities = _entities(given, given.content)
-    judged = _judged(given, given.content, len(entities))
+    judged = _judged(given, given.content, len(entities), known)
     values = _plain(given) | {
         "content": given.content,
         "importance": judged.importance / STEPS,
@@ -156,6 +157,9 @@ def memory_store(caller: Caller, given: Store) -> dict[str, Any]:
     }
     draft = MemoryDraft.model_validate(values)
     done = store.remember(draft, caller.actor)
+    if known and done.outcome == "refreshed" and given.importance is not None:
+        # Said again, and of another importance perhaps.
+        return {**_update(caller, given, done.memory.uid), "outcome": done.outcome}
     shown = outcomes.written_memory(done, draft, caller.actor)
     why = {"importance_reasons": list(judged.reasons)} if judged.reasons else {}
     return {"outcome": done.outcome, **_told(shown), **(why if done.outcome == "created" else {})}
@@ -231,9 +235,23 @@ def _plain(given: Store) -> dict[str, Any]:
     return values | ({"abstract": given.summary} if given.summary else {})
 
 
-def _judged(given: Store, content: str, names: int) -> Judged:
+def _known(caller: Caller, given: Store, content: str) -> Memory | None:
+    """A memory that the caller may see with these very words in this place: it will be refreshed."""
+    place = {
+        "content_hash": content_hash(content),
+        "project": project_for(given.project, caller.actor),
+        "scope": given.scope.value,
+        "owner": owner_for(given.scope.value, caller.actor),
+    }
+    found: Memory | None = Memory.objects.visible_to(caller.actor.clearance).filter(**place).first()
+    return found
+
+
+def _judged(given: Store, content: str, names: int, known: Memory | None) -> Judged:
     if given.importance is not None:
         return Judged(given.importance, ())
+    if known is not None:
+        return Judged(in_steps(known.importance), ())
     return judge(content, given.type, names)
 
 

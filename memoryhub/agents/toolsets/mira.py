@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import Annotated, Any, Literal, NoReturn
 
 from django.db.models import Q
@@ -15,7 +16,7 @@ from memoryhub.agents.auth import Caller
 from memoryhub.agents.problems import Problem, field_error, from_pydantic
 from memoryhub.agents.toolset import Tool, Toolset
 from memoryhub.agents.toolsets.arguments import Arguments
-from memoryhub.drafts import MAX_CONTENT, Labels, MemoryDraft, Name
+from memoryhub.drafts import MAX_CONTENT, Labels, MemoryDraft, MemoryPatch, Name
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.filters import Filter, MemoryFilter
@@ -23,7 +24,7 @@ from memoryhub.retrieval.finding import Found, find
 from memoryhub.retrieval.paging import MAX_LIMIT
 from memoryhub.retrieval.scales import count_access
 from memoryhub.sensitivity import Sensitivity
-from memoryhub.store import SecretDetected
+from memoryhub.store import NotFound, SecretDetected
 from memoryhub.vocabulary import MemoryType, Right, Scope
 
 LIMIT = 10
@@ -107,6 +108,8 @@ def remember(caller: Caller, given: Memo) -> str:
     except SecretDetected as refusal:
         errors = [field_error(refusal.field, refusal.message)]
         raise Problem(422, refusal.code, f"Secret detection: {refusal.message}", errors) from None
+    if done.outcome == "refreshed":
+        _restate(caller, done.memory.uid, draft)
     if done.outcome == "created":
         return f"Memory stored successfully with ID: {done.memory.uid}"
     return f"Memory updated successfully (ID: {done.memory.uid})"
@@ -143,6 +146,14 @@ def _draft(given: Memo) -> MemoryDraft:
     # For a new memory alone: one that is said again stays in the session where it was said first.
     draft.model_fields_set.discard("session_id")
     return draft
+
+
+def _restate(caller: Caller, uid: str, draft: MemoryDraft) -> None:
+    """The same words again with another type, category or tags: these are taken over."""
+    values = draft.model_dump(include=draft.given & {"type", "category", "tags"})
+    if values:
+        with suppress(NotFound):  # above the writer's clearance: it stays as it is
+            store.update(uid, MemoryPatch.model_validate(values), caller.actor)
 
 
 def _session(caller: Caller, given: Memo) -> str:
