@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,11 @@ from memoryhub.interchange.files import UnreadableFile
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
 _WAL_MODE = 2  # what bytes 18 and 19 of the header say of a file in write-ahead mode
-MAX_VALUE_BYTES = 64 * 1024 * 1024
+MAX_VALUE_BYTES = 16 * 1024 * 1024
+# Pages that point to one another can stand for more rows than there are atoms. A row takes four bytes at
+# least, and a look at all rows about five steps of SQLite's machine for each byte of the file.
+_ROW_BYTES = 4
+_STEPS_AT_ONCE, _STEPS_A_BYTE, _FREE_STEPS = 100_000, 5, 50_000_000
 _FEW = 500  # parameters of one statement
 
 Row = dict[str, Any]
@@ -36,6 +40,7 @@ class ForeignDatabase:
     name: str
     connection: sqlite3.Connection
     tables: dict[str, tuple[str, ...]]
+    patience: _Patience
 
     def has(self, table: str, *columns: str) -> bool:
         return table in self.tables and set(columns) <= set(self.tables[table])
@@ -45,15 +50,16 @@ class ForeignDatabase:
         found = 0
         for table in tables:
             if table in self.tables:
-                found += self._ask(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0]  # noqa: S608
+                some = f"SELECT 1 FROM {_quoted(table)} LIMIT {self.patience.most_rows}"  # noqa: S608
+                found += next(self._stream(f"SELECT count(*) FROM ({some})", (), "n"))["n"]  # noqa: S608
         return found
 
     def filled(self, table: str, column: str) -> int:
         """How many rows hold something in this column; 0 when there is no such column."""
         if not self.has(table, column):
             return 0
-        sql = f"SELECT count(*) FROM {_quoted(table)} WHERE {_quoted(column)} IS NOT NULL"  # noqa: S608
-        found: int = self._ask(sql).fetchone()[0]
+        sql = f"SELECT count({_quoted(column)}) FROM {_quoted(table)}"  # noqa: S608
+        found: int = next(self._stream(sql, (), "n"))["n"]
         return found
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
@@ -95,15 +101,18 @@ class ForeignDatabase:
                 yield row, others.get(row.get(own))
 
     def _stream(self, sql: str, values: Sequence[Any], names: Sequence[str]) -> Iterator[Row]:
-        cursor = self._ask(sql, values)
-        with closing(cursor):
-            while True:
+        self.patience.begin()
+        with closing(self._ask(sql, values)) as cursor:
+            for number in count():
                 try:
                     row = cursor.fetchone()
                 except sqlite3.Error as error:
                     raise unreadable(self.name, error) from None
                 if row is None:
                     return
+                if number >= self.patience.most_rows:
+                    raise unreadable(self.name, sqlite3.DatabaseError("more rows than it has room for"))
+                self.patience.begin()
                 yield dict(zip(names, row, strict=True))
 
     def _ask(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
@@ -135,8 +144,10 @@ def opened(path: Path) -> Iterator[ForeignDatabase]:
             tables = _tables(connection)
         except sqlite3.Error as error:
             raise unreadable(path.name, error) from None
+        patience = _Patience(path.stat().st_size)
+        connection.set_progress_handler(patience, _STEPS_AT_ONCE)
         connection.set_authorizer(_Guard(frozenset(tables)))
-        yield ForeignDatabase(path.name, connection, tables)
+        yield ForeignDatabase(path.name, connection, tables, patience)
 
 
 def looks_like(path: Path, *signs: tuple[str, ...]) -> bool:
@@ -152,7 +163,7 @@ def looks_like(path: Path, *signs: tuple[str, ...]) -> bool:
 
 def unreadable(name: str, error: Exception) -> UnreadableFile:
     """What SQLite says of a file, and what to do about it."""
-    what = str(error)
+    what = "its pages go round in circles" if str(error) == "interrupted" else str(error)
     if "locked" in what or "busy" in what:
         mend = "stop the program that writes it and try again"
     elif "readonly" in what or "unable to open" in what:
@@ -206,6 +217,22 @@ def _tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+class _Patience:
+    """Ends a statement that takes more steps to its next row than a sound file of this size can ask for."""
+
+    def __init__(self, size: int) -> None:
+        self.most_rows = size // _ROW_BYTES + 1
+        self._most = (_FREE_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
+        self._used = 0
+
+    def begin(self) -> None:
+        self._used = 0
+
+    def __call__(self) -> bool:
+        self._used += 1
+        return self._used > self._most
 
 
 @dataclass(frozen=True)

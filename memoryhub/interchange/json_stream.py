@@ -12,6 +12,7 @@ from memoryhub.interchange.files import UnreadableFile
 
 _CHUNK = 256 * 1024
 MAX_ITEM = 16 * 1024 * 1024  # characters
+_CUT = 3
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
@@ -20,6 +21,8 @@ def members(stream: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
     text = _Text(stream, name)
     text.take("{")
     if text.next() == "}":
+        text.take("}")
+        text.end()
         return
     while True:
         key = text.value()
@@ -32,6 +35,7 @@ def members(stream: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
         else:
             yield key, text.value()
         if text.take(",}") == "}":
+            text.end()
             return
 
 
@@ -57,13 +61,24 @@ class _Text:
 
     def next(self) -> str:
         """The next character that is no blank, left where it is."""
+        if not self._ahead():
+            raise self.broken("ends too early")
+        return self._text[self._at]
+
+    def end(self) -> None:
+        """Nothing but blanks may follow."""
+        if self._ahead():
+            raise self.broken("goes on behind its end")
+
+    def _ahead(self) -> bool:
+        """Pass over blanks; whether anything follows."""
         while True:
             if blanks := _BLANKS.match(self._text, self._at):
                 self._at = blanks.end()
             if self._at < len(self._text):
-                return self._text[self._at]
+                return True
             if not self._more(_CHUNK):
-                raise self.broken("ends too early")
+                return False
 
     def take(self, expected: str) -> str:
         """One of the expected characters."""
@@ -84,8 +99,8 @@ class _Text:
                 if not self._grow():
                     raise self.broken() from None
                 continue
-            # A number at the very end of what was read may go on.
-            if end == len(self._text) and self._grow():
+            # A number so near to the end of what was read may go on: of "1.5e+7" too "1.5e+" is there.
+            if len(self._text) - end < _CUT and self._grow():
                 continue
             self._at = end
             return value
@@ -106,8 +121,10 @@ class _Text:
             fresh = self._decoder.decode(raw, final=self._ended)
         except UnicodeDecodeError:
             raise self.broken("is not UTF-8") from None
+        if self._ended:
+            return False
         self._text, self._at = self._text[self._at :] + fresh, 0
-        return bool(raw)
+        return True
 
     def broken(self, why: str = "is not JSON") -> UnreadableFile:
         return UnreadableFile(f"{self._name}: {why}; export it again")

@@ -7,24 +7,35 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from memoryhub.drafts import FactDraft, MemoryDraft
+from memoryhub.encoding.secrets import find_secrets
 from memoryhub.interchange.problems import Problem
 from memoryhub.interchange.records import NO_PAST, Bad, Item, Past, Record, Unmapped, record_or_bad
 
 _MOST_NOTES = 100
 _OTHER = "other things"
+_NAME = re.compile(r"[A-Za-z][\w .-]{0,29}", re.ASCII)
 # Numbers above these count microseconds and milliseconds: as seconds they lie beyond the year 5000.
 _MICROSECONDS, _MILLISECONDS = 1e14, 1e11
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _A_MINUTE = 1 / 1440
 _MOST_DAYS = 36_500.0
 MOST_COUNT = 2_000_000_000
+
+
+@lru_cache(maxsize=1000)
+def named(word: str) -> str:
+    """A word of the file that a report may repeat: a name as programs give them, never a text or a token."""
+    plain = _NAME.fullmatch(word)
+    return word if plain and not find_secrets(word) else "of another name"
 
 
 @dataclass
@@ -34,7 +45,7 @@ class Notes:
     counted: Counter[str] = field(default_factory=Counter)
 
     def add(self, what: str, count: int = 1) -> None:
-        """``what`` may hold names out of the file: a few hundred of them fill no report."""
+        """``what`` may hold names out of the file (:func:`named`); a thousand of them fill no report."""
         if count:
             known = what in self.counted or len(self.counted) < _MOST_NOTES
             self.counted[what if known else _OTHER] += count
@@ -159,7 +170,7 @@ class Fields:
         """Note what free-form metadata holds beside what is known."""
         for name, value in metadata.items():
             if name not in known and value not in (None, "", [], {}):
-                self.notes.add(f"metadata.{name[:60]}")
+                self.notes.add(f"metadata {named(name)}")
 
     def record(
         self,

@@ -15,7 +15,7 @@ from memoryhub.interchange import histories
 from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, Row, looks_like, opened
 from memoryhub.interchange.records import Item, Options, Past
 from memoryhub.interchange.summaries import SUMMARY_COLUMNS, summary_text, with_statements
-from memoryhub.interchange.values import Fields, Notes
+from memoryhub.interchange.values import Fields, Notes, named
 from memoryhub.text import make_title
 from memoryhub.vocabulary import TYPES, MemoryType
 
@@ -154,7 +154,7 @@ def _observation(fields: Fields) -> Item:
     kind = fields.text("type", MemoryType.CHANGE.value)
     known = kind if kind in TYPES else MemoryType.CHANGE.value
     if known != kind:
-        fields.notes.add(f"type {kind[:40]} (stored as change, with the type as a tag)")
+        fields.notes.add(f"type {named(kind)} (stored as change, with the type as a tag)")
     told = fields.text("narrative") or fields.text("text")
     content = with_statements(told, fields.words("facts"))
     draft = {

@@ -14,7 +14,7 @@ from memoryhub.drafts import FactDraft, MemoryDraft
 from memoryhub.interchange.json_lines import first_objects, line_count, objects
 from memoryhub.interchange.problems import Problem
 from memoryhub.interchange.records import Bad, Item, Options
-from memoryhub.interchange.values import Fields, Notes
+from memoryhub.interchange.values import Fields, Notes, named
 from memoryhub.vocabulary import MemoryType
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _is_node(one: dict[str, Any]) -> bool:
 def _items(fields: Fields, number: int) -> Iterator[Item]:
     kind, place = fields.text("type"), f"line {number}"
     for name in sorted(set(fields.values) - _KNOWN.get(kind, frozenset(fields.values))):
-        fields.notes.add(f"field {name[:60]}")
+        fields.notes.add(f"field {named(name)}")
     if kind == "entity":
         yield from _entity(fields, place)
     elif kind == "relation":

@@ -16,7 +16,7 @@ from memoryhub.interchange import histories
 from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, looks_like, opened
 from memoryhub.interchange.records import Item, Options, Past
 from memoryhub.interchange.summaries import SUMMARY_COLUMNS, summary_text, with_statements
-from memoryhub.interchange.values import Fields, Notes, days_between
+from memoryhub.interchange.values import Fields, Notes, days_between, named
 from memoryhub.sensitivity import LEVELS, Sensitivity
 from memoryhub.vocabulary import TYPES, MemoryType
 
@@ -110,7 +110,7 @@ def _type(fields: Fields) -> str:
     kind = fields.text("type", MemoryType.CHANGE.value)
     if kind in TYPES:
         return kind
-    fields.notes.add(f"type {kind[:40]} (stored as change)")
+    fields.notes.add(f"type {named(kind)} (stored as change)")
     return MemoryType.CHANGE.value
 
 

@@ -17,7 +17,7 @@ from memoryhub.drafts import MemoryDraft
 from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, Row, looks_like, opened
 from memoryhub.interchange.histories import journal_row, revision, short_id
 from memoryhub.interchange.records import Item, Options, Past
-from memoryhub.interchange.values import Fields, Notes, days_between
+from memoryhub.interchange.values import Fields, Notes, days_between, named
 from memoryhub.sensitivity import Sensitivity
 from memoryhub.vocabulary import MemoryType
 
@@ -98,7 +98,7 @@ def _type(fields: Fields) -> str:
     kind = fields.text("type", MemoryType.FACT.value)
     if kind in _TYPES:
         return kind
-    fields.notes.add(f"type {kind[:40]} (stored as fact)")
+    fields.notes.add(f"type {named(kind)} (stored as fact)")
     return MemoryType.FACT.value
 
 

@@ -20,7 +20,7 @@ from memoryhub.interchange.json_stream import members
 from memoryhub.interchange.jsonl import Lines
 from memoryhub.interchange.problems import Problem
 from memoryhub.interchange.records import Bad, Item, Options, Past
-from memoryhub.interchange.values import Fields, Notes
+from memoryhub.interchange.values import Fields, Notes, named
 from memoryhub.vocabulary import MemoryType
 
 _TABLES, _LINES = "memories.json", "memories.jsonl.gz"
@@ -129,5 +129,5 @@ class _Reader:
         if state in _ASIDE:
             self.notes.add(f"state {state} (stored with the tag {state})")
         elif state not in _STATES:
-            self.notes.add(f"state {state[:40]} (stored as active)")
+            self.notes.add(f"state {named(state)} (stored as active)")
         return state

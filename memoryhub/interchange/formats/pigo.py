@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memoryhub.drafts import MemoryDraft
 from memoryhub.interchange.json_lines import first_objects, line_count, objects
 from memoryhub.interchange.records import Bad, Item, Options, Past
-from memoryhub.interchange.values import Fields, Notes
+from memoryhub.interchange.values import Fields, Notes, named
 from memoryhub.models import Memory
 from memoryhub.vocabulary import MemoryType
 
@@ -92,7 +92,7 @@ def _memory(fields: Fields, number: int) -> Item:
     if fields.get("vector"):
         fields.notes.add("vector (made anew here)")
     for name in sorted(set(fields.values) - _KNOWN):
-        fields.notes.add(f"field {name[:60]}")
+        fields.notes.add(f"field {named(name)}")
     category = fields.text("category", "general")
     abstract, overview = fields.text("abstract"), fields.text("overview")
     draft = {

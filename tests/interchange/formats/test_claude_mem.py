@@ -158,7 +158,7 @@ def test_what_has_no_home_is_counted(tmp_path: Path) -> None:
         sdk_sessions=[{**SESSION, "custom_title": "Carts"}],
         observations=[observation(agent_type="explorer", generated_by_model="m", metadata='{"k": 1}')],
     )
-    assert read.unmapped == {"custom_title": 1, "agent_type": 1, "generated_by_model": 1, "metadata.k": 1}
+    assert read.unmapped == {"custom_title": 1, "agent_type": 1, "generated_by_model": 1, "metadata k": 1}
 
 
 def test_files_of_version_4_name_their_columns_otherwise(tmp_path: Path) -> None:

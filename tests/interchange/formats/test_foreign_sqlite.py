@@ -132,6 +132,68 @@ def test_a_value_that_is_far_too_large_is_refused(tmp_path: Path, monkeypatch: p
         drain("letsgo", path)
 
 
+PAGE = 4096
+
+
+def endless(path: Path) -> Path:
+    """A file whose few pages stand for hundreds of millions of rows: all point to one, and that to one."""
+    rows = [{"id": str(i), "content": "Thing " + "x" * 1000, **WHEN} for i in range(1500)]
+    sqlite_file(path, LETSGO, {"memories": rows})
+    connection = sqlite3.connect(path)
+    (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'memories'").fetchone()
+    connection.close()
+    raw = bytearray(path.read_bytes())
+    children = _children(raw, root)
+    assert len(children) > 200
+    middle, leaf = children[0], children[1]
+    raw[(middle - 1) * PAGE : middle * PAGE] = raw[(root - 1) * PAGE : root * PAGE]
+    _point_all(raw, root, middle)
+    _point_all(raw, middle, leaf)
+    path.write_bytes(raw)
+    return path
+
+
+def _cells(raw: bytearray, page: int) -> list[int]:
+    """Where the numbers of a page's children stand: in its cells, and beside them that of the last one."""
+    start = (page - 1) * PAGE
+    assert raw[start] == 5, "an inner page of a table"
+    n = int.from_bytes(raw[start + 3 : start + 5], "big")
+    offsets = [int.from_bytes(raw[start + 12 + 2 * i : start + 14 + 2 * i], "big") for i in range(n)]
+    return [start + 8, *(start + offset for offset in offsets)]
+
+
+def _children(raw: bytearray, page: int) -> list[int]:
+    return [int.from_bytes(raw[at : at + 4], "big") for at in _cells(raw, page)]
+
+
+def _point_all(raw: bytearray, page: int, target: int) -> None:
+    for at in _cells(raw, page):
+        raw[at : at + 4] = target.to_bytes(4, "big")
+
+
+def test_a_file_that_stands_for_endless_rows_is_refused_after_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = endless(tmp_path / "memory.db")
+    monkeypatch.setattr(foreign_sqlite, "_ROW_BYTES", 4000)
+    with foreign_sqlite.opened(path) as database:
+        assert database.count("memories") == database.patience.most_rows < 1000
+        with pytest.raises(UnreadableFile, match="more rows than it has room for"):
+            list(database.rows("memories", ("content",)))
+
+
+def test_a_question_that_such_a_file_never_answers_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_sqlite, "_FREE_STEPS", 0)
+    monkeypatch.setattr(foreign_sqlite, "_STEPS_A_BYTE", 1)
+    with (
+        foreign_sqlite.opened(endless(tmp_path / "memory.db")) as database,
+        pytest.raises(UnreadableFile, match="go round in circles"),
+    ):
+        database.of("memories", "content", ["not there"], ("id",))
+
+
 def test_a_folder_or_nothing_at_all_is_no_file(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent.db"):
         assert not FORMATS["letsgo"].recognises(path)

@@ -252,7 +252,7 @@ def test_the_oldest_files_keep_lists_statements_and_summaries(tmp_path: Path) ->
         "The worker restarts itself\n\n- It waits 5 seconds\n- It gives up after 3 times"
     )
     assert (first.concepts, first.tags) == (["how-it-works"], ["worker"])
-    assert read.unmapped == {"metadata.branch": 1}
+    assert read.unmapped == {"metadata branch": 1}
     assert second.type == "session_summary"
     assert second.content == (
         "Request: Mend the worker\n\nLearned: Signals are lost while it sleeps\n\nNext steps: Handle SIGTERM"

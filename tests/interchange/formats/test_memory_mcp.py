@@ -110,7 +110,7 @@ def test_what_was_forgotten_there_lies_in_the_trash_here(tmp_path: Path) -> None
 def test_tags_are_found_in_the_metadata_and_the_rest_of_it_is_told(tmp_path: Path) -> None:
     read = memory_mcp(tmp_path, memories=[memory(metadata='{"tags": ["ops"], "mood": "calm", "empty": ""}')])
     assert read.drafts[0].tags == ["ops"]
-    assert read.unmapped == {"metadata.mood": 1}
+    assert read.unmapped == {"metadata mood": 1}
 
 
 def test_metadata_that_is_broken_is_told_and_costs_no_memory(tmp_path: Path) -> None:

@@ -133,8 +133,8 @@ def test_what_has_no_home_is_counted(tmp_path: Path) -> None:
     assert told == {
         "status_history (of memories.json)": 2,
         "access_controls (of memories.json)": 1,
-        "metadata.mcp_client": 1,
-        "metadata.source_app": 1,
+        "metadata mcp_client": 1,
+        "metadata source_app": 1,
     }
 
 
