@@ -22,7 +22,7 @@ from memoryhub.interchange.problems import Problem, UnreadableFile
 from memoryhub.interchange.reading import Reading, opened
 from memoryhub.interchange.records import Item, Options
 from memoryhub.interchange.tally import Tally
-from memoryhub.lifecycle import operations, runs
+from memoryhub.lifecycle import runs
 from memoryhub.lifecycle.plan import Change, Operation, Pace, Step
 from memoryhub.models import MaintenanceRun
 from memoryhub.sensitivity import Actor
@@ -74,7 +74,7 @@ class Import(Operation[ImportParams]):
             uploads.forget(params.upload)
 
 
-operations.register(Import())
+IMPORT = Import()
 
 
 def start(
@@ -105,7 +105,7 @@ def start(
             "dry_run": dry_run,
             "restores": restores,
         }
-        return runs.start(Import(), params, actor, dry_run=dry_run, may_wait=True)
+        return runs.start(IMPORT, params, actor, dry_run=dry_run, may_wait=True)
     except BaseException:
         uploads.forget(key)
         raise
@@ -116,7 +116,7 @@ def start_for_good(run: MaintenanceRun, actor: Actor, *, restores: bool) -> Main
     params = {**run.params, "dry_run": False, "restores": restores}
     if not uploads.path_of(params["upload"]).exists():
         raise Conflict("the file of this dry run is gone; upload it again", "upload")
-    return runs.start(Import(), params, actor, may_wait=True)
+    return runs.start(IMPORT, params, actor, may_wait=True)
 
 
 def _order(params: ImportParams, actor: Actor) -> Order:

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from memoryhub.lifecycle import guests
 from memoryhub.lifecycle.compression import Compress
 from memoryhub.lifecycle.consolidation import Consolidation
 from memoryhub.lifecycle.embedding import Embed
@@ -22,7 +23,7 @@ from memoryhub.lifecycle.reindex import Reindex
 from memoryhub.lifecycle.summarise import Summarise
 from memoryhub.sensitivity import Actor
 
-__all__ = ["OPERATIONS", "Change", "Operation", "Ran", "Step", "known", "register", "run_now"]
+__all__ = ["OPERATIONS", "Change", "Operation", "Ran", "Step", "known", "run_now"]
 
 _ALL: tuple[Operation[Any], ...] = (
     PurgeExpired(),
@@ -36,18 +37,11 @@ _ALL: tuple[Operation[Any], ...] = (
     Embed(),
 )
 OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in _ALL}
-# Of higher floors, which start them in their own ways: no page, tool or schedule offers these.
-_GUESTS: dict[str, Operation[Any]] = {}
-
-
-def register(operation: Operation[Any]) -> None:
-    """Let runs of an operation of a higher floor be worked on."""
-    _GUESTS[operation.name] = operation
 
 
 def known(name: str) -> Operation[Any] | None:
-    """Any operation that a run may be of."""
-    return OPERATIONS.get(name) or _GUESTS.get(name)
+    """Any operation that a run may be of, those of higher floors too."""
+    return OPERATIONS.get(name) or guests.find(name)
 
 
 @dataclass
