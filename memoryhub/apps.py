@@ -14,7 +14,9 @@ class MemoryhubConfig(AppConfig):
 
     def ready(self) -> None:
         from memoryhub import checks  # noqa: F401  registers them
-        from memoryhub.interchange import running  # noqa: F401  registers it
+        from memoryhub.lifecycle import guests
+
+        guests.register("import", "memoryhub.interchange.running.IMPORT")
 
         pre_migrate.connect(_drop_triggers, sender=self)
         post_migrate.connect(_install_schema, sender=self)
