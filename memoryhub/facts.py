@@ -19,7 +19,7 @@ from memoryhub.querysets import FactQuerySet, gate
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.rows import project_for
-from memoryhub.store.screening import FACT_FIELDS, refuse_secrets
+from memoryhub.store.screening import FACT_FIELDS, noting_refusals, refuse_secrets
 from memoryhub.transactions import write
 
 _WORDS = ("subject", "predicate", "object")
@@ -32,7 +32,8 @@ def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> t
     One that had ended (with its memory, or because another superseded it) holds again from now on, as new.
     """
     now = now or timezone.now()
-    refuse_secrets(draft, FACT_FIELDS)
+    with noting_refusals(draft, actor, "fact"):
+        refuse_secrets(draft, FACT_FIELDS)
     with write():
         project = project_for(draft.project, actor)
         memory = _memory(draft.memory_id, actor)
@@ -56,7 +57,8 @@ def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> t
 def adopt_fact(draft: FactDraft, past: Past, actor: Actor, now: datetime | None = None) -> tuple[Fact, bool]:
     """Store a triple that comes with its past; one that the actor may know of already stays as it is."""
     now = now or timezone.now()
-    refuse_secrets(draft, FACT_FIELDS)
+    with noting_refusals(draft, actor, "fact"):
+        refuse_secrets(draft, FACT_FIELDS)
     with write():
         project, memory = project_for(draft.project, actor), _memory_of_past(draft.memory_id, actor)
         words = {name: getattr(draft, name) for name in _WORDS}
@@ -194,7 +196,7 @@ def change_fact(
     editor started from.
     """
     now = now or timezone.now()
-    with write():
+    with noting_refusals(draft, actor, "fact", uid), write():
         fact = _find(uid, actor)
         refuse_secrets(draft, FACT_FIELDS)
         if unchanged_since and fact.updated_at != unchanged_since:

@@ -24,7 +24,7 @@ from memoryhub.extraction.nearness import Near, Question, near
 from memoryhub.models import Memory
 from memoryhub.sensitivity import Actor
 from memoryhub.store.rows import LISTS, content_hash, listed
-from memoryhub.store.screening import MEMORY_FIELDS, refuse_secrets
+from memoryhub.store.screening import MEMORY_FIELDS, noting_refusals, refuse_secrets
 from memoryhub.transactions import write
 from memoryhub.vocabulary import ALWAYS_MERGED, NEVER_MERGED
 
@@ -53,7 +53,8 @@ def remember_deduplicated(
     categories' own rules are held against what it says. StoreError when the draft is refused.
     """
     now = now or timezone.now()
-    refuse_secrets(draft, MEMORY_FIELDS)
+    with noting_refusals(draft, actor):
+        refuse_secrets(draft, MEMORY_FIELDS)
     if draft.key:
         return store.remember(draft, actor, now)
     question = Question.of(draft, actor, now)

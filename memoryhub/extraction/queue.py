@@ -24,7 +24,7 @@ from memoryhub.models import Extraction, Memory
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store import Conflict
 from memoryhub.store.rows import owner_for, project_for
-from memoryhub.store.screening import refuse_secrets
+from memoryhub.store.screening import noting_refusals, refuse_secrets
 from memoryhub.transactions import write
 from memoryhub.vocabulary import Scope
 
@@ -38,10 +38,9 @@ queued = threading.Condition()  # told when one was queued in this process
 
 def settled(place: Place, actor: Actor) -> Place:
     """The place as the actor may write to it; StoreError where they may not, or it holds a credential."""
-    refuse_secrets(
-        MemoryDraft(content="-", project=place.project, session_id=place.session_id),
-        ("project", "session_id"),
-    )
+    draft = MemoryDraft(content="-", project=place.project, session_id=place.session_id)
+    with noting_refusals(draft, actor, "extraction"):
+        refuse_secrets(draft, ("project", "session_id"))
     owner_for(place.scope, actor)
     return Place(project_for(place.project, actor), place.session_id, place.scope, place.sensitivity)
 

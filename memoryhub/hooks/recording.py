@@ -12,14 +12,15 @@ from django.conf import settings
 
 from memoryhub.encoding.calls import read_call, read_prompt
 from memoryhub.encoding.observation import clean
-from memoryhub.encoding.secrets import find_secrets, redact
+from memoryhub.encoding.secrets import redact
 from memoryhub.encoding.working import working
 from memoryhub.hooks import happening as names
 from memoryhub.hooks.happening import HandlerReport, Happening, Passage
 from memoryhub.models import Event, Session
 from memoryhub.sensitivity import LEVELS, Actor, Sensitivity, higher
-from memoryhub.store.errors import SecretDetected, StoreError
+from memoryhub.store.errors import StoreError
 from memoryhub.store.rows import project_for
+from memoryhub.store.screening import noting_refusals, refuse_secrets
 from memoryhub.transactions import write
 
 TWICE = 5  # seconds within which the very same event is a second delivery
@@ -31,7 +32,7 @@ _KNOWN = (*names.EVENTS, names.CHECKPOINT)
 
 def begin(happening: Happening, actor: Actor, now: datetime) -> Passage:
     """Check an event, find or make its session, and read what it brings. StoreError names a bad field."""
-    happening = _checked(happening)
+    happening = _checked(happening, actor)
     at = _moment(happening.at, now)
     session = _session(happening, actor, at)
     event = Event(
@@ -111,7 +112,7 @@ def _note(passage: Passage) -> None:
         row.update(ended_at=None, end_reason="")
 
 
-def _checked(happening: Happening) -> Happening:
+def _checked(happening: Happening, actor: Actor) -> Happening:
     if happening.event not in _KNOWN:
         raise StoreError(f"must be one of: {', '.join(names.EVENTS)}", "event")
     if happening.sensitivity not in LEVELS:
@@ -122,11 +123,11 @@ def _checked(happening: Happening) -> Happening:
     project = clean(happening.project).strip()
     if len(project) > 200:
         raise StoreError("must have at most 200 characters", "project")
-    for name, value in (("session_id", session_id), ("project", project)):
-        for kind, line in find_secrets(value):
-            raise SecretDetected(kind, line, name)
+    place = replace(happening, session_id=session_id, project=project)
+    with noting_refusals(place, actor, "event"):
+        refuse_secrets(place, ("session_id", "project"))
     cwd = redact(clean(happening.cwd))[:1000]
-    return replace(happening, session_id=session_id, project=project, cwd=cwd)
+    return replace(place, cwd=cwd)
 
 
 def _moment(at: datetime | None, now: datetime) -> datetime:

@@ -25,7 +25,7 @@ from memoryhub.sensitivity import Actor
 from memoryhub.store import adopting
 from memoryhub.store.errors import NotFound, SecretDetected, StoreError
 from memoryhub.store.rows import CHUNK, project_for
-from memoryhub.store.screening import refuse_secrets
+from memoryhub.store.screening import noting_refusals, refuse_secrets
 
 Result = bool | StoreError
 WORDS = {
@@ -98,7 +98,8 @@ def _one_by_one(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Calla
         results: list[Result] = []
         for shape in shapes:
             try:
-                results.append(take_one(shape, actor, known))
+                with noting_refusals(shape, actor, "import"):
+                    results.append(take_one(shape, actor, known))
             except StoreError as refusal:
                 results.append(refusal)
         return results

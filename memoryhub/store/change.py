@@ -18,7 +18,7 @@ from memoryhub.sensitivity import Actor, Sensitivity
 from memoryhub.store import embedding, rows
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.removal import evict_over_cap
-from memoryhub.store.screening import MEMORY_FIELDS, refuse_secrets
+from memoryhub.store.screening import MEMORY_FIELDS, noting_refusals, refuse_secrets
 from memoryhub.text import make_title
 from memoryhub.transactions import write
 
@@ -51,7 +51,7 @@ def update(
     """
     now = now or timezone.now()
     vectors = embedding.Ahead([embedding.passage(patch)] if "content" in patch.given else ())
-    with write():
+    with noting_refusals(patch, actor, uid=uid), write():
         memory = find(uid, actor)
         refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])
         if memory.deleted_at:

@@ -40,7 +40,8 @@ class SecretDetected(StoreError):
     code = "secret_detected"
 
     def __init__(self, kind: str, line: int, field: str, unit: str = "line") -> None:
-        self.kind, self.line = kind, line
+        self.kind, self.line, self.unit = kind, line, unit
+        self.noted = False  # in the journal
         article = "an" if kind[0] in "AEIOaeio" or kind.startswith("npm") else "a"
         super().__init__(
             f"{unit} {line} of {field} holds what looks like {article} {kind}; remove it and store again",

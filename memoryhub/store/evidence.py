@@ -39,9 +39,10 @@ def remember_in_session(
     vectors = embed_ahead([draft])
     with write():
         [result] = remember_many([draft], actor, now, vectors=vectors)
-        if isinstance(result, StoreError):
-            raise result
-        _attest(result, draft, actor, session, now)
+        if not isinstance(result, StoreError):
+            _attest(result, draft, actor, session, now)
+    if isinstance(result, StoreError):  # out of the transaction: what the journal says of it stays
+        raise result
     return result
 
 

@@ -28,7 +28,7 @@ from memoryhub.store.change import apply, find, twins
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.removal import restore, to_trash
 from memoryhub.store.rows import LISTS, listed, pick, united
-from memoryhub.store.screening import refuse_secrets
+from memoryhub.store.screening import noting_refusals, refuse_secrets
 from memoryhub.store.upkeep import GATE, note, noted
 from memoryhub.transactions import write
 from memoryhub.vocabulary import NEVER_MERGED, TrashReason
@@ -72,7 +72,7 @@ def merge(
     """
     now = now or timezone.now()
     vectors = embedding.Ahead([content] if content else ())
-    with write():
+    with noting_refusals(None, actor, uid=keep), write():
         memory, found = _read(keep, list(dict.fromkeys(others)), actor, now)
         _refuse_unlike(memory, found)
         _refuse_changed([memory, *found], seen or {})

@@ -20,9 +20,9 @@ from memoryhub.search import bulk
 from memoryhub.sensitivity import LEVELS, Actor, higher, rank
 from memoryhub.store import adopting, embedding, rows
 from memoryhub.store.change import apply, twins
-from memoryhub.store.errors import StoreError
+from memoryhub.store.errors import SecretDetected, StoreError
 from memoryhub.store.removal import evict_over_cap
-from memoryhub.store.screening import MEMORY_FIELDS, refuse_secrets
+from memoryhub.store.screening import MEMORY_FIELDS, blocked, refuse_secrets
 from memoryhub.transactions import write
 
 _Group = tuple[str, str, str, str]  # content hash or key, project, scope, owner
@@ -80,6 +80,8 @@ def remember_many(
                     refuse_secrets(draft, MEMORY_FIELDS)
                 results.append(batch.take(draft, past))
             except StoreError as refusal:
+                if isinstance(refusal, SecretDetected):
+                    batch.changes.append(blocked(refusal, draft, actor))
                 results.append(refusal)
         batch.save()
         if hold_cap:

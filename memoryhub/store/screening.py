@@ -1,22 +1,32 @@
-"""No credential is stored: every text of a draft is looked at before anything is written."""
+"""No credential is stored: every text of a draft is looked at before anything is written.
+
+What was refused leaves a row ``secret_blocked`` in the journal: who, which kind, which field. Never the text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
 
+from memoryhub import journal
 from memoryhub.encoding.secrets import find_secrets, redact
+from memoryhub.models import Memory
+from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import SecretDetected
+from memoryhub.transactions import write
+from memoryhub.vocabulary import Scope
 
-__all__ = ["FACT_FIELDS", "MEMORY_FIELDS", "redact", "refuse_secrets"]  # redact: for floors beside encoding
+__all__ = ["FACT_FIELDS", "MEMORY_FIELDS", "blocked", "noting_refusals", "redact", "refuse_secrets"]
 
 MEMORY_FIELDS = (
     *("content", "title", "subtitle", "abstract", "overview", "category", "key", "project", "session_id"),
     *("tags", "concepts", "files_read", "files_modified", "entities"),
 )
 FACT_FIELDS = ("subject", "predicate", "object", "project", "session_id")
+BLOCKED = "secret_blocked"
 
 
 def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
@@ -39,6 +49,43 @@ def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
         for number, item in enumerate(_items(value), 1):
             for kind, _ in find_secrets(item):
                 raise SecretDetected(kind, number, name, unit="item")
+
+
+@contextmanager
+def noting_refusals(draft: Any, actor: Actor, object_type: str = "memory", uid: str = "") -> Iterator[None]:
+    """Journal a refusal in here, and pass it on. Around the transaction, which the refusal takes back."""
+    try:
+        yield
+    except SecretDetected as refusal:
+        if not refusal.noted:
+            with write():
+                journal.record(actor, [blocked(refusal, draft, actor, object_type, uid)])
+        raise
+
+
+def blocked(
+    refusal: SecretDetected, draft: Any, actor: Actor, object_type: str = "memory", uid: str = ""
+) -> journal.Change:
+    """The row that counts a refusal. About a memory that is there: under that memory's gate.
+
+    About a new one it is public within the project that was named, for it tells nothing of the text.
+    """
+    refusal.noted = True
+    detail = {"kind": refusal.kind, "field": refusal.field, refusal.unit: refusal.line}
+    memory = Memory.objects.filter(uid=uid).first() if uid and object_type == "memory" else None
+    if memory:
+        return journal.of_memory(BLOCKED, memory, **detail)
+    project = getattr(draft, "project", "")
+    told = refusal.field != "project" and isinstance(project, str) and actor.clearance.reaches(project)
+    personal = str(getattr(draft, "scope", "")) == Scope.PERSONAL.value
+    return journal.Change(
+        BLOCKED,
+        object_type,
+        uid,
+        detail,
+        project=project if told else "",
+        owner=actor.owner if personal else "",
+    )
 
 
 def _items(values: list[Any]) -> list[str]:

@@ -36,7 +36,9 @@ def test_the_value_reaches_neither_answer_nor_log_nor_journal(bot, caplog):
     assert all(b"secret_detected" in response.content for response in responses)
     assert all(TOKEN.encode() not in response.content for response in responses)
     assert TOKEN not in caplog.text
-    assert JournalEntry.objects.count() == issued
+    noted = JournalEntry.objects.all()[: JournalEntry.objects.count() - issued]
+    assert [row.operation for row in noted] == ["secret_blocked"] * 4
+    assert all(TOKEN not in json.dumps([row.object_id, row.project, row.detail]) for row in noted)
 
 
 def test_in_a_batch_only_the_item_with_it_is_refused(bot):

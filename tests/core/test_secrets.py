@@ -206,7 +206,12 @@ class TestStore:
         assert f" of {field} holds what looks like a GitHub token" in refused.value.message
         assert GITHUB not in str(refused.value)
         assert not Memory.objects.exists()
-        assert not JournalEntry.objects.exists()
+        [row] = JournalEntry.objects.all()
+        assert (row.operation, row.detail["kind"], row.detail["field"]) == (
+            "secret_blocked",
+            "GitHub token",
+            field,
+        )
 
     @pytest.mark.parametrize("field", SECRETIVE)
     def test_a_change_is_refused_and_leaves_the_memory(
@@ -217,7 +222,9 @@ class TestStore:
         with pytest.raises(store.SecretDetected, match=f"of {field} "):
             store.update(memory.uid, MemoryPatch(**{field: SECRETIVE[field]}), actor)
         memory.refresh_from_db()
-        assert (memory.content, JournalEntry.objects.count()) == ("words", rows)
+        assert (memory.content, JournalEntry.objects.count()) == ("words", rows + 1)
+        row = JournalEntry.objects.first()
+        assert (row.operation, row.object_id) == ("secret_blocked", memory.uid)
 
     def test_the_message_tells_line_field_and_mend(self, actor: Actor) -> None:
         with pytest.raises(store.SecretDetected) as refused:

@@ -30,7 +30,7 @@ from memoryhub.retrieval.filters import Filter, MemoryFilter
 from memoryhub.retrieval.recall import LEAST_TOKENS, MOST_TOKENS, Wanted, recall
 from memoryhub.sensitivity import Sensitivity
 from memoryhub.store.rows import content_hash, listed, owner_for, project_for
-from memoryhub.store.screening import refuse_secrets
+from memoryhub.store.screening import noting_refusals, refuse_secrets
 from memoryhub.text import collapse, estimate_tokens, terms
 from memoryhub.vocabulary import MemoryType, Right, Scope
 
@@ -205,7 +205,8 @@ def memory_recall(caller: Caller, given: Recall) -> dict[str, Any]:
 
 
 def memory_forget(caller: Caller, given: Forget) -> dict[str, Any]:
-    refuse_secrets(given, ["reason"])
+    with noting_refusals(given, caller.actor):
+        refuse_secrets(given, ["reason"])
     why = collapse(given.reason)
     visible: MemoryQuerySet = Memory.objects.visible_to(caller.actor.clearance)
     memory = visible.filter(uid=given.id).first()

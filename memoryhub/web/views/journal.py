@@ -24,7 +24,17 @@ PAGE = 50
 # Suggestions for the filter; looking up the names in use would read a long journal whole.
 OPERATIONS = (
     *("insert", "update", "dedup_refresh", "delete", "restore", "expire", "evict", "purge", "erase"),
-    *("reveal", "compressed", "merged", "consolidate", "run", "run_stop", "run_resume", "run_undo"),
+    *(
+        "reveal",
+        "secret_blocked",
+        "compressed",
+        "merged",
+        "consolidate",
+        "run",
+        "run_stop",
+        "run_resume",
+        "run_undo",
+    ),
 )
 
 
