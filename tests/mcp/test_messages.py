@@ -139,15 +139,6 @@ def test_no_message_is_a_fault(bot: Door, method: str, params: Any, id: Any) -> 
     assert response.json()["jsonrpc"] == "2.0"
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(tool=st.sampled_from(TOOLSETS["letsgo"].tools), arguments=st.dictionaries(st.text(), JSON))
-def test_no_arguments_are_a_fault(bot: Door, tool: Any, arguments: Any) -> None:
-    names = list(tool.input_schema["properties"])
-    for name in names[:3]:
-        found = bot.call(tool.name, **{**arguments, name: arguments})
-        assert found.get("structuredContent", {}).get("status", 0) < 500
-
-
 class TestArrays:
     """Several messages at once, which one revision had."""
 
