@@ -40,16 +40,19 @@ _CATEGORY_OF = {
     MemoryType.FACT: "entities",
     MemoryType.ENTITY: "entities",
     MemoryType.RELATIONSHIP: "entities",
-    MemoryType.CONTEXT: "entities",
     MemoryType.GENERAL: "entities",
     MemoryType.BUGFIX: "cases",
-    MemoryType.DISCOVERY: "patterns",
+    MemoryType.DISCOVERY: "cases",
 }
 _OTHERWISE = "events"
-_TYPE_OF = {
+# What the toolset pigo stores them as.
+TYPES = {
     "profile": MemoryType.SELF,
     "preferences": MemoryType.PREFERENCE,
     "entities": MemoryType.ENTITY,
+    "events": MemoryType.CONTEXT,
+    "cases": MemoryType.DISCOVERY,
+    "patterns": MemoryType.GENERAL,
 }
 
 
@@ -100,7 +103,7 @@ def _memory(fields: Fields, number: int) -> Item:
         "abstract": abstract,
         "overview": overview,
         "category": category,
-        "type": _TYPE_OF.get(category, MemoryType.GENERAL),
+        "type": TYPES.get(category, MemoryType.GENERAL),
         "ttl_days": 0,  # pigo forgets nothing by itself
         "created_at": _moment(fields, "created_at"),
     }

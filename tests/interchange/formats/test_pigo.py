@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from memoryhub.agents.toolsets import pigo as pigo_toolset
 from memoryhub.interchange.dump import Selection
 from memoryhub.interchange.formats import FORMATS, WRITERS, recognised
+from memoryhub.interchange.formats import pigo as pigo_format
 from memoryhub.models import Memory
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.sensitivity import Actor, Clearance
@@ -50,6 +52,10 @@ def test_three_layers_the_category_and_the_use_come_over(tmp_path: Path) -> None
     assert record.past.accessed_count == 4
     assert record.past.updated_at == datetime(2026, 3, 2, 10, tzinfo=UTC)
     assert read.unmapped == {"vector (made anew here)": 1}
+
+
+def test_a_category_is_here_what_the_toolset_makes_of_it() -> None:
+    assert pigo_format.TYPES == pigo_toolset.TYPES
 
 
 def test_a_time_that_go_never_set_is_none(tmp_path: Path) -> None:
@@ -114,7 +120,8 @@ def test_what_goes_out_has_pigos_fields_in_pigos_order(actor: Actor, remember: C
         ("entity", "entities"),
         ("fact", "entities"),
         ("bugfix", "cases"),
-        ("discovery", "patterns"),
+        ("discovery", "cases"),
+        ("context", "events"),
         ("decision", "events"),
         ("session_summary", "events"),
     ],
