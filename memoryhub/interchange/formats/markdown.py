@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -115,18 +115,21 @@ def _items(text: str, scope: Scope) -> Iterator[Item]:
     lines = text.split("\n")
     headings: list[tuple[int, str]] = []
     prose: list[tuple[int, int]] = []
-    tokens = [t for t in MarkdownIt("commonmark").enable("table").parse(text) if t.level <= 2]
-    for token, inline in zip(tokens, [*tokens[1:], None], strict=True):
+    known: dict[str, Any] = {}
+    tokens = [t for t in MarkdownIt("commonmark").enable("table").parse(text, known) if t.level <= 2]
+    for token, inline in zip_longest(tokens, tokens[1:]):
         if token.type == "heading_open" and token.level == 0 and inline is not None:
             yield from _section(lines, prose, headings, scope)
             prose = []
             level = int(token.tag[1])
             headings = [one for one in headings if one[0] < level] + [(level, _plain(inline.content))]
         elif token.type == "list_item_open" and token.level == 1 and token.map:
-            yield _entry(lines, token, headings, scope)
+            yield from _entry(lines, token, headings, scope)
         elif token.level == 0 and token.map and _is_prose(token):
             prose.append((token.map[0], token.map[1]))
     yield from _section(lines, prose, headings, scope)
+    if links := len(known.get("references", ())):
+        yield Unmapped("addresses of links that stand apart from their text ([name]: address)", links)
 
 
 def _is_prose(token: Token) -> bool:
@@ -134,13 +137,14 @@ def _is_prose(token: Token) -> bool:
     return leaf or token.type in ("fence", "code_block", "html_block")
 
 
-def _entry(lines: list[str], token: Token, headings: list[tuple[int, str]], scope: Scope) -> Item:
-    """One list item, with its marker taken off and what is nested in it moved left."""
+def _entry(lines: list[str], token: Token, headings: list[tuple[int, str]], scope: Scope) -> Iterator[Item]:
+    """One list item that says something, without its marker, and what is nested in it moved left."""
     start, end = token.map or (0, 0)
     first, *rest = lines[start:end]
     body = re.sub(r"^\s*(?:[-*+]|\d{1,9}[.)])\s?", "", first)
     text = "\n".join([re.sub(r"^\[[ xX]\]\s+", "", body), dedent("\n".join(rest))]).strip()
-    return _memory(f"line {start + 1}", text, "", headings, scope)
+    if text:
+        yield _memory(f"line {start + 1}", text, "", headings, scope)
 
 
 def _section(
