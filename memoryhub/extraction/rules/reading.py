@@ -26,7 +26,7 @@ from memoryhub.extraction.rules.signs import (
 )
 from memoryhub.text import CJK, shorten
 
-MOST = 200  # candidates of one conversation
+MOST = 100  # candidates of one conversation
 _LEAST_WORDS = 3
 _REFERS = re.compile(r"\b(?:that way|like that|that's|this way|it|that|this|them|they)\b", re.IGNORECASE)
 _SELF_CONTAINED = 9  # words from which a sentence says what it is about

@@ -10,6 +10,8 @@ from memoryhub.text import CJK, collapse
 
 MOST_CHARS = 600  # of one sentence; a longer one is no sentence
 MOST_OF_ONE = 400  # sentences of one message that are looked at
+MOST_OF_MESSAGE = 20_000  # characters of one message; the rest is a document, not something that was said
+_ABBREVIATION = 12  # characters that the longest has, and some before it
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _LIST = re.compile(r"^\s*(?:[-*+•]|(?P<number>\d{1,2})[.)])\s+")
 _ASIDE = re.compile(r"^\s*(?:#{1,6}\s|\||>)")
@@ -52,7 +54,7 @@ _HANDED_OVER = re.compile(
     r"\b[^\n]{0,80}(?::|\n\s*\n))[\s\S]*",
     re.IGNORECASE,
 )
-_QUOTED = re.compile(r"\"[^\"]{60,4000}\"|“[^”]{60,4000}”|«[^»]{60,4000}»|„[^“”]{60,4000}[“”]")
+_QUOTED = re.compile(r"\"[^\"]{60,4000}\"|“[^“”]{60,4000}”|«[^«»]{60,4000}»|„[^„“”]{60,4000}[“”]")
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,13 @@ class Sentence:
 
 
 def own_words(message: str) -> str:
-    """What somebody says themself: without drafts and letters that they hand over, and without a role to play.
+    """What somebody says themself: without drafts and letters that they hand over, and no role to play.
 
     A quotation of some length, a letter from its salutation on, what follows "proofread this:".
     """
     if _ROLE_TO_PLAY.match(message):
         return ""
-    said = _LETTER.split(message, maxsplit=1)[0]
+    said = _LETTER.split(message[:MOST_OF_MESSAGE], maxsplit=1)[0]
     said = _HANDED_OVER.sub(r"\1", said)
     return _QUOTED.sub(" … ", said)
 
@@ -83,7 +85,7 @@ def own_words(message: str) -> str:
 def sentences(message: str) -> list[Sentence]:
     """In order; no more than a person would have written by hand."""
     found: list[Sentence] = []
-    for line, number in _lines(message):
+    for line, number in _lines(message[:MOST_OF_MESSAGE]):
         for part in _split(line):
             if _says_something(part):
                 stated = _STATED.match(part)
@@ -137,7 +139,7 @@ def _split(line: str) -> Iterator[str]:
     pending = ""
     for part in _END.split(line.replace("**", "")):
         pending = f"{pending} {part}".strip() if pending else part.strip()
-        if pending and not _ABBREVIATED.search(pending):
+        if pending and (len(pending) > MOST_CHARS or not _ABBREVIATED.search(pending[-_ABBREVIATION:])):
             yield collapse(pending)
             pending = ""
     if pending:

@@ -75,7 +75,12 @@ class Command(BaseCommand):
     def _planned(self, said: Sequence[Turn]) -> Read:
         found = rules.extract(said)
         results = [
-            {"outcome": "found", "category": one.category, "abstract": one.content, "why": one.why}
+            {
+                "outcome": "found",
+                "category": one.category,
+                "abstract": one.abstract or one.content,
+                "why": one.why,
+            }
             for one in found
         ]
         return Read(results=list(results))

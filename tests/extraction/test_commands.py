@@ -1,0 +1,101 @@
+"""``manage.py extract`` and ``evaluate_extraction``."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from memoryhub.models import JournalEntry, Memory
+from tests.extraction.conftest import SAID
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> Path:
+    file = tmp_path / "talk.json"
+    file.write_text(json.dumps(SAID))
+    return file
+
+
+def run(*arguments: Any, **options: Any) -> tuple[str, str]:
+    out, err = StringIO(), StringIO()
+    call_command(*map(str, arguments), stdout=out, stderr=err, **options)
+    return out.getvalue(), err.getvalue()
+
+
+@pytest.mark.django_db
+class TestExtract:
+    def test_it_stores_what_is_worth_it_and_tells_each_outcome(self, transcript: Path) -> None:
+        out, _ = run("extract", transcript, "--project", "p", "--session-id", "s", "--sensitivity", "private")
+        assert "created   events       We decided to keep the queue in Postgres." in out
+        assert "3 candidates: 3 created (read by the rules)" in out
+        rows = Memory.objects.values_list("project", "session_id", "sensitivity")
+        assert set(rows) == {("p", "s", "private")}
+        assert JournalEntry.objects.filter(operation="insert", actor__startswith="command:").count() == 3
+
+    def test_a_dry_run_stores_nothing(self, transcript: Path) -> None:
+        out, _ = run("extract", transcript, "--dry-run")
+        assert "3 candidates: 3 found" in out
+        assert "→" in out
+        assert not Memory.objects.exists()
+
+    def test_the_model_is_asked_here_and_now(self, transcript: Path, model: Any) -> None:
+        out, _ = run("extract", transcript)
+        assert "1 candidate: 1 created (read by the model)" in out
+        assert len(model.asked) == 1
+
+    def test_unless_rules_are_asked_for(self, transcript: Path, model: Any) -> None:
+        out, _ = run("extract", transcript, "--rules")
+        assert "(read by the rules)" in out
+        assert model.asked == []
+
+    def test_what_the_model_could_not_do_is_told(self, transcript: Path, model: Any) -> None:
+        from tests.llm.servers import status
+
+        model.usual = status(401)
+        out, err = run("extract", transcript)
+        assert "(read by the rules)" in out
+        assert "check MEMORYHUB_LLM_KEY" in err
+
+    def test_json(self, transcript: Path) -> None:
+        out, _ = run("extract", transcript, "--json")
+        assert {one["outcome"] for one in json.loads(out)["results"]} == {"created"}
+
+    def test_personal_memories_need_an_owner(self, transcript: Path) -> None:
+        with pytest.raises(CommandError, match="needs an owner"):
+            run("extract", transcript, "--scope", "personal")
+        run("extract", transcript, "--scope", "personal", "--owner", "ada")
+        assert set(Memory.objects.values_list("owner", flat=True)) == {"ada"}
+
+    def test_a_file_that_is_not_there_or_no_conversation_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(CommandError, match="cannot be read: No such file"):
+            run("extract", tmp_path / "nothing")
+        file = tmp_path / "t.txt"
+        file.write_text("nothing")
+        with pytest.raises(CommandError, match="no message was found"):
+            run("extract", file)
+
+
+class TestEvaluate:
+    def test_it_prints_the_figures_of_each_part(self) -> None:
+        out, _ = run("evaluate_extraction")
+        assert "tuned" in out
+        assert "unseen" in out
+        assert "precision" in out
+
+    def test_details_name_what_was_missed_and_what_was_wrong(self, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_text("User: I prefer tea. The keyboard is green.")
+        label = '{category = "entities", words = ["green"], says = "green"}'
+        (tmp_path / "labels.toml").write_text(f'[[conversation]]\nname = "a"\nkeep = [{label}]\n')
+        out, _ = run("evaluate_extraction", tmp_path, "--details")
+        assert "missed: green" in out
+        assert "wrong:  preferences: I prefer tea." in out
+        assert "precision 0.00, recall 0.00" in out
+
+    def test_a_folder_without_labels_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(CommandError, match="cannot be evaluated"):
+            run("evaluate_extraction", tmp_path)

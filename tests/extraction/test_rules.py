@@ -1,0 +1,205 @@
+"""What the rules keep of a conversation and what they leave alone, one kind of sentence at a time."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryhub.encoding.secrets import find_secrets
+from memoryhub.extraction.candidates import CATEGORIES, Place
+from memoryhub.extraction.conversation import Turn, turns
+from memoryhub.extraction.evaluation import evaluate, figures
+from memoryhub.extraction.rules import extract
+
+LABELLED = Path(__file__).parents[2] / "fixtures" / "conversations"
+
+
+def kept(*said: str) -> list[tuple[str, str]]:
+    """Category and content of what is kept; the user begins, the two take turns."""
+    found = extract([Turn("assistant" if at % 2 else "user", text) for at, text in enumerate(said)])
+    return [(one.category, one.content) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        ("I prefer tabs over spaces.", "preferences"),
+        ("Please never send me long mails.", "preferences"),
+        ("From now on use British spelling.", "preferences"),
+        ("Don't add comments unless I ask for them.", "preferences"),
+        ("Ich möchte immer kurze Antworten.", "preferences"),
+        ("We always squash before merging.", "patterns"),
+        ("Every migration must be reversible.", "patterns"),
+        ("We release by pushing a tag.", "patterns"),
+        ("I'm a nurse in Leeds.", "profile"),
+        ("My name is Ada Byron.", "profile"),
+        ("Ich arbeite als Lehrerin in Kiel.", "profile"),
+        ("Soy profesora de música en Sevilla.", "profile"),
+        ("Delphine owns the billing service.", "entities"),
+        ("My brother is allergic to nuts.", "entities"),
+        ("The staging cluster is hosted in Paris.", "entities"),
+        ("We decided to drop Python 3.9.", "events"),
+        ("We agreed on weekly releases.", "events"),
+        ("The deadline is 15 September.", "events"),
+        ("Wir haben beschlossen, den Shop abzuschalten.", "events"),
+        ("来週から React を使うことにしました。", "events"),
+    ],
+)
+def test_what_is_kept_and_as_what(text: str, category: str) -> None:
+    [(found, content)] = kept(text)
+    assert found == category
+    assert content.rstrip(".。") in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello there!",
+        "Thanks, that is great!",
+        "Can you write a test for this?",
+        "Please add a button to the page.",
+        "Do you always use tabs?",
+        "Maybe we should use Redis one day.",
+        "I'm not sure whether we always need it.",
+        "What if we decided to use Rust?",
+        "Why is the build slow?",
+        "Let's keep going",
+        "ok do it",
+        "You are an expert copywriter. Always answer in JSON.",
+        'Proofread this: "I am a nurse and I prefer quiet streets. We decided to move."',
+        "Translate this to German:\n\nI am a doctor and I always work at night.",
+        "```\n# we always trust the id\nI prefer tabs\n```",
+        "    I prefer tabs",
+        "| I prefer | tabs |",
+        "> I prefer tabs",
+    ],
+)
+def test_what_is_left_alone(text: str) -> None:
+    assert kept(text) == []
+
+
+def test_what_the_assistant_explains_is_left_alone() -> None:
+    said = "You should always use lists. I prefer tuples. We decided so. It fails because of X."
+    assert kept("what is a list?", said) == []
+
+
+def test_a_problem_with_its_cause_and_solution_is_a_case() -> None:
+    [(category, content)] = kept(
+        "The upload fails with status 413.",
+        "The cause is the limit of nginx. I've raised client_max_body_size to 20m.",
+        "works now, thanks",
+    )
+    assert category == "cases"
+    assert content.splitlines() == [
+        "Problem: The upload fails with status 413.",
+        "Cause: The cause is the limit of nginx.",
+        "Solution: I've raised client_max_body_size to 20m. works now, thanks",
+    ]
+
+
+def test_a_problem_that_nobody_solved_is_no_case() -> None:
+    assert kept("The upload fails with status 413.", "That is odd. Could you send me the log?") == []
+
+
+def test_an_attempt_that_failed_is_not_the_solution() -> None:
+    [(_, content)] = kept(
+        "The upload fails with status 413.",
+        "I've raised the limit of nginx.",
+        "still 413",
+        "I've raised the limit of the load balancer.",
+        "that did it",
+    )
+    assert "Solution: I've raised the limit of the load balancer." in content
+
+
+def test_a_choice_among_offers_is_told_in_their_words() -> None:
+    [(_, content)] = kept(
+        "The suite is slow and times out.",
+        "The cause is the stub. Two ways:\n1. Raise the limit.\n2. Set the delay to zero.",
+        "let's go with 2",
+    )
+    assert "Solution: Set the delay to zero." in content
+
+
+def test_a_sentence_that_points_back_brings_the_one_before() -> None:
+    [(_, content)] = kept("Could you explain with examples? I learn better that way.")
+    assert content == "Could you explain with examples? I learn better that way."
+
+
+def test_off_the_record_is_off_the_record() -> None:
+    assert kept("I prefer tea, my boss Ada hates it. Don't write that down... don't store this.") == []
+
+
+def test_a_credential_is_not_kept_nor_the_place_where_it_was() -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    said = turns([{"role": "user", "content": f"We always use {secret} for releases. I prefer tea."}])
+    assert [one.content for one in extract(said)] == ["I prefer tea."]
+
+
+def test_the_same_twice_is_one() -> None:
+    assert len(kept("I prefer tea.", "ok", "I PREFER TEA!")) == 1
+
+
+def test_it_says_what_spoke_for_it() -> None:
+    [one] = extract([Turn("user", "I prefer tea.")])
+    assert one.why == "says what they prefer"
+
+
+def test_a_candidate_becomes_a_memory_of_three_layers() -> None:
+    draft = extract([Turn("user", "It is hot. We decided to close the office at noon.")])[0].draft(
+        Place("p", "s", "team", "private")
+    )
+    assert draft.content == "We decided to close the office at noon."
+    assert draft.abstract == draft.content
+    assert draft.overview == "It is hot. We decided to close the office at noon."
+    assert (draft.category, draft.type, draft.tags) == ("events", "decision", ["extracted"])
+    assert (draft.project, draft.session_id, draft.scope, draft.sensitivity) == ("p", "s", "team", "private")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=300)), max_size=6))
+def test_any_conversation_can_be_read(said: list[tuple[str, str]]) -> None:
+    for one in extract(turns([{"role": role, "content": text} for role, text in said])):
+        one.draft(Place())
+        assert one.category in CATEGORIES
+        assert not find_secrets(one.content)
+
+
+_PARTS = [
+    *("I prefer ", "we always ", "because ", "until ", "the ", "My boss Ada ", "fails ", "\n", ". ", "? "),
+    *('"', "1. ", "```\n", "deadline ", "decided ", "Dear ", "in March ", "nobody ", "必ず", "must be "),
+]
+
+
+@given(st.lists(st.sampled_from(_PARTS), max_size=60))
+def test_any_mixture_of_signs_can_be_read(parts: list[str]) -> None:
+    for one in extract([Turn("user", "".join(parts)), Turn("assistant", "Noted.")]):
+        one.draft(Place())
+
+
+@pytest.mark.parametrize("part", [*_PARTS, "a", " ", "a ", '"a', "(", "not a ", "I am a ", "no a "])
+def test_no_text_takes_long(part: str) -> None:
+    """No text of the largest size that is read holds up a request."""
+
+    def took(size: int) -> float:
+        said = [Turn("user", (part * size)[:size])]
+        began = time.process_time()
+        extract(said)
+        return time.process_time() - began
+
+    took(5000)
+    assert took(100_000) < 1.5
+
+
+def test_the_labelled_conversations_are_read_as_well_as_is_said() -> None:
+    judged = evaluate(LABELLED)
+    tuned = figures(one for one in judged if one.part == "tuned")
+    unseen = figures(one for one in judged if one.part == "unseen")
+    assert tuned.precision >= 0.9
+    assert tuned.recall >= 0.9
+    assert unseen.precision >= 0.8
+    assert unseen.recall >= 0.4
+    assert len(judged) >= 12

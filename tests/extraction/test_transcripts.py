@@ -1,0 +1,87 @@
+"""Conversations in files: every shape that is read, and what is told about the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryhub.extraction.conversation import Turn, as_messages, in_parts, turns
+from memoryhub.extraction.transcripts import NotATranscript, messages, read
+from memoryhub.text import estimate_tokens
+
+TWO = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]
+SAID = [Turn("user", "Hello"), Turn("assistant", "Hi!")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(TWO),
+        json.dumps({"messages": TWO, "model": "x"}),
+        "\n".join(json.dumps(one) for one in TWO),
+        "\n".join(json.dumps({"type": one["role"], "message": one, "uuid": "u"}) for one in TWO),
+        "User: Hello\n\nAssistant: Hi!\n",
+        "## User:\nHello\n## Assistant:\nHi!",
+        "**User:** Hello\n**Assistant:** Hi!",
+        "Human: Hello\nAI: Hi!",
+        f'{{"summary": "x"}}\n{json.dumps(TWO[0])}\nbroken {{\n{json.dumps(TWO[1])}',
+    ],
+)
+def test_every_shape_is_read(text: str) -> None:
+    assert turns(messages(text)) == SAID
+
+
+def test_recorded_hooks_are_read() -> None:
+    rows = [
+        {"offset": 0, "hook": {"hook_event_name": "UserPromptSubmit", "prompt": "Hello"}},
+        {"offset": 1, "hook": {"hook_event_name": "PostToolUse", "tool_name": "Bash"}},
+        {"offset": 2, "hook": {"hook_event_name": "Stop", "last_assistant_message": "Hi!"}},
+    ]
+    assert turns(messages("\n".join(map(json.dumps, rows)))) == SAID
+
+
+def test_what_the_program_itself_put_in_is_not_read() -> None:
+    row = {"type": "user", "isMeta": True, "message": {"role": "user", "content": "Caveat: generated"}}
+    assert messages(json.dumps(row)) == []
+
+
+@pytest.mark.parametrize("text", ["", "just words", "[]", "{}", "12", '["a"]', "[" * 100_000])
+def test_no_conversation_is_told_with_what_was_expected(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "t.txt"
+    file.write_text(text)
+    with pytest.raises(NotATranscript, match="expected are JSON messages"):
+        read(file)
+
+
+def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "t.txt"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(NotATranscript, match="UTF-8"):
+        read(file)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [None, 7, "text", {}, {"role": "user"}, {"content": "x"}, {"role": "system", "content": "x"},
+     {"role": "user", "content": 7}, {"role": "user", "content": ["x"]}, {"role": "user", "content": "  "}],
+)  # fmt: skip
+def test_what_is_no_turn_is_left_out(message: Any) -> None:
+    assert turns([message]) == []
+
+
+def test_turns_come_without_credentials_and_injected_memories() -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    [turn] = turns([{"role": "user", "content": f"a {secret} <memory-context>old</memory-context> b\x00"}])
+    assert secret not in turn.text
+    assert "old" not in turn.text
+    assert turns(as_messages([turn])) == [turn]
+
+
+def test_a_conversation_is_parted_by_tokens_and_nothing_is_lost() -> None:
+    said = [Turn("user", f"number {n} " + "word " * 50) for n in range(20)] + [Turn("user", "x" * 5000)]
+    parts = in_parts(said, 500)
+    assert all(sum(estimate_tokens(one.text) + 4 for one in part) <= 500 for part in parts)
+    assert "".join(one.text for part in parts for one in part) == "".join(one.text for one in said)
