@@ -110,3 +110,11 @@ def test_evidence_goes_with_its_memory(mira, actor):
     mira("remember", **KEYED, session_id="s1")
     store.erase([Memory.objects.get().uid], actor)
     assert not Evidence.objects.exists()
+
+
+def test_a_page_tells_in_how_many_sessions_it_was_said(mira, admin_client):
+    mira("remember", **KEYED, session_id="s1")
+    path = f"/memories/{Memory.objects.get().uid}/"
+    assert b"said in" not in admin_client.get(path).content
+    mira("remember", **KEYED, session_id="s2")
+    assert b"said in 2 sessions" in admin_client.get(path).content

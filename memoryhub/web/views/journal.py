@@ -29,6 +29,7 @@ OPERATIONS = (
         "secret_blocked",
         "compressed",
         "merged",
+        "evidence",
         "consolidate",
         "run",
         "run_stop",
