@@ -6,29 +6,41 @@ the session, stay visible in the page's header, and end with the login.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest
 
 from memoryhub import journal
+from memoryhub.membership import PERMISSIONS, reach_of
 from memoryhub.models import Memory
 from memoryhub.sensitivity import Actor, Clearance, Sensitivity
 from memoryhub.transactions import write
 
-SWITCHES = {
-    Sensitivity.PRIVATE.value: "memoryhub.view_private",
-    Sensitivity.SECRET.value: "memoryhub.view_secret",
-}
+SWITCHES = PERMISSIONS
+
+
+class AccountBackend(ModelBackend):
+    """Accounts of the hub; with the person comes their profile, which every page asks for."""
+
+    def get_user(self, user_id: int) -> User | None:
+        user = User.objects.select_related("profile").filter(pk=user_id).first()
+        return user if user is not None and self.user_can_authenticate(user) else None
 
 
 def may_see(user: User | AnonymousUser, level: str) -> bool:
-    """Whether the person holds the permission for a level above public."""
-    return user.is_authenticated and user.has_perm(SWITCHES[level])
+    """Whether the person may see a level above public, in one project at least."""
+    if not user.is_authenticated:
+        return False
+    return level in reach_of(user, [level]).somewhere()
 
 
 def grantable(user: User | AnonymousUser) -> list[str]:
     """The clearances that a person may hand to an agent: a token must not reach further than they do.
 
-    A token reads every level up to its clearance, so one that the person lacks bars all above it.
+    A token reads every level up to its clearance, so one that the person lacks bars all above it. Where
+    projects differ for this person, ``tokens.issue_token`` holds each of the token's against ``reach_of``.
     """
     levels = [Sensitivity.PUBLIC.value]
     for level in SWITCHES:
@@ -48,10 +60,13 @@ def turn(request: HttpRequest, level: str, on: bool) -> None:
     request.session[f"show_{level}"] = on and may_see(request.user, level)
 
 
-def clearance_of(request: HttpRequest) -> Clearance:
-    """What this request sees: public, and the levels whose switches are on."""
-    levels = {Sensitivity.PUBLIC.value} | {level for level in SWITCHES if is_on(request, level)}
-    return Clearance(frozenset(levels), owner=request.user.get_username())
+def clearance_of(request: HttpRequest, also: Iterable[str] = ()) -> Clearance:
+    """What this request sees: public, and the levels whose switches are on, in the person's projects.
+
+    ``also``: levels to count as switched on.
+    """
+    asked = {level for level in SWITCHES if request.session.get(f"show_{level}")}
+    return reach_of(request.user, asked | set(also))
 
 
 def actor_of(request: HttpRequest) -> Actor:

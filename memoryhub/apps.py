@@ -13,11 +13,12 @@ class MemoryhubConfig(AppConfig):
     verbose_name = "memoryhub"
 
     def ready(self) -> None:
-        from memoryhub import checks  # noqa: F401  registers them
+        from memoryhub import checks, membership  # noqa: F401  checks register themselves
         from memoryhub.lifecycle import guests
 
         guests.register("import", "memoryhub.interchange.running.IMPORT")
 
+        membership.connect()
         pre_migrate.connect(_drop_triggers, sender=self)
         post_migrate.connect(_install_schema, sender=self)
 

@@ -15,14 +15,16 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.db import OperationalError, connection, models
 from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub import journal
-from memoryhub.models import AgentToken
+from memoryhub.membership import reach_of_owner
+from memoryhub.models import AgentToken, Profile
 from memoryhub.models.token import default_rights
-from memoryhub.sensitivity import LEVELS, Actor, Sensitivity
+from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.store.errors import Conflict, NotFound, StoreError
 from memoryhub.transactions import write
 from memoryhub.vocabulary import RIGHTS
@@ -34,7 +36,12 @@ _READABLE = 10  # characters of a token that lists show
 _COLUMNS = [str(field.column) for field in AgentToken._meta.concrete_fields]
 _ATTRIBUTES = [field.attname for field in AgentToken._meta.concrete_fields]
 # Every request begins with this one; through the ORM it would take several times as long.
-_BY_DIGEST = f"SELECT {', '.join(_COLUMNS)} FROM {AgentToken._meta.db_table} WHERE digest = %s"  # noqa: S608 own names
+# With it comes what concerns its owner's account, where there is one: whether it is active and confined.
+_BY_DIGEST = (
+    f"SELECT {', '.join(f't.{name}' for name in _COLUMNS)}, u.is_active, p.confined"  # noqa: S608 own names
+    f" FROM {AgentToken._meta.db_table} t LEFT JOIN {User._meta.db_table} u ON u.username = t.owner"
+    f" LEFT JOIN {Profile._meta.db_table} p ON p.user_id = u.id WHERE t.digest = %s"
+)
 NOTE_PATIENCE = 0.1  # seconds that a caller waits for others to have written, before the note is left out
 USE_NOTED_EVERY = timedelta(minutes=1)
 
@@ -47,13 +54,15 @@ def issue_token(
     projects: Iterable[str] | None = None,
     *,
     actor: Actor,
+    within: Clearance | None = None,
     expires_at: datetime | None = None,
     now: datetime | None = None,
 ) -> tuple[AgentToken, str]:
     """Make a token; returns its row and the token itself, which cannot be had again.
 
     ``rights`` default to read and write; ``projects`` None: all of them, while an empty list, which could be
-    meant as a confinement to nothing, is refused. A StoreError names a bad value.
+    meant as a confinement to nothing, is refused. ``within``: what the issuer may see; a token that would
+    reach further is refused. A StoreError names a bad value.
     """
     now = now or timezone.now()
     raw = PREFIX + secrets.token_urlsafe(32)
@@ -61,6 +70,7 @@ def issue_token(
         owner=_name("owner", owner, 150), prefix=raw[:_READABLE], digest=digest(raw), created_at=now
     )
     _set(token, name, clearance, default_rights() if rights is None else rights, projects, expires_at, now)
+    _require_within(token, within)
     with write():
         token.save()
         journal.record(actor, [_change("issue", token, **_reach(token))], now)
@@ -76,10 +86,11 @@ def change_token(
     rights: Iterable[str],
     projects: Iterable[str] | None,
     expires_at: datetime | None,
+    within: Clearance | None = None,
     now: datetime | None = None,
 ) -> AgentToken:
     """Set what a token is called and may do; its owner stays. ``projects`` None: all. A StoreError names a
-    bad value.
+    bad value. ``within``: as in :func:`issue_token`.
 
     NotFound when there is none, Conflict when it was revoked: nothing brings it back.
     """
@@ -92,6 +103,7 @@ def change_token(
             raise Conflict("this token was revoked; issue another one")
         before = {field: getattr(token, field) for field in _CHANGEABLE}
         _set(token, name, clearance, rights, projects, expires_at, now)
+        _require_within(token, within)
         changed = [field for field in _CHANGEABLE if getattr(token, field) != before[field]]
         if changed:
             token.save(update_fields=changed)
@@ -100,12 +112,17 @@ def change_token(
 
 
 def authenticate(raw: str, address: str = "", now: datetime | None = None) -> AgentToken | None:
-    """The token that this is, if it may still be used; notes its use."""
+    """The token that this is, if it may still be used; notes its use.
+
+    One whose owner's account was closed rests with it.
+    """
     if not raw.startswith(PREFIX):
         return None
     now = now or timezone.now()
     token = _by_digest(digest(raw))
     if token is None or token.revoked_at or (token.expires_at and token.expires_at <= now):
+        return None
+    if token.owner_is_gone:
         return None
     _note_use(token, address, now)
     return token
@@ -116,8 +133,11 @@ def _by_digest(value: str) -> AgentToken | None:
         row = cursor.execute(_BY_DIGEST, [value]).fetchone()
     if row is None:
         return None
-    read = [convert(cell) if convert else cell for convert, cell in zip(_converters(), row, strict=True)]
-    return AgentToken.from_db(connection.alias, _ATTRIBUTES, read)
+    *cells, is_active, is_confined = row
+    read = [convert(cell) if convert else cell for convert, cell in zip(_converters(), cells, strict=True)]
+    token = AgentToken.from_db(connection.alias, _ATTRIBUTES, read)
+    token.owner_is_gone, token.owner_is_confined = is_active == 0, bool(is_confined)
+    return token
 
 
 @cache
@@ -146,8 +166,14 @@ def revoke(uid: str, actor: Actor, now: datetime | None = None) -> AgentToken:
 
 
 def actor_of(token: AgentToken) -> Actor:
-    """Who acts with this token: the agent's name, and everything that the token may reach."""
-    return Actor(f"token:{token.name}", token.reach())
+    """Who acts with this token: the agent's name, and everything that the token may reach.
+
+    Where membership confines its owner, no more than the owner sees at this moment.
+    """
+    reach = token.reach()
+    if token.owner_is_confined and (owners := reach_of_owner(token.owner)) is not None:
+        reach = reach.within(owners)
+    return Actor(f"token:{token.name}", reach)
 
 
 def digest(raw: str) -> str:
@@ -188,6 +214,22 @@ def _set(
     if expires_at and expires_at <= now and expires_at != token.expires_at:
         raise StoreError("must lie in the future", "expires_at")
     token.expires_at = expires_at
+
+
+def _require_within(token: AgentToken, within: Clearance | None) -> None:
+    """A token reaches no further than who issues it: not in levels, not in projects."""
+    wanted = token.reach()
+    if within is None or within.covers(wanted):
+        return
+    if wanted.projects is None and within.projects is not None:
+        named = ", ".join(sorted(within.projects)) or "no project is open to you"
+        raise StoreError(f"name projects of your own: {named}", "projects")
+    for project in token.projects:
+        if not within.reaches(project):
+            raise StoreError(f"{project} is not open to you; name projects of your own", "projects")
+        if not wanted.levels <= within.levels_in(project):
+            raise StoreError(f"you do not read {token.clearance} memories of {project}", "clearance")
+    raise StoreError(f"you do not read {token.clearance} memories yourself", "clearance")
 
 
 def _confinement(projects: Iterable[str] | None) -> list[str]:

@@ -21,6 +21,7 @@ from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, s
 from memoryhub.admin.columns import level_badge, moment
 from memoryhub.admin.draft_form import Lines
 from memoryhub.admin.drafting import DraftAdmin
+from memoryhub.membership import is_confined, reach_of
 from memoryhub.models import AgentToken
 from memoryhub.models.token import default_rights
 from memoryhub.sensitivity import Clearance
@@ -35,9 +36,10 @@ else:
 
 def within_reach(request: HttpRequest, token: AgentToken) -> bool:
     """Whether the person may decide what this token can do; anyone who manages tokens may revoke it."""
-    if request.user.is_superuser:
+    if request.user.is_superuser and not is_confined(request.user):
         return True
-    return token.owner == request.user.get_username() and token.clearance in grantable(request.user)
+    own = token.owner == request.user.get_username() and token.clearance in grantable(request.user)
+    return own and reach_of(request.user).covers(token.reach())
 
 
 class TokenForm(_ModelForm):
@@ -113,8 +115,9 @@ class TokenAdmin(DraftAdmin):
     )
 
     def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
-        """Tokens have no level: who manages tokens sees what there are."""
-        return AgentToken.objects.all()
+        """Tokens have no level: who manages tokens sees what there are, a member of projects their own."""
+        rows: QuerySet[Any] = AgentToken.objects.all()
+        return rows.filter(owner=request.user.get_username()) if is_confined(request.user) else rows
 
     def get_fieldsets(self, request: HttpRequest, obj: AgentToken | None = None) -> Any:
         names = ("name", "owner", "clearance", "rights", "projects", "expires_at")
@@ -142,6 +145,7 @@ class TokenAdmin(DraftAdmin):
     def save_model(self, request: HttpRequest, obj: AgentToken, form: TokenForm, change: bool) -> None:
         # In the form an empty list says all projects, as its help tells.
         values = {**form.cleaned_data, "projects": form.cleaned_data["projects"] or None}
+        values["within"] = reach_of(request.user)
         if change:
             stored = tokens.change_token(obj.uid, actor_of(request), **values)
         else:
@@ -214,7 +218,7 @@ class TokenAdmin(DraftAdmin):
 def _owners(request: HttpRequest) -> list[str]:
     """Oneself; a superuser may issue tokens for others."""
     mine = request.user.get_username()
-    if not request.user.is_superuser:
+    if not request.user.is_superuser or is_confined(request.user):
         return [mine]
     others = get_user_model()._default_manager.filter(is_active=True).order_by("username")
     return [mine, *others.exclude(username=mine).values_list("username", flat=True)]

@@ -36,6 +36,10 @@ class AgentToken(models.Model):
 
     objects = TokenQuerySet.as_manager()
 
+    # Of the owner's account, as the look-up of a request finds it (``tokens.authenticate``).
+    owner_is_gone = False
+    owner_is_confined = True  # until the look-up says that this need not be asked
+
     class Meta:
         ordering = ["-created_at"]
 

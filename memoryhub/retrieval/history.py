@@ -28,7 +28,7 @@ def walk(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, bool]
         same_owner = same_owner and "scope" not in row.before
         scope, project = row.before.get("scope", scope), row.before.get("project", project)
         open_to_all = scope != Scope.PERSONAL.value or same_owner
-        yield row, row.sensitivity in clearance.levels and clearance.reaches(project) and open_to_all
+        yield row, clearance.opens(project, row.sensitivity) and open_to_all
 
 
 def journal_of(memory: Memory, clearance: Clearance) -> JournalQuerySet:

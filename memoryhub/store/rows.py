@@ -29,6 +29,7 @@ SCALARS = (
     "title subtitle abstract overview category type importance trust confidence sensitivity scope project"
     " session_id key discovery_tokens ttl_days content"
 ).split()
+_NOWHERE = "no project is open to you; ask for a membership"
 LISTS = ("tags", "concepts", "files_read", "files_modified", "entities")
 
 
@@ -43,7 +44,8 @@ def project_for(project: str, actor: Actor) -> str:
         return next(iter(allowed))
     if not actor.clearance.reaches(project):
         named = ", ".join(sorted(allowed or ()))
-        raise Forbidden(f"you may write only to: {named}; name one of them as project", "project")
+        words = f"you may write only to: {named}; name one of them as project" if named else _NOWHERE
+        raise Forbidden(words, "project")
     return project
 
 

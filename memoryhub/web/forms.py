@@ -39,7 +39,8 @@ class DraftForm(forms.Form):
 
     def __init__(self, data: Mapping[str, Any] | None, clearance: Clearance, **options: Any) -> None:
         super().__init__(data, **options)
-        self.levels = [level for level in LEVELS if level in clearance.levels]
+        seen = clearance.somewhere()
+        self.levels = [level for level in LEVELS if level in seen]
         self.fields["sensitivity"].widget.choices = [(level, level) for level in self.levels]
         properties = self.model.model_json_schema()["properties"]
         for name, bound in self.fields.items():

@@ -65,7 +65,8 @@ class MemoryListFilter(ListFilter):
 
     def narrow_to(self, clearance: Clearance) -> None:
         """Offer the levels that are shown, and no others."""
-        shown = [level for level in LEVELS if level in clearance.levels]
+        seen = clearance.somewhere()
+        shown = [level for level in LEVELS if level in seen]
         widget = self.fields["sensitivity"].widget
         widget.choices = [("", "Any"), *((level, level) for level in shown)]
 

@@ -47,7 +47,7 @@ def _store(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
         "created": "Stored.",
         "updated": "A memory had this key already: it says this now.",
     }.get(result.outcome, "These words were stored already: that memory is refreshed.")
-    if result.memory.sensitivity not in clearance_of(request).levels:
+    if not clearance_of(request).opens(result.memory.project, result.memory.sensitivity):
         # The person wrote it, under a level whose switch is off now.
         messages.warning(request, f"{text} It is {result.memory.sensitivity}; turn on the switch to see it.")
         return redirect("memories")

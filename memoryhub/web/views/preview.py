@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from memoryhub.retrieval.inject import Injected, Wanted, inject
 from memoryhub.sensitivity import Actor, Sensitivity
-from memoryhub.web.access import SWITCHES, actor_of, is_on, may_see, reveal
+from memoryhub.web.access import SWITCHES, actor_of, clearance_of, is_on, may_see, reveal
 from memoryhub.web.htmx import HtmxHttpRequest, page_or_fragment
 from memoryhub.web.preview import PreviewForm, groups, shares
 
@@ -61,7 +61,7 @@ def _more(request: HtmxHttpRequest, wanted: Wanted, actor: Actor, found: Injecte
     shown = {one.uid for one in found.injected}
     for level in SWITCHES:
         if may_see(request.user, level) and not is_on(request, level):
-            clearance = replace(actor.clearance, levels=actor.clearance.levels | {level})
+            clearance = clearance_of(request, also=[level])
             wider = inject(wanted, replace(actor, clearance=clearance), record=False)
             if new := len({one.uid for one in wider.injected} - shown):
                 told.append((level, new))
