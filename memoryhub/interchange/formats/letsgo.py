@@ -145,7 +145,7 @@ def _fact(fields: Fields, has_memory: bool) -> Item:
     """LetsGo keeps the facts of a memory that was deleted; they hang on nothing then."""
     source = fields.text("source_entry_id")
     if source and not has_memory:
-        fields.notes.add("facts whose memory is gone (stored without it)")
+        fields.notes.add("links of facts to memories that are gone")
     draft = {
         "subject": fields.text("subject"),
         "predicate": fields.text("predicate"),

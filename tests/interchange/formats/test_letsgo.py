@@ -110,7 +110,7 @@ def test_a_fact_whose_memory_is_gone_comes_without_it_and_that_is_told(tmp_path:
     fact = {"id": "f", "subject": "a", "predicate": "b", "object": "c", "source_entry_id": "gone"}
     read = letsgo(tmp_path, facts=[{**fact, "created_at": MADE, "updated_at": MADE}])
     assert read.drafts[0].memory_id is None
-    assert read.unmapped == {"facts whose memory is gone (stored without it)": 1}
+    assert read.unmapped == {"links of facts to memories that are gone": 1}
 
 
 def test_the_journal_comes_over_row_by_row(tmp_path: Path) -> None:
