@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 
+from django.db.models import Case, Value, When
 from django.utils import timezone
 
 from memoryhub.models import Memory
@@ -20,15 +21,17 @@ def renew(uids: Iterable[str], least: float, now: datetime | None = None) -> dic
     are left alone. Not journaled, and ``updated_at`` stays: reading is not writing.
     """
     now = now or timezone.now()
+    live = Memory.objects.live(now).filter(uid__in=list(uids), importance__gte=least)
     renewed: dict[str, datetime] = {}
-    with write():
-        live = Memory.objects.live(now).filter(uid__in=list(uids), importance__gte=least)
-        by_end: dict[datetime, list[int]] = defaultdict(list)
-        for memory in live.filter(expires_at__isnull=False).only("pk", "uid", "ttl_days", "expires_at"):
-            end = expiry(memory.ttl_days, now.replace(microsecond=0))
-            if end and memory.expires_at and end > memory.expires_at:
-                by_end[end].append(memory.pk)
-                renewed[memory.uid] = end
-        for end, keys in by_end.items():
-            Memory.objects.filter(pk__in=keys).update(expires_at=end)
+    by_end: dict[datetime, list[int]] = defaultdict(list)
+    for memory in live.filter(expires_at__isnull=False).only("pk", "uid", "ttl_days", "expires_at"):
+        end = expiry(memory.ttl_days, now.replace(microsecond=0))
+        if end and memory.expires_at and end > memory.expires_at:
+            by_end[end].append(memory.pk)
+            renewed[memory.uid] = end
+    if renewed:
+        ends = Case(*(When(pk__in=keys, then=Value(end)) for end, keys in by_end.items()))
+        with write():
+            # Not what ended meanwhile, or was given a later time.
+            live.filter(uid__in=list(renewed), expires_at__lt=ends).update(expires_at=ends)
     return renewed

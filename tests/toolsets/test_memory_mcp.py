@@ -4,6 +4,8 @@ import json
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub.models import JournalEntry, Memory
@@ -240,6 +242,32 @@ def test_access_renews_the_time_of_important_memories_alone(mcp):
     assert Memory.objects.get(uid=temporary).expires_at == soon
     told = {one["id"]: one["expires_at"] for one in shown}
     assert told[important] > told[temporary]
+
+
+def test_each_is_renewed_by_its_own_importance(mcp):
+    made = {n: mcp("store", content=f"export number {n}", importance=n)["id"] for n in (4, 7, 10)}
+    Memory.objects.filter(uid=made[10]).update(expires_at=timezone.now() + timedelta(days=250))
+    Memory.objects.filter(uid=made[4]).update(expires_at=timezone.now() + timedelta(days=2))
+    later = timezone.now() + timedelta(days=400)
+    Memory.objects.filter(uid=made[7]).update(expires_at=later)
+    mcp("recall", query="export number", max_tokens=5000)
+    assert days_left(Memory.objects.get(uid=made[10])) == pytest.approx(300, abs=0.01)
+    assert days_left(Memory.objects.get(uid=made[4])) == pytest.approx(120, abs=0.01)
+    assert Memory.objects.get(uid=made[7]).expires_at == later
+
+
+def test_recall_asks_no_more_often_for_many_than_for_few(mcp):
+    for n in range(3):
+        mcp("store", content=f"export number {n}", importance=4 + n % 6)
+    Memory.objects.update(expires_at=timezone.now() + timedelta(days=1))
+    with CaptureQueriesContext(connection) as few:
+        mcp("recall", query="export number", max_tokens=50_000)
+    for n in range(30):
+        mcp("store", content=f"export number {n} of many", importance=4 + n % 6)
+    Memory.objects.update(expires_at=timezone.now() + timedelta(days=1))
+    with CaptureQueriesContext(connection) as many:
+        mcp("recall", query="export number", max_tokens=50_000, limit=50)
+    assert len(many) <= len(few) + 2
 
 
 def test_what_has_expired_is_neither_found_nor_renewed(mcp):
