@@ -62,12 +62,16 @@ def test_plain_http_to_another_machine_is_warned_of(looker: Client, configure: A
     assert "for all to read" in words(looker)
 
 
-def test_the_last_days_are_listed_those_without_use_too(looker: Client) -> None:
+def test_the_last_days_with_use_are_listed(looker: Client) -> None:
     day = timezone.now().date() - timedelta(days=2)
     ModelUse.objects.create(day=day, model="tiny", calls=41)
     page = looker.get(PAGE).content.decode()
-    assert page.count('data-label="Calls"') == 14
+    assert page.count('data-label="Calls"') == 1
     assert 'data-label="Calls">41<' in page
+
+
+def test_without_any_use_it_says_so(looker: Client) -> None:
+    assert "It was not asked in the last 14 days." in words(looker)
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)

@@ -102,6 +102,12 @@ def type_badge(kind: str) -> SafeString:
 
 
 @register.filter
+def grouped(number: int) -> str:
+    """``1,234,567``"""
+    return f"{number:,}"
+
+
+@register.filter
 def type_name(kind: str) -> str:
     """``session_summary`` as people write it."""
     return kind.replace("_", " ")

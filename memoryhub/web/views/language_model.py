@@ -52,7 +52,8 @@ def language_model(request: HttpRequest) -> HttpResponse:
         "in_clear": sends_in_clear(chosen),
         "config": settings.MEMORYHUB,
         "shares": _shares(days[0][1]),
-        "days": days,
+        "days": [(day, spent) for day, spent in days if spent.calls],
+        "most_days": DAYS,
         "counts": queue.counts(),
         "troubles": list(queue.troubled(clearance_of(request))[:TROUBLES]),
     }
