@@ -36,6 +36,9 @@ _NOT_NAMES = frozenset(
     some sql sun sunday team ten that the their them then there these they this those three thursday thus
     todo tuesday two ui until url urls use used user users uses using version was we wednesday were what when
     where which while who why will with without would xml yaml yes yesterday today tomorrow you your html
+    mb gb kb tb gib mib khz mhz ghz ms select insert update delete create drop where from join null true false get
+    put post head patch mrs mr ms dr prof i'd i'll i'm i've english german french spanish dutch turkish arabic
+    chinese japanese italian british american european
     http https utf ids id utc faq eta fyi asap imho tbd tba wip usa eu uk ceo cto hr
     """.split()
 )
@@ -111,7 +114,11 @@ _WORD = re.compile(r"[A-Za-zÀ-ɏ0-9][A-Za-zÀ-ɏ0-9'’+#-]*")
 _LONG_PLACE = re.compile(r"\b(?:" + "|".join(map(re.escape, LONG_PLACES)) + r")\b")
 _FULL_NAME = re.compile(rf"(?<![\w-])({_CAP})((?: (?:van|von|de|der|da|del|la)){{0,2}} {_CAP})(?![\w-])")
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;•|]\s+|\n\s*|[-*>#\"“(\[]\s*)$")
-_MANY_CAPITALS = 0.3  # of the words inside sentences: then a capital letter says nothing (German, headlines)
+_MANY_CAPITALS = 0.3  # of the words inside sentences: then a capital letter says nothing (headlines)
+_GERMAN = re.compile(r"\b(?:der|die|das|den|und|ist|nicht|ein|eine|wir|ich|mit|für|auf|wird|sind)\b")
+_NOUN = re.compile(
+    r"(?:tion|ing|ment|ity|ness|ware|ics|ance|ence|ism)s?$"
+)  # "Authentication works" names nobody
 
 
 @dataclass(frozen=True)
@@ -172,8 +179,10 @@ def _told(text: str) -> Iterator[Found]:
     """What the words around a name tell; of a name on a list the list decides."""
     for kind, pattern in _AROUND:
         for match in pattern.finditer(text):
-            if name := _trimmed(match[1]):
-                yield Found(name, _listed_kind(name) or kind, match.start(1))
+            name = _trimmed(match[1])
+            known = _listed_kind(name) if name else ""
+            if known or (name and not (kind == PERSON and _NOUN.search(name))):
+                yield Found(name, known or kind, match.start(1))
 
 
 def _trimmed(name: str) -> str:
@@ -243,7 +252,8 @@ def _capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[Found]:
         if not _starts_sentence(text, match.start()) and not _overlaps(taken, *match.span())
     ]
     capitals = [match for match in inside if match[0][0].isupper()]
-    if not inside or len(capitals) / len(inside) > _MANY_CAPITALS:
+    headline = not inside or len(capitals) / len(inside) > _MANY_CAPITALS
+    if headline or len(_GERMAN.findall(text)) > 1:  # German writes every noun so
         return
     for match in capitals:
         word = match[0].removesuffix("'s").removesuffix("’s")
