@@ -36,9 +36,9 @@ _NOT_NAMES = frozenset(
     some sql sun sunday team ten that the their them then there these they this those three thursday thus
     todo tuesday two ui until url urls use used user users uses using version was we wednesday were what when
     where which while who why will with without would xml yaml yes yesterday today tomorrow you your html
-    mb gb kb tb gib mib khz mhz ghz ms select insert update delete create drop where from join null true false get
-    put post head patch mrs mr ms dr prof i'd i'll i'm i've english german french spanish dutch turkish arabic
-    chinese japanese italian british american european
+    mb gb kb tb gib mib khz mhz ghz ms select insert update delete create drop where from join null true false
+    get put post head patch mrs mr ms dr prof i'd i'll i'm i've english german french spanish dutch turkish
+    arabic chinese japanese italian british american european
     http https utf ids id utc faq eta fyi asap imho tbd tba wip usa eu uk ceo cto hr
     """.split()
 )
@@ -114,11 +114,10 @@ _WORD = re.compile(r"[A-Za-zÀ-ɏ0-9][A-Za-zÀ-ɏ0-9'’+#-]*")
 _LONG_PLACE = re.compile(r"\b(?:" + "|".join(map(re.escape, LONG_PLACES)) + r")\b")
 _FULL_NAME = re.compile(rf"(?<![\w-])({_CAP})((?: (?:van|von|de|der|da|del|la)){{0,2}} {_CAP})(?![\w-])")
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;•|]\s+|\n\s*|[-*>#\"“(\[]\s*)$")
-_MANY_CAPITALS = 0.3  # of the words inside sentences: then a capital letter says nothing (headlines)
+_MANY_CAPITALS = 0.4  # of the words inside sentences: then a capital letter says nothing (headlines)
 _GERMAN = re.compile(r"\b(?:der|die|das|den|und|ist|nicht|ein|eine|wir|ich|mit|für|auf|wird|sind)\b")
-_NOUN = re.compile(
-    r"(?:tion|ing|ment|ity|ness|ware|ics|ance|ence|ism)s?$"
-)  # "Authentication works" names nobody
+# "Authentication works" names nobody.
+_NOUN = re.compile(r"(?:tion|ing|ment|ity|ness|ware|ics|ance|ence|ism)s?$")
 
 
 @dataclass(frozen=True)
@@ -255,10 +254,18 @@ def _capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[Found]:
     headline = not inside or len(capitals) / len(inside) > _MANY_CAPITALS
     if headline or len(_GERMAN.findall(text)) > 1:  # German writes every noun so
         return
-    for match in capitals:
-        word = match[0].removesuffix("'s").removesuffix("’s")
-        if len(word) > 2 and not word.isupper() and word.casefold() not in _NOT_NAMES:
-            yield Found(word, CONCEPT, match.start())
+    run: list[re.Match[str]] = []
+    for match in (*capitals, None):
+        if run and (match is None or match.start() != run[-1].end() + 1 or text[run[-1].end()] != " "):
+            name = text[run[0].start() : run[-1].end()]
+            yield Found(name.removesuffix("'s").removesuffix("’s"), CONCEPT, run[0].start())
+            run = []
+        if match is not None and _is_name(match[0]):
+            run.append(match)
+
+
+def _is_name(word: str) -> bool:
+    return len(word) > 2 and not word.isupper() and word.casefold() not in _NOT_NAMES
 
 
 def _starts_sentence(text: str, at: int) -> bool:

@@ -27,6 +27,8 @@ def named(text: str) -> dict[str, str]:
         ("Our customer Initech pays late", {"Initech": "organization"}),
         ("Muster & Söhne sold to Beispiel GmbH", {"Beispiel GmbH": "organization"}),
         ("a talk at the University of Oslo", {"University of Oslo": "organization"}),
+        ("the office near Mountain View is closed", {"Mountain View": "concept"}),
+        ("it broke in Zephyr's scheduler", {"Zephyr": "concept"}),
         ("We moved from MySQL to postgres", {"MySQL": "tool", "postgres": "tool"}),
         ("Deploys are done with Zephyr now", {"Zephyr": "concept"}),
         ("The team is using Zephyr for jobs", {"Zephyr": "tool"}),
