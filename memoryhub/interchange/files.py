@@ -20,6 +20,7 @@ from memoryhub.interchange.problems import UnreadableFile as UnreadableFile  # n
 
 STDIN = STDOUT = "-"
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
+_SQLITE = b"SQLi"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -64,6 +65,8 @@ def _content(name: str, raw: io.BufferedReader, size: int | None, stack: context
     start = raw.peek(4)[:4]
     if start.startswith(_UTF16):
         raise UnreadableFile(f"{name}: is UTF-16; turn it into UTF-8 first (iconv -f utf-16 -t utf-8)")
+    if start == _SQLITE:
+        raise UnreadableFile(f"{name}: is an SQLite file of a program that is not known here; export JSON")
     if start == _ZIP:
         raise UnreadableFile(f"{name}: is a zip archive; unpack it first (unzip)")
     if start.startswith(_GZIP):

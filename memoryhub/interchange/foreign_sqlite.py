@@ -26,6 +26,7 @@ _STEPS_AT_ONCE, _STEPS_A_BYTE, _FREE_STEPS = 100_000, 5, 50_000_000
 _FEW = 500  # parameters of one statement
 
 Row = dict[str, Any]
+Signs = tuple[tuple[str, ...], ...]  # each a group of "table" or "table.column" that tells a program
 ROW = "_row"  # the number of a row, beside its columns
 
 
@@ -44,6 +45,15 @@ class ForeignDatabase:
 
     def has(self, table: str, *columns: str) -> bool:
         return table in self.tables and set(columns) <= set(self.tables[table])
+
+    def is_like(self, signs: Signs) -> bool:
+        """Whether all tables and columns of one of the signs are there."""
+        return any(all(self.has(*sign.split(".")) for sign in group) for group in signs)
+
+    def expect(self, signs: Signs, label: str) -> None:
+        """:class:`UnreadableFile` when it is the file of another program."""
+        if not self.is_like(signs):
+            raise UnreadableFile(f"{self.name}: holds no tables of {label}; name the format that it has")
 
     def count(self, *tables: str) -> int:
         """The rows of those of the tables that are there."""
@@ -150,13 +160,13 @@ def opened(path: Path) -> Iterator[ForeignDatabase]:
         yield ForeignDatabase(path.name, connection, tables, patience)
 
 
-def looks_like(path: Path, *signs: tuple[str, ...]) -> bool:
-    """Whether it is an SQLite file with all tables of one of the signs: ``table`` or ``table.column``."""
+def looks_like(path: Path, signs: Signs) -> bool:
+    """Whether it is an SQLite file with all tables and columns of one of the signs."""
     if not is_sqlite(path):
         return False
     try:
         with opened(path) as database:
-            return any(all(database.has(*sign.split(".")) for sign in group) for group in signs)
+            return database.is_like(signs)
     except UnreadableFile:
         return False
 

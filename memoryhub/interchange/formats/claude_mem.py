@@ -49,6 +49,11 @@ _LEFT = (
     *("transcript_events", "diagnostics", "tool_uses"),
 )
 _CHUNK = 500  # rows whose sessions are looked up at once
+_SIGNS = (
+    ("observations.memory_session_id", "observations.type"),
+    ("observations.sdk_session_id", "observations.type"),
+    ("memories.text", "memories.session_id", "overviews.content"),
+)
 
 
 class ClaudeMem:
@@ -58,12 +63,7 @@ class ClaudeMem:
     hint = "claude-mem.db in ~/.claude-mem, or in the folder that CLAUDE_MEM_DATA_DIR names."
 
     def recognises(self, path: Path) -> bool:
-        return looks_like(
-            path,
-            ("observations.memory_session_id", "observations.type"),
-            ("observations.sdk_session_id", "observations.type"),
-            ("memories.text", "memories.session_id", "overviews.content"),
-        )
+        return looks_like(path, _SIGNS)
 
     def count(self, path: Path) -> int | None:
         with opened(path) as database:
@@ -72,6 +72,7 @@ class ClaudeMem:
     def read(self, path: Path, options: Options) -> Iterator[Item]:
         notes = Notes()
         with opened(path) as database:
+            database.expect(_SIGNS, self.label)
             for row in database.rows("sdk_sessions", _SDK_SESSION):
                 yield _session(Fields(row, notes), database.has("user_prompts"))
             for row in database.rows("memories", _FIRST):

@@ -37,6 +37,11 @@ _PROMPT = ("session_id", "prompt_number", "prompt_text", "created_at", "created_
 _OF_SESSIONS = ("sessions", "session_summaries", "user_prompts")
 # What LetsGo writes about a new memory; a journal keeps no other words.
 _DETAIL = re.compile(r"\b(category|type|sensitivity)=(\S{1,100})")
+_SIGNS = (
+    ("memories.content", "memories.sensitivity"),
+    ("memories.content", "memories.tags_json"),
+    ("memories.content", "memories.category", "memory_journal"),
+)
 
 
 class LetsGo:
@@ -46,12 +51,7 @@ class LetsGo:
     hint = "The file that LETSGO_MEMORY_DB names, ~/.letsgo/memory.db unless it was set."
 
     def recognises(self, path: Path) -> bool:
-        return looks_like(
-            path,
-            ("memories.content", "memories.sensitivity"),
-            ("memories.content", "memories.tags_json"),
-            ("memories.content", "memories.category", "memory_journal"),
-        )
+        return looks_like(path, _SIGNS)
 
     def count(self, path: Path) -> int | None:
         with opened(path) as database:
@@ -60,6 +60,7 @@ class LetsGo:
     def read(self, path: Path, options: Options) -> Iterator[Item]:
         now, notes = options.now or datetime.now(UTC), Notes()
         with opened(path) as database:
+            database.expect(_SIGNS, self.label)
             for row in database.rows("sessions", _SESSION):
                 fields = Fields(row, notes)
                 yield histories.session(fields, "sessions", fields.text("session_id"), agent=self.name)

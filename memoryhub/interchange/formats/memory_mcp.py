@@ -32,6 +32,10 @@ _TYPES = ("fact", "entity", "relationship", "self")
 _MOST_IMPORTANT = 10.0
 _CHUNK = 500  # memories whose entities are looked up at once
 _Entities = dict[Any, list[dict[str, str]]]
+_SIGNS = (
+    ("memories.content", "memories.is_deleted"),
+    ("memories.content", "memories.access_count", "provenance"),
+)
 
 
 class MemoryMcp:
@@ -41,11 +45,7 @@ class MemoryMcp:
     hint = "The database of the Memory MCP server, memory.db; MEMORY_DB_PATH names it where it was set."
 
     def recognises(self, path: Path) -> bool:
-        return looks_like(
-            path,
-            ("memories.content", "memories.is_deleted"),
-            ("memories.content", "memories.access_count", "provenance"),
-        )
+        return looks_like(path, _SIGNS)
 
     def count(self, path: Path) -> int | None:
         with opened(path) as database:
@@ -54,6 +54,7 @@ class MemoryMcp:
     def read(self, path: Path, options: Options) -> Iterator[Item]:
         now, notes = options.now or datetime.now(UTC), Notes()
         with opened(path) as database:
+            database.expect(_SIGNS, self.label)
             rows = database.rows("memories", _MEMORY)
             while chunk := list(islice(rows, _CHUNK)):
                 named = _entities(database, chunk)

@@ -55,7 +55,17 @@ def test_a_view_in_the_place_of_a_table_is_not_read(tmp_path: Path) -> None:
     )
     connection.close()
     assert not FORMATS["letsgo"].recognises(path)
-    assert Read("letsgo", path).items == []
+    with pytest.raises(UnreadableFile, match="holds no tables of LetsGo"):
+        drain("letsgo", path)
+
+
+@pytest.mark.parametrize("name", SQLITE_FORMATS)
+def test_the_file_of_another_program_is_called_so(tmp_path: Path, name: str) -> None:
+    path = sqlite_file(tmp_path / "notes.db", "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)", {})
+    with pytest.raises(UnreadableFile, match=r"notes\.db: holds no tables of .* \(SQLite\)"):
+        drain(name, path)
+    with pytest.raises(UnreadableFile, match="SQLite file of a program that is not known here"):
+        drain(recognised(path).name, path)
 
 
 def test_nothing_but_ordinary_tables_can_be_asked(tmp_path: Path) -> None:
