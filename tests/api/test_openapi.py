@@ -25,6 +25,7 @@ OPERATIONS = {
     *("GET /import", "POST /import", "GET /import/{id}", "GET /export"),
     *("POST /import/{id}/stop", "POST /import/{id}/resume"),
     *("POST /tools/{toolset}", "GET /memories/prompt"),
+    *("POST /extract", "GET /extract/{id}"),
     *("GET /tools", "GET /tools/{toolset}", "POST /tools/{toolset}/{tool}", "GET /healthz", "GET /readyz"),
 }
 
