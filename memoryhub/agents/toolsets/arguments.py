@@ -23,6 +23,13 @@ Id = Annotated[
 ]
 
 
+def without_nulls(data: Any, *, but: str = "") -> Any:
+    """Arguments without those that are null; ``but``: the one of which a null says something."""
+    if not isinstance(data, dict):
+        return data
+    return {name: value for name, value in data.items() if value is not None or name == but}
+
+
 class Arguments(BaseModel):
     """Arguments that a tool does not know are not an error; the answer names them.
 
@@ -35,9 +42,7 @@ class Arguments(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_nulls(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        return {name: value for name, value in data.items() if value is not None}
+        return without_nulls(data)
 
 
 class Reading(Arguments, Asking):

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 from django.conf import settings
 from django.http import Http404
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from memoryhub import facts, shapes, store
 from memoryhub.agents import outcomes
 from memoryhub.agents.asking import FactQuery, Limit, Share
 from memoryhub.agents.auth import Caller
 from memoryhub.agents.toolset import Tool, Toolset
-from memoryhub.agents.toolsets.arguments import Arguments, Id, One, Reading
+from memoryhub.agents.toolsets.arguments import Arguments, Id, One, Reading, without_nulls
 from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch, Word
 from memoryhub.lifecycle import summarise
 from memoryhub.models import Memory
@@ -79,6 +79,24 @@ class Timeline(Reading):
 
 class Facts(Arguments, FactQuery):
     limit: Limit = 50
+
+
+class NewMemory(MemoryDraft):
+    """What is null is left out; but of ``ttl_days`` a null means never."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_nulls(cls, data: Any) -> Any:
+        return without_nulls(data, but="ttl_days")
+
+
+class NewFact(FactDraft):
+    """What is null is left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_nulls(cls, data: Any) -> Any:
+        return without_nulls(data)
 
 
 class Change(MemoryPatch):
@@ -191,7 +209,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
         "store_memory",
         "Remember something: a decision, a discovery, what was changed and why. The same content again "
         "refreshes the memory that is there.",
-        MemoryDraft,
+        NewMemory,
         store_memory,
         Right.WRITE,
         idempotent=True,
@@ -251,7 +269,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "store_fact",
         "Store a subject/predicate/object triple; the same one again updates its confidence.",
-        FactDraft,
+        NewFact,
         store_fact,
         Right.WRITE,
         idempotent=True,

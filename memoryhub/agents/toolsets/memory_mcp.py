@@ -27,6 +27,7 @@ from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import provenance
 from memoryhub.retrieval import recall as recalling
 from memoryhub.retrieval.filters import Filter, MemoryFilter
+from memoryhub.retrieval.paging import MAX_LIMIT
 from memoryhub.retrieval.recall import LEAST_TOKENS, MOST_TOKENS, Wanted, recall
 from memoryhub.sensitivity import Sensitivity
 from memoryhub.store.rows import content_hash, listed, owner_for, project_for
@@ -107,7 +108,7 @@ class Recall(Arguments, Asking):
         default_factory=lambda: settings.MEMORYHUB.recall_max_tokens,
         description="Budget of the whole answer, in tokens.",
     )
-    limit: Annotated[int, Field(ge=1, le=50)] = Field(
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = Field(
         20, description="Most memories shown whole; the index names all that match."
     )
     type: MemoryType | None = Field(None, description="Only memories of this type.")
