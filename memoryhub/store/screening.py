@@ -12,14 +12,23 @@ from typing import Any
 from django.conf import settings
 
 from memoryhub import journal
-from memoryhub.encoding.secrets import find_secrets, redact
+from memoryhub.encoding.secrets import REDACTED, find_secrets, redact
 from memoryhub.models import Memory
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import SecretDetected
 from memoryhub.transactions import write
 from memoryhub.vocabulary import Scope
 
-__all__ = ["FACT_FIELDS", "MEMORY_FIELDS", "blocked", "noting_refusals", "redact", "refuse_secrets"]
+__all__ = [
+    "FACT_FIELDS",
+    "MEMORY_FIELDS",
+    "REDACTED",
+    "blocked",
+    "find_secrets",
+    "noting_refusals",
+    "redact",
+    "refuse_secrets",
+]
 
 MEMORY_FIELDS = (
     *("content", "title", "subtitle", "abstract", "overview", "category", "key", "project", "session_id"),

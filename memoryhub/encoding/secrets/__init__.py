@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from memoryhub.encoding.secrets.assigned import ASSIGNED
+from memoryhub.encoding.secrets.assigned import ANY, ASSIGNED
 from memoryhub.encoding.secrets.connections import CONNECTIONS
 from memoryhub.encoding.secrets.issued import ISSUED
 from memoryhub.encoding.secrets.near import find_near
@@ -43,10 +43,14 @@ class _Span(NamedTuple):
 def find_secrets(text: str) -> list[Found]:
     """Every credential in the text, by line; several of one kind on one line count once."""
     found, line, seen = [], 1, 0
-    for start, _, kind in sorted(_spans(text)):
+    kinds: dict[int, str] = {}
+    for start, _, kind in _spans(text):
+        if kinds.get(start, ANY) == ANY:  # the more telling one of several names for one value
+            kinds[start] = kind
+    for start in sorted(kinds):
         line += text.count("\n", seen, start)
         seen = start
-        found.append((line, kind))
+        found.append((line, kinds[start]))
     return [Found(kind, line) for line, kind in sorted(set(found))]
 
 
@@ -75,8 +79,11 @@ def _spans(text: str) -> Iterator[_Span]:
 def _rules_for(low: str) -> Iterator[Rule]:
     """The rules that may find something in a text, given in small letters."""
     rules = [rule for sign, pairs in _BY_SIGN if sign in low for marker, rule in pairs if marker in low]
+    hinted: dict[tuple[re.Pattern[str], ...], bool] = {(): True}
     for rule in dict.fromkeys(rules):
-        if not rule.hints or any(hint.search(low) for hint in rule.hints):
+        if rule.hints not in hinted:
+            hinted[rule.hints] = any(hint.search(low) for hint in rule.hints)
+        if hinted[rule.hints]:
             yield rule
 
 

@@ -17,18 +17,24 @@ from memoryhub.encoding.secrets.values import (
     is_stand_in,
 )
 
+ANY = "password or key"
 _SIGN = re.compile(r"[!$%^&*?+~#@]")  # where hyphens and dots only join words
 _AMID = re.compile(r"\w[!$%^&*?#@](?:\w|$)")
+# The end of a name, by which it is found; what must or may stand before it is looked at afterwards, for a
+# pattern that begins with so many prefixes would be tried at every letter.
 _NAMES = (
-    r"pass(?:word|wd|phrase|code)|(?<=[_-])pass|(?<=[a-z])Pass(?![a-z])|pwd|contrase(?:n|ñ)a|passwort"
-    r"|(?:client[_-]?|app[_-]?)?secret(?:[_-]?(?:access[_-]?)?key)?"
-    r"|(?:api|access|auth|private|preshared|signing|encryption|master|licen[cs]e|shared|subscription|account"
-    r"|service|app|application|consumer|admin|write|server|webhook|deploy|security|bot|user|project|team"
-    r"|integration|management|secret|storage|session|provisionDevice)[_-]?key"
-    r"|(?:(?:auth|access|refresh|bearer|bot|api|id|session|personal|private|deploy|service|user|oauth)[_-]?)?token"
-    r"|(?:client|app|api|service)?[_-]?credentials?|(?:dd|ci|do|ado|gh|gl)[_-]pat|pat[_-]token|crumb|authkey"
-    r"|bearer"
+    r"pass(?:word|wd|phrase|code|wort)?|pwd|contrase(?:n|ñ)a|secret(?:[_-]?(?:access[_-]?)?key)?"
+    r"|key|token|credentials?|crumb|bearer|pat"
 )
+_BEFORE_KEY = re.compile(
+    r"(?:api|access|auth|private|preshared|signing|encryption|master|licen[cs]e|shared|subscription|account"
+    r"|service|app|application|consumer|admin|write|server|webhook|deploy|security|bot|user|project|team"
+    r"|integration|management|secret|storage|session|provisionDevice)[_-]?$",
+    re.IGNORECASE,
+)
+_BEFORE_TOKEN = re.compile(r"[A-Za-z][_-]?$")
+_BEFORE_PAT = re.compile(r"(?:dd|ci|do|ado|gh|gl)[_-]$", re.IGNORECASE)
+_BEFORE_PASS = re.compile(r"[_-]$|[a-z]$")
 # What may stand between the name and the sign: `_V2`, `_PROD`, a type, an index of a mapping.
 _TAIL = r"(?:[_-]?(?:v?\d|prod(?:uction)?|live|dev|staging|value|b64|base64))?"
 _ASSIGNED = (
@@ -54,11 +60,27 @@ _SUFFIX = (
 )
 
 
+def _name(match: re.Match[str]) -> str:
+    """The whole name in small letters; empty for one that names no credential, like ``primary_key``."""
+    end, start = match["name"], match.start("name")
+    before, low = match.string[max(0, start - 24) : start], end.lower()
+    if low == "key":
+        return "api_key" if _BEFORE_KEY.search(before) else ""
+    if low == "pat":
+        return low if _BEFORE_PAT.search(before) else ""
+    if low == "pass":
+        hyphened = before.endswith(("_", "-"))
+        return low if hyphened or (end == "Pass" and _BEFORE_PASS.search(before)) else ""
+    if low == "token":
+        return "some_token" if _BEFORE_TOKEN.search(before) else low
+    return low
+
+
 def _assigned(match: re.Match[str]) -> bool:
     """``name = value`` with a value that could open something."""
-    value, name = match["value"].rstrip(".!?:\\") or "-", match["name"].lower()
+    value, name = match["value"].rstrip(".!?:\\") or "-", _name(match)
     quoted = bool(match["quote"])
-    if len(value) < 8 or is_stand_in(value) or is_reference(value):
+    if not name or len(value) < 8 or is_stand_in(value) or is_reference(value):
         return False
     if not quoted and re.search(r"[()\[\]{}<>|]|::", value):
         return False  # code: a call, an index, a type
@@ -79,7 +101,7 @@ def _assigned(match: re.Match[str]) -> bool:
 
 ASSIGNED: tuple[Rule, ...] = tuple(
     rule(
-        "password or key",
+        ANY,
         " ".join(_ROOTS),
         pattern,
         _assigned,

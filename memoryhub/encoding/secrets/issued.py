@@ -163,7 +163,7 @@ _SERVICES = (
     ("MailerSend token", "mlsn.", r"mlsn\.[0-9a-f]{64}"),
     ("Mailgun key", "key-", r"(?:pub)?key-[0-9a-f]{32}"),
     ("Mailgun key", "mailgun", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}"),
-    ("Mapbox token", "k.eyj", r"[spt]k\.eyJ[\w-]{40,200}\.[\w-]{20,30}"),
+    ("Mapbox token", "pk. sk. tk.", r"[spt]k\.(?:eyJ[\w-]{40,200}|[a-z0-9]{60})\.[\w-]{20,30}"),
     ("Mercury token", "secret-token:", r"secret-token:[\w-]{20,100}"),
     ("Notion token", "ntn_", r"ntn_[A-Za-z0-9]{40,50}"),
     ("Notion token", "secret_", r"secret_[A-Za-z0-9]{43}"),

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from memoryhub.encoding.secrets.services import SERVICES
-from memoryhub.encoding.secrets.values import HEX, UUID, is_random
+from memoryhub.encoding.secrets.values import HEX, UUID, is_random, is_reference
 
 _LOOK_BACK = 90  # characters before a value in which its service is named
 _RUN = re.compile(r"(?<![\w+/.~-])[\w+/.~:-]{14,300}={0,3}(?![\w+/~-])", re.ASCII)
@@ -61,7 +61,7 @@ def _could_open(value: str) -> bool:
     plain = value.replace("-", "").replace(":", "")
     if HEX.fullmatch(plain):
         return len(plain) >= 20 and len(set(plain)) >= 8
-    return "/" not in value[:1] and is_random(value)
+    return not is_reference(value) and is_random(value)
 
 
 def _service(before: str, value: str) -> str:

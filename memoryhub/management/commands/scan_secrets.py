@@ -1,0 +1,81 @@
+"""``manage.py scan_secrets``: credentials in what is stored already; reported, quarantined or redacted."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections import Counter
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from memoryhub.management.operator import operator, plural, shown
+from memoryhub.sensitivity import system
+from memoryhub.store import stored_secrets
+from memoryhub.store.stored_secrets import Finding, Mended
+
+
+class Command(BaseCommand):
+    help = (
+        "Look for credentials in memories, revisions, facts, sessions, events, the injection log, "
+        "extractions and runs, and tell kind, id, field and line, never the value. Without an option "
+        "nothing is changed."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        mend = parser.add_mutually_exclusive_group()
+        mend.add_argument(
+            "--quarantine",
+            action="store_true",
+            help="hide what is found from everyone, until whoever may repair unknown levels has looked",
+        )
+        mend.add_argument(
+            "--redact",
+            action="store_true",
+            help="write [secret removed] in its place, in indexes, vectors and the file too; for good",
+        )
+        parser.add_argument(
+            "--id", action="append", default=[], help="mend only what has this id (repeatable)"
+        )
+        parser.add_argument("--json", action="store_true", help="one JSON object for each finding")
+        parser.add_argument(
+            "--fail", action="store_true", help="exit with 1 when something is found and stays"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        findings = [one for one in stored_secrets.scan() if not options["id"] or one.shown in options["id"]]
+        for finding in findings:
+            self.stdout.write(stored_secrets.as_json(finding) if options["json"] else _line(finding))
+        actor = operator(system("scan_secrets").clearance)
+        mended: Mended | None = None
+        if options["quarantine"]:
+            mended = stored_secrets.quarantine(findings, actor)
+        elif options["redact"]:
+            mended = stored_secrets.redact_stored(findings, actor)
+        if not options["json"]:
+            self._tell(findings, mended, "Quarantined" if options["quarantine"] else "Redacted")
+        staying = mended.left if mended else [one for one in findings if not one.quarantined]
+        if options["fail"] and staying:
+            raise CommandError(f"{plural(len(staying), 'credential')} in the store")
+
+    def _tell(self, findings: list[Finding], mended: Mended | None, verb: str) -> None:
+        if not findings:
+            self.stdout.write("No credential found.")
+            return
+        kinds = Counter(finding.kind for finding in findings)
+        self.stdout.write(f"{plural(len(findings), 'credential')}:")
+        for kind, count in kinds.most_common():
+            self.stdout.write(f"  {count:>6,}  {kind}")
+        if mended is None:
+            self.stdout.write("Nothing was changed: --quarantine hides them, --redact removes them.")
+            self.stdout.write("Whatever was stored may have been read: replace these credentials.")
+            return
+        for name, count in mended.changed.items():
+            self.stdout.write(f"{verb} {plural(count, f'{name} row')}")
+        for finding in mended.left:
+            why = "is sealed" if finding.place.sealed else "has no level to hide it by; --redact removes it"
+            self.stdout.write(f"Left: {_line(finding)}: a {finding.place.name} {why}")
+
+
+def _line(finding: Finding) -> str:
+    said = f"{finding.place.name} {shown(finding.shown)}  {finding.field} line {finding.line}: {finding.kind}"
+    return f"{said} (quarantined)" if finding.quarantined else said
