@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from mcp import Client, StdioServerParameters
 
 from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub.management.commands import mcp
 from tests.mcp.clients import over_stdio
 from tests.mcp.conftest import PLAIN, Served
 
@@ -153,14 +156,55 @@ def test_what_is_logged_and_printed_goes_to_standard_error(served: Served) -> No
 
 
 class TestWho:
-    def test_without_a_token_or_a_name_it_does_not_start(self, served: Served) -> None:
-        done = run(served, ["letsgo"])
-        assert done.returncode == 1
-        assert b"set MEMORYHUB_TOKEN to a valid token" in done.stderr
-        assert done.stdout == b""
+    @pytest.mark.parametrize("token", [{}, {"MEMORYHUB_TOKEN": "mh_wrong"}, {"MEMORYHUB_TOKEN": "wrong"}])
+    def test_without_a_token_or_a_name_it_does_not_start(
+        self, db: None, monkeypatch: pytest.MonkeyPatch, token: dict[str, str]
+    ) -> None:
+        for name, value in token.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(CommandError, match="set MEMORYHUB_TOKEN to a valid token"):
+            call_command("mcp", "letsgo")
 
-    def test_nor_with_a_wrong_token(self, served: Served) -> None:
-        assert run(served, ["letsgo"], MEMORYHUB_TOKEN="mh_wrong").returncode == 1
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (["--as", ""], "--as takes a name"),
+            (["--as", "a\nb"], "--as takes a name"),
+            (["--as", "x" * 201], "--as: "),
+            (["--as", "eve", "--rights", "rule"], "--rights must be of: read, write, maintain"),
+            (["--as", "eve", "--rights", ","], "--rights must be of"),
+            (["--as", "eve", "--project", "x" * 201], "--project: "),
+        ],
+    )
+    def test_an_option_that_says_nothing_is_explained(self, db: None, options: list[str], words: str) -> None:
+        with pytest.raises(CommandError, match=words):
+            call_command("mcp", "letsgo", *options)
+
+    @pytest.mark.parametrize(
+        ("options", "levels", "rights", "projects"),
+        [
+            ({}, {"public"}, {"read", "write"}, None),
+            ({"clearance": "private"}, {"public", "private"}, {"read", "write"}, None),
+            ({"rights": "read, maintain"}, {"public"}, {"read", "maintain"}, None),
+            ({"project": "shed"}, {"public"}, {"read", "write"}, {"shed"}),
+        ],
+    )
+    def test_a_named_agent_has_what_the_options_give(
+        self, options: dict[str, str], levels: set[str], rights: set[str], projects: set[str] | None
+    ) -> None:
+        defaults = {"name": "eve", "clearance": "public", "rights": "read,write", "project": None}
+        caller = mcp.as_operator({**defaults, **options})()
+        assert (caller.actor.name, caller.actor.owner) == ("command:eve", "eve")
+        assert (caller.actor.clearance.levels, caller.rights) == (levels, rights)
+        assert caller.actor.clearance.projects == projects
+
+    def test_a_named_agent_stores_under_its_name(self, served: Served) -> None:
+        made = run(
+            served, ["letsgo", "--as", "eve", "--rights", "write"], tool("store_memory", content="a dunnart")
+        )
+        uid = json.loads(made.stdout)["result"]["structuredContent"]["id"]
+        journal = api(served, f"/journal?object_id={uid}")["items"]
+        assert [(row["operation"], row["actor"]) for row in journal] == [("insert", "command:eve")]
 
     def test_the_token_may_lie_in_a_file(self, served: Served, tmp_path: Any) -> None:
         (tmp_path / "token").write_text(f"{served.token}\n")
@@ -182,27 +226,17 @@ class TestWho:
                 "message": "send a token that is valid, as Authorization: Bearer mh_… or X-API-Key: mh_…",
             }
 
-    def test_a_named_agent_has_what_the_options_give(self, served: Served) -> None:
-        store = tool("store_memory", content="a dunnart of the shed", project="shed", sensitivity="private")
-        find = tool("search_memories", query="dunnart", allow_private=True)
-        made = run(served, ["letsgo", "--as", "eve"], store)
-        assert json.loads(made.stdout)["result"]["isError"] is False
-        for options, seen in ([], 0), (["--clearance", "private"], 1), (["--project", "barn"], 0):
-            done = run(served, ["letsgo", "--as", "eve", *options], find)
-            assert len(json.loads(done.stdout)["result"]["structuredContent"]["results"]) == seen
-        refused = run(served, ["letsgo", "--as", "eve", "--rights", "read"], store)
-        assert "lacks the right 'write'" in refused.stdout.decode()
-
-    @pytest.mark.parametrize("options", [["--as", ""], ["--as", "eve", "--rights", "rule"], ["--as", "a\nb"]])
-    def test_a_name_or_right_that_is_none_is_explained(self, served: Served, options: list[str]) -> None:
-        done = run(served, ["letsgo", *options])
-        assert done.returncode == 1
-        assert options[-2].encode() in done.stderr
-
 
 def tool(name: str, **arguments: Any) -> dict[str, Any]:
     params = {"name": name, "arguments": arguments}
     return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+def api(served: Served, path: str) -> Any:
+    request = urllib.request.Request(f"{served.base}/api/v1{path}")
+    request.add_header("Authorization", f"Bearer {served.token}")
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
 
 
 def test_a_store_that_is_not_migrated_is_not_served(served: Served, tmp_path: Any) -> None:

@@ -20,6 +20,7 @@ from memoryhub.agents.auth import Caller
 from memoryhub.agents.mcp.stdio import Wire
 from memoryhub.agents.problems import Problem, unauthenticated
 from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub.checks import require_local_database
 from memoryhub.management.operator import short_name
 from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.vocabulary import RIGHTS, Right
@@ -33,6 +34,9 @@ class Command(BaseCommand):
         f"agent's token comes from {VARIABLE} or {VARIABLE}_FILE; who runs this where the store lies may "
         "say --as NAME instead."
     )
+
+    # They load every page of the browser, which takes longer than all else that an agent waits for here.
+    requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("toolset", choices=sorted(TOOLSETS), help="the tools to serve")
@@ -51,10 +55,11 @@ class Command(BaseCommand):
         parser.add_argument("--project", metavar="NAME", help="with --as: confine it to this project")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        require_local_database()
         executor = MigrationExecutor(connection)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):
             raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
-        admit = _operators(options) if options["name"] is not None else _by_token
+        admit = as_operator(options) if options["name"] is not None else by_token
         try:
             admit()
         except Problem:
@@ -80,7 +85,7 @@ def _afresh(admit: Callable[[], Caller]) -> Callable[[], Caller]:
     return admit_again
 
 
-def _by_token() -> Caller:
+def by_token() -> Caller:
     """Whose token the environment holds. Asked for each message: a token that is revoked ends at once."""
     token = tokens.authenticate(environment.read_secret(VARIABLE))
     if token is None:
@@ -88,7 +93,7 @@ def _by_token() -> Caller:
     return Caller.of(token)
 
 
-def _operators(options: dict[str, Any]) -> Callable[[], Caller]:
+def as_operator(options: dict[str, Any]) -> Callable[[], Caller]:
     """An agent of the person at the command line, who could read the store's file as well."""
     name = short_name(options["name"], "--as")
     rights = frozenset(item.strip() for item in options["rights"].split(",") if item.strip())
