@@ -170,6 +170,17 @@ def test_a_waiting_import_polls_can_be_stopped_and_resumed(writer: Client) -> No
     assert Memory.objects.count() == 1
 
 
+def test_maintenance_lists_imports_without_the_names_of_files(writer: Client, sign_in: Any) -> None:
+    uid = sent(writer, {"content": ""}, name="about-a-secret-plan.jsonl").split("/")[-2]
+    keeper = sign_in("add_maintenancerun", name="keeper")
+    for address in ("/maintenance/runs/", f"/maintenance/runs/{uid}/"):
+        response = keeper.get(address)
+        assert response.status_code == 200
+        assert "Import" in main(response).words
+        assert b"secret-plan" not in response.content
+    assert b'value="import"' not in keeper.get("/maintenance/").content
+
+
 # Export
 
 

@@ -1,0 +1,98 @@
+"""Import and export in a real browser: a file is looked through and then imported; one goes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+
+from memoryhub.lifecycle.worker import Worker, finish
+from memoryhub.models import Memory
+
+from .conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, settings: Any) -> None:
+    settings.HOME = tmp_path / "home"
+    settings.HOME.mkdir()
+
+
+@pytest.fixture
+def writer(person: Callable[..., User]) -> User:
+    return person("writer", "add_memory")
+
+
+@pytest.fixture
+def workers() -> Iterator[None]:
+    """What the server starts beside its requests."""
+    at_work = [Worker(dry_runs=False), Worker(dry_runs=True)]
+    for worker in at_work:
+        worker.start()
+    yield
+    finish(at_work)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    path = tmp_path / "notes.jsonl"
+    lines = [*({"content": f"note {n}", "project": "shop"} for n in range(30)), {"content": ""}]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+def no_violations(page: Page) -> None:
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def send(page: Page, path: Path, button: str) -> None:
+    page.get_by_label("File").set_input_files(path)
+    page.get_by_role("button", name=button, exact=True).click()
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_a_file_is_looked_through_and_then_imported(
+    open_page: OpenPage, writer: User, workers: None, notes: Path, javascript: bool
+) -> None:
+    page = open_page("/transfer/", writer, java_script_enabled=javascript)
+    send(page, notes, "Dry run")
+    expect(page.get_by_text("Nothing was stored.")).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("line 31: content:")).to_be_visible()
+    assert not Memory.objects.exists()
+    page.get_by_role("button", name="Import it").click()
+    expect(page.get_by_text("memories created")).to_be_visible(timeout=20_000)
+    assert Memory.objects.count() == 30
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pages_are_accessible_and_fit(
+    open_page: OpenPage, writer: User, workers: None, notes: Path, viewport: Any, scheme: Any
+) -> None:
+    page = open_page("/transfer/", writer, viewport=viewport, color_scheme=scheme)
+    for summary in page.locator("details > summary").all():
+        summary.click()
+    no_violations(page)
+    assert no_sideways_scrolling(page)
+    send(page, notes, "Dry run")
+    expect(page.get_by_text("What would fail")).to_be_visible(timeout=20_000)
+    no_violations(page)
+    assert no_sideways_scrolling(page)
+
+
+def test_an_export_is_downloaded(open_page: OpenPage, writer: User, remember: Callable[..., Memory]) -> None:
+    remember("to take along")
+    page = open_page("/", writer)
+    page.get_by_role("button", name="Account of writer").click()
+    page.get_by_role("link", name="Import and export").click()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download").click()
+    assert waiting.value.suggested_filename.endswith(".jsonl")
+    assert json.loads(Path(waiting.value.path()).read_text())["content"] == "to take along"
