@@ -6,7 +6,7 @@ Nothing is written, not even beside the file; no view, trigger, virtual table or
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import count, islice
@@ -64,11 +64,24 @@ class ForeignDatabase:
                 found += next(self._stream(f"SELECT count(*) FROM ({some})", (), "n"))["n"]  # noqa: S608
         return found
 
-    def filled(self, table: str, column: str) -> int:
-        """How many rows hold something in this column; 0 when there is no such column."""
-        if not self.has(table, column):
-            return 0
-        sql = f"SELECT count({_quoted(column)}) FROM {_quoted(table)}"  # noqa: S608
+    def unread(self, read: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str, int]]:
+        """What is not among these columns of these tables: table, column and how many rows hold something.
+
+        Of a table that is not read at all the column is empty.
+        """
+        for table, columns in self.tables.items():
+            if table not in read:
+                yield table, "", self.count(table)
+                continue
+            for column in columns:
+                if column not in read[table]:
+                    yield table, column, self._filled(table, column)
+
+    def _filled(self, table: str, column: str) -> int:
+        sql = (
+            f"SELECT count(*) FROM {_quoted(table)} WHERE {_quoted(column)} IS NOT NULL"  # noqa: S608
+            f" AND {_quoted(column)} NOT IN ('', 0, '[]', '{{}}')"
+        )
         found: int = next(self._stream(sql, (), "n"))["n"]
         return found
 

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -49,6 +49,12 @@ class Notes:
         if count:
             known = what in self.counted or len(self.counted) < _MOST_NOTES
             self.counted[what if known else _OTHER] += count
+
+    def add_unread(self, unread: Iterable[tuple[str, str, int]]) -> None:
+        """Tables and columns that no reader knows: ``(table, column, how many rows)``."""
+        for table, column, count in unread:
+            place = f"column {named(table)}.{named(column)}" if column else f"rows of {named(table)}"
+            self.add(place, count)
 
     def items(self) -> Iterator[Item]:
         for what, count in self.counted.items():

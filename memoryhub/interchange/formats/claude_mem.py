@@ -40,14 +40,17 @@ _SDK_SESSION = (
     *("started_at", "started_at_epoch", "completed_at", "completed_at_epoch"),
 )
 _PROMPT = ("prompt_number", "prompt_text", "created_at", "created_at_epoch")
-_READ = (
-    *("sdk_sessions", "memories", "overviews", "observations", "session_summaries", "directives"),
-    "user_prompts",
-)
-_LEFT = (
-    *("sessions", "streaming_sessions", "pending_messages", "observation_feedback", "observation_queue"),
-    *("transcript_events", "diagnostics", "tool_uses"),
-)
+# With what is of no account outside of that file: numbers of rows, hashes, versions.
+_READ = {
+    "sdk_sessions": (*_SDK_SESSION, *_SESSION, "id", "worker_port", "prompt_counter"),
+    "memories": (*_FIRST, "document_id", "origin"),
+    "overviews": (*_OVERVIEW, "origin"),
+    "observations": (*_OBSERVATION, "content_hash", "prompt_number"),
+    "session_summaries": (*_SUMMARY, "prompt_number"),
+    "directives": (*_DIRECTIVE, "source"),
+    "user_prompts": (*_PROMPT, *_USERS_SESSION, "id"),
+    "schema_versions": ("id", "version", "applied_at"),
+}
 _CHUNK = 500  # rows whose sessions are looked up at once
 _SIGNS = (
     ("observations.memory_session_id", "observations.type"),
@@ -67,7 +70,7 @@ class ClaudeMem:
 
     def count(self, path: Path) -> int | None:
         with opened(path) as database:
-            return database.count(*_READ)
+            return database.count(*_READ.keys() - {"schema_versions"})
 
     def read(self, path: Path, options: Options) -> Iterator[Item]:
         notes = Notes()
@@ -86,8 +89,7 @@ class ClaudeMem:
             for row in database.rows("directives", _DIRECTIVE):
                 yield _directive(Fields(row, notes))
             yield from _prompts(database, notes)
-            for table in _LEFT:
-                notes.add(f"rows of {table}", database.count(table))
+            notes.add_unread(database.unread(_READ))
         yield from notes.items()
 
 

@@ -37,6 +37,17 @@ _PROMPT = ("session_id", "prompt_number", "prompt_text", "created_at", "created_
 _OF_SESSIONS = ("sessions", "session_summaries", "user_prompts")
 # What LetsGo writes about a new memory; a journal keeps no other words.
 _DETAIL = re.compile(r"\b(category|type|sensitivity)=(\S{1,100})")
+# With what is of no account outside of that file: numbers of rows, hashes, versions.
+_READ = {
+    "memories": (*_MEMORY, "content_hash"),
+    "facts": _FACT,
+    "memory_journal": (*_JOURNAL, "seq"),
+    "session_summaries": _SUMMARY,
+    "sessions": (*_SESSION, "id", "prompt_count"),
+    "user_prompts": (*_PROMPT, "id"),
+    "schema_meta": ("key", "value"),
+    "schema_version": ("version",),
+}
 _SIGNS = (
     ("memories.content", "memories.sensitivity"),
     ("memories.content", "memories.tags_json"),
@@ -73,6 +84,7 @@ class LetsGo:
                 yield _fact(Fields(row, notes), memory is not None)
             yield from _journal(database, notes, options)
             yield from _prompts(database, notes)
+            notes.add_unread(database.unread(_READ))
         yield from notes.items()
 
 

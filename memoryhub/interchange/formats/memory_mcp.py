@@ -32,6 +32,15 @@ _TYPES = ("fact", "entity", "relationship", "self")
 _MOST_IMPORTANT = 10.0
 _CHUNK = 500  # memories whose entities are looked up at once
 _Entities = dict[Any, list[dict[str, str]]]
+_ENTITY = ("id", "memory_id", "entity", "entity_type", "name", "type", "metadata", "created_at")
+# With what is of no account outside of that file: numbers of rows, versions.
+_READ = {
+    "memories": _MEMORY,
+    "entities": _ENTITY,
+    "memory_entities": ("memory_id", "entity_id", "created_at"),
+    "provenance": (*_PROVENANCE, "id"),
+    "schema_version": ("version", "applied_at"),
+}
 _SIGNS = (
     ("memories.content", "memories.is_deleted"),
     ("memories.content", "memories.access_count", "provenance"),
@@ -61,7 +70,9 @@ class MemoryMcp:
                 for row in chunk:
                     yield _memory(Fields(row, notes), row, named.get(row.get("id"), []), now)
             yield from _provenance(database, notes, options)
-            _report(database, notes)
+            for row in database.rows("entities", ("metadata",)):
+                notes.add("metadata of entities", int(bool(Fields(row, notes).mapping("metadata"))))
+            notes.add_unread(database.unread(_READ))
         yield from notes.items()
 
 
@@ -164,11 +175,3 @@ def _before(fields: Fields) -> dict[str, Any]:
 
 def _is_change(change: Any) -> bool:
     return isinstance(change, dict) and change.get("from") is not None
-
-
-def _report(database: ForeignDatabase, notes: Notes) -> None:
-    """What stays behind: words about entities, vectors of a model that is not used here, a queue."""
-    for row in database.rows("entities", ("metadata",)):
-        notes.add("metadata of entities", int(bool(Fields(row, notes).mapping("metadata"))))
-    notes.add("embeddings (made anew here)", database.filled("memories", "embedding"))
-    notes.add("rows of cloud_sync_queue", database.count("cloud_sync_queue"))

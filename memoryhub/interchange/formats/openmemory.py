@@ -26,7 +26,11 @@ from memoryhub.vocabulary import MemoryType
 _TABLES, _LINES = "memories.json", "memories.jsonl.gz"
 _STATES = ("active", "paused", "archived", "deleted")
 _ASIDE = ("paused", "archived")  # neither shown nor gone over there: tagged here
-_LEFT = ("status_history", "access_controls", "user")
+# What says nothing beyond the memories themselves.
+_KNOWN_KEYS = frozenset(("memories", "apps", "categories", "memory_categories", "export_meta"))
+_KNOWN = frozenset(
+    ("id", "user_id", "app_id", "app", "content", "metadata", "state", "vector", "category_ids", "categories")
+) | {"created_at", "updated_at", "archived_at", "deleted_at"}
 _LINE_SIGNS = frozenset(("content", "state", "categories"))
 
 
@@ -93,8 +97,9 @@ class _Reader:
         if key in ("apps", "categories") and isinstance(value, dict):
             known = self.apps if key == "apps" else self.categories
             known[str(value.get("id"))] = str(value.get("name") or "").strip()
-        elif key in _LEFT and value:
-            self.notes.add(f"{key} (of {_TABLES})")
+            self.notes.add(f"descriptions of {key}", int(bool(value.get("description"))))
+        elif key not in _KNOWN_KEYS and value:
+            self.notes.add(f"{named(key)} (of {_TABLES})")
 
     def row(self, row: Any, place: str) -> Item:
         """A memory of ``memories.json``, which names its app and its categories by number."""
@@ -110,6 +115,8 @@ class _Reader:
         fields = Fields(values, self.notes)
         fields.leave_metadata(fields.mapping("metadata"))
         fields.leave("vector", why="made anew here")
+        for name in sorted(set(values) - _KNOWN):
+            self.notes.add(f"field {named(name)}")
         categories, app, state = fields.words("categories"), fields.text("app"), self._state(fields)
         draft = {
             "content": fields.text("content"),

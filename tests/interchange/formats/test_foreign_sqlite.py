@@ -87,6 +87,18 @@ def test_nothing_but_ordinary_tables_can_be_asked(tmp_path: Path) -> None:
                 database.connection.execute(sql)
 
 
+def test_tables_and_columns_of_a_version_that_is_not_known_are_told(tmp_path: Path) -> None:
+    schema = (
+        LETSGO
+        + "ALTER TABLE memories ADD COLUMN mood TEXT DEFAULT '';"
+        + "CREATE TABLE feelings (id INTEGER PRIMARY KEY, text TEXT); CREATE TABLE empty (id INTEGER);"
+    )
+    rows = [{**ROWS[0], "mood": "calm"}, ROWS[1]]
+    tables = {"memories": rows, "feelings": [{"text": "a"}, {"text": "b"}]}
+    read = Read("letsgo", sqlite_file(tmp_path / "memory.db", schema, tables))
+    assert read.unmapped == {"column memories.mood": 1, "rows of feelings": 2}
+
+
 def test_a_column_that_is_computed_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "computed.db"
     connection = sqlite3.connect(path)

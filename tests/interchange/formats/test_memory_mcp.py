@@ -181,7 +181,7 @@ def test_what_stays_behind_is_counted(tmp_path: Path) -> None:
     )
     assert read.unmapped == {
         "metadata of entities": 1,
-        "embeddings (made anew here)": 1,
+        "column memories.embedding": 1,
         "rows of cloud_sync_queue": 1,
     }
 

@@ -127,15 +127,23 @@ def test_what_has_no_home_is_counted(tmp_path: Path) -> None:
         "memories": [row(metadata={"mcp_client": "cursor", "source_app": "openmemory"})],
         "status_history": [{"id": 1}, {"id": 2}],
         "access_controls": [{"id": 3}],
+        "documents": [{"id": 4}],
+        "apps": [{"id": "app-1", "name": "cursor", "description": "An editor"}],
     }
     read = Read("openmemory", openmemory_zip(tmp_path / "o.zip", tables, None))
     told = {name: n for name, n in read.unmapped.items() if not name.startswith("user")}
     assert told == {
         "status_history (of memories.json)": 2,
         "access_controls (of memories.json)": 1,
+        "documents (of memories.json)": 1,
+        "descriptions of apps": 1,
         "metadata mcp_client": 1,
         "metadata source_app": 1,
     }
+
+
+def test_fields_that_openmemory_does_not_have_are_told(tmp_path: Path) -> None:
+    assert openmemory(tmp_path, row(mood="calm")).unmapped == {"field mood": 1, "user (of memories.json)": 1}
 
 
 def test_a_memory_that_is_none_does_not_lose_the_others(tmp_path: Path) -> None:
