@@ -23,8 +23,9 @@ def _any(*patterns: str) -> re.Pattern[str]:
 PROBLEM = _any(
     r"\b(?:fail(?:s|ed|ing|ure)?|flaky|crash(?:es|ed|ing)?|error|exception|broken|breaks?|bug|stuck|hangs?|hung|freez\w+"
     r"|timeouts?|times?\sout|timed\sout|slow|leak(?:s|ing)?|oom\w*|killed|wrong|incorrect|corrupt\w*|expired|outage"
-    r"|regression|missing|not\sfound|cannot\sfind|no\ssuch|undefined|not\sloaded|invalid|unable\sto|is\sred|down|lost|mismatch|differs?|different\sfrom|unavailable|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
+    r"|regression|missing|not\sfound|cannot\sfind|no\ssuch|undefined|not\sloaded|invalid|unable\sto|is\sred|down|lost|mismatch|differs?|different\sfrom|unavailable|spots?|rot|noise|rattles?|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
     r"\b(?:doesn'?t|does\snot|didn'?t|won'?t|isn'?t|not)\s(?:work|working|start|load|run|build|show|render|respond)\w*\b",
+    r"\b(?:dropped|fell|rose|jumped|went)\s(?:from|to|by)\s[\d.,]+|\b(?:doppelt|falsch|fehlt|fehlen)\b|\bdas\sproblem\b|\bthe\sproblem\b",
     r"\b(?:returns?|returned|status|http|got|get|getting|gives?)\s[45]\d\d\b|\bnpm\sERR",
     r"\b(?:effect|problem|issue)\sat\sfirst\b|\b(?:at|over)\s(?:9\d|100)\s?%|\b(?:disk|memory|quota)\s(?:is\s)?full\b",
     r"\b(?:fehler|bricht\s\w+\s?\w*\s?ab|geht\snicht|funktioniert\snicht|kaputt|abgestürzt|langsam)\b",
@@ -51,7 +52,7 @@ FIX = _any(
     rf"|^(?:so\s|then\s|and\s)?{_DID}\s",
     r"\bthe\s(?:fix|solution|workaround|trick)\s(?:is|was|:)|\b(?:fixed|solved|resolved)\sby\b",
     r"\b(?:now|it)\s(?:it\s)?(?:works|passes|runs|builds)\b(?!\?)|\bworks\snow\b|\bdid\sthe\strick\b",
-    r"\bich\shabe\b.{1,120}\b(?:gesetzt|geändert|festgenagelt|behoben|ersetzt|hinzugefügt|entfernt|aktualisiert)\b",
+    r"\bich\shabe\b.{1,120}\b(?:gesetzt|geändert|gemacht|eingebaut|festgenagelt|behoben|ersetzt|hinzugefügt|entfernt|aktualisiert)\b",
     r"\blo\s(?:solucioné|arreglé|resolví|cambié)\b|\bj'ai\s(?:corrigé|changé|ajouté|remplacé)\b",
     r"\b(?:takes|shows|is|are|runs|returns|went|shrank|dropped)\b.{1,80}\bnow[.!]?$",
     r"(?:通りました|動きました|修正しました|直しました|解決しました|変更しました|修复了|解决了|改成)",
@@ -59,7 +60,7 @@ FIX = _any(
 CONFIRMS = _any(
     r"^\W*(?:green|works|working|fixed|solved|passes|perfect|that\s(?:did\sit|was\sit|fixed\sit|worked|helped)|it\sworks"
     r"|(?:now\s)?it\sworks|that\sdoes\sit|läuft|klappt|geht\sjetzt|funktioniert|ça\smarche|funciona|直りました|動きました)\b"
-    r"|\b(?:works|fixed|green)\snow\b|\bthat\s(?:did\sit|fixed\sit|solved\sit)\b",
+    r"|\b(?:works|fixed|green)\snow\b|\b(?:did\sthe\strick|no\smore|klappt|läuft\sjetzt|awesome|makes\ssense)\b|\bthat\s(?:did\sit|fixed\sit|solved\sit)\b",
 )
 STILL = _any(
     r"\bstill\s(?:red|fail\w*|broken|not|the\ssame|crash\w*|slow|happen\w*|get\w*|see\w*|\d{3})\b|^\W*still\s\w+\W*$"

@@ -125,7 +125,7 @@ def _weigh(sentence: Sentence, *, noted: bool, asked: bool) -> _Weighed:
 def _judge(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Candidate | None:
     """A candidate, if enough speaks for it."""
     text, bare = sentence.text, sentence.bare
-    if (asks(sentence) and not HOW_TO_WRITE.search(bare)) or AGAINST.search(text) or _is_short(bare):
+    if (asks(sentence) and not HOW_TO_WRITE.search(bare)) or AGAINST.search(text.partition(", which ")[0]) or _is_short(bare):
         return None
     weighed = _weigh(sentence, noted=noted, asked=asked)
     best = weighed.best
