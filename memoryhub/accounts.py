@@ -7,12 +7,14 @@ the session, stay visible in the page's header, and end with the login.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import AnonymousUser, User
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
-from memoryhub import journal
+from memoryhub import journal, signing
 from memoryhub.membership import PERMISSIONS, reach_of
 from memoryhub.models import Memory
 from memoryhub.sensitivity import Actor, Clearance, Sensitivity
@@ -22,7 +24,23 @@ SWITCHES = PERMISSIONS
 
 
 class AccountBackend(ModelBackend):
-    """Accounts of the hub; with the person comes their profile, which every page asks for."""
+    """Accounts of the hub; with the person comes their profile, which every page asks for.
+
+    Who has guessed too often waits, at every door that takes a password: until then none is looked at.
+    """
+
+    def authenticate(
+        self,
+        request: HttpRequest | None,
+        username: str | None = None,
+        password: str | None = None,
+        **more: Any,
+    ) -> User | None:
+        if request is not None and username and signing.wait(request, username):
+            request.login_held_back = True  # type: ignore[attr-defined]
+            raise PermissionDenied
+        found: User | None = super().authenticate(request, username, password, **more)
+        return found
 
     def get_user(self, user_id: int) -> User | None:
         user = User.objects.select_related("profile").filter(pk=user_id).first()

@@ -13,12 +13,14 @@ class MemoryhubConfig(AppConfig):
     verbose_name = "memoryhub"
 
     def ready(self) -> None:
-        from memoryhub import checks, membership  # noqa: F401  checks register themselves
+        from memoryhub import checks, membership, roles, signing  # noqa: F401  checks register themselves
         from memoryhub.lifecycle import guests
 
         guests.register("import", "memoryhub.interchange.running.IMPORT")
 
         membership.connect()
+        signing.connect()
+        post_migrate.connect(roles.install, sender=self)
         pre_migrate.connect(_drop_triggers, sender=self)
         post_migrate.connect(_install_schema, sender=self)
 

@@ -165,6 +165,30 @@ def revoke(uid: str, actor: Actor, now: datetime | None = None) -> AgentToken:
     return token
 
 
+def rotate(
+    uid: str, actor: Actor, within: Clearance | None = None, now: datetime | None = None
+) -> tuple[AgentToken, str]:
+    """Put another token in the place of one: same name, same reach, the old one refused from now on.
+
+    Returns the row and the new token itself, this once. NotFound when there is none, Conflict when it was
+    revoked or has run out. ``within``: as in :func:`issue_token`.
+    """
+    now = now or timezone.now()
+    raw = PREFIX + secrets.token_urlsafe(32)
+    with write():
+        token: AgentToken | None = AgentToken.objects.filter(uid=uid).first()
+        if token is None:
+            raise NotFound("there is no such token")
+        if token.revoked_at or (token.expires_at and token.expires_at <= now):
+            raise Conflict("this token is not in force any more; issue another one")
+        _require_within(token, within)
+        token.prefix, token.digest = raw[:_READABLE], digest(raw)
+        token.last_used_at, token.last_used_from = None, ""
+        token.save(update_fields=["prefix", "digest", "last_used_at", "last_used_from"])
+        journal.record(actor, [_change("rotate", token)], now)
+    return token, raw
+
+
 def actor_of(token: AgentToken) -> Actor:
     """Who acts with this token: the agent's name, and everything that the token may reach.
 

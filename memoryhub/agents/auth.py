@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest
 from ninja.security import APIKeyHeader, HttpBearer
 
@@ -13,6 +12,7 @@ from memoryhub import tokens
 from memoryhub.agents.problems import Problem, unauthenticated
 from memoryhub.models import AgentToken
 from memoryhub.sensitivity import Actor
+from memoryhub.signing import address_of
 from memoryhub.vocabulary import Right
 
 
@@ -98,9 +98,3 @@ def _admit(request: HttpRequest, raw: str, right: Right | None) -> Caller | None
     if right:
         caller.require(right)
     return caller
-
-
-def address_of(request: HttpRequest) -> str:
-    """Where the request comes from; behind a proxy, what the nearest proxy says."""
-    forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.BEHIND_PROXY else ""
-    return forwarded.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", "")

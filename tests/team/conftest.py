@@ -86,7 +86,7 @@ def _furnish(remember: Callable[..., Memory], project: str, level: str) -> Memor
     gate = {"project": project, "sensitivity": level}
     Label.objects.create(memory=memory, kind="tag", value=f"tag{said}")
     Label.objects.create(memory=memory, kind="concept", value=f"con{said}")
-    FileLink.objects.create(memory=memory, access="read", path=f"zoo/{said}.py", basename=f"{said}.py")
+    FileLink.objects.create(memory=memory, access="read", path=f"src/{said}.py", basename=f"{said}.py")
     Fact.objects.create(subject="zebra", predicate="has", object=said, memory=memory, **gate)
     Fact.objects.create(subject=f"sub{said}", predicate="is", object="x", **gate)
     Revision.objects.create(memory=memory, number=1, sensitivity=level, before={"title": f"old{said}"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -65,9 +66,9 @@ def test_no_page_shows_anything_of_a_project_that_is_not_theirs(world, browser, 
     response = browser.get(address)
     assert response.status_code < 500
     if "zoo" not in address:
-        assert "zoo" not in response.content.decode()
+        assert not re.search(r"zoo(?!m)", response.getvalue().decode())  # zoom is no project
     echoed = seen(address)  # a filter that was typed is told again
-    assert seen(response.content.decode()) <= OPEN | echoed
+    assert seen(response.getvalue().decode()) <= OPEN | echoed
 
 
 @pytest.mark.parametrize("address", ["/", "/memories/", "/search/?q=zebra&min_score=0"])
@@ -129,9 +130,9 @@ def test_no_list_of_the_admin_shows_anything_of_a_project_that_is_not_theirs(wor
     browser = enter(ada, *LEVELS)
     response = browser.get(address)
     assert response.status_code == 200
-    assert seen(response.content.decode()) <= OPEN
+    assert seen(response.getvalue().decode()) <= OPEN
     if "membership" not in address:
-        assert "zoo" not in response.content.decode()
+        assert not re.search(r"zoo(?!m)", response.getvalue().decode())  # zoom is no project
 
 
 def test_the_querysets_agree_about_every_kind_of_row(world, ada):

@@ -1,0 +1,167 @@
+"""Signing in and out: what the journal keeps of it, and how long who guesses passwords has to wait.
+
+The journal is the count, too: a failure is a row, and where the newest rows hold too many failures for a
+name and an address, for an address, or for a name, no password is looked at until they have aged. It holds
+for every door where a password is asked for, in all processes, and survives a restart. A typed name that is
+nobody's may be a password typed into the wrong field: its keyed hash alone is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.crypto import salted_hmac
+
+from memoryhub import journal
+from memoryhub.models import JournalEntry
+from memoryhub.sensitivity import Actor
+from memoryhub.transactions import write
+
+PERSON = "person"  # object_type of journal rows about people
+HUB = "system:accounts"  # owner of rows that are nobody's own: no account can be called so
+WINDOW = timedelta(minutes=15)
+PER_PAIR, PER_ADDRESS, PER_NAME = 5, 30, 50  # failures within the window
+_NEWEST = 200  # rows looked at; the index of operations has them in order
+_IN, _FAILED = "login", "login_failed"
+
+
+def address_of(request: HttpRequest) -> str:
+    """Where a request comes from; behind a proxy, what the nearest proxy says. Empty: from no client."""
+    forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.BEHIND_PROXY else ""
+    return str(forwarded.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", ""))[:45]
+
+
+def note(user: User, operation: str, by: str = "", **detail: Any) -> None:
+    """A journal row about a person: theirs to see, and of those who manage people.
+
+    Must run in a transaction. ``by``: the name of who did it, when it was somebody else.
+    """
+    name = user.get_username()
+    change = journal.Change(operation, PERSON, name, detail, owner=name)
+    journal.record(Actor(f"user:{by or name}"), [change])
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    at: datetime
+    failed: bool
+    name: str
+    address: str
+
+
+def wait(request: HttpRequest, name: str, now: datetime | None = None) -> int:
+    """Seconds until a password for this name is looked at again from this address; 0 for at once."""
+    now = now or timezone.now()
+    address, hashed = address_of(request), _hashed(name)
+    recent = _recent(now)
+    pair = _since_success([one for one in recent if (one.name, one.address) == (hashed, address)])
+    counted = (
+        (PER_PAIR, pair),
+        (PER_ADDRESS, [one for one in recent if one.failed and one.address == address]),
+        (PER_NAME, [one for one in recent if one.failed and one.name == hashed]),
+    )
+    # The one that has to age is the oldest of the newest ``most``.
+    ends = [found[most - 1].at + WINDOW for most, found in counted if len(found) >= most]
+    return max(0, *(int((end - now).total_seconds()) + 1 for end in ends)) if ends else 0
+
+
+def _recent(now: datetime) -> list[_Attempt]:
+    rows = JournalEntry.objects.filter(object_type=PERSON, operation__in=(_IN, _FAILED)).order_by("-seq")
+    found = []
+    for at, operation, detail in rows.values_list("at", "operation", "detail")[:_NEWEST]:
+        if at <= now - WINDOW:
+            break
+        found.append(_Attempt(at, operation == _FAILED, detail.get("name", ""), detail.get("from", "")))
+    return found
+
+
+def _since_success(attempts: list[_Attempt]) -> list[_Attempt]:
+    """The failures after the last time that the password was right."""
+    failed = []
+    for one in attempts:
+        if not one.failed:
+            break
+        failed.append(one)
+    return failed
+
+
+def _hashed(name: str) -> str:
+    return salted_hmac("memoryhub.signing", name.strip().casefold()).hexdigest()[:16]
+
+
+def device_of(request: HttpRequest) -> str:
+    """The browser and the system in a few words, from what the browser says of itself."""
+    said = request.META.get("HTTP_USER_AGENT", "")
+    browser = next((name for mark, name in _BROWSERS if mark in said), "an unknown browser")
+    system = next((name for mark, name in _SYSTEMS if mark in said), "")
+    return f"{browser} on {system}" if system else browser
+
+
+# The first mark that is found decides: most browsers claim to be others too.
+_BROWSERS = (
+    ("Edg/", "Edge"),
+    ("OPR/", "Opera"),
+    ("Firefox/", "Firefox"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+    ("curl/", "curl"),
+)
+_SYSTEMS = (
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "macOS"),
+    ("Linux", "Linux"),
+)
+
+
+def _signed_in(request: HttpRequest | None, user: User, **kwargs: Any) -> None:
+    """A login by script, which comes from nowhere, is no event of an account."""
+    if request is None or not (address := address_of(request)):
+        return
+    device = device_of(request)
+    request.session.update(
+        {"from": address, "device": device, "since": timezone.now().isoformat(timespec="seconds")}
+    )
+    with write():
+        note(user, _IN, **{"name": _hashed(user.get_username()), "from": address, "with": device})
+
+
+def _signed_out(request: HttpRequest | None, user: User | None, **kwargs: Any) -> None:
+    if user is not None and request is not None and address_of(request):
+        with write():
+            note(user, "logout", **{"from": address_of(request)})
+
+
+def _failed(credentials: Mapping[str, Any], request: HttpRequest | None = None, **kwargs: Any) -> None:
+    if request is None or getattr(request, "login_held_back", False):
+        return  # no password was looked at
+    typed = str(credentials.get("username", ""))
+    user = User.objects.filter(username=typed).first()
+    detail = {"name": _hashed(typed), "from": address_of(request), "with": device_of(request)}
+    with write():
+        if user is None:
+            change = journal.Change(_FAILED, PERSON, "", {**detail, "account": False}, owner=HUB)
+            journal.record(Actor("nobody"), [change])
+        else:
+            change = journal.Change(_FAILED, PERSON, user.username, detail, owner=user.username)
+            journal.record(Actor("nobody"), [change])
+
+
+def connect() -> None:
+    """Hear of every login, at whatever door."""
+    for signal, receiver in (
+        (user_logged_in, _signed_in),
+        (user_logged_out, _signed_out),
+        (user_login_failed, _failed),
+    ):
+        signal.connect(receiver, dispatch_uid=receiver.__name__)
