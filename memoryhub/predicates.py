@@ -14,7 +14,7 @@ _GAPS = re.compile(r"[\s_\-.]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 # Learnt from use: of so many subjects, this share with several objects; or one subject with so many of them.
-SUBJECTS, SHARE, LIST = 5, 1 / 3, 5
+SUBJECTS, SHARE, LIST = 8, 1 / 2, 5
 TWICE = 2  # one decision that objects hold together may be an exception; so many are the rule
 
 # Verbs that go with many things at once, as :func:`plain` has them.

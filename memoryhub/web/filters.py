@@ -119,6 +119,7 @@ class TimelineFilter(ListFilter):
 
 
 class FactFilter(ListFilter):
+    thing = WordField(label="Subject or object")
     subject = WordField()
     predicate = WordField()
     object = WordField()
@@ -134,6 +135,9 @@ class FactFilter(ListFilter):
     )
     project = ProjectField()
     session_id = WordField(label="Session")
+    state = forms.ChoiceField(
+        required=False, choices=[("", "holding now"), ("ended", "that ended"), ("all", "all of them")]
+    )
 
 
 class JournalFilter(ListFilter):

@@ -29,9 +29,9 @@ def test_the_known_verbs_are_written_as_they_are_compared():
         ("led by", Evidence(subjects=1, several=1, most=2), True),
         ("depends on", Evidence(subjects=1, several=1, most=2), False),
         # from use
-        ("paints", Evidence(subjects=5, several=2, most=3), False),
-        ("paints", Evidence(subjects=6, several=2, most=3), True),
-        ("paints", Evidence(subjects=4, several=3, most=3), True),
+        ("paints", Evidence(subjects=8, several=5, most=3), False),
+        ("paints", Evidence(subjects=8, several=4, most=3), True),
+        ("paints", Evidence(subjects=7, several=7, most=3), True),
         ("paints", Evidence(subjects=50, several=1, most=5), False),
         # from decisions, which outweigh words and use
         ("depends on", Evidence(subjects=9, several=9, most=9, superseded=1), True),

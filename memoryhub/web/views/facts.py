@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
 from django.core.exceptions import BadRequest
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
@@ -18,10 +19,13 @@ from memoryhub.querysets import FactQuerySet
 from memoryhub.retrieval import paging
 from memoryhub.sensitivity import Clearance
 from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.fact_filters import GraphAddress
 from memoryhub.web.filters import FactFilter
 from memoryhub.web.forms import FactForm
+from memoryhub.web.graph import key_of
 
 PAGE = 50
+_CHANGE = "memoryhub.change_fact"
 _PREFILLED = ("subject", "predicate", "object", "project", "session_id", "memory_id")
 
 
@@ -70,18 +74,29 @@ def _table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpRespon
         "add_open": add.is_bound or "add" in request.GET,
         "page": page,
         "first": not cursor,
+        "graph": _graph(request, form) if valid else "",
+        "may_reinstate": valid and bool(form.value("state")) and request.user.has_perm(_CHANGE),
     }
     return render(request, "facts/page.html", context, status=status if valid else 422)
 
 
+def _graph(request: HttpRequest, form: FactFilter) -> str:
+    """The same facts as a graph, as far as it has these filters."""
+    opened = form.value("thing") or form.value("subject")
+    return GraphAddress(request.GET).of([key_of(opened)] if opened else [])
+
+
 def _select(clearance: Clearance, form: FactFilter) -> FactQuerySet:
-    exact = form.value("how") == "exact"
+    exact, thing = form.value("how") == "exact", form.value("thing")
     rows = fact_store.query_facts(
         clearance,
         **{name: form.value(name) for name in ("subject", "predicate", "project", "session_id")},
         object=form.value("object") if exact else "",
         min_confidence=form.value("min_confidence") or 0.0,
+        ended={"": False, "ended": True}.get(form.value("state")),
     )
+    if thing:
+        rows = rows.filter(Q(subject=thing) | Q(object=thing))
     return rows if exact or not form.value("object") else rows.filter(object__icontains=form.value("object"))
 
 

@@ -1,0 +1,112 @@
+"""Facts as a graph: drawn by the server, opened node by node, with memories beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from memoryhub import contradictions
+from memoryhub.facts import query_facts
+from memoryhub.sensitivity import Clearance
+from memoryhub.web import graph
+from memoryhub.web.access import clearance_of
+from memoryhub.web.fact_filters import GraphAddress, GraphFilter
+from memoryhub.web.graph_panel import Beside
+from memoryhub.web.htmx import HtmxHttpRequest, page_or_fragment, show_address
+
+TARGET = "graph-view"
+FOREMOST, FOUND, SUGGESTED = 14, 12, 50
+
+
+@require_safe
+def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
+    """``node`` (once for each that is opened), ``find`` and the filters in the address."""
+    form = GraphFilter(request.GET)
+    if not form.is_valid():
+        return render(request, "facts/graph.html", {"form": form}, status=422)
+    clearance = clearance_of(request)
+    index = graph.read(form.select(clearance))
+    opened, missing = _opened(index, request.GET.getlist("node"))
+    found = index.like(form.value("find"), FOUND) if form.value("find") else []
+    if exact := _exact(found, form.value("find")):
+        opened, found = [*(name for name in opened if name != exact), exact], []
+    opened = opened[-graph.MOST_OPEN :]
+    address = GraphAddress(request.GET, [graph.key_of(name) for name in opened])
+    context = {
+        "form": form,
+        "address": address,
+        "opened": [_handle(name, address) for name in opened],
+        "missing": missing,
+        "found": _named(found, address),
+        "found_nothing": bool(form.value("find")) and not found and not exact,
+        "here": address.narrowed(),
+        "table": address.table(thing=opened[-1]) if opened else address.table(),
+        "whole": address.of(()),
+        **_picture(index, opened, form, clearance, address),
+    }
+    response = page_or_fragment(
+        request, "facts/graph.html", context, fragment="facts/graph_view.html", target=TARGET
+    )
+    return show_address(request, response, context["here"], replace=False)
+
+
+def _handle(name: str, address: GraphAddress) -> dict[str, str]:
+    key = graph.key_of(name)
+    return {"name": name, "key": key, "open": address.opening(key), "close": address.closing(key)}
+
+
+def _picture(
+    index: graph.Index, opened: list[str], form: GraphFilter, clearance: Clearance, address: GraphAddress
+) -> dict[str, Any]:
+    """What is drawn, and what stands beside it."""
+    survey = contradictions.survey(clearance, project=form.value("project"))
+    contradicting = {row.pk for group in survey.open for row in group.rows}
+    picture = graph.draw(index, opened, contradicting)
+    keys = {node.key: address.opening(node.key) for node in picture.nodes}
+    context: dict[str, Any] = {
+        "picture": picture,
+        "nodes": [(node, keys[node.key]) for node in picture.nodes],
+        "colours": [(colour, address.narrowed(predicate=colour.predicate)) for colour in picture.colours],
+        "contradictions": len(survey.open),
+        "foremost": _named(index.foremost(index.of, FOREMOST), address),
+    }
+    if opened:
+        ended = query_facts(clearance, project=form.value("project"), ended=True)
+        beside = Beside(index, form.select(clearance), ended, clearance, address, contradicting)
+        context["panel"] = beside.of(opened[-1])
+        context["alone"] = address.of([graph.key_of(opened[-1])])
+        context["without"] = address.closing(graph.key_of(opened[-1]))
+    return context
+
+
+def _opened(index: graph.Index, keys: list[str]) -> tuple[list[str], list[str]]:
+    """The things that the address names, each once, and the keys of which nothing is known."""
+    names = {key: index.known(key) for key in keys}
+    return list(dict.fromkeys(filter(None, names.values()))), [key for key, name in names.items() if not name]
+
+
+def _exact(found: list[str], typed: str) -> str | None:
+    """The only thing that was found, or the one that is called just so."""
+    if len(found) == 1:
+        return found[0]
+    wanted = typed.strip().casefold()
+    return next((name for name in found if name.casefold() == wanted), None)
+
+
+def _named(names: list[str], address: GraphAddress) -> list[tuple[str, str]]:
+    return [(name, address.opening(graph.key_of(name))) for name in names]
+
+
+@require_safe
+def fact_things(request: HttpRequest) -> HttpResponse:
+    """Options for a ``<datalist>``: what visible facts name that holds what was typed in ``find``."""
+    form = GraphFilter(request.GET)
+    names = (
+        graph.read(form.select(clearance_of(request))).like(form.value("find"), SUGGESTED)
+        if form.is_valid()
+        else []
+    )
+    return render(request, "suggest/projects.html", {"names": names})

@@ -1,0 +1,294 @@
+// The graph of facts under the hand: zoom, moving, keys, opening a node in place. Without this file every node
+// is a link that opens it, and the picture scrolls.
+(function () {
+  "use strict";
+  const NEAREST = 0.12; // of the whole width: no closer look than this
+  const FAR = 1.7; // pixels of the picture for one of the screen: from here on edges bear no names
+  const LETTER = 6.6;
+  const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+  let still = new Map(); // where nodes stood before the last picture
+  let wanted = null; // the node that takes the focus in the next picture
+
+  function begin(view) {
+    const svg = view.querySelector("svg.graph");
+    if (!svg || svg.dataset.live) return;
+    svg.dataset.live = "yes";
+    const frame = svg.closest(".graph-frame");
+    const whole = svg.viewBox.baseVal;
+    const full = { x: whole.x, y: whole.y, w: whole.width, h: whole.height };
+    const nodes = [...svg.querySelectorAll("a.node")].map(read);
+    const open = nodes.find((node) => node.element.getAttribute("aria-current") === "true");
+    let box = { ...full };
+
+    frame.classList.add("is-live");
+    for (const hidden of view.querySelectorAll(".graph-tools, .graph-help")) hidden.hidden = false;
+
+    // What keeps its size on the screen is measured in pixels of the screen.
+    function show(next) {
+      box = next;
+      svg.setAttribute("viewBox", [box.x, box.y, box.w, box.h].map((n) => n.toFixed(1)).join(" "));
+      const unit = Math.max(box.w / Math.max(svg.clientWidth, 1), 0.05);
+      svg.style.setProperty("--unit", unit.toFixed(3));
+      frame.classList.toggle("is-far", unit > FAR);
+      name(unit);
+    }
+
+    // The picture is as high for its width as its place on the page.
+    const shape = () => (svg.clientHeight || full.h) / (svg.clientWidth || full.w);
+    const widest = () => Math.max(full.w, full.h / shape());
+    function all() {
+      const w = widest();
+      return within(full.x + (full.w - w) / 2, 0, w);
+    }
+    // At first as large as can be read; on a small screen the opened node is in the middle of it.
+    function first() {
+      const w = Math.min(widest(), full.h / shape());
+      const about = open || { x: full.x + full.w / 2, y: full.y + full.h / 2 };
+      return within(about.x - w / 2, about.y - (w * shape()) / 2, w);
+    }
+
+    // The names that have room at this size, the foremost first.
+    function name(unit) {
+      const taken = nodes.map((n) => [n.x - n.r, n.y - n.r, n.x + n.r, n.y + n.r]);
+      nodes.forEach((node, number) => {
+        const width = node.label * LETTER * unit;
+        const gap = node.r + 5 * unit;
+        const high = 12 * unit;
+        const ways = [
+          [node.x + gap, node.y + 4 * unit, "start", node.x + gap],
+          [node.x - gap, node.y + 4 * unit, "end", node.x - gap - width],
+          [node.x, node.y + gap + 9 * unit, "middle", node.x - width / 2],
+          [node.x, node.y - gap, "middle", node.x - width / 2],
+        ];
+        let found = null;
+        for (const [x, y, anchor, left] of ways) {
+          const room = [left, y - high, left + width, y + 4 * unit];
+          if (left < full.x || left + width > full.x + full.w) continue;
+          if (taken.some((other, i) => i !== number && covers(room, other))) continue;
+          taken.push(room);
+          found = [x, y, anchor];
+          break;
+        }
+        const [x, y, anchor] = found || ways[node.x > full.w * 0.75 ? 1 : 0];
+        node.element.classList.toggle("is-quiet", !found);
+        node.text.setAttribute("x", x);
+        node.text.setAttribute("y", y);
+        node.text.setAttribute("text-anchor", anchor);
+      });
+    }
+
+    function zoom(factor, at) {
+      const w = Math.min(Math.max(box.w * factor, full.w * NEAREST), widest());
+      const x = at.x - ((at.x - box.x) * w) / box.w;
+      const y = at.y - ((at.y - box.y) * w) / box.w;
+      show(within(x, y, w));
+    }
+
+    // Within the whole, or in the middle of it where it is smaller than its place.
+    function within(x, y, w) {
+      const h = w * shape();
+      const clamp = (at, size, low, high) =>
+        size > high ? low + (high - size) / 2 : Math.min(Math.max(at, low), low + high - size);
+      return { x: clamp(x, w, full.x, full.w), y: clamp(y, h, full.y, full.h), w, h };
+    }
+
+    const middle = () => ({ x: box.x + box.w / 2, y: box.y + box.h / 2 });
+    function at(event) {
+      const seen = svg.getBoundingClientRect();
+      return {
+        x: box.x + ((event.clientX - seen.left) / seen.width) * box.w,
+        y: box.y + ((event.clientY - seen.top) / seen.height) * box.h,
+      };
+    }
+
+    function size(way, point) {
+      if (way === "in") zoom(0.7, point || middle());
+      else if (way === "out") zoom(1 / 0.7, point || middle());
+      else show(all());
+    }
+
+    for (const button of view.querySelectorAll("[data-zoom]")) {
+      button.addEventListener("click", () => size(button.dataset.zoom));
+    }
+
+    svg.addEventListener(
+      "wheel",
+      (event) => {
+        if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
+        event.preventDefault();
+        zoom(Math.exp(event.deltaY * 0.004), at(event));
+      },
+      { passive: false },
+    );
+
+    // One finger or the mouse moves the picture, two fingers zoom it.
+    const fingers = new Map();
+    let moved = 0;
+    svg.addEventListener("pointerdown", (event) => {
+      if (event.button) return;
+      fingers.set(event.pointerId, event);
+      if (fingers.size === 1) moved = 0;
+    });
+    svg.addEventListener("pointermove", (event) => {
+      const before = fingers.get(event.pointerId);
+      if (!before) return;
+      const others = [...fingers.values()].filter((one) => one.pointerId !== event.pointerId);
+      moved += Math.abs(event.clientX - before.clientX) + Math.abs(event.clientY - before.clientY);
+      if (others.length) {
+        const [other] = others;
+        const was = Math.hypot(before.clientX - other.clientX, before.clientY - other.clientY);
+        const is = Math.hypot(event.clientX - other.clientX, event.clientY - other.clientY);
+        if (is > 0) zoom(was / is, at(event));
+      } else if (moved > 4) {
+        if (!svg.hasPointerCapture(event.pointerId)) svg.setPointerCapture(event.pointerId);
+        frame.classList.add("is-dragged");
+        const scale = box.w / Math.max(svg.clientWidth, 1);
+        const x = box.x - (event.clientX - before.clientX) * scale;
+        const y = box.y - (event.clientY - before.clientY) * scale;
+        show(within(x, y, box.w));
+      }
+      fingers.set(event.pointerId, event);
+    });
+    for (const end of ["pointerup", "pointercancel"]) {
+      svg.addEventListener(end, (event) => {
+        fingers.delete(event.pointerId);
+        if (!fingers.size) frame.classList.remove("is-dragged");
+      });
+    }
+    svg.addEventListener("dragstart", (event) => event.preventDefault());
+
+    // Its connections stand out while a node is looked at.
+    const lit = svg.querySelector(".edge-lit");
+    function look(node) {
+      svg.classList.toggle("is-looking", Boolean(node));
+      for (const one of nodes) one.element.classList.remove("is-lit");
+      lit.setAttribute("d", "M0 0");
+      if (!node) return;
+      node.element.classList.add("is-lit");
+      const others = node.links.map((number) => nodes[number]).filter(Boolean);
+      for (const other of others) other.element.classList.add("is-lit");
+      lit.setAttribute("d", others.map((o) => `M${node.x} ${node.y}L${o.x} ${o.y}`).join("") || "M0 0");
+    }
+    const nodeOf = (event) => {
+      const element = event.target.closest("a.node");
+      return element && nodes.find((node) => node.element === element);
+    };
+    svg.addEventListener("pointerover", (event) => look(nodeOf(event)));
+    svg.addEventListener("pointerleave", () => look(null));
+
+    // One stop of the Tab key; the arrows go on from there.
+    function stop(node) {
+      for (const one of nodes) one.element.setAttribute("tabindex", one === node ? "0" : "-1");
+    }
+    stop(open || nodes[0]);
+    svg.addEventListener("focusin", (event) => {
+      const node = nodeOf(event);
+      if (!node) return;
+      stop(node);
+      look(node);
+      if (node.x < box.x || node.x > box.x + box.w || node.y < box.y || node.y > box.y + box.h) {
+        show(within(node.x - box.w / 2, node.y - box.h / 2, box.w));
+      }
+    });
+    svg.addEventListener("focusout", () => look(null));
+    svg.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      const node = nodeOf(event);
+      const way = { "+": "in", "=": "in", "-": "out", 0: "all" }[event.key];
+      if (way) {
+        event.preventDefault();
+        event.stopPropagation();
+        size(way, node);
+        return;
+      }
+      const arrow = ARROWS[event.key];
+      const next = node && arrow && nearest(node, arrow);
+      if (arrow) event.preventDefault();
+      if (next) next.element.focus({ preventScroll: true });
+    });
+    function nearest(from, [right, down]) {
+      let best = null;
+      let least = Infinity;
+      for (const node of nodes) {
+        const along = (node.x - from.x) * right + (node.y - from.y) * down;
+        const aside = Math.abs((node.x - from.x) * down) + Math.abs((node.y - from.y) * right);
+        const far = along + 2 * aside;
+        if (node !== from && along > 0 && aside < 2 * along + 1 && far < least) [best, least] = [node, far];
+      }
+      return best;
+    }
+
+    svg.addEventListener("click", (event) => {
+      const element = event.target.closest("a.node");
+      if (moved > 4) {
+        moved = 0;
+        event.preventDefault();
+        return;
+      }
+      if (!element || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+      event.preventDefault();
+      go(element.getAttribute("href"), element.dataset.key);
+    });
+    function go(href, key) {
+      still = new Map(nodes.map((node) => [node.key, node]));
+      wanted = key;
+      window.htmx.ajax("GET", href, { source: view, target: view, swap: "outerHTML" });
+    }
+
+    let seen = 0;
+    new ResizeObserver(() => {
+      if (svg.clientWidth === seen) return;
+      seen = svg.clientWidth;
+      show(first());
+    }).observe(svg);
+    show(first());
+    arrive(view, svg, nodes);
+  }
+
+  // After opening: nodes that were there move to their new places, the focus stays on the one that was opened.
+  function arrive(view, svg, nodes) {
+    const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (still.size && !calm) {
+      for (const node of nodes) {
+        const before = still.get(node.key);
+        const from = before ? `translate(${before.x - node.x}px, ${before.y - node.y}px)` : "none";
+        const frames = [{ transform: from, opacity: before ? 1 : 0 }, { transform: "none", opacity: 1 }];
+        node.element.animate(frames, { duration: 350, easing: "ease-out" });
+      }
+      for (const edges of svg.querySelectorAll(".edges, .edge-name")) {
+        edges.animate([{ opacity: 0 }, { opacity: 0 }, { opacity: 1 }], { duration: 450 });
+      }
+    }
+    still = new Map();
+    if (wanted === null) return;
+    const same = nodes.find((node) => node.key === wanted);
+    wanted = null;
+    if (same) same.element.focus({ preventScroll: true });
+    const said = document.getElementById("graph-said");
+    if (said) said.textContent = view.dataset.said;
+  }
+
+  function read(element) {
+    const dot = element.querySelector(".node-dot");
+    const text = element.querySelector(".node-name");
+    const number = (name) => Number(dot.getAttribute(name));
+    return {
+      element,
+      text,
+      key: element.dataset.key,
+      label: text.textContent.length,
+      links: element.dataset.links.split(" ").filter(Boolean).map(Number),
+      x: number("cx"),
+      y: number("cy"),
+      r: number("r"),
+    };
+  }
+
+  function covers(one, other) {
+    return one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3];
+  }
+
+  const start = () => document.querySelectorAll("#graph-view").forEach(begin);
+  document.addEventListener("htmx:afterSettle", start);
+  start();
+})();

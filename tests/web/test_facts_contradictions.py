@@ -1,0 +1,262 @@
+"""The page of contradictions: the newer supersedes with one click, undo with another, all behind the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import facts
+from memoryhub.drafts import FactDraft
+from memoryhub.models import Fact, JournalEntry, Memory
+from memoryhub.sensitivity import Actor
+from memoryhub.web.views import facts_conflicts
+from tests.web.markup import PAYLOADS, dangers, main
+
+Say = Callable[..., Fact]
+PAGE, DECIDE, UNDO = "/facts/contradictions/", "/facts/contradictions/decide/", "/facts/contradictions/undo/"
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def say(db: None, actor: Actor) -> Say:
+    def make(object: str, subject: str = "hub", predicate: str = "led_by", **fields: Any) -> Fact:
+        draft = FactDraft(subject=subject, predicate=predicate, object=object, **fields)
+        return facts.store_fact(draft, actor)[0]
+
+    return make
+
+
+@pytest.fixture
+def two(say: Say) -> list[Fact]:
+    """The newest first, as the page shows them."""
+    return [say("Mara"), say("Bram")][::-1]
+
+
+@pytest.fixture
+def changer(sign_in: Any) -> Client:
+    client: Client = sign_in("change_fact")
+    return client
+
+
+@pytest.fixture
+def visitor_without(sign_in: Any) -> Client:
+    """Someone else, who may change nothing."""
+    client: Client = sign_in(name="bob")
+    return client
+
+
+def forms(response: Any) -> list[dict[str, str]]:
+    return [form for form in main(response).all("form") if "decide" in form.get("action", "")]
+
+
+def decide(client: Client, shown: list[Fact], keep: str = "", **headers: Any) -> Any:
+    return client.post(DECIDE, {"fact": [fact.uid for fact in shown], "keep": keep}, **headers)
+
+
+def held(fact: Fact) -> bool:
+    fact.refresh_from_db()
+    return fact.valid_until is None
+
+
+class TestGate:
+    def test_a_hidden_fact_contradicts_nothing(self, say: Say, sign_in: Any) -> None:
+        say("Mara")
+        say("Bram", sensitivity="private")
+        client = sign_in("view_private")
+        assert "No facts contradict each other" in main(client.get(PAGE)).words
+        client.post("/switch/", {"level": "private", "on": "1", "next": "/"})
+        assert "Bram" in main(client.get(PAGE)).words
+
+    def test_a_hidden_fact_cannot_be_decided_about(self, say: Say, changer: Client) -> None:
+        shown = [say("Mara"), say("Bram", sensitivity="secret")]
+        assert decide(changer, shown, shown[0].uid).status_code == 404
+        assert decide(changer, shown).status_code == 404
+        assert all(map(held, shown))
+
+    def test_deciding_needs_its_permission(self, two: list[Fact], visitor: Client) -> None:
+        assert decide(visitor, two, two[0].uid).status_code == 403
+        assert visitor.post(UNDO, {"gone": two[0].uid}).status_code == 403
+        words = main(visitor.get(PAGE)).words
+        assert "Mara" in words
+        assert "The newest holds" not in words
+
+    @pytest.mark.parametrize("address", [DECIDE, UNDO])
+    def test_a_link_alone_decides_nothing(self, changer: Client, address: str) -> None:
+        assert changer.get(address).status_code == 405
+
+    def test_facts_of_other_peoples_personal_memories_stay_theirs(
+        self, say: Say, remember: Callable[..., Memory], visitor: Client, actor: Actor
+    ) -> None:
+        own = remember("mine", scope="personal")
+        assert own.owner == actor.owner
+        Memory.objects.filter(pk=own.pk).update(owner="somebody")
+        say("Mara")
+        bram = say("Bram")
+        Fact.objects.filter(pk=bram.pk).update(memory=own)
+        assert forms(visitor.get(PAGE)) == []
+
+
+class TestDeciding:
+    def test_the_newest_supersedes_with_one_click(self, two: list[Fact], changer: Client) -> None:
+        [form] = forms(changer.get(PAGE))
+        new, old = two
+        response = changer.post(form["action"], {"fact": [new.uid, old.uid], "keep": new.uid}, follow=True)
+        assert "Bram; what was said before (1 fact) has ended" in main(response).words
+        assert "No facts contradict each other" in main(response).words
+        old.refresh_from_db()
+        assert old.superseded_by == new
+        assert old.valid_until == new.valid_from
+        assert JournalEntry.objects.get(operation="supersede").actor == "user:ada"
+
+    def test_an_older_one_may_hold_as_well(self, two: list[Fact], changer: Client) -> None:
+        decide(changer, two, two[1].uid)
+        assert (held(two[0]), held(two[1])) == (False, True)
+
+    def test_undo_stands_in_the_message(self, two: list[Fact], changer: Client) -> None:
+        response = changer.post(DECIDE, {"fact": [fact.uid for fact in two], "keep": two[0].uid}, follow=True)
+        assert f'name="gone" value="{two[1].uid}"' in response.content.decode()
+        response = changer.post(UNDO, {"gone": two[1].uid}, follow=True)
+        assert "Taken back" in main(response).words
+        assert len(forms(response)) == 1
+        assert held(two[1])
+
+    def test_all_may_hold_together_and_that_is_undone(self, two: list[Fact], changer: Client) -> None:
+        response = decide(changer, two)
+        page = changer.get(response["Location"])
+        assert "All 2 facts hold together" in main(page).words
+        assert forms(changer.get(PAGE)) == []
+        assert "Somebody said that all of these hold" in main(changer.get(PAGE, {"tab": "together"})).words
+        decision = JournalEntry.objects.get(operation="hold_together").object_id
+        changer.post(UNDO, {"decision": decision})
+        assert len(forms(changer.get(PAGE))) == 1
+
+    def test_in_place_the_card_gives_way_to_a_notice_and_comes_back(
+        self, two: list[Fact], changer: Client
+    ) -> None:
+        told = decide(changer, two, two[0].uid, headers=HTMX).content.decode()
+        assert told.startswith('<div class="notice is-good clash" role="status"')
+        back = changer.post(
+            UNDO, {"gone": two[1].uid, "fact": [fact.uid for fact in two]}, headers=HTMX
+        ).content.decode()
+        assert "<article" in back
+        assert "The newest holds" in back
+
+    def test_a_second_click_elsewhere_is_told_why_nothing_happened(
+        self, two: list[Fact], changer: Client
+    ) -> None:
+        decide(changer, two, two[0].uid)
+        response = decide(changer, two, two[0].uid)
+        assert "Not done: fact" in main(changer.get(response["Location"])).words
+        refused = decide(changer, two, two[0].uid, headers=HTMX)
+        assert refused.status_code == 422
+        assert b"ended already" in refused.content
+
+    @pytest.mark.parametrize("body", [{}, {"keep": "nothing"}, {"fact": ["a", "b"]}, {"gone": ["x"]}])
+    @pytest.mark.parametrize("address", [DECIDE, UNDO])
+    def test_a_bent_request_changes_nothing(
+        self, two: list[Fact], changer: Client, address: str, body: dict[str, Any]
+    ) -> None:
+        assert changer.post(address, body).status_code in (302, 404)
+        assert all(map(held, two))
+
+    def test_facts_about_something_else_are_refused(self, two: list[Fact], say: Say, changer: Client) -> None:
+        other = say("Nils", subject="harbour")
+        response = decide(changer, [two[0], other], two[0].uid)
+        assert "one project, subject and predicate" in main(changer.get(response["Location"])).words
+        assert held(other)
+
+    @pytest.mark.parametrize(
+        ("wanted", "goes"), [("/facts/?state=all", "/facts/?state=all"), ("https://evil.example/", PAGE)]
+    )
+    def test_it_goes_back_to_pages_of_facts_alone(
+        self, two: list[Fact], changer: Client, wanted: str, goes: str
+    ) -> None:
+        body = {"fact": [fact.uid for fact in two], "keep": two[0].uid, "next": wanted}
+        assert changer.post(DECIDE, body)["Location"] == goes
+
+
+class TestPage:
+    def test_what_may_hold_together_stands_on_a_tab_of_its_own(self, say: Say, visitor: Client) -> None:
+        say("Django", predicate="uses")
+        say("SQLite", predicate="uses")
+        assert forms(visitor.get(PAGE)) == []
+        response = visitor.get(PAGE, {"tab": "together"})
+        assert "SQLite" in main(response).words
+        assert "such words go with many things" in main(response).words
+
+    def test_a_project_narrows_it(self, say: Say, visitor: Client) -> None:
+        for project in ("moon", "sun"):
+            say("Mara", project=project)
+            say("Bram", project=project)
+        assert len(forms(visitor.get(PAGE))) == 2
+        assert len(forms(visitor.get(PAGE, {"project": "moon"}))) == 1
+
+    def test_pages_hold_so_many(self, say: Say, visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(facts_conflicts, "PAGE_SIZE", 2)
+        for number in range(3):
+            say("Mara", subject=f"s{number}")
+            say("Bram", subject=f"s{number}")
+        assert len(forms(visitor.get(PAGE))) == 2
+        assert len(forms(visitor.get(PAGE, {"page": "2"}))) == 1
+
+    def test_the_number_of_queries_does_not_grow(self, say: Say, changer: Client) -> None:
+        changer.get(PAGE)  # the first request of a session asks for more
+        counts = []
+        for n in range(2):
+            for m in range(1 + 8 * n):
+                say("Mara", predicate=f"p{n}{m}")
+                say("Bram", predicate=f"p{n}{m}")
+            with CaptureQueriesContext(connection) as queries:
+                changer.get(PAGE)
+            counts.append(len(queries))
+        assert counts[0] == counts[1]
+
+    @pytest.mark.parametrize("payload", PAYLOADS)
+    def test_no_text_becomes_markup(self, say: Say, changer: Client, payload: str) -> None:
+        shown = [say(f"{payload}{n}", payload, payload[:200], project=payload[:100]) for n in range(2)]
+        assert dangers(changer.get(PAGE).content.decode()) == []
+        assert dangers(decide(changer, shown, shown[0].uid, headers=HTMX).content.decode()) == []
+        assert dangers(changer.get("/facts/?state=all").content.decode()) == []
+
+
+class TestTable:
+    def test_what_ended_is_found_with_its_time_and_holds_again(
+        self, two: list[Fact], changer: Client
+    ) -> None:
+        decide(changer, two, two[0].uid)
+        assert "Mara" not in main(changer.get("/facts/")).words.partition("Changed")[2]
+        ended = changer.get("/facts/", {"state": "ended"})
+        assert "Mara" in main(ended).words
+        assert "until" in main(ended).words
+        both = main(changer.get("/facts/", {"state": "all"})).words
+        assert "Mara" in both
+        assert "Bram" in both
+
+    def test_it_can_hold_again_for_those_who_may_change(
+        self, two: list[Fact], changer: Client, visitor_without: Client
+    ) -> None:
+        decide(changer, two, two[0].uid)
+
+        def undoing(client: Client) -> list[dict[str, str]]:
+            page = main(client.get("/facts/", {"state": "ended"}))
+            return [form for form in page.all("form") if form.get("action") == UNDO]
+
+        changer.get(PAGE)  # where the message stands that has such a button too
+        assert undoing(visitor_without) == []
+        [form] = undoing(changer)
+        changer.post(form["action"], {"gone": two[1].uid})
+        assert held(two[1])
+
+    def test_a_thing_is_found_as_subject_and_as_object(self, say: Say, visitor: Client) -> None:
+        say("Mara")
+        say("Skagen", subject="Mara", predicate="lives_in")
+        say("Bergen", subject="Nils", predicate="lives_in")
+        words = main(visitor.get("/facts/", {"thing": "Mara"})).words
+        assert "Skagen" in words
+        assert "hub" in words
+        assert "Bergen" not in words

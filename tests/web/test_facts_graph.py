@@ -1,0 +1,313 @@
+"""The graph of facts: gated, filtered, opened node by node, with its memories beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import contradictions, facts, store
+from memoryhub.drafts import FactDraft
+from memoryhub.models import Fact, Memory
+from memoryhub.sensitivity import Actor
+from memoryhub.web import graph
+from tests.web.markup import PAYLOADS, Page, dangers, main
+
+Remember = Callable[..., Memory]
+Say = Callable[..., Fact]
+GRAPH = "/facts/graph/"
+
+
+@pytest.fixture
+def say(db: None, actor: Actor) -> Say:
+    def make(subject: str, predicate: str = "uses", object: str = "Django", **fields: Any) -> Fact:
+        draft = FactDraft(subject=subject, predicate=predicate, object=object, **fields)
+        return facts.store_fact(draft, actor)[0]
+
+    return make
+
+
+def nodes(response: Any) -> dict[str, str]:
+    """The nodes that are drawn, with where each leads."""
+    drawn = [a for a in main(response).all("a") if "node" in a.get("class", "").split()]
+    return {one["data-key"]: one["href"] for one in drawn}
+
+
+def beside(response: Any) -> Page:
+    """What stands beside the picture."""
+    return Page(response.content.decode().partition('<aside id="beside"')[2].partition("</aside>")[0])
+
+
+class TestGate:
+    @pytest.fixture(autouse=True)
+    def world(self, say: Say, four_levels: dict[str, Memory]) -> None:
+        for level in ("public", "private", "secret"):
+            say(f"{level} subject", object=f"{level} object", sensitivity=level)
+            say(f"of {level}", object="everyone", memory_id=four_levels[level].uid)
+        say("of cosmic", object="everyone")
+        Fact.objects.filter(subject="of cosmic").update(memory=four_levels["cosmic"])
+
+    def test_a_node_exists_only_through_facts_that_may_be_seen(self, sign_in: Any) -> None:
+        client = sign_in("view_private", "view_secret")
+        assert set(nodes(client.get(GRAPH))) == {"public subject", "public object", "of public", "everyone"}
+
+    def test_with_all_switches_all_but_the_unknown_show(self, insider: Client) -> None:
+        shown = set(nodes(insider.get(GRAPH)))
+        assert {"secret subject", "of secret", "private object"} <= shown
+        assert "of cosmic" not in shown
+
+    def test_a_hidden_node_cannot_be_told_from_none(self, visitor: Client) -> None:
+        answers = []
+        for name in ("secret subject", "absent subject"):
+            text = main(visitor.get(GRAPH, {"node": name})).words.replace(name, "X")
+            answers.append(text)
+        assert answers[0] == answers[1]
+        assert "No fact that fits names" in answers[0]
+
+    def test_a_hidden_node_is_neither_found_nor_suggested(self, visitor: Client) -> None:
+        assert "No fact that fits names" in main(visitor.get(GRAPH, {"find": "secret"})).words
+        assert b"secret" not in visitor.get("/facts/things/", {"find": "s"}).content
+        assert b"public subject" in visitor.get("/facts/things/", {"find": "s"}).content
+
+    def test_hidden_neighbours_are_not_counted(self, visitor: Client) -> None:
+        seen = beside(visitor.get(GRAPH, {"node": "everyone"}))
+        assert "of public" in seen.words
+        assert "of secret" not in seen.words
+        assert visitor.get(GRAPH, {"node": "everyone"}).context["picture"].nodes[0].beside == 1
+
+    def test_memories_beside_are_gated_too(
+        self, say: Say, sign_in: Any, four_levels: dict[str, Memory]
+    ) -> None:
+        client = sign_in("view_private", "view_secret", name="bob")
+        links = beside(client.get(GRAPH, {"node": "everyone"})).links()
+        shown = {link.split("/")[2] for link in links if link.startswith("/memories/") and "?" not in link}
+        assert shown == {four_levels["public"].uid}
+
+    def test_it_asks_for_a_login(self) -> None:
+        assert Client().get(GRAPH)["Location"].startswith("/login/")
+        assert Client().get("/facts/things/")["Location"].startswith("/login/")
+
+
+class TestOpening:
+    @pytest.fixture(autouse=True)
+    def world(self, say: Say) -> None:
+        say("api", "uses", "Django", confidence=0.9)
+        say("api", "led_by", "Mara", confidence=0.6)
+        say("Mara", "lives_in", "Skagen")
+        say("Skagen", "lies_in", "Denmark")
+
+    def test_a_node_leads_to_itself_opened(self, visitor: Client) -> None:
+        href = nodes(visitor.get(GRAPH))["api"]
+        assert href == "/facts/graph/?node=api"
+        assert set(nodes(visitor.get(href))) == {"api", "Django", "Mara"}
+
+    def test_opening_another_adds_its_neighbours(self, visitor: Client) -> None:
+        first = nodes(visitor.get(GRAPH, {"node": "api"}))
+        assert set(nodes(visitor.get(first["Mara"]))) == {"api", "Django", "Mara", "Skagen"}
+
+    def test_what_is_said_of_it_stands_beside_with_ways_on(self, visitor: Client) -> None:
+        panel = beside(visitor.get(GRAPH, {"node": "Mara"}))
+        assert re.sub(r"\s+", " ", panel.words).count("lives_in Skagen") == 1
+        assert "led_by" in panel.words
+        assert "/facts/graph/?node=Mara&node=Skagen" in panel.links()
+        assert "/facts/?thing=Mara" in panel.links()
+
+    def test_an_opened_one_can_be_closed_and_be_alone(self, visitor: Client) -> None:
+        links = beside(visitor.get(GRAPH, {"node": ["api", "Mara"]})).links()
+        assert {"/facts/graph/?node=api", "/facts/graph/?node=Mara", "/facts/graph/"} <= set(links)
+
+    def test_filters_stay_while_nodes_are_opened(self, visitor: Client) -> None:
+        href = nodes(visitor.get(GRAPH, {"min_confidence": "0.8"}))["api"]
+        assert parse_qs(urlsplit(href).query) == {"min_confidence": ["0.8"], "node": ["api"]}
+        assert "Mara" not in nodes(visitor.get(href))
+
+    def test_only_so_many_stay_open(self, visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(graph, "MOST_OPEN", 2)
+        response = visitor.get(GRAPH, {"node": ["api", "Mara", "Skagen"]})
+        assert "api" not in [one["name"] for one in response.context["opened"]]
+
+    def test_the_commonest_are_drawn_and_the_rest_is_dust(
+        self, visitor: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(graph, "CORE", 2)
+        response = visitor.get(GRAPH)
+        assert set(nodes(response)) == {"Mara", "Skagen"}
+        assert (
+            response.context["picture"].dust.count("M") == 2
+        )  # api and Denmark hang on these, Django does not
+        assert "The 2 with most neighbours of 5 things, 4 facts" in main(response).words
+
+    def test_of_many_neighbours_the_surest_are_drawn(
+        self, visitor: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(graph, "NEIGHBOURS", 1)
+        response = visitor.get(GRAPH, {"node": "api"})
+        assert set(nodes(response)) == {"api", "Django"}
+        assert next(node for node in response.context["picture"].nodes if node.text == "api").more == 1
+
+    def test_a_fragment_for_htmx_pushes_its_address(self, visitor: Client) -> None:
+        headers = {"HX-Request": "true", "HX-Target": "graph-view"}
+        response = visitor.get(GRAPH, {"node": "api"}, headers=headers)
+        assert response.content.decode().lstrip().startswith('<div id="graph-view"')
+        assert response["HX-Push-Url"] == "/facts/graph/?node=api"
+
+    def test_a_long_name_has_a_short_address(self, say: Say, visitor: Client) -> None:
+        say("api", "says", "a long speech " * 100)
+        [key] = [key for key in nodes(visitor.get(GRAPH)) if key.startswith("~")]
+        assert len(key) < 20
+        assert "a long speech" in beside(visitor.get(GRAPH, {"node": key})).words
+
+    def test_a_name_that_looks_like_a_short_address_is_found_too(self, say: Say, visitor: Client) -> None:
+        say("~tilde", "is", "a path")
+        [key] = [key for key in nodes(visitor.get(GRAPH)) if key.startswith("~")]
+        assert "~tilde" in beside(visitor.get(GRAPH, {"node": key})).words
+
+    def test_what_is_said_of_itself_does_no_harm(self, say: Say, visitor: Client) -> None:
+        say("loop", "is", "loop")
+        assert "loop" in nodes(visitor.get(GRAPH, {"node": "loop"}))
+
+
+class TestFinding:
+    @pytest.fixture(autouse=True)
+    def world(self, say: Say) -> None:
+        say("harbor-board")
+        say("harbor-app")
+        say("tide", object="SQLite")
+
+    @pytest.mark.parametrize("typed", ["tide", "TIDE", " ti", "sqlite"])
+    def test_the_only_thing_found_is_opened(self, visitor: Client, typed: str) -> None:
+        assert visitor.get(GRAPH, {"find": typed}).context["panel"].text in ("tide", "SQLite")
+
+    def test_several_are_offered(self, visitor: Client) -> None:
+        response = visitor.get(GRAPH, {"find": "harbor"})
+        assert "panel" not in response.context
+        assert {"/facts/graph/?node=harbor-app", "/facts/graph/?node=harbor-board"} <= set(
+            main(response).links()
+        )
+
+    def test_one_of_them_that_is_called_just_so_is_opened(self, say: Say, visitor: Client) -> None:
+        say("harbor")
+        assert visitor.get(GRAPH, {"find": "harbor"}).context["panel"].text == "harbor"
+
+    def test_nothing_found_says_so_and_shows_the_whole(self, visitor: Client) -> None:
+        response = visitor.get(GRAPH, {"find": "zeppelin"})
+        assert "No fact that fits names “zeppelin”" in main(response).words
+        assert nodes(response)
+
+
+class TestFilters:
+    @pytest.fixture(autouse=True)
+    def world(self, say: Say) -> None:
+        say("a", "uses", "b", project="moon", confidence=0.9)
+        say("c", "knows", "d", project="sun", confidence=0.4)
+        say("session:s1", "boundary_at", "{}")
+
+    @pytest.mark.parametrize(
+        ("query", "shown"),
+        [
+            ({}, {"a", "b", "c", "d"}),
+            ({"predicate": "knows"}, {"c", "d"}),
+            ({"project": "moon"}, {"a", "b"}),
+            ({"min_confidence": "0.5"}, {"a", "b"}),
+            ({"project": "moon", "predicate": "knows"}, set()),
+            ({"predicate": "boundary_at"}, {"session:s1", "{}"}),
+        ],
+    )
+    def test_each_narrows(self, visitor: Client, query: dict[str, str], shown: set[str]) -> None:
+        assert set(nodes(visitor.get(GRAPH, query))) == shown
+
+    @pytest.mark.parametrize(("field", "value"), [("min_confidence", "2"), ("predicate", "x" * 1001)])
+    def test_a_wrong_one_is_named_beside_its_field(self, visitor: Client, field: str, value: str) -> None:
+        response = visitor.get(GRAPH, {field: value})
+        assert response.status_code == 422
+        assert response.context["form"].errors[field]
+
+    def test_the_table_keeps_the_filters_and_back(self, visitor: Client) -> None:
+        links = main(visitor.get(GRAPH, {"project": "moon", "node": "a"})).links()
+        assert "/facts/?project=moon&thing=a" in links
+        back = main(visitor.get("/facts/?project=moon&thing=a")).links()
+        assert "/facts/graph/?project=moon&node=a" in back
+
+
+class TestTime:
+    def test_what_was_superseded_is_drawn_no_more_and_told_beside(
+        self, say: Say, visitor: Client, actor: Actor
+    ) -> None:
+        old, new = say("api", "led_by", "Mara"), say("api", "led_by", "Bram")
+        contradictions.supersede(new.uid, [old.uid], actor)
+        response = visitor.get(GRAPH, {"node": "api"})
+        assert set(nodes(response)) == {"api", "Bram"}
+        assert "What held before" in beside(response).words
+        assert "Mara" in beside(response).words
+
+    def test_a_contradiction_is_marked(self, say: Say, visitor: Client) -> None:
+        say("api", "led_by", "Mara")
+        say("api", "led_by", "Bram")
+        response = visitor.get(GRAPH, {"node": "api"})
+        assert [edge.contradicts for edge in response.context["picture"].edges] == [True, True]
+        assert "/facts/contradictions/" in beside(response).links()
+
+    def test_facts_of_a_trashed_memory_end_with_it(
+        self, say: Say, visitor: Client, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember()
+        say("gone", memory_id=memory.uid)
+        store.trash([memory.uid], actor)
+        assert nodes(visitor.get(GRAPH)) == {}
+
+
+class TestMemories:
+    def test_its_memories_stand_beside_those_it_was_drawn_from_first(
+        self, say: Say, visitor: Client, remember: Remember
+    ) -> None:
+        names = remember("Skagen harbour", entities=[{"entity": "Skagen", "entity_type": "place"}])
+        source = remember("where Mara lives")
+        say("Mara", "lives_in", "Skagen", memory_id=source.uid)
+        panel = visitor.get(GRAPH, {"node": "Skagen"}).context["panel"]
+        assert [memory.uid for memory in panel.memories] == [source.uid, names.uid]
+
+    def test_without_any_it_says_so(self, say: Say, visitor: Client) -> None:
+        say("Mara")
+        assert (
+            "None of these facts was drawn from a memory"
+            in beside(visitor.get(GRAPH, {"node": "Mara"})).words
+        )
+
+
+class TestPage:
+    @pytest.mark.parametrize("payload", PAYLOADS)
+    def test_no_text_becomes_markup(self, say: Say, visitor: Client, payload: str) -> None:
+        say(payload, payload[:200], f"{payload} too", project=payload[:100])
+        for query in ({}, {"node": payload}, {"find": payload}, {"predicate": payload, "project": payload}):
+            assert dangers(visitor.get(GRAPH, query).content.decode()) == []
+
+    def test_the_number_of_queries_does_not_grow(self, say: Say, visitor: Client, remember: Remember) -> None:
+        counts = []
+        for n in range(2):
+            for m in range(6 + 12 * n):
+                say("hub", "uses", f"o{n}{m}", memory_id=remember(f"m{n}{m}").uid)
+            with CaptureQueriesContext(connection) as queries:
+                visitor.get(GRAPH, {"node": "hub"})
+            counts.append(len(queries))
+        assert counts[0] == counts[1]
+
+    def test_an_empty_one_says_what_a_fact_is(self, visitor: Client) -> None:
+        assert "No facts yet" in main(visitor.get(GRAPH)).words
+        assert "No fact fits" in main(visitor.get(GRAPH, {"predicate": "x"})).words
+
+    def test_five_thousand_facts_stay_a_light_page(self, visitor: Client, actor: Actor) -> None:
+        Fact.objects.bulk_create(
+            Fact(subject=f"service {n % 120}", predicate=f"p{n % 9}", object=f"thing {n * 7 % 2600}")
+            for n in range(5000)
+        )
+        with CaptureQueriesContext(connection) as queries:
+            response = visitor.get(GRAPH)
+        assert len(response.content) < 200_000
+        assert len(nodes(response)) == graph.CORE
+        assert len(queries) < 15
