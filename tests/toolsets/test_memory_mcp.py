@@ -126,6 +126,13 @@ def test_the_same_content_with_another_importance_has_another_time(mcp):
     assert Memory.objects.get().ttl_days == 180
 
 
+def test_the_same_content_never_lowers_the_level(mcp):
+    mcp("store", content="x is y", importance=2, sensitivity="secret")
+    mcp("store", content="x is y", importance=6, sensitivity="public")
+    memory = Memory.objects.get()
+    assert (memory.sensitivity, memory.importance) == ("secret", 0.6)
+
+
 def test_the_same_content_without_an_importance_keeps_its_own(mcp):
     mcp("store", content="x is y", importance=9)
     Memory.objects.update(expires_at=timezone.now() + timedelta(days=1))

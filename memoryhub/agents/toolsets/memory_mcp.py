@@ -159,8 +159,9 @@ def memory_store(caller: Caller, given: Store) -> dict[str, Any]:
     draft = MemoryDraft.model_validate(values)
     done = store.remember(draft, caller.actor)
     if known and done.outcome == "refreshed" and given.importance is not None:
-        # Said again, and of another importance perhaps.
-        return {**_update(caller, given, done.memory.uid), "outcome": done.outcome}
+        # Said again, and of another importance perhaps; nothing else of it changes.
+        weight = Store(id=done.memory.uid, importance=given.importance, ttl_days=given.ttl_days)
+        return {**_update(caller, weight, done.memory.uid), "outcome": done.outcome}
     shown = outcomes.written_memory(done, draft, caller.actor)
     why = {"importance_reasons": list(judged.reasons)} if judged.reasons else {}
     return {"outcome": done.outcome, **_told(shown), **(why if done.outcome == "created" else {})}
