@@ -24,7 +24,7 @@ SIMILARITY = scoring.Weights(match=0.97, recency=0.01, importance=0.01, trust=0.
 # unrelated one is nearer: from MANY on it takes as much as in a search by meaning.
 LEAST_SIMILAR = 0.1
 FEW, MANY = 10, 1000
-LEAST_OF_BEST = 0.5  # a result must be so much of what the best one is
+LEAST_OF_BEST = 0.4  # a result must be so much of what the best one is
 
 
 class How(StrEnum):

@@ -3,7 +3,7 @@
 import pytest
 
 from memoryhub.models import Memory
-from memoryhub.retrieval.finding import FEW, LEAST_SIMILAR, MANY, How, find, least_similar
+from memoryhub.retrieval.finding import FEW, LEAST_OF_BEST, LEAST_SIMILAR, MANY, How, find, least_similar
 from memoryhub.retrieval.fuzzy import correct
 from memoryhub.retrieval.weighing import LEAST_MATCH
 from memoryhub.sensitivity import Clearance
@@ -70,7 +70,32 @@ def test_the_most_similar_come_first_and_once(embedding, remember):
     assert len({one.memory.pk for one in found}) == len(found)
     assert "database" in found[0].memory.content.lower()
     assert all(one.how is How.SEMANTIC for one in found)
-    assert all(one.similarity >= found[0].similarity / 2 for one in found)
+    assert all(one.similarity >= LEAST_OF_BEST * found[0].similarity for one in found)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("login credentials", "JWT"),
+        ("authentication decisions", "JWT"),
+        ("which theme do they like", "dark"),
+        ("when do we release", "Friday"),
+        ("espresso", "Coffee"),
+        ("databse", "PostgreSQL"),
+        ("strickt mode", "TypeScript"),
+    ],
+)
+def test_the_right_one_of_a_few_is_the_first(embedding, remember, typed, meant):
+    for text in (
+        "We use JWT tokens for authentication",
+        "We use TypeScript strict mode",
+        "The user prefers dark mode in the editor",
+        "Deploy to production every Friday afternoon",
+        "PostgreSQL is the main database",
+        "Coffee machine is on the third floor",
+    ):
+        remember(text)
+    assert meant in find(everything(), typed, limit=10)[0].memory.content
 
 
 def test_age_importance_and_trust_do_not_keep_a_match_out(remember):
