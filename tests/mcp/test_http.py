@@ -76,7 +76,9 @@ class TestTokens:
 
 
 class TestHeaders:
-    @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://testserver.evil.example", "x"])
+    @pytest.mark.parametrize(
+        "origin", ["http://evil.example", "null", "http://testserver.evil.example", "x", "http://[::1"]
+    )
     def test_a_page_of_another_site_is_refused(self, bot: Door, origin: str) -> None:
         is_problem(bot.send(PING, Origin=origin), 403, "foreign_origin")
 
