@@ -59,6 +59,7 @@ def adopt_fact(draft: FactDraft, past: Past, actor: Actor, now: datetime | None 
     now = now or timezone.now()
     with noting_refusals(draft, actor, "fact"):
         refuse_secrets(draft, FACT_FIELDS)
+        refuse_secrets(past, ("author",))
     with write():
         project, memory = project_for(draft.project, actor), _memory_of_past(draft.memory_id, actor)
         words = {name: getattr(draft, name) for name in _WORDS}

@@ -67,7 +67,7 @@ class Selection:
         if not self.whole:
             yield from self._memory_lines()
             return
-        yield line(telling.header(timezone.now(), sorted(self.actor.clearance.levels), self.everything))
+        yield line(telling.header(timezone.now(), sorted(self.actor.clearance.somewhere()), self.everything))
         yield from map(line, self._session_lines())
         yield from self._memory_lines()
         for part in (
@@ -123,10 +123,13 @@ class Selection:
         clearance = self.actor.clearance
         changed = self.memories().filter(Exists(Revision.objects.filter(memory=OuterRef("pk"))))
         for memory in _rows(changed):
-            seen = [row for row, seen in history.walk(memory, clearance) if seen or self.everything]
-            for row in reversed(seen):
-                if row.sensitivity in clearance.levels:
-                    yield telling.revision(row, memory.uid)
+            known = [
+                row
+                for row, seen in history.walk(memory, clearance)
+                if seen or (self.everything and row.sensitivity in LEVELS)
+            ]
+            for row in reversed(known):
+                yield telling.revision(row, memory.uid)
 
     def _evidence_lines(self) -> Iterator[dict[str, Any]]:
         rows = Evidence.objects.filter(memory__in=self.memories().order_by().values("pk"))

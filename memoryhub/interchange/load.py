@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -15,6 +16,7 @@ from memoryhub import facts, store
 from memoryhub.drafts import FactDraft, MemoryDraft
 from memoryhub.interchange import restoring
 from memoryhub.interchange.ids import Ids
+from memoryhub.interchange.lines import JournalLine
 from memoryhub.interchange.problems import Problem
 from memoryhub.interchange.reading import Mark, Reading
 from memoryhub.interchange.records import NO_PAST, Bad, History, Item, Record, Unmapped
@@ -84,8 +86,8 @@ class Batch:
     def __init__(self, items: Sequence[Item], order: Order, ids: Ids) -> None:
         self._items, self._order, self._ids = items, order, ids
         for item in items:
-            if isinstance(item, Record) and order.project and not item.draft.project:
-                item.draft.project = order.project
+            if order.project:
+                _put_into(item, order.project)
         self._vectors = store.embed_ahead(
             item.draft for item in items if isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
         )
@@ -191,6 +193,17 @@ class Batch:
     def _refuse(self, place: str, refusal: StoreError) -> None:
         self._tally.failed += 1
         self._order.report(place, Problem(refusal.field, refusal.message))
+
+
+def _put_into(item: Item, project: str) -> None:
+    """Give a project to what names none; a row of a journal may be about none."""
+    named: Any = None
+    if isinstance(item, Record):
+        named = item.draft
+    elif isinstance(item, History) and not isinstance(item.shape, JournalLine):
+        named = item.shape
+    if named is not None and getattr(named, "project", None) == "":
+        named.project = project
 
 
 def _kind_of(item: Item) -> str:

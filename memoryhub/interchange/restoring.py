@@ -23,9 +23,9 @@ from memoryhub.interchange.lines import (
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from memoryhub.sensitivity import Actor
 from memoryhub.store import adopting
-from memoryhub.store.errors import NotFound, SecretDetected, StoreError
+from memoryhub.store.errors import Forbidden, NotFound, SecretDetected, StoreError
 from memoryhub.store.rows import CHUNK, project_for
-from memoryhub.store.screening import noting_refusals, refuse_secrets
+from memoryhub.store.screening import blocked, refuse_secrets
 
 Result = bool | StoreError
 WORDS = {
@@ -52,12 +52,23 @@ def take(kind: str, shapes: Sequence[Any], actor: Actor, ids: Ids, *, dry_run: b
     uids = [uid for shape in shapes for uid in _references(shape)]
     known = ids.find(uids)
     results = _TAKERS[kind](shapes, actor, known)
+    _note_refusals(kind, shapes, results, actor)
     if not dry_run:
         return results
     return [
         True if isinstance(result, NotFound) and all(uid in known for uid in _references(shape)) else result
         for shape, result in zip(shapes, results, strict=True)
     ]
+
+
+def _note_refusals(kind: str, shapes: Sequence[Any], results: Sequence[Result], actor: Actor) -> None:
+    """A row for each line that held a credential; the caller's transaction goes on."""
+    refused = [
+        blocked(result, shape, actor, kind)
+        for shape, result in zip(shapes, results, strict=True)
+        if isinstance(result, SecretDetected) and not result.noted
+    ]
+    journals.record(actor, refused)
 
 
 def _references(shape: Any) -> list[str]:
@@ -98,8 +109,7 @@ def _one_by_one(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Calla
         results: list[Result] = []
         for shape in shapes:
             try:
-                with noting_refusals(shape, actor, "import"):
-                    results.append(take_one(shape, actor, known))
+                results.append(take_one(shape, actor, known))
             except StoreError as refusal:
                 results.append(refusal)
         return results
@@ -209,7 +219,7 @@ def _journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str])
         try:
             refuse_secrets(line, ("actor", "object_id", "project"))
             _refuse_in_document(line.detail, "detail")
-            project = line.project and project_for(line.project, actor)
+            _refuse_out_of_reach(line, actor)
         except StoreError as refusal:
             results.append(refusal)
             continue
@@ -218,11 +228,19 @@ def _journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str])
             there.add(line.hash)
             detail: dict[str, Any] = {**line.detail, "imported": {"seq": line.seq, "hash": line.hash}}
             subject = known.get(line.object_id, line.object_id)
-            gate = (project, line.sensitivity.value, line.owner)
+            gate = (line.project, line.sensitivity.value, line.owner)
             change = journals.Change(line.operation, line.object_type, subject, detail, *gate)
             fresh.append((line.at, line.actor, change))
     journals.adopt(fresh)
     return results
+
+
+def _refuse_out_of_reach(line: JournalLine, actor: Actor) -> None:
+    """Nobody writes into a journal what is about projects or people beyond their own reach."""
+    if not actor.clearance.reaches(line.project):
+        raise Forbidden("this row is about a project out of your reach", "project")
+    if line.owner and line.owner != actor.owner and not actor.clearance.every_owner:
+        raise Forbidden("this row is about somebody else's memory", "owner")
 
 
 def _journal_there(shapes: Sequence[JournalLine], known: dict[str, str]) -> set[str]:

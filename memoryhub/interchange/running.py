@@ -116,6 +116,7 @@ def start_for_good(run: MaintenanceRun, actor: Actor, *, restores: bool) -> Main
     params = {**run.params, "dry_run": False, "restores": restores}
     if not uploads.path_of(params["upload"]).exists():
         raise Conflict("the file of this dry run is gone; upload it again", "upload")
+    uploads.ids_of(params["upload"]).unlink(missing_ok=True)  # what the dry run took back
     return runs.start(IMPORT, params, actor, may_wait=True)
 
 

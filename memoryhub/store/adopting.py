@@ -14,9 +14,9 @@ from memoryhub.models import Evidence, Memory, Revision
 from memoryhub.past import Past
 from memoryhub.search import bulk
 from memoryhub.sensitivity import LEVELS, Actor
-from memoryhub.store.errors import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.store.errors import Conflict, Forbidden, NotFound, SecretDetected, StoreError
 from memoryhub.store.rows import CHUNK, LISTS, SCALARS, owner_for
-from memoryhub.store.screening import MEMORY_FIELDS, refuse_secrets
+from memoryhub.store.screening import MEMORY_FIELDS, find_secrets, refuse_secrets
 from memoryhub.vocabulary import Scope, TrashReason
 
 _MOMENTS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at")
@@ -41,6 +41,11 @@ def put_on(memory: Memory, past: Past, actor: Actor, now: datetime) -> None:
     memory.flags = list(past.flags)
     memory.scale = past.scale
     memory.copy = max(past.copy, 0)
+
+
+def refuse_secrets_in(past: Past) -> None:
+    """SecretDetected for a credential where a name should be."""
+    refuse_secrets(past, ("author", "owner", "scale", "flags"))
 
 
 def owner_of(scope: str, past: Past | None, actor: Actor) -> str:
@@ -116,6 +121,9 @@ def adopt_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> 
     for uid, session, at in found:
         if (memory := memories.get(uid)) is None:
             results.append(NotFound("its memory is not here", "memory_id"))
+            continue
+        if secrets := find_secrets(session):
+            results.append(SecretDetected(*secrets[0], "session_id"))
             continue
         is_new = (memory.pk, session) not in known
         if is_new:

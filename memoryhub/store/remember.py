@@ -78,6 +78,8 @@ def remember_many(
             try:
                 if screen:
                     refuse_secrets(draft, MEMORY_FIELDS)
+                if screen and past is not None and past.author:
+                    adopting.refuse_secrets_in(past)
                 results.append(batch.take(draft, past))
             except StoreError as refusal:
                 if isinstance(refusal, SecretDetected):

@@ -95,9 +95,19 @@ def memory_line(**more):
 
 def journal_line(**more):
     return {
-        "kind": "journal", "seq": 7, "hash": "ab" * 32, "at": MOMENT, "actor": "user:ada",
-        "operation": "insert", "object_type": "memory", "object_id": "aaaa", "project": "shop",
-        "sensitivity": "public", "owner": "", "detail": {"content_hash": "00"}, **more,
+        "kind": "journal",
+        "seq": 7,
+        "hash": "ab" * 32,
+        "at": MOMENT,
+        "actor": "user:ada",
+        "operation": "insert",
+        "object_type": "memory",
+        "object_id": "aaaa",
+        "project": "shop",
+        "sensitivity": "public",
+        "owner": "",
+        "detail": {"content_hash": "00"},
+        **more,
     }
 
 
@@ -107,12 +117,22 @@ def event_line(**more):
 
 
 SESSION = {
-    "kind": "session", "session_id": "s1", "project": "shop", "agent": "user:ada",
-    "started_at": MOMENT, "last_at": MOMENT,
+    "kind": "session",
+    "session_id": "s1",
+    "project": "shop",
+    "agent": "user:ada",
+    "started_at": MOMENT,
+    "last_at": MOMENT,
 }
 REVISION = {
-    "kind": "revision", "memory_id": "aaaa", "number": 1, "at": MOMENT, "actor": "user:ada",
-    "reason": "update", "sensitivity": "public", "before": {"content": "other words"},
+    "kind": "revision",
+    "memory_id": "aaaa",
+    "number": 1,
+    "at": MOMENT,
+    "actor": "user:ada",
+    "reason": "update",
+    "sensitivity": "public",
+    "before": {"content": "other words"},
 }
 
 BAD = [
@@ -137,6 +157,8 @@ BAD = [
     ({"kind": "merge", "memory_id": "aaaa", "into": "aaaa"}, "did not become another one"),
     ({"kind": "evidence", "memory_id": "bbbb", "session_id": "s1", "at": MOMENT}, "its memory is not here"),
     (journal_line(detail={"note": TOKEN}), "detail holds what looks like"),
+    (memory_line(id="cccc", author=TOKEN), "author holds what looks like"),
+    ({"kind": "evidence", "memory_id": "aaaa", "session_id": TOKEN, "at": MOMENT}, "looks like a GitHub"),
     (journal_line(sensitivity="cosmic"), "sensitivity: should be 'public'"),
     (journal_line(hash="x"), "hash: String should match pattern"),
     (journal_line(seq=0), "seq: should be greater than or equal to 1"),
@@ -153,6 +175,24 @@ def test_a_line_that_cannot_be_taken_back_is_named_and_loses_no_other(bring_in, 
     assert set(Memory.objects.values_list("content", flat=True)) == {"the words", "good"}
 
 
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (journal_line(detail={"note": TOKEN}), "journal"),
+        (event_line(preview=TOKEN), "event"),
+        ({**SESSION, "session_id": "s3", "cwd": TOKEN}, "session"),
+        ({**REVISION, "before": {"content": TOKEN}}, "revision"),
+        (memory_line(id="c", title=TOKEN), "memory"),
+    ],
+    ids=["journal", "event", "session", "revision", "memory"],
+)
+def test_a_credential_that_is_refused_is_counted_in_the_journal_and_stands_nowhere(bring_in, line, kind):
+    bring_in([SESSION, memory_line(), line])
+    [row] = JournalEntry.objects.filter(operation="secret_blocked")
+    assert (row.object_type, row.actor) == (kind, OPERATOR.name)
+    assert TOKEN not in json.dumps([one.detail for one in JournalEntry.objects.all()])
+
+
 def test_a_file_of_a_newer_hub_is_refused_in_words(bring_in):
     with pytest.raises(UnreadableFile, match="newer memoryhub; update this one first"):
         bring_in([{"kind": "memoryhub", "version": 99}, {"content": "x"}])
@@ -164,6 +204,26 @@ def test_a_row_of_another_journal_says_that_it_is_one_and_the_chain_holds(bring_
     assert row.detail["imported"] == {"seq": 7, "hash": "ab" * 32}
     assert row.at == datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
     assert journal.verify_chain().ok
+
+
+def test_nobody_writes_into_the_journal_of_projects_and_people_out_of_reach(bring_in):
+    confined = Actor("user:eve", Clearance.up_to("secret", "eve", ["shop"]))
+    lines = [journal_line(), journal_line(project=""), journal_line(owner="ada"), journal_line(owner="eve")]
+    lines = [{**line, "hash": f"{n:064x}"} for n, line in enumerate(lines)]
+    loaded = bring_in(lines, by=confined, restores=True)
+    assert loaded.errors == [
+        "line 2: project: this row is about a project out of your reach",
+        "line 3: owner: this row is about somebody else's memory",
+    ]
+    assert JournalEntry.objects.count() == 2
+
+
+def test_what_names_no_project_gets_the_one_that_is_given(bring_in):
+    session = {**SESSION, "project": ""}
+    bring_in([session, memory_line(project="", session_id="s1"), event_line(project="")], project="farm")
+    assert Memory.objects.get().project == "farm"
+    assert [one.project for one in Session.objects.all()] == ["farm"]
+    assert Event.objects.get().session.project == "farm"
 
 
 def test_a_forged_origin_does_not_pass_for_a_row_made_here(bring_in):
