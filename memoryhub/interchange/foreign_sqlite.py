@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ MAX_VALUE_BYTES = 16 * 1024 * 1024
 # least, and a look at all rows about five steps of SQLite's machine for each byte of the file.
 _ROW_BYTES = 4
 _STEPS_AT_ONCE, _STEPS_A_BYTE, _FREE_STEPS = 100_000, 5, 50_000_000
-_FEW = 500  # parameters of one statement
+_FEW = 500  # parameters of one statement, rows in memory at once
+_MUCH = 32 * 1024 * 1024  # characters in memory at once
 
 Row = dict[str, Any]
 Signs = tuple[tuple[str, ...], ...]  # each a group of "table" or "table.column" that tells a program
@@ -117,7 +118,7 @@ class ForeignDatabase:
     ) -> Iterator[tuple[Row, Row | None]]:
         """Each row with the one of another table whose ``key`` is what it has in its column ``own``."""
         there = [key, *(column for column in columns if self.has(table, column))]
-        while chunk := list(islice(rows, _FEW)):
+        for chunk in chunked(rows):
             ids = dict.fromkeys(row[own] for row in chunk if row.get(own) is not None)
             others = {other[key]: other for other in self.of(table, key, ids, there)}
             for row in chunk:
@@ -143,6 +144,20 @@ class ForeignDatabase:
             return self.connection.execute(sql, values)
         except sqlite3.Error as error:
             raise unreadable(self.name, error) from None
+
+
+def chunked(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """A few hundred rows at a time, or fewer that hold much."""
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += sum(len(value) for value in row.values() if isinstance(value, str | bytes))
+        if len(chunk) >= _FEW or size > _MUCH:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def is_sqlite(path: Path) -> bool:

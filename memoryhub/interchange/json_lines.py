@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,14 +50,16 @@ def first_objects(path: Path) -> list[dict[str, Any]]:
     """The objects on the first few lines, to recognise a file by; empty when it cannot be read."""
     found: list[dict[str, Any]] = []
     try:
-        for item in objects(path):
-            if isinstance(item, Bad):
-                return found
-            found.append(item[1])
-            if len(found) == _FIRST_LINES:
-                break
+        with reading(str(path)) as source:
+            head = io.BytesIO(source.stream.read(MAX_LINE_BYTES))
     except (UnreadableFile, OSError):
         return []
+    for line in Lines(head):
+        item = parse(line)
+        if isinstance(item, Bad) or len(found) == _FIRST_LINES:
+            break
+        if item is not None:
+            found.append(item[1])
     return found
 
 

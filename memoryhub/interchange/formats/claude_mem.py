@@ -6,13 +6,13 @@ Its columns have changed their names (``sdk_session_id`` became ``memory_session
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from memoryhub.drafts import MemoryDraft
 from memoryhub.interchange import histories
-from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, Row, looks_like, opened
+from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, Row, chunked, looks_like, opened
 from memoryhub.interchange.records import Item, Options, Past
 from memoryhub.interchange.summaries import SUMMARY_COLUMNS, summary_text, with_statements
 from memoryhub.interchange.values import Fields, Notes, named
@@ -51,7 +51,6 @@ _READ = {
     "user_prompts": (*_PROMPT, *_USERS_SESSION, "id"),
     "schema_versions": ("id", "version", "applied_at"),
 }
-_CHUNK = 500  # rows whose sessions are looked up at once
 _SIGNS = (
     ("observations.memory_session_id", "observations.type"),
     ("observations.sdk_session_id", "observations.type"),
@@ -114,8 +113,7 @@ def _prompts(database: ForeignDatabase, notes: Notes) -> Iterator[Item]:
 
 def _with_sessions(database: ForeignDatabase, table: str, columns: tuple[str, ...]) -> Iterator[Row]:
     """The rows, with the session of the user that each was made in: claude-mem's own ones mean nothing."""
-    rows = database.rows(table, columns)
-    while chunk := list(islice(rows, _CHUNK)):
+    for chunk in chunked(database.rows(table, columns)):
         own = dict.fromkeys(_own_session(row) for row in chunk)
         known: dict[Any, Any] = {}
         for ours, theirs in product(_SESSION, _USERS_SESSION):

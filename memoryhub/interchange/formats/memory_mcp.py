@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from memoryhub.drafts import MemoryDraft
-from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, Row, looks_like, opened
+from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, Row, chunked, looks_like, opened
 from memoryhub.interchange.histories import journal_row, revision, short_id
 from memoryhub.interchange.records import Item, Options, Past
 from memoryhub.interchange.values import Fields, Notes, days_between, named
@@ -30,7 +29,6 @@ _PROVENANCE = (
 )
 _TYPES = ("fact", "entity", "relationship", "self")
 _MOST_IMPORTANT = 10.0
-_CHUNK = 500  # memories whose entities are looked up at once
 _Entities = dict[Any, list[dict[str, str]]]
 _ENTITY = ("id", "memory_id", "entity", "entity_type", "name", "type", "metadata", "created_at")
 # With what is of no account outside of that file: numbers of rows, versions.
@@ -64,8 +62,7 @@ class MemoryMcp:
         now, notes = options.now or datetime.now(UTC), Notes()
         with opened(path) as database:
             database.expect(_SIGNS, self.label)
-            rows = database.rows("memories", _MEMORY)
-            while chunk := list(islice(rows, _CHUNK)):
+            for chunk in chunked(database.rows("memories", _MEMORY)):
                 named = _entities(database, chunk)
                 for row in chunk:
                     yield _memory(Fields(row, notes), row, named.get(row.get("id"), []), now)

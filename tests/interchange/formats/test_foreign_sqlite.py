@@ -216,6 +216,13 @@ def test_a_question_that_such_a_file_never_answers_is_given_up(
         database.of("memories", "content", ["not there"], ("id",))
 
 
+def test_rows_that_hold_much_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_sqlite, "_MUCH", 1000)
+    rows = [{"text": "x" * 400, "number": 7}] * 7
+    assert [len(chunk) for chunk in foreign_sqlite.chunked(rows)] == [3, 3, 1]
+    assert [len(chunk) for chunk in foreign_sqlite.chunked([{"number": 7}] * 1201)] == [500, 500, 201]
+
+
 def test_a_folder_or_nothing_at_all_is_no_file(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent.db"):
         assert not FORMATS["letsgo"].recognises(path)

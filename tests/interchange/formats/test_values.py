@@ -107,6 +107,16 @@ def test_a_thousand_names_fill_no_report() -> None:
     assert told["other things"] == 900
 
 
+def test_a_file_is_recognised_without_being_read_to_its_end(tmp_path: Path) -> None:
+    line = {"id": "mem_1", "abstract": "", "content": "x", "category": "cases", "active_count": 0}
+    path = lines_file(tmp_path / "memories.jsonl", [line])
+    with open(path, "ab") as file:
+        file.truncate(40 * 1024**3)  # a hole: it takes no room on the disk, and for ever to read
+    assert [one for one in ("pigo", "knowledge-graph", "openmemory") if FORMATS[one].recognises(path)] == [
+        "pigo"
+    ]
+
+
 # -- whatever stands in the columns
 
 SCALARS = st.one_of(
