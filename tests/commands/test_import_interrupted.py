@@ -9,8 +9,10 @@ import pytest
 from django.db import OperationalError, connection
 
 from memoryhub import store
+from memoryhub.drafts import MemoryDraft
 from memoryhub.interchange import load
-from memoryhub.models import Memory
+from memoryhub.models import Fact, Memory
+from memoryhub.sensitivity import Actor, Clearance
 from tests.conftest import without_journal_triggers
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
@@ -131,3 +133,48 @@ def test_a_position_that_cannot_be_read_is_none(run, jsonl, home, interrupted):
 def test_what_cannot_be_resumed_says_so(run, jsonl):
     assert "--resume needs a file" in run("import_memories", "-", "--resume").err
     assert "--resume needs a file" in run("import_memories", six(jsonl), "--resume", "--dry-run").err
+
+
+def test_a_file_of_another_kind_goes_on_by_its_items(run, tmp_path, interrupted):
+    path = tmp_path / "CLAUDE.md"
+    path.write_text("# Rules\n\n" + "".join(f"- rule number {n}\n" for n in range(6)))
+    with interrupted(2, KeyboardInterrupt()):
+        ran = run("import_memories", path)
+    assert "--resume" in ran.err
+    assert Memory.objects.count() == 4
+    ran = run("import_memories", path, "--resume")
+    assert "Going on after item 4" in ran.out
+    assert "2 created, 0 refreshed" in ran.out
+    path.write_text(path.read_text() + "- another rule\n")
+    assert "7 memories" in run("import_memories", path).out
+
+
+def test_a_file_of_another_kind_that_changed_is_read_from_the_beginning(run, tmp_path, interrupted):
+    path = tmp_path / "CLAUDE.md"
+    path.write_text("# Rules\n\n" + "".join(f"- rule number {n} {'x' * 30_000}\n" for n in range(6)))
+    with interrupted(2, KeyboardInterrupt()):
+        run("import_memories", path)
+    path.write_text(path.read_text() + "- another rule\n")
+    ran = run("import_memories", path, "--resume")
+    assert "starting at the beginning" in ran.out
+    assert "3 created, 4 refreshed" in ran.out
+
+
+def test_what_refers_to_something_before_the_interruption_finds_it(run, jsonl, home, interrupted):
+    memories = [{"content": f"memory {n}", "id": f"id{n}", "project": "zoo"} for n in range(4)]
+    fact = {
+        "kind": "fact",
+        "subject": "s",
+        "predicate": "p",
+        "object": "o",
+        "project": "zoo",
+        "memory_id": "id0",
+    }
+    store.remember(MemoryDraft(content="memory 0", project="zoo"), Actor("token:before", Clearance()))
+    path = jsonl(*memories, fact)
+    with interrupted(1, KeyboardInterrupt()):
+        run("import_memories", path)
+    ran = run("import_memories", path, "--resume")
+    assert ran.code == 0
+    assert Fact.objects.get().memory.content == "memory 0"
+    assert list((home / "imports").iterdir()) == []
