@@ -337,6 +337,14 @@ def test_a_reason_that_repeats_an_erased_text_is_not_kept(mcp):
     assert "lithium" not in json.dumps(list(JournalEntry.objects.values("detail")))
 
 
+def test_a_reason_that_quotes_a_memory_is_not_kept_either(mcp):
+    made = mcp("store", content="Ada takes lithium every morning")
+    assert mcp("forget", id=made["id"], reason="'takes lithium every morning' is private")["reason"] == ""
+    other = mcp("store", content="Ada takes the bus to work")
+    assert mcp("forget", id=other["id"], reason="Ada moved house")["reason"] == "Ada moved house"
+    assert "lithium" not in json.dumps(list(JournalEntry.objects.values("detail")))
+
+
 def test_a_reason_may_hold_no_credential(bot, mcp):
     made = mcp("store", content="export at dawn")
     reason = "key AKIA" + "QWERTYUIOP234567"

@@ -6,6 +6,7 @@ Importance is told on its scale of 0 to 10 here, and kept as 0 to 1. The time to
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
 from django.conf import settings
@@ -29,13 +30,15 @@ from memoryhub.retrieval import recall as recalling
 from memoryhub.retrieval.filters import Filter, MemoryFilter
 from memoryhub.retrieval.paging import MAX_LIMIT
 from memoryhub.retrieval.recall import LEAST_TOKENS, MOST_TOKENS, Wanted, recall
+from memoryhub.search.schema import COLUMNS
 from memoryhub.sensitivity import Sensitivity
 from memoryhub.store.rows import content_hash, listed, owner_for, project_for
 from memoryhub.store.screening import noting_refusals, refuse_secrets
-from memoryhub.text import collapse, estimate_tokens, terms
+from memoryhub.text import STOP_WORDS, collapse, estimate_tokens, words
 from memoryhub.vocabulary import MemoryType, Right, Scope
 
 STEPS = 10  # of importance
+QUOTED = 4  # words of a memory in a row: a reason that holds them repeats it
 MOST_PROVENANCE = 2  # rows in each detail; forgetting tells all
 # What stands around the result on the wire, in tokens: the budget is the whole answer's.
 AROUND = estimate_tokens(json.dumps({"result": 0, "ignored": []}))
@@ -209,18 +212,13 @@ def memory_recall(caller: Caller, given: Recall) -> dict[str, Any]:
 def memory_forget(caller: Caller, given: Forget) -> dict[str, Any]:
     with noting_refusals(given, caller.actor):
         refuse_secrets(given, ["reason"])
-    why = collapse(given.reason)
     visible: MemoryQuerySet = Memory.objects.visible_to(caller.actor.clearance)
     memory = visible.filter(uid=given.id).first()
     if memory is None:
         raise Http404
-    if given.hard:
-        # The journal keeps nothing of an erased text: not by way of a reason either.
-        why = "" if terms(why) & terms(f"{memory.title} {memory.content}") else why
-        done: list[Any] = store.erase([given.id], caller.actor, why=why)
-    else:
-        done = store.trash([given.id], caller.actor, why=why)
-    if not done:
+    why = "" if _repeats(given.reason, memory, 1 if given.hard else QUOTED) else collapse(given.reason)
+    forget: Callable[..., list[Any]] = store.erase if given.hard else store.trash
+    if not forget([given.id], caller.actor, why=why):
         raise Http404
     rows = provenance.of_one(given.id, caller.actor.clearance)
     return {
@@ -229,6 +227,21 @@ def memory_forget(caller: Caller, given: Forget) -> dict[str, Any]:
         "reason": why,
         "provenance": [{**_row(row), "metadata": row.detail} for row in rows],
     }
+
+
+def _repeats(reason: str, memory: Memory, run: int) -> bool:
+    """Whether a reason holds so many words of a memory in a row: the journal keeps nothing of its text.
+
+    Of one that is erased not one telling word.
+    """
+    said = [word for word in words(reason) if run > 1 or word not in STOP_WORDS]
+    for name in COLUMNS:
+        text = words(getattr(memory, name))
+        length = max(min(run, len(text)), 1)
+        runs = {tuple(text[at : at + length]) for at in range(len(text) - length + 1)}
+        if any(tuple(said[at : at + length]) in runs for at in range(len(said) - length + 1)):
+            return True
+    return False
 
 
 def _plain(given: Store) -> dict[str, Any]:
