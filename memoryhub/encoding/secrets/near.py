@@ -18,6 +18,13 @@ from memoryhub.encoding.secrets.values import HEX, UUID, is_random, is_reference
 _LOOK_BACK = 90  # characters before a value in which its service is named
 _RUN = re.compile(r"(?<![\w+/.~-])[\w+/.~:-]{14,300}={0,3}(?![\w+/~-])", re.ASCII)
 _LEAD = re.compile(r"[A-Za-z_]\w{0,40}:{1,2}(?=\S{14})")  # a name within the run: `key:value`
+# Issuers that no table knows yet follow the fashion: `acme_live_…`, `acme_secret_…`, `sk-acme-…`.
+_FASHION = re.compile(
+    r"(?:[A-Za-z][A-Za-z0-9]{1,11}[_-]){0,2}"
+    r"(?:sk|key|secret|token|pat|api|live|prod|auth|oauth|access|priv(?:ate)?)[_-](?:[a-z0-9]{1,6}[_-])?"
+    r"(?P<body>[A-Za-z0-9_-]{20,200})",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"[A-Z]?[a-z]+\d{0,2}|[A-Z]+(?![a-z])|\d+")
 _BINDER = re.compile(r"(?:=>|[=:>,|]|\bis|----)[\s\"'`\\(\[{]{0,12}$")
 _OPEN = " \t\r\n\"'`\\([{<"
@@ -53,6 +60,8 @@ def find_near(text: str) -> Iterator[Near]:
             before = text[max(0, start - _LOOK_BACK) : start]
             if service := _service(before, value):
                 yield Near(f"{service} key", start, start + len(value))
+            elif _is_fashioned(value):
+                yield Near("token", start, start + len(value))
 
 
 def _could_open(value: str) -> bool:
@@ -62,6 +71,16 @@ def _could_open(value: str) -> bool:
     if HEX.fullmatch(plain):
         return len(plain) >= 20 and len(set(plain)) >= 8
     return not is_reference(value) and is_random(value)
+
+
+def _is_fashioned(value: str) -> bool:
+    match = _FASHION.fullmatch(value)
+    if not match or UUID.fullmatch(match["body"]):
+        return False
+    body = match["body"]
+    if HEX.fullmatch(body):
+        return len(body) >= 32
+    return is_random(body) and any(c.isdigit() for c in body) and "__" not in body and "--" not in body
 
 
 def _service(before: str, value: str) -> str:
