@@ -84,7 +84,6 @@ class TestEvaluate:
     def test_it_prints_the_figures_of_each_part(self) -> None:
         out, _ = run("evaluate_extraction")
         assert "tuned" in out
-        assert "unseen" in out
         assert "precision" in out
 
     def test_details_name_what_was_missed_and_what_was_wrong(self, tmp_path: Path) -> None:

@@ -196,10 +196,8 @@ def test_no_text_takes_long(part: str) -> None:
 
 def test_the_labelled_conversations_are_read_as_well_as_is_said() -> None:
     judged = evaluate(LABELLED)
-    tuned = figures(one for one in judged if one.part == "tuned")
-    unseen = figures(one for one in judged if one.part == "unseen")
-    assert tuned.precision >= 0.9
-    assert tuned.recall >= 0.9
-    assert unseen.precision >= 0.8
-    assert unseen.recall >= 0.4
+    found = figures(judged)
     assert len(judged) >= 12
+    assert found.precision >= 0.9
+    assert found.recall >= 0.85
+    assert found.in_category >= 0.9

@@ -23,7 +23,7 @@ def _any(*patterns: str) -> re.Pattern[str]:
 PROBLEM = _any(
     r"\b(?:fail(?:s|ed|ing|ure)?|flaky|crash(?:es|ed|ing)?|error|exception|broken|breaks?|bug|stuck|hangs?|hung|freez\w+"
     r"|timeouts?|times?\sout|timed\sout|slow|leak(?:s|ing)?|oom\w*|killed|wrong|incorrect|corrupt\w*|expired|outage"
-    r"|regression|missing|not\sfound|cannot\sfind|no\ssuch|undefined|not\sloaded|invalid|unable\sto|is\sred|down|lost|mismatch|differs?|different\sfrom|unavailable|spots?|rot|noise|rattles?|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
+    r"|regression|missing|not\sfound|cannot\sfind|no\ssuch|undefined|not\sloaded|invalid|unable\sto|is\sred|down|lost|mismatch|differs?|different\sfrom|unavailable|still\sthe\sold|takes\s\d+\s(?:s|sec\w*|min\w*|hours?)|at\srandom|takes?\s(?:forever|ages|too\slong)|only\safter|too\s(?:slow|late|long|many|few|high|low|big|large|small)|spots?|rot|noise|rattles?|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
     r"\b(?:doesn'?t|does\snot|didn'?t|won'?t|isn'?t|not)\s(?:work|working|start|load|run|build|show|render|respond)\w*\b",
     r"\b(?:dropped|fell|rose|jumped|went)\s(?:from|to|by)\s[\d.,]+|\b(?:doppelt|falsch|fehlt|fehlen)\b|\bdas\sproblem\b|\bthe\sproblem\b",
     r"\b(?:returns?|returned|status|http|got|get|getting|gives?)\s[45]\d\d\b|\bnpm\sERR",
@@ -40,10 +40,14 @@ CAUSE = _any(
     r"(?:原因|ため|なぜなら|ので|因为|由于)",
 )
 _DID = (
-    r"(?:fixed|solved|added|changed|moved|set|raised|lowered|pinned|replaced|switched|passed|rewrote|removed"
+    r"(?:fixed|solved|wrote|purged|installed|soldered|cleaned|created|added|changed|moved|set|raised|lowered|pinned|replaced|switched|passed|rewrote|removed"
     r"|updated|enabled|disabled|increased|reduced|renamed|issued|restarted|reverted|upgraded|downgraded|cleared"
     r"|configured|patched|implemented|introduced|wrapped|escaped|kept|split|cached|limited|rotated|deleted|made"
     r"|put|turned|used|needed)"
+)
+# What an assistant tells of the state after its work.
+_RESULT = re.compile(
+    r"\b(?:takes|shows|is|are|runs|returns|went|shrank|dropped)\b.{1,80}\bnow[.!]?$", re.IGNORECASE
 )
 _EARLIER = re.compile(r"\b(?:since|when|after|before|until|like when)\s(?:i|we)\b", re.IGNORECASE)
 _FOUND_IT = re.compile(r"\b(?:found\s(?:the\s(?:cause|reason|problem|bug)|it)|root\scause)\b", re.IGNORECASE)
@@ -52,13 +56,12 @@ FIX = _any(
     rf"|^(?:so\s|then\s|and\s)?{_DID}\s",
     r"\bthe\s(?:fix|solution|workaround|trick)\s(?:is|was|:)|\b(?:fixed|solved|resolved)\sby\b",
     r"\b(?:now|it)\s(?:it\s)?(?:works|passes|runs|builds)\b(?!\?)|\bworks\snow\b|\bdid\sthe\strick\b",
-    r"\bich\shabe\b.{1,120}\b(?:gesetzt|geändert|gemacht|eingebaut|festgenagelt|behoben|ersetzt|hinzugefügt|entfernt|aktualisiert)\b",
+    r"\bich\shabe\b.{1,120}\b(?:gesetzt|geändert|gemacht|umgestellt|angepasst|verschoben|eingebaut|festgenagelt|behoben|ersetzt|hinzugefügt|entfernt|aktualisiert)\b",
     r"\blo\s(?:solucioné|arreglé|resolví|cambié)\b|\bj'ai\s(?:corrigé|changé|ajouté|remplacé)\b",
-    r"\b(?:takes|shows|is|are|runs|returns|went|shrank|dropped)\b.{1,80}\bnow[.!]?$",
     r"(?:通りました|動きました|修正しました|直しました|解決しました|変更しました|修复了|解决了|改成)",
 )
 CONFIRMS = _any(
-    r"^\W*(?:green|works|working|fixed|solved|passes|perfect|that\s(?:did\sit|was\sit|fixed\sit|worked|helped)|it\sworks"
+    r"^\W*(?:green|confirmed|works|working|fixed|solved|passes|perfect|that\s(?:did\sit|was\sit|fixed\sit|worked|helped)|it\sworks"
     r"|(?:now\s)?it\sworks|that\sdoes\sit|läuft|klappt|geht\sjetzt|funktioniert|ça\smarche|funciona|直りました|動きました)\b"
     r"|\b(?:works|fixed|green)\snow\b|\b(?:did\sthe\strick|no\smore|klappt|läuft\sjetzt|awesome|makes\ssense)\b|\bthat\s(?:did\sit|fixed\sit|solved\sit)\b",
 )
@@ -186,7 +189,8 @@ class Cases:
             return True
         if sentence.number and role != USER:
             return False  # an offer
-        if FIX.search(text) and not sentence.question and not _EARLIER.search(text):
+        done = FIX.search(text) or (role != USER and _RESULT.search(text))
+        if done and not sentence.question and not _EARLIER.search(text):
             return self._fixed(role, text, before)
         if PROBLEM.search(text) and not STILL.search(text):
             return self._problem(role, text, sentence.question)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from memoryhub.encoding.secrets import REDACTED, find_secrets
 from memoryhub.extraction.candidates import Candidate
 from memoryhub.extraction.conversation import USER, Turn
-from memoryhub.extraction.rules.cases import Cases
+from memoryhub.extraction.rules.cases import CONFIRMS, PROBLEM, Cases
 from memoryhub.extraction.rules.sentences import Sentence, asks, own_words, sentences
 from memoryhub.extraction.rules.signs import (
     ACKNOWLEDGED,
@@ -21,6 +21,7 @@ from memoryhub.extraction.rules.signs import (
     OFF_THE_RECORD,
     POINTED_OUT,
     REQUEST,
+    STATE,
     Sign,
     signs_in,
 )
@@ -109,10 +110,12 @@ class _Weighed:
 
 def _weigh(sentence: Sentence, *, noted: bool, asked: bool) -> _Weighed:
     found = _Weighed()
+    troubled = bool(PROBLEM.search(sentence.bare))
     for sign in signs_in(sentence.bare):
-        found.add(sign)
+        if sign.pattern is not STATE or not troubled:
+            found.add(sign)
     for sign in signs_in(sentence.text):
-        if not sign.category:
+        if not sign.category and sign.pattern is not STATE:
             found.add(sign)
     if asked and not REQUEST.match(sentence.bare):
         found.add(_ANSWERS)
@@ -125,7 +128,13 @@ def _weigh(sentence: Sentence, *, noted: bool, asked: bool) -> _Weighed:
 def _judge(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Candidate | None:
     """A candidate, if enough speaks for it."""
     text, bare = sentence.text, sentence.bare
-    if (asks(sentence) and not HOW_TO_WRITE.search(bare)) or AGAINST.search(text.partition(", which ")[0]) or _is_short(bare):
+    if (
+        (asks(sentence) and not HOW_TO_WRITE.search(bare))
+        or AGAINST.search(text.partition(", which ")[0])
+        or _is_short(bare)
+    ):
+        return None
+    if CONFIRMS.search(bare) and len(bare.split()) < _SELF_CONTAINED:
         return None
     weighed = _weigh(sentence, noted=noted, asked=asked)
     best = weighed.best
@@ -143,6 +152,15 @@ def _judge(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Ca
         decision=("events", "tells a decision") in weighed.why and best == "events",
         why="; ".join(weighed.reasons()),
     )
+
+
+def _is_no_statement(sentence: Sentence) -> bool:
+    """A question, a thought, a reaction; but "could you name files in lower case" says how it is wanted."""
+    bare = sentence.bare
+    if asks(sentence) and not HOW_TO_WRITE.search(bare):
+        return True
+    reacts = CONFIRMS.search(bare) and len(bare.split()) < _SELF_CONTAINED
+    return bool(reacts or AGAINST.search(sentence.text.partition(", which ")[0]) or _is_short(bare))
 
 
 def _pointed_out(sentence: Sentence) -> Candidate:

@@ -21,11 +21,12 @@ _ABBREVIATED = re.compile(
     r"|\b[A-Z])\.$"
 )
 _FILLER = re.compile(
-    r"^(?:(?:yes|yeah|yep|yup|no|nope|ok|okay|sure|right|well|oh|ah|hm+|hey|hi|hello|hi there|great|good|nice"
-    r"|perfect|cool|thanks|thank you|thx|and|also|so|but|btw|by the way|then|one more(?: thing)?(?=[,:;])"
-    r"|excellent|agreed|exactly|update|awesome|fine|super|ja|nein|moin|hallo|und|also|übrigens|danke|genau"
-    r"|sí|no|vale|hola|perfecto|y|pero|oui|non|bonjour|merci|et|mais)"
-    r"(?:[,:;.!…]+|(?=\s))\s*)+",
+    r"^(?:(?:yes|yeah|yep|yup|no(?=[,:;.!])|nope|ok|okay|sure|right|well|oh|ah|hm+|hey|hi|hello|hi there"
+    r"|great|good|nice|perfect|cool|thanks|thank you|thx|and|also|so|but|btw|by the way|then"
+    r"|one more(?: thing)?(?=[,:;])|excellent|agreed|exactly|update|awesome|fine|super|ja"
+    r"|nein(?=[,:;.!])|moin|hallo|und|also|übrigens|danke|genau|sí|vale|hola|perfecto|y|pero|oui|non"
+    r"|bonjour|merci|et|mais"
+    r")(?:[,:;.!…]+|(?=\s))\s*)+",
     re.IGNORECASE,
 )
 _QUESTION = re.compile(r"[?？]\s*$")

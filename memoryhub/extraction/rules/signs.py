@@ -28,7 +28,7 @@ def _any(*patterns: str, case: bool = False) -> re.Pattern[str]:
 _KIN = (
     r"(?:wife|husband|partner|girlfriend|boyfriend|brother|sister|son|daughter|mother|father|mom|mum|dad"
     r"|parents|kids?|child(?:ren)?|friend|boss|manager|lead|supervisor|advisor|mentor|buddy|colleague|cto|ceo"
-    r"|team|company|client|customer|employer|landlord|doctor|dog|cat|frau|mann|chefin?|kollegin?|bruder"
+    r"|team|company|client|customer|employer|kund(?:e|in)|landlord|doctor|dog|cat|frau|mann|chefin?|kollegin?|bruder"
     r"|schwester|freundin?|gestora?|jef[ea]|hermano|hermana|mujer|marido|socio|socia|équipe|patron|collègue)"
 )
 _NO_NAME = (
@@ -52,9 +52,16 @@ DATE = _any(
 HOW_TO_WRITE = _any(
     r"^(?:please\s|could\syou\s|can\syou\s)?(?:write|use|name|format|keep|call|spell|quote)\s"
     r"(?!the\s|this\s|that\s|it\s|a\s|an\s|me\s)(?:\w+\s)?\w+s\s(?:in|with|without|as|to)\b",
+    r"\b(?:after|before|in|with|to)\s(?:each|every|all)\s(?:of\s)?(?:(?:my|your|the)\s)?(?:messages?|answers?|replies|commits?|mails?|sentences?)\b",
+    r"\bwhenever\s(?:you|i|we)\b|\beach\stime\s(?:you|i|we)\b",
     r"\bi\s(?:write|use|speak)\s(?:british|american|uk|us)\senglish\b",
 )
 
+# Something that holds, not something that has just happened: in the present, about a thing with a name.
+STATE = _any(
+    r"^(?!(?:it|this|that|there|here|you|i|he|she|they|what|which|so|if|when)\b)(?!.*\b(?:now|today|yesterday|currently|just|still|again)\b)"
+    r"(?:[\w'()/.-]+\s){1,6}(?:is|are|isn't|aren't|runs?|uses?|has|have|lives?|stays?|deducts?|costs?|works?|needs?|means?)\s"
+)
 SIGNS: tuple[Sign, ...] = (
     # Preferences: what one person likes, wants or avoids.
     Sign(
@@ -85,6 +92,7 @@ SIGNS: tuple[Sign, ...] = (
             r",\s(?:always|never)\s\w+(?:\s\w+)?$",
             r"^don'?t\s(?:\S+\s){1,12}unless\b",
             r"^(?:no|not)\s(?:an?\s|the\s)?\S+(?:\s\S+){0,3}\splease\b|\bnobody\s(?:wants|likes)\b",
+            r"\bas\salways\b|^use\s(?:plain|simple|easy|formal|informal)\s\w+",
             r"\bplease\s(?:log|store|put|keep|save|write|track|name|tag)\s(?:all|every|each|any)\b",
             r"\bis\s(?:a\smust|non-negotiable|a\sno-go|off\slimits)\b|\bonly\s\S+.{0,40}\binstead\sof\b",
             r"\b(?:answer|reply|respond|talk|explain)\b.{0,40}\b(?:in\s[A-Z]\w+|short|brief\w*|concise\w*)\b",
@@ -106,6 +114,10 @@ SIGNS: tuple[Sign, ...] = (
             r"\bwe\s(?:use|release|deploy|test|write|name|format|build|version|track|review|merge|tag|ship)\s.{0,80}"
             r"\b(?:for|by|with|not|instead|because|via|through|on|from|every|in)\b",
             r"\bwe\s\w+\s.{1,80}\b(?:every|once\sa|twice\sa)\s(?:day|night|week|month|quarter|sprint|year)\b",
+            r"\bno\s(?!(?:errors?|problems?|issues?|idea|output|response|luck|need|reason|difference|changes?|results?|one|way|more)\b)\w+\s"
+            r"(?:after|before|in|on|at|without|during|outside)\s\w+",
+            r"\b(?:a|our|the)\s(?:house\s)?(?:rule|policy)\b",
+            r"\b(?:our|the)\s(?:brand|house)\s(?:voice|style)\b",
             r"\bin\sour\s(?:team|company|project|repo|repository|codebase|organi[sz]ation|shop)\b",
             r"\bwe\s(?:keep|write|make|do)\s(?:them|it|this|that|everything)\s\w+",
             r"\b(?:as\sa\s(?:rule|convention)|our\s(?:convention|policy|rule|process)|by\sconvention|the\srule\sis)\b",
@@ -132,10 +144,10 @@ SIGNS: tuple[Sign, ...] = (
             r"\bi(?:'m|\sam)\s(?:from|based\sin|new\s(?:to|here|at|in)|responsible\sfor|in\scharge\sof|allergic|vegan"
             r"|vegetarian|left-handed|color-?blind|colour-?blind|studying|learning|writing\s(?:my|a)|working\s(?:on|as|at|for|in)"
             r"|making\s\w+|building\s\w+)\b",
-            r"\bi\s(?:just\s|recently\s)?joined\b|\bi\s(?:work|live|study|teach)\s(?:at|for|as|in|on|with|from)\b",
+            r"\bi\s(?:just\s|recently\s)?(?:joined|moved\sto)\b|\bi\s(?:work|live|study|teach)\s(?:at|for|as|in|on|with|from)\b",
             r"\bi\s(?:mostly|mainly|usually|normally|primarily|only)\s(?:write|use|work|code|program|speak)\b",
             r"\bi(?:'ve|\shave)\s(?:never|been|worked|used)\s(?!told|asked|trying|looking|thinking|waiting)\w+",
-            r"\bi\s(?:maintain|own|run|lead|manage)\s(?:a|an|the|my|this|our)\b",
+            r"\bi\s(?:maintain|own|run|lead|manage|coordinate|organi[sz]e|supervise|teach|look\safter)\s(?:a|an|the|my|this|our)\b",
             r"\bich\s(?:bin|heiße|arbeite|wohne|komme\saus|studiere|leite)\s(?!mir|gerade|nicht\ssicher|sicher)",
             r"\b(?:soy|me\sllamo|vivo\sen|trabajo\s(?:en|como|para)|tengo\suna?\s\w+\s(?:de|en))\b",
             r"\bje\s(?:suis|m'appelle|travaille|vis)\b|(?:私は.{1,30}です|と申します|我是|我叫|我在.{1,20}工作)",
@@ -157,10 +169,10 @@ SIGNS: tuple[Sign, ...] = (
         "says something about a person",
         _any(
             rf"\b{_NAME}\s(?:\w+ly\s)?(?:owns?|leads?|manages?|maintains?|runs|handles?|wants?|needs?|left|joined"
-            r"|wrote|works?|takes?\scare|took\sover|knows|lives|prefers|decides|reviews|is\s(?:responsible|in\scharge"
+            r"|wrote|did|does|works?|takes?\scare|took\sover|knows|lives|prefers|decides|reviews|is\s(?:responsible|in\scharge"
             r"|allergic|the\s\w+|our\s\w+|my\s\w+|on\s(?:leave|holiday|vacation)|a\s\w+|an\s\w+|vegan|vegetarian))\b",
-            rf"\b(?:[Mm]y|[Oo]ur|[Mm]eine?|[Uu]nsere?|[Mm]i|[Nn]uestr[oa]|[Mm]on|[Mm]a|[Nn]otre)\s{_KIN}\b.{{0,60}}"
-            r"\b(?:is|are|has|have|was|wants?|needs?|likes?|hates?|loves?|eats?|doesn'?t|can'?t|cannot|never|lives?|works?|does|says|called|named|ist|hat|heißt|will"
+            rf"\b(?:[Mm]y|[Oo]ur|[Mm]eine?|[Uu]nsere?|[Mm]i|[Nn]uestr[oa]|[Mm]on|[Mm]a|[Nn]otre)\s(?:\w+\s)?{_KIN}\b.{{0,60}}"
+            r"\b(?:is|are|has|have|was|wants?|needs?|likes?|hates?|loves?|eats?|doesn'?t|can'?t|cannot|never|lives?|works?|does|says|called|named|ist|hat|heißt|will|zahlt|möchte|mag|braucht|arbeitet"
             r"|se\sllama|es|necesita|quiere|est|veut)\b",
             rf"\bmy\s{_KIN}(?:\sis)?\s{_NAME}|\bthe\s{_NAME}s\s(?:bring|want|have|are|live)\b",
             case=True,
@@ -183,7 +195,7 @@ SIGNS: tuple[Sign, ...] = (
             r"\b(?:doesn'?t|does\snot|don'?t)\s(?:sign|support|send|allow|accept|return|validate)\b.{3,60}\bonly\b",
         ),
     ),
-    Sign("entities", 0.5, "names somebody", _any(rf"(?<=[a-z,]\s){_NAME}\b", case=True)),
+    Sign("entities", 0.3, "names somebody", _any(rf"(?<=[a-z,]\s){_NAME}\b", case=True)),
     # Events: what was decided, and what will be when.
     Sign(
         "events",
@@ -195,7 +207,7 @@ SIGNS: tuple[Sign, ...] = (
             r"\b(?:we|i)(?:'re|\sare|'m|\sam)\sgoing\swith\b",
             r"\blet'?s\s(?:use|go\swith|keep|stick\s(?:to|with)|not|drop|switch\sto|move\sto|stay\swith|take)\s(?!that\b|it\b|this\b)\w+",
             r"\b(?!what|this|that|which|how)\w+\sit\sis\b(?=\W*$|\.|,|\s(?:then|with))",
-            r"\bagreed,\s\w+|\bdecision:\s|\bit(?:'s|\sis|\swas)\sdecided\b|\bthe\sdecision\s(?:is|was)\b",
+            r"\b(?:the|our)\s\w+\s(?:has\s|have\s)?(?:just\s|finally\s)?(?:decided|agreed|voted|chose)\b|\bagreed,\s\w+|\bdecision:\s|\bit(?:'s|\sis|\swas)\sdecided\b|\bthe\sdecision\s(?:is|was)\b",
             r"\b(?:entschieden|beschlossen|vereinbart)\b|\bhemos\s(?:decidido|acordado)\b|\bdecidimos\b"
             r"|\bnous\savons\sdécidé\b|\bon\sa\sdécidé\b",
             r"(?:ことにしました|ことにした|に決めた|決定しました|决定了|我们决定)",
@@ -206,7 +218,7 @@ SIGNS: tuple[Sign, ...] = (
         1.0,
         "says when something is due",
         _any(
-            rf"\b(?:until|ends?|ended|starts?|begins?|expires?|due|moves?|from)\b.{{0,25}}\b{_MONTH}\b",
+            rf"\b(?:until|ends?|ended|opens?|closes?|launch(?:es)?|starts?|begins?|expires?|due|moves?|from)\b.{{0,25}}\b{_MONTH}\b",
             rf"\b(?:exam|interview|meeting|launch|release|wedding|appointment|review|conference|demo|flight|go-live|surgery|move)\s(?:is|was|will\sbe|takes\splace)\b.{{0,40}}"
             rf"(?:\d{{1,2}}(?:st|nd|rd|th|\.)?\s(?:of\s)?{_MONTH}|{_MONTH}\s\d|\bnext\s\w+|\bon\s\w+day|\bin\s{_MONTH})",
             r"\b(?:the\s|our\s|my\s)?deadline\s(?:is|was|moved)\b|\bis\sdue\s(?:on|by|in)\b",
@@ -231,6 +243,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign("events", 0.5, "names a day", DATE),
     # Anything.
+    Sign("", 0.5, "says how something is", STATE),
     Sign(
         "",
         0.5,
@@ -268,7 +281,7 @@ OFF_THE_RECORD = _any(
 )
 ACKNOWLEDGED = _any(
     r"^(?:got\sit|noted|understood|i'?ll\s(?:keep|remember|bear)|makes\ssense|good\sto\sknow|thanks,?\sthat'?s\sgood\sto\sknow"
-    r"|all\sright|ist\snotiert|gut\szu\swissen|mache\sich|entendido|de\sacuerdo|compris|c'est\snoté|覚えておきます|わかりました|好的)",
+    r"|all\sright|\w+\sit\sis\b|ist\snotiert|notiert|gut\szu\swissen|mache\sich|entendido|de\sacuerdo|compris|c'est\snoté|覚えておきます|わかりました|好的)",
 )
 # What an assistant points out about the matter at hand, not about the world.
 POINTED_OUT = _any(
