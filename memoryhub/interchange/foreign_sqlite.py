@@ -5,12 +5,14 @@ Nothing is written, not even beside the file; no view, trigger, virtual table or
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from memoryhub.interchange.files import UnreadableFile
@@ -172,15 +174,14 @@ def is_sqlite(path: Path) -> bool:
 @contextmanager
 def opened(path: Path) -> Iterator[ForeignDatabase]:
     """Open a file of SQLite to read; :class:`UnreadableFile`."""
-    try:
-        connection = sqlite3.connect(_address(path), uri=True, isolation_level=None, timeout=5)
-    except (sqlite3.Error, OSError) as error:
-        raise unreadable(path.name, error) from None
-    with closing(connection):
+    with ExitStack() as stack:
         try:
+            address = _address(path, stack)
+            connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=5)
+            stack.enter_context(closing(connection))
             _restrain(connection)
             tables = _tables(connection)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise unreadable(path.name, error) from None
         patience = _Patience(path.stat().st_size)
         connection.set_progress_handler(patience, _STEPS_AT_ONCE)
@@ -213,15 +214,25 @@ def unreadable(name: str, error: Exception) -> UnreadableFile:
     return UnreadableFile(f"{name}: cannot be read as an SQLite file: {what}; {mend}")
 
 
-def _address(path: Path) -> str:
-    """How to open it: a file in write-ahead mode without its log is whole, and reading must not make one."""
+def _address(path: Path, stack: ExitStack) -> str:
+    """How to open it so that nothing comes to lie beside it.
+
+    In write-ahead mode SQLite makes files beside it even to read. Without its log it is whole as it is; with
+    a log that no program has open it is read as a copy; with one that is in use all files are there already.
+    """
     with open(path, "rb") as file:
         header = file.read(_HEADER_BYTES)
     if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
         raise sqlite3.DatabaseError("file is not a database")
-    wal_mode = _WAL_MODE in header[18:20]
-    alone = wal_mode and not path.with_name(f"{path.name}-wal").exists()
-    return f"{path.absolute().as_uri()}?{'immutable=1' if alone else 'mode=ro'}"
+    log, shared = (path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))
+    how = "mode=ro"
+    if _WAL_MODE in header[18:20] and not log.exists():
+        how = "immutable=1"
+    elif log.exists() and not shared.exists():
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="memoryhub-")))
+        shutil.copyfile(log, folder / log.name)
+        path = Path(shutil.copyfile(path, folder / path.name))
+    return f"{path.absolute().as_uri()}?{how}"
 
 
 def _restrain(connection: sqlite3.Connection) -> None:

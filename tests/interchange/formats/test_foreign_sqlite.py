@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -43,6 +44,22 @@ def test_what_still_lies_in_the_log_of_a_running_program_is_read(tmp_path: Path)
     running.commit()
     assert Read("letsgo", path).drafts[-1].content == "Fresh"
     running.close()
+
+
+def test_the_log_of_a_program_that_ended_is_read_and_nothing_made_beside_it(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    here.mkdir()
+    path = sqlite_file(there / "memory.db", LETSGO, {"memories": ROWS[:1]}, wal=True)
+    running = sqlite3.connect(path)
+    running.execute("UPDATE memories SET content = 'Only in the log'")
+    running.commit()
+    for name in ("memory.db", "memory.db-wal"):
+        shutil.copy(there / name, here)
+    running.close()
+    before = {one.name: one.read_bytes() for one in here.iterdir()}
+    assert Read("letsgo", here / "memory.db").drafts[0].content == "Only in the log"
+    assert {one.name: one.read_bytes() for one in here.iterdir()} == before
 
 
 def test_a_view_in_the_place_of_a_table_is_not_read(tmp_path: Path) -> None:
