@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,14 +26,18 @@ CALLS = [
 Talk = Callable[..., list[dict[str, Any]]]
 
 
-@pytest.fixture(params=CLIENTS, ids=["-".join(one) for one in CLIENTS])
-def talk(request: pytest.FixtureRequest, tmp_path: Path) -> Talk:
-    """``talk({"url": …}, …)``: what one of the clients tells of each server."""
+@pytest.fixture(scope="session", params=CLIENTS, ids=["-".join(one) for one in CLIENTS])
+def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Talk:
+    """``talk({"url": …}, …)``: what one of the clients tells of each server.
+
+    Named first by the tests, so that no server is started where there is no client.
+    """
     sdk, mode = request.param
     node.require_node(sdk)
+    folder = tmp_path_factory.mktemp("typescript")
 
     def tell(*servers: dict[str, Any]) -> list[dict[str, Any]]:
-        found = node.talk(tmp_path, sdk, mode, list(servers))
+        found = node.talk(folder, sdk, mode, list(servers))
         for one in found:
             assert "refused" in one or one.get("version", VERSIONS[mode]) == VERSIONS[mode]
         return found
@@ -62,7 +65,7 @@ def check(told: dict[str, Any], toolset: str = "letsgo") -> None:
     assert "Unknown tool" in unknown["message"]
 
 
-def test_over_http_it_connects_lists_calls_and_is_refused(served: Served, talk: Talk) -> None:
+def test_over_http_it_connects_lists_calls_and_is_refused(talk: Talk, served: Served) -> None:
     told, *others = talk(http(served, "letsgo", calls=CALLS), *(http(served, name) for name in TOOLSETS))
     check(told)
     assert told.get("ended", False) is (told["version"] == VERSIONS["legacy"]), "it ends the session it began"
@@ -70,13 +73,13 @@ def test_over_http_it_connects_lists_calls_and_is_refused(served: Served, talk: 
         assert [tool["name"] for tool in other["tools"]] == [tool.name for tool in toolset.tools]
 
 
-def test_without_a_valid_token_nobody_connects(served: Served, talk: Talk) -> None:
+def test_without_a_valid_token_nobody_connects(talk: Talk, served: Served) -> None:
     wrong = {"Authorization": "Bearer mh_wrong"}
     found = talk(http(served, "letsgo", headers=wrong), http(served, "letsgo", headers={}))
     assert ["refused" in told for told in found] == [True, True]
 
 
-def test_it_starts_the_hub_itself(served: Served, talk: Talk) -> None:
+def test_it_starts_the_hub_itself(talk: Talk, served: Served) -> None:
     environment = served.hub.environment(MEMORYHUB_TOKEN=served.token, **PLAIN)
     arguments = [str(served.hub.folder / "manage.py"), "mcp", "letsgo"]
     [told] = talk({"command": sys.executable, "args": arguments, "env": environment, "calls": CALLS})
