@@ -29,7 +29,7 @@ class Asking(BaseModel):
 
 
 class FactQuery(Asking):
-    """Facts that fit every part that is given."""
+    """Facts that hold now and fit every part that is given."""
 
     subject: Filter = Field(None, description="Facts about exactly this.")
     predicate: Filter = Field(None, description="Facts with exactly this verb.")
@@ -39,6 +39,7 @@ class FactQuery(Asking):
     session_id: Filter = Field(None, description="Facts of this session.")
 
     def facts(self, caller: Caller) -> FactQuerySet:
-        """Newest first. Lazy."""
+        """Newest first. Lazy. None that another one superseded."""
         wanted = {name: getattr(self, name) or "" for name in _FACT_TEXTS}
-        return facts.query_facts(self.clearance(caller), min_confidence=self.min_confidence, **wanted)
+        clearance, least = self.clearance(caller), self.min_confidence
+        return facts.query_facts(clearance, min_confidence=least, ended=False, **wanted)

@@ -62,7 +62,7 @@ class Index:
             return key
         if not key.startswith("~"):
             return None
-        return next((name for name in self.of if len(name) > _PLAIN_KEY and key_of(name) == key), None)
+        return next((name for name in self.of if not _is_plain(name) and key_of(name) == key), None)
 
     def degree(self, name: str) -> int:
         return len(self.beside[name])
@@ -88,9 +88,13 @@ def read(facts: FactQuerySet) -> Index:
 
 def key_of(name: str) -> str:
     """How an address names a thing: by itself, or by a digest when it is long or looks like one."""
-    if len(name) <= _PLAIN_KEY and not name.startswith("~"):
+    if _is_plain(name):
         return name
     return "~" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _is_plain(name: str) -> bool:
+    return len(name) <= _PLAIN_KEY and not name.startswith("~")
 
 
 @dataclass(frozen=True)

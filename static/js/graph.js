@@ -42,7 +42,8 @@
     }
     // At first as large as can be read; on a small screen the opened node is in the middle of it.
     function first() {
-      const w = Math.min(widest(), full.h / shape());
+      const w = full.h / shape();
+      if (w > full.w * 0.95) return all();
       const about = open || { x: full.x + full.w / 2, y: full.y + full.h / 2 };
       return within(about.x - w / 2, about.y - (w * shape()) / 2, w);
     }
@@ -181,7 +182,8 @@
       for (const one of nodes) one.element.setAttribute("tabindex", one === node ? "0" : "-1");
     }
     stop(open || nodes[0]);
-    svg.addEventListener("focusin", (event) => {
+    // Listened to on the frame: a picture that listens for the focus would take it itself.
+    frame.addEventListener("focusin", (event) => {
       const node = nodeOf(event);
       if (!node) return;
       stop(node);
@@ -190,7 +192,7 @@
         show(within(node.x - box.w / 2, node.y - box.h / 2, box.w));
       }
     });
-    svg.addEventListener("focusout", () => look(null));
+    frame.addEventListener("focusout", () => look(null));
     svg.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       const node = nodeOf(event);

@@ -33,9 +33,12 @@ def fact(db: None, actor: Actor) -> StoreFact:
     return make
 
 
+SUBJECT = r'data-label="Subject" dir="auto"><a [^>]*>(.*?)</a></th>'
+
+
 def subjects(client: Client, **query: str) -> list[str]:
     html = client.get("/facts/", query).content.decode()
-    return re.findall(r'data-label="Subject" dir="auto">(.*?)</th>', html)
+    return re.findall(SUBJECT, html)
 
 
 class TestGate:
@@ -110,7 +113,7 @@ class TestFilters:
         first = visitor.get("/facts/")
         [following] = [link for link in main(first).links() if "cursor=" in link]
         second = visitor.get(f"/facts/{following}").content.decode()
-        assert re.findall(r'data-label="Subject" dir="auto">(.*?)</th>', second) == ["s1"]
+        assert re.findall(SUBJECT, second) == ["s1"]
 
     def test_a_bent_cursor_is_refused_in_words(self, visitor: Client) -> None:
         assert visitor.get("/facts/", {"cursor": "zzz"}).status_code == 400
@@ -248,6 +251,11 @@ class TestPage:
         fact("gone", memory_id=memory.uid)
         store.trash([memory.uid], actor)
         assert subjects(visitor) == []
+
+    def test_subject_and_object_lead_to_the_graph(self, visitor: Client, fact: StoreFact) -> None:
+        fact("Mara & co", "lives in", "Skagen")
+        links = main(visitor.get("/facts/")).links()
+        assert {"/facts/graph/?node=Mara+%26+co", "/facts/graph/?node=Skagen"} <= set(links)
 
     def test_an_empty_list_says_what_a_fact_is(self, visitor: Client) -> None:
         assert "No facts yet" in main(visitor.get("/facts/")).words

@@ -15,6 +15,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from memoryhub.models import Event
+from memoryhub.web.graph import key_of
 from memoryhub.web.templatetags.hub import moment
 
 register = template.Library()
@@ -49,6 +50,12 @@ def exact(at: datetime) -> SafeString:
 def session_url(session_id: str, project: str) -> str:
     """The address of one session's page."""
     return f"{reverse('session', args=[session_id])}?{urlencode({'project': project})}"
+
+
+@register.simple_tag
+def thing_url(name: str) -> str:
+    """The address of the graph with this subject or object opened."""
+    return f"{reverse('facts-graph')}?{urlencode({'node': key_of(name)})}"
 
 
 @register.filter

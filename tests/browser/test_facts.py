@@ -1,0 +1,231 @@
+"""Facts in a real browser: the graph by mouse, by keys and without scripts; contradictions; axe."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page, expect
+
+from memoryhub import contradictions, facts
+from memoryhub.drafts import FactDraft
+from memoryhub.models import Fact
+from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
+
+SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+GRAPH, CLASHES = "/facts/graph/", "/facts/contradictions/"
+
+
+@pytest.fixture
+def world(remember: Any, actor: Any) -> dict[str, Fact]:
+    """A few services, people and places; one of them is led by two."""
+    source = remember("Mara took the board over", project="harbor")
+
+    def say(subject: str, predicate: str, object: str, **fields: Any) -> Fact:
+        draft = FactDraft(subject=subject, predicate=predicate, object=object, project="harbor", **fields)
+        return facts.store_fact(draft, actor)[0]
+
+    say("board", "uses", "Django")
+    say("board", "uses", "SQLite", confidence=0.6)
+    say("app", "uses", "SQLite")
+    say("Mara", "lives_in", "Skagen")
+    say("Mara", "knows", "Bram")
+    old = say("board", "led_by", "Bram")
+    return {"old": old, "new": say("board", "led_by", "Mara", memory_id=source.uid)}
+
+
+def node(page: Page, name: str) -> Locator:
+    return page.locator(f'a.node[data-key="{name}"]')
+
+
+def dot(page: Page, name: str) -> Locator:
+    """What of a node is clicked: its middle may lie between its dot and its name."""
+    return node(page, name).locator(".node-dot")
+
+
+def title(page: Page) -> Locator:
+    return page.locator("#beside-title")
+
+
+@SCRIPTS
+def test_a_node_is_opened_and_its_memory_stands_beside(
+    open_page: Any, reader: Any, world: Any, scripts: bool
+) -> None:
+    page = open_page(GRAPH, reader, java_script_enabled=scripts)
+    page.evaluate("window.same = true") if scripts else None
+    dot(page, "Mara").click()
+    expect(title(page)).to_have_text("Mara")
+    expect(page).to_have_url(re.compile(r"/facts/graph/\?node=Mara$"))
+    expect(node(page, "Django")).to_have_count(0)
+    expect(page.locator("#beside").get_by_role("link", name="Mara took the board over")).to_be_visible()
+    dot(page, "board").click()
+    expect(title(page)).to_have_text("board")
+    expect(node(page, "Django")).to_be_visible()
+    page.get_by_role("link", name="Close Mara").click()
+    expect(node(page, "Skagen")).to_have_count(0)
+    page.get_by_role("link", name="Whole graph").click()
+    expect(node(page, "Skagen")).to_be_visible()
+    if scripts:
+        assert page.locator(".graph-frame.is-live").count() == 1
+
+
+def test_the_way_back_closes_what_was_opened(open_page: Any, reader: Any, world: Any) -> None:
+    page = open_page(GRAPH, reader)
+    dot(page, "Mara").click()
+    expect(title(page)).to_have_text("Mara")
+    page.go_back()
+    expect(title(page)).to_have_text("Most neighbours")
+    page.go_forward()
+    expect(title(page)).to_have_text("Mara")
+
+
+def test_the_whole_path_by_keys(open_page: Any, reader: Any, world: Any) -> None:
+    page = open_page(GRAPH, reader)
+    page.get_by_label("Confidence from").focus()
+    for _ in range(2):
+        page.keyboard.press("Tab")  # the button, then the tools of the picture
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip the picture")).to_be_focused()
+    page.keyboard.press("Tab")
+    first = page.evaluate("document.activeElement.dataset.key")
+    assert first == "board"  # the node with most neighbours
+    assert page.locator('a.node[tabindex="0"]').count() == 1
+    seen = {first}
+    for _ in range(6):
+        for key in ("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"):
+            page.keyboard.press(key)
+            seen.add(page.evaluate("document.activeElement.dataset.key"))
+    assert len(seen) > 3
+    node(page, "Mara").focus()
+    page.keyboard.press("Enter")
+    expect(title(page)).to_have_text("Mara")
+    expect(node(page, "Mara")).to_be_focused()
+    expect(page.locator("#graph-said")).to_have_text("Mara is open: 3 facts, 1 memory.")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.node') === null")
+
+
+def test_it_grows_shrinks_and_moves(open_page: Any, reader: Any, world: Any) -> None:
+    page = open_page(GRAPH, reader)
+    picture = page.locator("svg.graph")
+
+    def box() -> list[float]:
+        return [float(one) for one in (picture.get_attribute("viewBox") or "").split()]
+
+    whole = box()
+    page.get_by_role("button", name="Larger").click()
+    assert box()[2] < whole[2]
+    node(page, "board").focus()
+    page.keyboard.press("+")
+    near = box()
+    place = picture.bounding_box()
+    assert place
+    page.mouse.move(place["x"] + 15, place["y"] + 15)
+    page.mouse.down()
+    page.mouse.move(place["x"] + 95, place["y"] + 55, steps=4)
+    page.mouse.up()
+    moved = box()
+    assert moved[:2] != near[:2]
+    assert moved[2:] == near[2:]
+    expect(title(page)).to_have_text("Most neighbours")  # dragging opens nothing
+    node(page, "board").focus()
+    page.keyboard.press("0")
+    assert box() == whole
+
+
+def test_looking_at_a_node_lights_its_connections(open_page: Any, reader: Any, world: Any) -> None:
+    page = open_page(GRAPH, reader)
+    dot(page, "Skagen").hover()
+    lit = {one.get_attribute("data-key") for one in page.locator("a.node.is-lit").all()}
+    assert lit == {"Skagen", "Mara"}
+
+
+def test_things_are_suggested_while_one_types(open_page: Any, reader: Any, world: Any) -> None:
+    page = open_page(GRAPH, reader)
+    page.get_by_label("Find a subject or object").press_sequentially("ska")
+    expect(page.locator("#things option")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(title(page)).to_have_text("Skagen")
+
+
+@SCRIPTS
+def test_the_newer_fact_supersedes_with_one_click_and_undo(
+    open_page: Any, insider: Any, world: dict[str, Fact], scripts: bool
+) -> None:
+    page = open_page(CLASHES, insider, java_script_enabled=scripts)
+    card = page.get_by_role("article")
+    expect(card).to_have_count(1)
+    card.get_by_role("button", name="Mara holds, the others ended").click()
+    expect(page.get_by_text("has ended")).to_be_visible()
+    world["old"].refresh_from_db()
+    assert world["old"].superseded_by == world["new"]
+    assert world["old"].valid_until == world["new"].valid_from
+    if scripts:
+        expect(page.locator(".notice.clash")).to_be_focused()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("article")).to_have_count(1)
+    world["old"].refresh_from_db()
+    assert (world["old"].superseded_by, world["old"].valid_until) == (None, None)
+
+
+def test_both_may_hold(open_page: Any, insider: Any, world: Any) -> None:
+    page = open_page(CLASHES, insider)
+    page.get_by_role("button", name="All of board led_by hold").click()
+    expect(page.get_by_text("All 2 facts hold together.")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("No facts contradict each other")).to_be_visible()
+
+
+def test_what_ended_holds_again_from_the_table(
+    open_page: Any, insider: Any, world: dict[str, Fact], actor: Any
+) -> None:
+    contradictions.supersede(world["new"].uid, [world["old"].uid], actor)
+    page = open_page("/facts/?state=ended", insider)
+    expect(page.get_by_role("row")).to_have_count(2)
+    page.get_by_role("button", name="board led_by Bram holds again").click()
+    expect(page.get_by_text("Taken back")).to_be_visible()
+    expect(page.get_by_text("No fact fits")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "text", ["<img src=x onerror=alert(1)>", "'\"><svg/onload=alert(1)>", "~x", "a&node=b"]
+)
+def test_a_strange_name_is_a_node_like_any_other(open_page: Any, reader: Any, actor: Any, text: str) -> None:
+    facts.store_fact(FactDraft(subject=text, predicate="is", object="strange"), actor)
+    page = open_page(GRAPH, reader)
+    page.on("dialog", lambda dialog: pytest.fail(f"it ran: {dialog.message}"))
+    page.locator("a.node").filter(has_text=text[:12]).first.locator(".node-dot").click()
+    expect(title(page)).to_have_text(text)
+    page.reload()
+    expect(title(page)).to_have_text(text)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_axe_finds_nothing_and_it_fits(
+    open_page: Any, insider: Any, world: Any, actor: Any, theme: str, viewport: Any
+) -> None:
+    page = open_page("/", insider, color_scheme=theme, viewport=viewport)
+    found = {}
+    for path in (
+        GRAPH,
+        f"{GRAPH}?node=board",
+        f"{GRAPH}?node=board&node=Mara&find=a",
+        CLASHES,
+        f"{GRAPH}?node=x",
+    ):
+        page.goto(path)
+        assert no_sideways_scrolling(page), path
+        found[path] = Axe().run(page).generate_report()
+    page.goto(CLASHES)
+    page.get_by_role("button", name="Mara holds, the others ended").click()
+    expect(page.get_by_text("has ended")).to_be_visible()
+    found["decided"] = Axe().run(page).generate_report()
+    page.goto("/facts/?state=all")
+    found["all facts"] = Axe().run(page).generate_report()
+    wrong = {path: report for path, report in found.items() if not report.startswith("Found 0")}
+    assert not wrong, "\n\n".join(f"{path}\n{report}" for path, report in wrong.items())
