@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from memoryhub.extraction.candidates import Candidate
 from memoryhub.extraction.conversation import USER
-from memoryhub.extraction.rules.sentences import Sentence
+from memoryhub.extraction.rules.sentences import Sentence, asks
 from memoryhub.text import shorten, terms
 
 MOST_PARTS = 3  # sentences of each of the parts
@@ -27,6 +27,7 @@ PROBLEM = _any(
     r"\b(?:doesn'?t|does\snot|didn'?t|won'?t|isn'?t|not)\s(?:work|working|start|load|run|build|show|render|respond)\w*\b",
     r"\b(?:dropped|fell|rose|jumped|went)\s(?:from|to|by)\s[\d.,]+|\b(?:doppelt|falsch|fehlt|fehlen)\b|\bdas\sproblem\b|\bthe\sproblem\b",
     r"\b(?:returns?|returned|status|http|got|get|getting|gives?)\s[45]\d\d\b|\bnpm\sERR",
+    r"\bwhy\s(?:does|do|is|are|did|doesn't|isn't|don't)\b|\ball\sover\sthe\splace\b|\?{3}|\bwants\sto\s(?:destroy|delete|overwrite)\b",
     r"\b(?:effect|problem|issue)\sat\sfirst\b|\b(?:at|over)\s(?:9\d|100)\s?%|\b(?:disk|memory|quota)\s(?:is\s)?full\b",
     r"\b(?:fehler|bricht\s\w+\s?\w*\s?ab|geht\snicht|funktioniert\snicht|kaputt|abgestürzt|langsam)\b",
     r"\b(?:fall(?:a|aba|ó)|no\sfunciona|lento|roto|échoue|plante|erreur|ne\smarche\spas|ne\sfonctionne\spas|en\spanne)\b",
@@ -40,7 +41,7 @@ CAUSE = _any(
     r"(?:原因|ため|なぜなら|ので|因为|由于)",
 )
 _DID = (
-    r"(?:fixed|solved|wrote|purged|installed|soldered|cleaned|created|added|changed|moved|set|raised|lowered|pinned|replaced|switched|passed|rewrote|removed"
+    r"(?:fixed|solved|filtered|wrote|purged|installed|soldered|cleaned|created|added|changed|moved|set|raised|lowered|pinned|replaced|switched|passed|rewrote|removed"
     r"|updated|enabled|disabled|increased|reduced|renamed|issued|restarted|reverted|upgraded|downgraded|cleared"
     r"|configured|patched|implemented|introduced|wrapped|escaped|kept|split|cached|limited|rotated|deleted|made"
     r"|put|turned|used|needed)"
@@ -159,10 +160,10 @@ class Cases:
                 self._open.fix += self._proposed[-2:]
 
     def _remember(self, role: str, said: Sequence[Sentence]) -> None:
-        plain = [one.text for one in said if not one.question]
+        plain = [one.text for one in said if not (one.question or asks(one))]
         offered = {one.number: one.text for one in said if one.number}
         if role == USER:
-            self._stated = plain[-1] if plain else ""
+            self._stated = plain[-1] if plain else self._stated
             self._asked_why = any(_WHY.match(one.text) for one in said)
             self._offered = offered or self._offered
         else:

@@ -29,12 +29,15 @@ from memoryhub.text import CJK, shorten
 
 MOST = 100  # candidates of one conversation
 _LEAST_WORDS = 3
-_REFERS = re.compile(r"\b(?:that way|like that|that's|this way|it|that|this|them|they)\b", re.IGNORECASE)
+_REFERS = re.compile(
+    r"\b(?:that way|like that|that's|this way|it|that|this|them|they|he|she)\b", re.IGNORECASE
+)
 _SELF_CONTAINED = 9  # words from which a sentence says what it is about
 _CONTEXT_CHARS = 300
 # "Let's keep the goat" is about the text at hand, "let's keep Redis" is about the work.
 _GO_ON = re.compile(r"let'?s\s(?:keep|drop|take|not)\b", re.IGNORECASE)
 _CONCRETE = re.compile(r"[A-Z]\w|\d|`|\w[._/-]\w")
+_NEEDS = re.compile(r"i\s(?:need|want|would\slike|'d\slike)\s(?:an?|some|to)\s", re.IGNORECASE)
 _ANYTHING = re.compile("")
 _ANSWERS = Sign("", 0.5, "answers a question about it", _ANYTHING)
 _ANSWERS_FACT = Sign("entities", 0.5, "answers a question about it", _ANYTHING)
@@ -128,13 +131,7 @@ def _weigh(sentence: Sentence, *, noted: bool, asked: bool) -> _Weighed:
 def _judge(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Candidate | None:
     """A candidate, if enough speaks for it."""
     text, bare = sentence.text, sentence.bare
-    if (
-        (asks(sentence) and not HOW_TO_WRITE.search(bare))
-        or AGAINST.search(text.partition(", which ")[0])
-        or _is_short(bare)
-    ):
-        return None
-    if CONFIRMS.search(bare) and len(bare.split()) < _SELF_CONTAINED:
+    if _is_no_statement(sentence):
         return None
     weighed = _weigh(sentence, noted=noted, asked=asked)
     best = weighed.best
@@ -160,6 +157,8 @@ def _is_no_statement(sentence: Sentence) -> bool:
     if asks(sentence) and not HOW_TO_WRITE.search(bare):
         return True
     reacts = CONFIRMS.search(bare) and len(bare.split()) < _SELF_CONTAINED
+    if _NEEDS.match(bare):
+        return True
     return bool(reacts or AGAINST.search(sentence.text.partition(", which ")[0]) or _is_short(bare))
 
 

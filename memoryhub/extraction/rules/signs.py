@@ -27,7 +27,8 @@ def _any(*patterns: str, case: bool = False) -> re.Pattern[str]:
 
 _KIN = (
     r"(?:wife|husband|partner|girlfriend|boyfriend|brother|sister|son|daughter|mother|father|mom|mum|dad"
-    r"|parents|kids?|child(?:ren)?|friend|boss|manager|lead|supervisor|advisor|mentor|buddy|colleague|cto|ceo"
+    r"|grandmother|grandfather|aunt|uncle|niece|nephew|cousin|neighbou?r|flatmate|roommate|co-?host|co-?founder|teacher|coach"
+    r"|professor|therapist|accountant|lawyer|parents|kids?|child(?:ren)?|friend|boss|manager|lead|supervisor|advisor|mentor|buddy|colleague|cto|ceo"
     r"|team|company|client|customer|employer|kund(?:e|in)|landlord|doctor|dog|cat|frau|mann|chefin?|kollegin?|bruder"
     r"|schwester|freundin?|gestora?|jef[ea]|hermano|hermana|mujer|marido|socio|socia|équipe|patron|collègue)"
 )
@@ -45,6 +46,7 @@ DATE = _any(
     rf"\b{_MONTH}\s\d{{1,2}}\b",
     rf"\b(?:until|till|by|in|since|from|on|bis|ab|zum)\s{_MONTH}\b",
     r"\b(?:next|this|on)\s(?:mon|tues|wednes|thurs|fri|satur|sun)day\b",
+    r"\b(?:on|every)\s(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b",
     r"\b20\d\d-\d\d-\d\d\b|\b\d{1,2}[./]\d{1,2}[./](?:20)?\d\d\b",
     r"\b(?:next|last)\s(?:month|quarter|year)\b|\bQ[1-4]\b",
 )
@@ -60,7 +62,7 @@ HOW_TO_WRITE = _any(
 # Something that holds, not something that has just happened: in the present, about a thing with a name.
 STATE = _any(
     r"^(?!(?:it|this|that|there|here|you|i|he|she|they|what|which|so|if|when)\b)(?!.*\b(?:now|today|yesterday|currently|just|still|again)\b)"
-    r"(?:[\w'()/.-]+\s){1,6}(?:is|are|isn't|aren't|runs?|uses?|has|have|lives?|stays?|deducts?|costs?|works?|needs?|means?)\s"
+    r"(?:[\w'()/.-]+\s){1,6}(?:is|are|isn't|aren't|runs?|uses?|has|have|lives?|goes|stays?|deducts?|costs?|works?|needs?|means?)\s"
 )
 SIGNS: tuple[Sign, ...] = (
     # Preferences: what one person likes, wants or avoids.
@@ -92,6 +94,7 @@ SIGNS: tuple[Sign, ...] = (
             r",\s(?:always|never)\s\w+(?:\s\w+)?$",
             r"^don'?t\s(?:\S+\s){1,12}unless\b",
             r"^(?:no|not)\s(?:an?\s|the\s)?\S+(?:\s\S+){0,3}\splease\b|\bnobody\s(?:wants|likes)\b",
+            r"\bthat'?s\show\si\b|\bplease\s(?:without|with\sno|in)\s\w+",
             r"\bas\salways\b|^use\s(?:plain|simple|easy|formal|informal)\s\w+",
             r"\bplease\s(?:log|store|put|keep|save|write|track|name|tag)\s(?:all|every|each|any)\b",
             r"\bis\s(?:a\smust|non-negotiable|a\sno-go|off\slimits)\b|\bonly\s\S+.{0,40}\binstead\sof\b",
@@ -111,7 +114,7 @@ SIGNS: tuple[Sign, ...] = (
         "says how things are done here",
         _any(
             r"\b(?:we|our\steam|everyone|everybody)\s(?:always|never|only|usually|generally|normally|do\snot|don'?t|no\slonger)\s(?!have|know|need|think|want)\w+",
-            r"\bwe\s(?:use|release|deploy|test|write|name|format|build|version|track|review|merge|tag|ship)\s.{0,80}"
+            r"\bwe\s(?:use|publish|send|meet|record|bill|store|log|host|release|deploy|test|write|name|format|build|version|track|review|merge|tag|ship)\s.{0,80}"
             r"\b(?:for|by|with|not|instead|because|via|through|on|from|every|in)\b",
             r"\bwe\s\w+\s.{1,80}\b(?:every|once\sa|twice\sa)\s(?:day|night|week|month|quarter|sprint|year)\b",
             r"\bno\s(?!(?:errors?|problems?|issues?|idea|output|response|luck|need|reason|difference|changes?|results?|one|way|more)\b)\w+\s"
@@ -185,6 +188,7 @@ SIGNS: tuple[Sign, ...] = (
         _any(
             r"\b(?:the|our|my|this)\s(?:\S+\s){1,4}(?:is\s(?:called|named|owned|hosted|written|the\s(?:source|owner|main|only|default))"
             r"|runs\son|lives\s(?:in|on|at)|belongs\sto|consists\sof|points\sto|comes\sfrom|is\scalled)\b",
+            r"\bit(?:'s|\sis)\scalled\s\w+",
             r"\b(?:is|are)\sthe\s(?:single\s)?source\sof\struth\b",
             r"\bwe(?:'re|\sare)\s(?:a|an|two|three|four|five|six|seven|eight|nine|ten|\d{1,4})\s\w+",
             r"\bwe\s(?:don'?t\shave|have\s(?:no|nobody|only|one|two|three|\d+))\b",
@@ -194,6 +198,22 @@ SIGNS: tuple[Sign, ...] = (
             r"\bnobody\s(?:\S+\s){0,5}(?:knows|uses|has|owns)\b",
             r"\b(?:doesn'?t|does\snot|don'?t)\s(?:sign|support|send|allow|accept|return|validate)\b.{3,60}\bonly\b",
         ),
+    ),
+    Sign(
+        "profile",
+        1.0,
+        "says what they do",
+        _any(
+            r"^i\s(?!(?:see|get|need|want|think|know|mean|have|tried|try|run|click|tap|open|call)\b)[a-z]+(?<!ed)\s(?:an?|my|our|the)\s"
+            r"(?:\S+\s){0,3}(?:weekly|daily|monthly|every|each|regularly|for\sa\sliving)\b",
+            r"^i\s(?!(?:see|get|need|want|think|know|mean|have)\b)[a-z]+(?<!ed)\s(?:an?|my|our|the)?\s?(?:weekly|daily|monthly|small|own)\b",
+        ),
+    ),
+    Sign(
+        "entities",
+        0.5,
+        "says what somebody is about to do",
+        _any(r"\b(?:he|she|they)(?:'s|'re|\sis|\sare)\s\w+ing\b"),
     ),
     Sign("entities", 0.3, "names somebody", _any(rf"(?<=[a-z,]\s){_NAME}\b", case=True)),
     # Events: what was decided, and what will be when.
