@@ -83,6 +83,23 @@ def adopt_fact(draft: FactDraft, past: Past, actor: Actor, now: datetime | None 
     return fact, True
 
 
+def adopt_superseded(uid: str, by: str, actor: Actor) -> bool:
+    """Take note that a fact ended because another holds; False when that is known. In a transaction."""
+    hidden = Fact.objects.hidden_from(actor.clearance)
+    known = Fact.objects.exclude(pk__in=hidden.values("pk")).filter(uid__in=[uid, by])
+    found = {fact.uid: fact for fact in known}
+    if len(found) < 2:
+        raise NotFound("a fact of this pair is not here", "fact_id")
+    fact, holds = found[uid], found[by]
+    if fact.superseded_by_id == holds.pk:
+        return False
+    if fact.superseded_by_id or fact.valid_until is None:
+        raise Conflict("this fact did not end here for another one", "fact_id")
+    fact.superseded_by = holds
+    fact.save(update_fields=["superseded_by"])
+    return True
+
+
 def _there(identity: Mapping[str, object], past: Past, actor: Actor) -> Fact | None:
     """What a fact with a past is here already: the one of its id, or one that says the same in its place."""
     hidden = Fact.objects.hidden_from(actor.clearance)

@@ -75,6 +75,7 @@ class Selection:
             self._evidence_lines,
             self._merge_lines,
             self._fact_lines,
+            self._superseded_lines,
             self._event_lines,
             self._summary_lines,
             self._journal_lines,
@@ -145,6 +146,12 @@ class Selection:
     def _fact_lines(self) -> Iterator[dict[str, Any]]:
         for row in _rows(self.facts()):
             yield telling.fact(row, whole=self.everything)
+
+    def _superseded_lines(self) -> Iterator[dict[str, Any]]:
+        """Where both may be seen."""
+        seen = self.facts().order_by().values("pk")
+        for row in _rows(self.facts().filter(superseded_by__in=seen).select_related("superseded_by")):
+            yield {"kind": "superseded", "fact_id": row.uid, "by": row.superseded_by.uid}
 
     def _sessions(self) -> Any:
         if not self.everything:

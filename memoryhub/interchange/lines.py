@@ -149,6 +149,14 @@ class SummaryLine(_Line):
     memory_id: Uid
 
 
+class SupersededLine(_Line):
+    """The fact ``fact_id`` holds no more, because ``by`` does."""
+
+    kind: Literal["superseded"]
+    fact_id: Uid
+    by: Uid
+
+
 class JournalLine(_Line):
     kind: Literal["journal"]
     seq: Annotated[int, Field(ge=1)]
@@ -171,6 +179,7 @@ HISTORY: dict[str, type[_Line]] = {
     "evidence": EvidenceLine,
     "merge": MergeLine,
     "summary": SummaryLine,
+    "superseded": SupersededLine,
     "journal": JournalLine,
 }
 

@@ -21,7 +21,7 @@ from memoryhub.interchange.problems import Problem
 from memoryhub.interchange.reading import Mark, Reading
 from memoryhub.interchange.records import NO_PAST, Bad, History, Item, Record, Unmapped
 from memoryhub.interchange.tally import Tally
-from memoryhub.models import Memory
+from memoryhub.models import Fact, Memory
 from memoryhub.past import Past
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import Actor
@@ -152,15 +152,21 @@ class Batch:
     def _facts(self, records: list[Record], now: datetime) -> None:
         pairs = [(record, record.draft) for record in records if isinstance(record.draft, FactDraft)]
         known = self._ids.find(draft.memory_id or "" for _, draft in pairs)
+        became: dict[str, str] = {}
         for record, draft in pairs:
             try:
-                outcome = self._fact(draft, record, known, now)
+                fact, outcome = self._fact(draft, record, known, now)
             except StoreError as refusal:
                 self._refuse(record.place, refusal)
-            else:
-                self._tally.count("facts", outcome)
+                continue
+            self._tally.count("facts", outcome)
+            if record.source_id:
+                became[restoring.fact_key(record.source_id)] = fact.uid
+        self._ids.add(became)
 
-    def _fact(self, draft: FactDraft, record: Record, known: dict[str, str], now: datetime) -> str:
+    def _fact(
+        self, draft: FactDraft, record: Record, known: dict[str, str], now: datetime
+    ) -> tuple[Fact, str]:
         """Whose memory did not come in does not come in either: it would show where that must not."""
         if draft.memory_id:
             ours = known.get(draft.memory_id)
@@ -171,9 +177,10 @@ class Batch:
             draft = draft.model_copy(update={"memory_id": None if self._order.dry_run else ours})
         past = self._past(record.past)
         if past is None:
-            is_new = facts.store_fact(draft, self._order.actor, now)[1]
-            return "created" if is_new else "updated"
-        return "created" if facts.adopt_fact(draft, past, self._order.actor, now)[1] else "unchanged"
+            fact, is_new = facts.store_fact(draft, self._order.actor, now)
+            return fact, "created" if is_new else "updated"
+        fact, is_new = facts.adopt_fact(draft, past, self._order.actor, now)
+        return fact, "created" if is_new else "unchanged"
 
     def _is_here(self, uid: str) -> bool:
         return Memory.objects.visible_to(self._order.actor.clearance).filter(uid=uid).exists()

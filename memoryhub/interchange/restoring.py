@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from memoryhub import facts
 from memoryhub import journal as journals
 from memoryhub.batches import batched
 from memoryhub.encoding.secrets import find_secrets
@@ -19,6 +20,7 @@ from memoryhub.interchange.lines import (
     RevisionLine,
     SessionLine,
     SummaryLine,
+    SupersededLine,
 )
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from memoryhub.sensitivity import Actor
@@ -35,6 +37,7 @@ WORDS = {
     "evidence": "evidence",
     "merge": "merges",
     "summary": "summaries of sessions",
+    "superseded": "superseded facts",
     "journal": "journal rows",
 }
 _SESSION = ("agent", "cwd", "started_at", "last_at", "ended_at", "end_reason", "segment", "state")
@@ -72,10 +75,22 @@ def _note_refusals(kind: str, shapes: Sequence[Any], results: Sequence[Result], 
 
 
 def _references(shape: Any) -> list[str]:
-    """The memories that a line names."""
+    """The memories that a line names, or the facts, as :func:`fact_key` calls them."""
+    if isinstance(shape, SupersededLine):
+        return [fact_key(shape.fact_id), fact_key(shape.by)]
     if isinstance(shape, JournalLine):
         return [shape.object_id] if shape.object_type == "memory" else []
     return [uid for name in ("memory_id", "into") if (uid := getattr(shape, name, None))]
+
+
+def fact_key(uid: str) -> str:
+    """A fact among the ids of a file, where a memory may have the same."""
+    return f"fact:{uid}"
+
+
+def _superseded(line: SupersededLine, actor: Actor, known: dict[str, str]) -> bool:
+    fact, by = (known.get(fact_key(uid), uid) for uid in (line.fact_id, line.by))
+    return facts.adopt_superseded(fact, by, actor)
 
 
 def _revisions(shapes: Sequence[RevisionLine], actor: Actor, known: dict[str, str]) -> list[Result]:
@@ -268,5 +283,6 @@ _TAKERS: dict[str, Callable[..., list[Result]]] = {
     "evidence": _evidence,
     "merge": _merges,
     "summary": _one_by_one(_summary),
+    "superseded": _one_by_one(_superseded),
     "journal": _journal,
 }

@@ -111,6 +111,9 @@ def full_store(db: None) -> None:
     )
     hanging = FactDraft(subject="ada", predicate="likes", object="blue", project="shop", memory_id=keyed.uid)
     facts.store_fact(hanging.model_copy(update={"confidence": 0.25}), ADA)
+    ended, _ = facts.store_fact(FactDraft(subject="build", predicate="runs on", object="2 machines"), ADA)
+    holds, _ = facts.store_fact(FactDraft(subject="build", predicate="runs on", object="8 machines"), ADA)
+    Fact.objects.filter(pk=ended.pk).update(valid_until=holds.valid_from, superseded_by=holds)
     _work(datetime.now(UTC) - timedelta(hours=1))
 
 

@@ -156,6 +156,7 @@ BAD = [
     ({"kind": "merge", "memory_id": "aaaa", "into": "bbbb"}, "a memory of this merge is not here"),
     ({"kind": "merge", "memory_id": "aaaa", "into": "aaaa"}, "did not become another one"),
     ({"kind": "evidence", "memory_id": "bbbb", "session_id": "s1", "at": MOMENT}, "its memory is not here"),
+    ({"kind": "superseded", "fact_id": "a", "by": "b"}, "fact_id: a fact of this pair is not here"),
     (journal_line(detail={"note": TOKEN}), "detail holds what looks like"),
     (memory_line(id="cccc", author=TOKEN), "author holds what looks like"),
     ({"kind": "evidence", "memory_id": "aaaa", "session_id": TOKEN, "at": MOMENT}, "looks like a GitHub"),

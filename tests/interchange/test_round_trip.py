@@ -16,6 +16,7 @@ pytestmark = pytest.mark.django_db
 
 KINDS = {
     *("memoryhub", "session", "memory", "revision", "evidence", "merge", "fact", "event", "summary"),
+    "superseded",
     "journal",
 }
 
