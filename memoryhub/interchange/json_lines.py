@@ -15,6 +15,7 @@ from memoryhub.interchange.records import Bad
 
 _BOM = b"\xef\xbb\xbf"
 _FIRST_LINES = 5
+_HEAD = 256 * 1024
 _COUNTED_BYTES = 512 * 1024 * 1024
 
 
@@ -51,10 +52,12 @@ def first_objects(path: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     try:
         with reading(str(path)) as source:
-            head = io.BytesIO(source.stream.read(MAX_LINE_BYTES))
+            head = source.stream.read(_HEAD)
+            if b"\n" not in head.lstrip():  # a first line longer than that is rare, and takes its room
+                head += source.stream.read(MAX_LINE_BYTES - len(head))
     except (UnreadableFile, OSError):
         return []
-    for line in Lines(head):
+    for line in Lines(io.BytesIO(head)):
         item = parse(line)
         if isinstance(item, Bad) or len(found) == _FIRST_LINES:
             break
