@@ -16,6 +16,7 @@ from memoryhub.models import Embedding, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.likeness import provider
 from memoryhub.retrieval.semantic import nearest
+from memoryhub.search import vectors
 from memoryhub.search.query import any_of
 from memoryhub.search.rarity import rare_words
 from memoryhub.sensitivity import LEVELS, Actor, rank
@@ -60,6 +61,9 @@ class Question:
         ).exclude(type__in=SUMMARIES)
         embedder, _ = provider()
         vector = _vector(embedder, draft) if embedder else None
+        if embedder and vector is not None:
+            # Out of any transaction, in which what came since the last look would be read again each time.
+            vectors.index(embedder.name, len(vector)).view()
         return cls(memories, draft.content, embedder.name if embedder and vector is not None else "", vector)
 
 

@@ -23,11 +23,13 @@ from memoryhub.extraction.rules.signs import (
     REQUEST,
     STATE,
     Sign,
+    signs_for_any,
     signs_in,
 )
 from memoryhub.text import CJK, shorten
 
 MOST = 100  # candidates of one conversation
+MOST_SENTENCES = 5000  # that a user said in it; what comes behind is not read
 _LEAST_WORDS = 3
 _REFERS = re.compile(
     r"\b(?:that way|like that|that's|this way|it|that|this|them|they|he|she)\b", re.IGNORECASE
@@ -61,6 +63,7 @@ class _Reader:
     def __init__(self) -> None:
         self.found: list[Candidate] = []
         self.cases = Cases()
+        self.left = MOST_SENTENCES
 
     def take(self, turn: Turn, before: str, answer: str) -> None:
         said = sentences(own_words(turn.text) if turn.role == USER else turn.text)
@@ -72,7 +75,8 @@ class _Reader:
             return
         noted = bool(ACKNOWLEDGED.match(answer.strip()))
         asked = bool(ASKED_FOR_FACTS.search(before[-500:]))
-        for at, sentence in enumerate(said):
+        self.left -= len(said)
+        for at, sentence in enumerate(said if self.left > 0 else ()):
             previous = said[at - 1].text if at else ""
             if candidate := _judge(sentence, previous, noted=noted, asked=asked):
                 if sentence.text in taken and candidate.category not in ("preferences", "patterns"):
@@ -117,8 +121,8 @@ def _weigh(sentence: Sentence, *, noted: bool, asked: bool) -> _Weighed:
     for sign in signs_in(sentence.bare):
         if sign.pattern is not STATE or not troubled:
             found.add(sign)
-    for sign in signs_in(sentence.text):
-        if not sign.category and sign.pattern is not STATE:
+    for sign in signs_for_any(sentence.text) if sentence.text != sentence.bare else ():
+        if sign.pattern is not STATE:
             found.add(sign)
     if asked and not REQUEST.match(sentence.bare):
         found.add(_ANSWERS)

@@ -313,6 +313,14 @@ ASKED_FOR_FACTS = _any(
 )
 
 
+_FOR_ANY = tuple(sign for sign in SIGNS if not sign.category)
+
+
 def signs_in(text: str) -> Iterator[Sign]:
     """The signs of a sentence."""
     return (sign for sign in SIGNS if sign.pattern.search(text))
+
+
+def signs_for_any(text: str) -> Iterator[Sign]:
+    """Those of them that speak for any category."""
+    return (sign for sign in _FOR_ANY if sign.pattern.search(text))
