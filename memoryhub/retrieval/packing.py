@@ -1,9 +1,9 @@
 """What of an index and of details fits into a number of tokens. Pure.
 
 The index may take :data:`INDEX_SHARE` of the room, and what the details leave; the details have the rest, and
-what the index leaves. Of the details the best one that fits is shown in any case, and beside it those whose
-scores add up to most. Where not one fits beside that share of the index, the index shrinks for one, down to
-its first entry.
+what the index leaves. Of the details the best one that fits beside the index's first entry is shown in any case:
+where it does not fit beside that share of the index, the index shrinks for it. Beside the best one those are
+shown whose scores add up to most.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def pack(index: Sequence[int], details: Sequence[int], scores: Sequence[float], 
         return Packed(len(index), list(range(len(details))))
     entries = _first(index, int(room * INDEX_SHARE))
     chosen = worthiest(details, scores, room - sum(index[:entries]))
-    if not chosen:
-        beside = room - sum(index[:1])
-        chosen = [number for number, cost in enumerate(details) if cost <= beside][:1]
+    beside = room - sum(index[:1])
+    best = [number for number, cost in enumerate(details) if cost <= beside][:1]
+    if best != chosen[:1]:
+        chosen = best
     return Packed(_first(index, room - sum(details[number] for number in chosen)), chosen)
 
 

@@ -63,6 +63,9 @@ class _Match:
     score: float
 
 
+_Detail = tuple[_Match, Shape, int]  # and what it costs
+
+
 def entry(memory: Memory, words: int = SUMMARY_WORDS) -> Shape:
     """A line of the index, with a summary of at most so many words."""
     told = memory.abstract if memory.abstract.strip() else memory.content
@@ -80,13 +83,15 @@ def recall(
     detail: DetailShape,
     *,
     entry: EntryShape = entry,
+    brief: DetailShape | None = None,
     prepare: Callable[[list[Memory]], object] | None = None,
     now: datetime | None = None,
 ) -> Shape:
     """Recall from ``memories``, which the caller has gated, filtered and limited to live ones.
 
-    ``detail`` and ``entry`` make what is shown of a memory; ``prepare`` gets all that ``detail`` may be asked
-    for, to read at once what belongs to them. Those that are shown whole count one access each.
+    ``detail`` and ``entry`` make what is shown of a memory, and ``brief`` what is shown of the best match
+    where there is no room for its detail. ``prepare`` gets all that ``detail`` may be asked for, to read at
+    once what belongs to them. Those that are shown whole count one access each.
     """
     found = search(
         memories,
@@ -105,6 +110,8 @@ def recall(
         if entries or not matches:
             break
     details = _details(matches[: wanted.most_details], detail, room, prepare)
+    if brief and entries and details:
+        details[0] = _within(details[0], brief, room - _tokens(entries[0]) - 1)
     packed = pack(
         [_tokens(one) + 1 for one in entries],
         [cost for _, _, cost in details],
@@ -183,7 +190,7 @@ def _details(
     detail: DetailShape,
     room: int,
     prepare: Callable[[list[Memory]], object] | None = None,
-) -> list[tuple[_Match, Shape, int]]:
+) -> list[_Detail]:
     """The best matches that could fit by their length, as they would be shown, each with its cost."""
     most = _CHOICE * (room // _SMALL_DETAIL + 1)
     short = [match for match in matches if len(match.memory.content) <= 4 * room][:most]
@@ -193,6 +200,15 @@ def _details(
         prepare(memories)
     shapes = [(match, detail(match.memory, match.score)) for match in short]
     return [(match, shape, _tokens(shape) + 1) for match, shape in shapes]
+
+
+def _within(best: _Detail, brief: DetailShape, room: int) -> _Detail:
+    """The best match as it is, or in brief if it takes more than the room."""
+    match, _, cost = best
+    if cost <= room:
+        return best
+    shape = brief(match.memory, match.score)
+    return match, shape, _tokens(shape) + 1
 
 
 def _tokens(data: Any) -> int:

@@ -49,6 +49,10 @@ def test_the_index_shrinks_for_one_detail_that_fits_beside_its_first_entry():
     assert packed == Packed(1, [0])
 
 
+def test_the_index_shrinks_for_the_best_detail_even_where_worse_ones_would_fit():
+    assert pack([50] * 10, [380, 100], [0.9, 0.8], 450) == Packed(1, [0])
+
+
 def test_the_index_has_all_of_the_room_where_no_detail_fits():
     assert pack([50] * 10, [900], [0.9], 420) == Packed(8, [])
 

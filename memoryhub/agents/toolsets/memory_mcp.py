@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from django.conf import settings
@@ -39,7 +40,7 @@ from memoryhub.vocabulary import MemoryType, Right, Scope
 
 STEPS = 10  # of importance
 QUOTED = 4  # words of a memory in a row: a reason that holds them repeats it
-MOST_PROVENANCE = 2  # rows in each detail; forgetting tells all
+MOST_PROVENANCE = 1  # rows in each detail; forgetting tells all
 # What stands around the result on the wire, in tokens: the budget is the whole answer's.
 AROUND = estimate_tokens(json.dumps({"result": 0, "ignored": []}))
 
@@ -198,14 +199,15 @@ def memory_recall(caller: Caller, given: Recall) -> dict[str, Any]:
         wanted,
         lambda memory, score: _detail(memory, score, told),
         entry=_entry,
+        brief=_brief,
         prepare=told.read,
     )
     answer["tokens_used"] += AROUND
     least = settings.MEMORYHUB.mcp_renew_importance
     renewed = store.renew([detail["id"] for detail in answer["details"]], least)
     for detail in answer["details"]:
-        if end := renewed.get(detail["id"]):
-            detail["expires_at"] = shapes.moment(end)
+        if "expires_at" in detail and detail["id"] in renewed:
+            detail["expires_at"] = _second(renewed[detail["id"]])
     return answer
 
 
@@ -323,21 +325,35 @@ def _entry(memory: Memory, words: int) -> dict[str, Any]:
 
 
 def _detail(memory: Memory, score: float, told: provenance.Provenance) -> dict[str, Any]:
-    """A memory under the names of its document."""
+    """A memory under the names of its document; of the rest only what says something: each costs tokens."""
+    rest = {
+        "project": memory.project,
+        "entities": [one["entity"] for one in listed(memory, "entities")],
+        "tags": listed(memory, "tags"),
+        "provenance": [_row(row) for row in told.rows.get(memory.uid, [])],
+    }
     return {
         "id": memory.uid,
         "type": memory.type,
         "content": memory.content,
         "summary": memory.abstract,
         "importance": in_steps(memory.importance),
-        "created_at": shapes.moment(memory.created_at),
-        "last_accessed": shapes.moment(memory.last_accessed_at),
+        "created_at": _second(memory.created_at),
+        "last_accessed": _second(memory.last_accessed_at),
         "access_count": memory.accessed_count,
-        "expires_at": shapes.moment(memory.expires_at),
-        "project": memory.project,
-        "entities": [one["entity"] for one in listed(memory, "entities")],
-        "tags": listed(memory, "tags"),
-        "provenance": [_row(row) for row in told.rows.get(memory.uid, [])],
+        "expires_at": _second(memory.expires_at),
+        **{name: value for name, value in rest.items() if value},
+        "score": score,
+    }
+
+
+def _brief(memory: Memory, score: float) -> dict[str, Any]:
+    """A memory's whole text, and what it takes to use it."""
+    return {
+        "id": memory.uid,
+        "type": memory.type,
+        "content": memory.content,
+        "importance": in_steps(memory.importance),
         "score": score,
     }
 
@@ -345,9 +361,14 @@ def _detail(memory: Memory, score: float, told: provenance.Provenance) -> dict[s
 def _row(row: JournalEntry) -> dict[str, Any]:
     return {
         "operation": row.operation,
-        "timestamp": shapes.moment(row.at.replace(microsecond=0)),
+        "timestamp": _second(row.at),
         "actor": row.actor,
     }
+
+
+def _second(at: datetime | None) -> str | None:
+    """A moment without its fraction: digits are tokens."""
+    return shapes.moment(at.replace(microsecond=0)) if at else None
 
 
 _TOOLS: tuple[Tool[Any], ...] = (
