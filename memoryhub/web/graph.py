@@ -19,7 +19,7 @@ from memoryhub.text import collapse, shorten
 from memoryhub.web import graph_layout
 
 MOST_FACTS = 20_000  # the newest that are read
-CORE = 90  # nodes with names when none is opened
+CORE = 80  # nodes with names when none is opened
 NEIGHBOURS = 36  # drawn of a node that is opened
 MOST_OPEN = 8
 COLOURS = 6  # predicates with a colour of their own
@@ -138,10 +138,13 @@ class Colour:
 @dataclass(frozen=True)
 class Picture:
     nodes: list[Node]
-    edges: list[Edge]
+    edges: list[Edge]  # of opened nodes, each with its words
+    bundles: list[
+        tuple[str, str]
+    ]  # of the whole graph: the classes and the path of all edges that look alike
+    links: int  # how many edges there are
     colours: list[Colour]
     dust: str  # the other nodes as a path of points
-    dust_lines: str
     total: int  # things in all
     facts: int
     is_cut: bool
@@ -196,13 +199,14 @@ def draw(index: Index, opened: Sequence[str], contradicting: Collection[int] = (
         )
         for place, name in enumerate(names)
     ]
-    dust, lines = ("", "") if opened else _dust(index, dict(zip(names, places, strict=True)))
+    edges = drawing.edges(between)
     return Picture(
         nodes=nodes,
-        edges=drawing.edges(between),
+        edges=edges if opened else [],
+        bundles=[] if opened else _bundles(edges),
+        links=len(edges),
         colours=[Colour(name, counts[name], colour) for name, colour in colours.items()],
-        dust=dust,
-        dust_lines=lines,
+        dust="" if opened else _dust(index, dict(zip(names, places, strict=True))),
         total=len(index.of),
         facts=len(index.triples),
         is_cut=index.is_cut,
@@ -281,8 +285,19 @@ class _Drawing:
         )
 
 
-def _dust(index: Index, places: Mapping[str, tuple[float, float]]) -> tuple[str, str]:
-    """What is not drawn by name, as points around what it hangs on, and the lines between them."""
+def _bundles(edges: Iterable[Edge]) -> list[tuple[str, str]]:
+    """Hundreds of edges without words of their own are a few paths; contradictions lie above the others."""
+    paths: dict[tuple[bool, str], list[str]] = defaultdict(list)
+    for edge in edges:
+        paths[(edge.contradicts, edge.colour)].append(edge.path)
+    return [
+        (f"edge {colour} is-wrong" if wrong else f"edge {colour}", "".join(found))
+        for (wrong, colour), found in sorted(paths.items())
+    ]
+
+
+def _dust(index: Index, places: Mapping[str, tuple[float, float]]) -> str:
+    """What is not drawn by name, as points around what it hangs on."""
     hung: dict[str, list[str]] = defaultdict(list)
     for name, beside in index.beside.items():
         if name in places:
@@ -290,10 +305,4 @@ def _dust(index: Index, places: Mapping[str, tuple[float, float]]) -> tuple[str,
         anchors = [other for other in beside if other in places]
         if anchors:
             hung[max(anchors, key=lambda other: (index.degree(other), other))].append(name)
-    found = graph_layout.around(places, hung)
-    points = "".join(f"M{x} {y}h0" for x, y in found.values())
-    lines = []
-    for anchor, names in hung.items():
-        x, y = places[anchor]
-        lines += [f"M{x:.0f} {y:.0f}L{found[name][0]} {found[name][1]}" for name in names]
-    return points, "".join(lines)
+    return "".join(f"M{x} {y}h0" for x, y in graph_layout.around(places, hung).values())

@@ -34,7 +34,10 @@
     }
 
     // The picture is as high for its width as its place on the page.
-    const shape = () => (svg.clientHeight || full.h) / (svg.clientWidth || full.w);
+    function shape() {
+      const { width, height } = svg.getBoundingClientRect();
+      return width && height ? height / width : full.h / full.w;
+    }
     const widest = () => Math.max(full.w, full.h / shape());
     function all() {
       const w = widest();

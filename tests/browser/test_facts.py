@@ -135,6 +135,11 @@ def test_it_grows_shrinks_and_moves(open_page: Any, reader: Any, world: Any) -> 
     node(page, "board").focus()
     page.keyboard.press("0")
     assert box() == whole
+    for width in (900, 1280, 390):  # its place on the page does not follow what is looked at
+        page.set_viewport_size({"width": width, "height": 800})
+        place = picture.bounding_box()
+        assert place
+        assert place["height"] > 300
 
 
 def test_looking_at_a_node_lights_its_connections(open_page: Any, reader: Any, world: Any) -> None:

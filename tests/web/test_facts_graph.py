@@ -308,6 +308,6 @@ class TestPage:
         )
         with CaptureQueriesContext(connection) as queries:
             response = visitor.get(GRAPH)
-        assert len(response.content) < 200_000
+        assert len(response.content) < 80_000
         assert len(nodes(response)) == graph.CORE
         assert len(queries) < 15

@@ -78,6 +78,7 @@ def _picture(
         beside = Beside(index, form.select(clearance), ended, clearance, address, contradicting)
         context["panel"] = beside.of(opened[-1])
         context["alone"] = address.of([graph.key_of(opened[-1])])
+        context["past"] = address.table(thing=opened[-1], state="ended")
         context["without"] = address.closing(graph.key_of(opened[-1]))
     return context
 
