@@ -338,6 +338,14 @@ class JournalQuerySet(GatedQuerySet):
         """
         return self.of_reach(clearance).filter(object_type="memory", object_id=memory.uid)
 
+    def about_person(self, name: str) -> Self:
+        """What an account did at its doors and what was done to it, newest first: for who manages people."""
+        return self.filter(object_type="person", object_id=name).order_by("-seq")
+
+    def failed_logins(self) -> Self:
+        """Wrong passwords, under names that are nobody's too, newest first: for who manages people."""
+        return self.filter(operation="login_failed", object_type="person").order_by("-seq")
+
 
 def _journal_gate(clearance: Clearance) -> Q:
     if clearance.every_owner:

@@ -68,6 +68,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "memoryhub.web.middleware.PageMiddleware",
+    "memoryhub.web.middleware.PersonMiddleware",
 ]
 
 # As the style sheets call them.
@@ -93,6 +94,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "memoryhub.web.access.switches",
+                "memoryhub.web.access.person",
             ],
         },
     },

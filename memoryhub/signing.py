@@ -74,13 +74,16 @@ def wait(request: HttpRequest, name: str, now: datetime | None = None) -> int:
 
 
 def _recent(now: datetime) -> list[_Attempt]:
-    rows = JournalEntry.objects.filter(object_type=PERSON, operation__in=(_IN, _FAILED)).order_by("-seq")
+    """Newest first. Each operation is asked for by itself, for then the index has its rows in order."""
     found = []
-    for at, operation, detail in rows.values_list("at", "operation", "detail")[:_NEWEST]:
-        if at <= now - WINDOW:
-            break
-        found.append(_Attempt(at, operation == _FAILED, detail.get("name", ""), detail.get("from", "")))
-    return found
+    for operation in (_IN, _FAILED):
+        rows = JournalEntry.objects.filter(operation=operation, object_type=PERSON).order_by("-seq")
+        for at, detail in rows.values_list("at", "detail")[:_NEWEST]:
+            if at <= now - WINDOW:
+                break
+            attempt = _Attempt(at, operation == _FAILED, detail.get("name", ""), detail.get("from", ""))
+            found.append(attempt)
+    return sorted(found, key=lambda one: one.at, reverse=True)
 
 
 def _since_success(attempts: list[_Attempt]) -> list[_Attempt]:

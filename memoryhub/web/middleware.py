@@ -17,6 +17,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
 from memoryhub.transactions import is_busy
+from memoryhub.web import dates, signed_in
 from memoryhub.web.htmx import patch_vary
 
 _PAGES = "memoryhub.web."
@@ -65,6 +66,30 @@ class PageMiddleware(LoginRequiredMiddleware):
             back = back or request.get_full_path()
         redirect = redirect_to_login(back or "/", self.get_login_url(view_func))
         return HttpResponseClientRedirect(redirect.url) if htmx else redirect  # type: ignore[return-value]
+
+
+class PersonMiddleware:
+    """On every page and in the admin: moments as the person likes them, and a note that they were here."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            return self.get_response(request)
+        finally:
+            dates.end()
+
+    def process_view(
+        self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
+    ) -> None:
+        match = request.resolver_match
+        in_admin = match is not None and match.app_name == "admin"
+        if not (in_admin or view_func.__module__.startswith(_PAGES)) or not request.user.is_authenticated:
+            return
+        signed_in.touch(request)
+        if (profile := getattr(request.user, "profile", None)) is not None:
+            dates.begin(profile)
 
 
 def _lacks_its_slash(path: str) -> bool:

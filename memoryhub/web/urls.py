@@ -21,6 +21,7 @@ from memoryhub.web.views import (
     language_model,
     maintenance,
     memory,
+    people,
     preview,
     runs,
     search,
@@ -29,6 +30,7 @@ from memoryhub.web.views import (
     switch,
     timeline,
     trash,
+    you,
 )
 
 register_converter(SessionIdConverter, "session_id")
@@ -89,5 +91,19 @@ urlpatterns: list[URLPattern] = [
     path("maintenance/runs/<slug:uid>/stop/", runs.run_stop, name="run-stop"),
     path("maintenance/runs/<slug:uid>/resume/", runs.run_resume, name="run-resume"),
     path("maintenance/runs/<slug:uid>/undo/", runs.run_undo, name="run-undo"),
+    path("you/", you.you, name="you"),
+    path("you/preferences/", you.preferences, name="you-preferences"),
+    path("you/password/", you.password, name="you-password"),
+    path("you/tokens/", you.token_new, name="you-token-new"),
+    path("you/tokens/<slug:uid>/rotate/", you.token_rotate, name="you-token-rotate"),
+    path("you/tokens/<slug:uid>/revoke/", you.token_revoke, name="you-token-revoke"),
+    path("you/sessions/end/", you.sessions_end, name="you-sessions-end"),
+    path("people/", people.people_list, name="people"),
+    path("people/<str:name>/", people.person, name="person"),
+    path("people/<str:name>/rights/", people.rights, name="person-rights"),
+    path("people/<str:name>/join/", people.join, name="person-join"),
+    path("people/<str:name>/leave/", people.leave, name="person-leave"),
+    path("people/<str:name>/open/", people.open_every_project, name="person-open"),
+    path("people/<str:name>/password/", people.new_password, name="person-password"),
     path("switch/", switch.turn_switch, name="switch"),
 ]

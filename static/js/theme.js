@@ -2,9 +2,12 @@
 (function () {
   "use strict";
   const root = document.documentElement;
+  // What the account says comes with the page. A button's choice stands until the account says something else.
+  const chosen = root.dataset.theme || "";
+  root.dataset.chosen = chosen;
   let kept = null;
   try {
-    kept = localStorage.getItem("theme");
+    if ((localStorage.getItem("theme-beside") || "") === chosen) kept = localStorage.getItem("theme");
   } catch {
     // Storage is switched off: the system's choice stands.
   }

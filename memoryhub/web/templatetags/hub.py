@@ -25,6 +25,7 @@ from memoryhub.retrieval.overview import EXPIRING_DAYS
 from memoryhub.retrieval.search import Hit, default_weights
 from memoryhub.text import collapse, shorten
 from memoryhub.vocabulary import TrashReason
+from memoryhub.web import dates
 
 register = template.Library()
 
@@ -149,9 +150,8 @@ def moment(at: datetime) -> SafeString:
     """How long ago, or how soon, with the exact time in the title; the date too when it is long ago."""
     here = timezone.localtime(at)
     iso = at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    exact = f"{here:%Y-%m-%d %H:%M:%S} {here.tzname()}"
     shown = _shown(at, here, timezone.now())
-    return format_html('<time datetime="{}" title="{}">{}</time>', iso, exact, shown)
+    return format_html('<time datetime="{}" title="{}">{}</time>', iso, dates.exact(here), shown)
 
 
 def _shown(at: datetime, here: datetime, now: datetime) -> str:
@@ -161,7 +161,7 @@ def _shown(at: datetime, here: datetime, now: datetime) -> str:
     relative = f"{timesince(at, now, depth=1)} ago" if seconds > 0 else f"in {timesince(now, at, depth=1)}"
     if abs(seconds) < _RELATIVE_DAYS * 86_400:
         return relative
-    return f"{here.day} {here:%b %Y} · {relative}"
+    return f"{dates.day(here)} · {relative}"
 
 
 @register.inclusion_tag("includes/share_bar.html")

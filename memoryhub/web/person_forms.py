@@ -1,0 +1,185 @@
+"""What a person says about themselves and their tokens, and who manages people about others."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from memoryhub import people, roles
+from memoryhub.accounts import grantable
+from memoryhub.membership import is_confined, reach_of
+from memoryhub.store.errors import StoreError
+from memoryhub.vocabulary import Right
+from memoryhub.web import dates
+
+_LEVELS = {"public": "public alone", "private": "public and private", "secret": "all, secrets too"}
+_RIGHTS = {
+    Right.READ.value: ("read", ""),
+    Right.WRITE.value: ("write", "memoryhub.add_memory"),
+    Right.MAINTAIN.value: ("maintain", "memoryhub.add_maintenancerun"),
+}
+
+
+class PlainForm(forms.Form):
+    """Labels without a colon; what the core refuses goes beside its field."""
+
+    def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(data, label_suffix="", **options)
+
+    def refuse(self, error: StoreError) -> None:
+        self.add_error(error.field if error.field in self.fields else None, error.message)
+
+
+class PreferencesForm(PlainForm):
+    theme = forms.ChoiceField(
+        choices=[("", "As the device has it"), ("light", "Light"), ("dark", "Dark")], required=False
+    )
+    time_zone = forms.ChoiceField(required=False)
+    language = forms.ChoiceField(
+        label="Dates",
+        choices=list(dates.LANGUAGES.items()),
+        required=False,
+        help_text="How days are written.",
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(data, **options)
+        zones = [("", "The hub's own"), *((name, name.replace("_", " ")) for name in dates.time_zones())]
+        self.fields["time_zone"].choices = zones  # type: ignore[attr-defined]
+
+
+class PasswordForm(PlainForm):
+    """One's own password, which takes the old one."""
+
+    old = forms.CharField(
+        label="Password now", widget=forms.PasswordInput(attrs={"autocomplete": "current-password"})
+    )
+    password = forms.CharField(
+        label="New password",
+        help_text="At least 8 characters, not a common word, not like your name.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+    again = forms.CharField(
+        label="New password again", widget=forms.PasswordInput(attrs={"autocomplete": "new-password"})
+    )
+
+    def __init__(self, user: User, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data)
+        self.user = user
+
+    def clean_old(self) -> str:
+        if not self.user.check_password(self.cleaned_data["old"]):
+            raise forms.ValidationError("This is not your password.")
+        return str(self.cleaned_data["old"])
+
+    def clean_again(self) -> str:
+        if self.cleaned_data["again"] != self.cleaned_data.get("password"):
+            raise forms.ValidationError("The two are not the same.")
+        return str(self.cleaned_data["again"])
+
+
+class TokenForm(PlainForm):
+    """A token for an agent of one's own. ``once``: another one in each form, which makes one token."""
+
+    name = forms.CharField(max_length=100, help_text="What the journal calls the agent.")
+    clearance = forms.ChoiceField(label="May read", help_text="No more than you may see yourself.")
+    rights = forms.MultipleChoiceField(label="May", widget=forms.CheckboxSelectMultiple)
+    projects = forms.CharField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="One a line. Empty: every project.",
+    )
+    days = forms.IntegerField(
+        label="Ends after days", required=False, min_value=1, max_value=3650, help_text="Empty: never."
+    )
+    once = forms.CharField(max_length=100, required=False, widget=forms.HiddenInput())
+
+    def __init__(self, user: User, data: Mapping[str, Any] | None = None) -> None:
+        rights = [
+            right for right, (_, permission) in _RIGHTS.items() if not permission or user.has_perm(permission)
+        ]
+        initial = {"once": secrets.token_urlsafe(12), "rights": rights[:2], "name": "agent"}
+        super().__init__(data, initial=initial)
+        levels = [(level, _LEVELS[level]) for level in grantable(user)]
+        self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
+        self.fields["rights"].choices = [(one, one) for one in rights]  # type: ignore[attr-defined]
+        if is_confined(user):
+            mine = [(name, name) for name in sorted(reach_of(user).projects or ())]
+            self.fields["projects"] = forms.MultipleChoiceField(
+                choices=mine, widget=forms.CheckboxSelectMultiple
+            )
+
+    def values(self) -> dict[str, Any]:
+        """The arguments of ``tokens.issue_token``; of a valid form."""
+        given = self.cleaned_data["projects"]
+        projects = (
+            [line.strip() for line in given.splitlines() if line.strip()] if isinstance(given, str) else given
+        )
+        days = self.cleaned_data["days"]
+        return {
+            "name": self.cleaned_data["name"],
+            "clearance": self.cleaned_data["clearance"],
+            "rights": self.cleaned_data["rights"],
+            "projects": projects or None,
+            "expires_at": timezone.now() + timedelta(days=days) if days else None,
+        }
+
+
+class AddPersonForm(PlainForm):
+    username = forms.CharField(max_length=150, label="User name", help_text="Letters, digits and @ . + - _")
+    password = forms.CharField(
+        label="First password",
+        help_text="Tell them, and let them change it.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+
+class NewPasswordForm(PlainForm):
+    """A password for somebody else."""
+
+    password = forms.CharField(
+        label="New password", widget=forms.PasswordInput(attrs={"autocomplete": "new-password"})
+    )
+
+
+def _with(given: Iterable[str], held: str) -> list[str]:
+    """What may be given, and what is held already: to leave it takes no right."""
+    return list(dict.fromkeys([*given, held]))
+
+
+class RightsForm(PlainForm):
+    role = forms.ChoiceField(required=False)
+    level = forms.ChoiceField(
+        label="Reads up to", help_text="In projects whose membership says nothing else."
+    )
+    is_staff = forms.BooleanField(label="May enter the admin", required=False)
+    is_active = forms.BooleanField(
+        label="Account is open",
+        required=False,
+        help_text="A closed one cannot sign in; its tokens are refused.",
+    )
+
+    def __init__(self, by: User, user: User, data: Mapping[str, Any] | None = None) -> None:
+        now = {"role": roles.role_of(user), "level": people.level_of(user)}
+        super().__init__(data, initial={**now, "is_staff": user.is_staff, "is_active": user.is_active})
+        abouts = {role.name: f"{role.name}: {role.about[0].lower()}{role.about[1:]}" for role in roles.ROLES}
+        offered = [name for name in _with(people.givable_roles(by), now["role"]) if name]
+        self.fields["role"].choices = [("", "none"), *((name, abouts[name]) for name in offered)]  # type: ignore[attr-defined]
+        levels = _with(people.givable_levels(by), now["level"])
+        self.fields["level"].choices = [(one, one) for one in levels]  # type: ignore[attr-defined]
+
+
+class JoinForm(PlainForm):
+    project = forms.CharField(max_length=200, widget=forms.TextInput(attrs={"list": "projects"}))
+    clearance = forms.ChoiceField(label="Reads there up to", required=False)
+
+    def __init__(self, by: User, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data)
+        levels = [(one, one) for one in people.givable_levels(by)]
+        self.fields["clearance"].choices = [("", "as elsewhere"), *levels]  # type: ignore[attr-defined]

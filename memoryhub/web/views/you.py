@@ -1,0 +1,167 @@
+"""A person's own page: rights, preferences, tokens, where they are signed in, the password."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from memoryhub import people, roles, tokens
+from memoryhub.membership import is_confined, reach_of
+from memoryhub.models import AgentToken, Profile
+from memoryhub.sensitivity import LEVELS
+from memoryhub.store.errors import StoreError
+from memoryhub.web import signed_in
+from memoryhub.web.access import actor_of
+from memoryhub.web.person_forms import PasswordForm, PlainForm, PreferencesForm, TokenForm
+
+ISSUE = "memoryhub.add_agenttoken"
+MOST = 100  # tokens listed, forms remembered
+_USED = "token_forms_used"  # in the session: those that made a token
+
+
+@require_safe
+def you(request: HttpRequest) -> HttpResponse:
+    """Everything of one's own, on one page."""
+    return _page(request)
+
+
+@require_POST
+def preferences(request: HttpRequest) -> HttpResponse:
+    form = PreferencesForm(request.POST)
+    if not form.is_valid():
+        return _page(request, preferences=form)
+    people.prefer(_user(request), **form.cleaned_data)
+    messages.success(request, "Kept: this is how the pages look from now on.")
+    return redirect("you")
+
+
+@require_POST
+def password(request: HttpRequest) -> HttpResponse:
+    """Every other session of the account ends with the old password."""
+    user = _user(request)
+    form = PasswordForm(user, request.POST)
+    if form.is_valid() and not _refused(form, people.set_password, user, form.cleaned_data["password"], user):
+        update_session_auth_hash(request, user)
+        messages.success(
+            request, "Your password is changed. Wherever else you were signed in, you are not now."
+        )
+        return redirect("you")
+    return _page(request, password=form)
+
+
+@require_POST
+def token_new(request: HttpRequest) -> HttpResponse:
+    """Answers with the token itself, this once; there is no redirect, which would have to keep it."""
+    user = _user(request)
+    if not user.has_perm(ISSUE):
+        raise PermissionDenied
+    form = TokenForm(user, request.POST)
+    used = request.session.get(_USED, [])
+    if form.is_valid() and form.cleaned_data["once"] in used:
+        messages.info(request, "This form has made its token already, and showed it that once.")
+        return redirect("you")
+    if not form.is_valid():
+        return _page(request, token=form)
+    try:
+        made, secret = tokens.issue_token(
+            owner=user.get_username(), actor=actor_of(request), within=reach_of(user), **form.values()
+        )
+    except StoreError as error:
+        form.refuse(error)
+        return _page(request, token=form)
+    request.session[_USED] = [*used, form.cleaned_data["once"]][-MOST:]
+    return render(request, "you/token.html", {"token": made, "secret": secret})
+
+
+@require_POST
+def token_rotate(request: HttpRequest, uid: str) -> HttpResponse:
+    """Another token in the place of one, shown this once; the old one is refused from now on."""
+    user = _user(request)
+    if not user.has_perm(ISSUE):
+        raise PermissionDenied
+    try:
+        made, secret = tokens.rotate(_mine(request, uid).uid, actor_of(request), reach_of(user))
+    except StoreError as error:
+        messages.error(request, f"It was not replaced: {error.message}.")
+        return redirect("you")
+    return render(request, "you/token.html", {"token": made, "secret": secret, "rotated": True})
+
+
+@require_POST
+def token_revoke(request: HttpRequest, uid: str) -> HttpResponse:
+    """Ending what is one's own takes no permission."""
+    token = tokens.revoke(_mine(request, uid).uid, actor_of(request))
+    messages.success(request, f"{token.name} is revoked: what comes with this token is refused from now on.")
+    return redirect("you")
+
+
+@require_POST
+def sessions_end(request: HttpRequest) -> HttpResponse:
+    """``mark``: one other session; without one, all others."""
+    ended = signed_in.end(request, request.POST.get("mark", ""))
+    text = f"{ended} session{'' if ended == 1 else 's'} ended." if ended else "There was no other session."
+    messages.success(request, text)
+    return redirect("you")
+
+
+def _page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
+    """The page, with the forms that were sent and refused."""
+    user = _user(request)
+    profile = getattr(user, "profile", None) or Profile()
+    kept = {name: getattr(profile, name) for name in ("theme", "time_zone", "language")}
+    may_issue = user.has_perm(ISSUE)
+    context: dict[str, Any] = {
+        "role": next((role for role in roles.ROLES if role.name == roles.role_of(user)), None),
+        "reach": _reach(user),
+        "preferences": forms.get("preferences") or PreferencesForm(initial=kept),
+        "password": forms.get("password") or PasswordForm(user),
+        "may_issue": may_issue,
+        "token_form": forms.get("token") or (TokenForm(user) if may_issue else None),
+        "tokens": _active(request)[:MOST],
+        "sessions": signed_in.sessions_of(request),
+        "wrong": next(iter(forms), ""),
+    }
+    return render(request, "you/page.html", context, status=422 if forms else 200)
+
+
+def _reach(user: User) -> list[tuple[str, list[str]]] | None:
+    """The person's projects, each with its levels; None for all of them at the same."""
+    if not is_confined(user):
+        return None
+    clearance = reach_of(user)
+    return [
+        (project, [level for level in LEVELS if level in clearance.levels_in(project)])
+        for project in sorted(clearance.projects or ())
+    ]
+
+
+def _refused(form: PlainForm, write: Any, *arguments: Any) -> bool:
+    try:
+        write(*arguments)
+    except StoreError as error:
+        form.refuse(error)
+        return True
+    return False
+
+
+def _user(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)  # noqa: S101 the middleware asks for a login before any page
+    return request.user
+
+
+def _active(request: HttpRequest) -> Any:
+    return AgentToken.objects.active().filter(owner=request.user.get_username()).order_by("-created_at")
+
+
+def _mine(request: HttpRequest, uid: str) -> AgentToken:
+    token: AgentToken | None = _active(request).filter(uid=uid).first()
+    if token is None:
+        raise Http404
+    return token
