@@ -3,11 +3,14 @@
 The confidence a memory starts with is what whoever stores it says (0.5 unless they do). Each further session
 in which it is remembered again, by its key or in the same words, takes away half of the doubt that is left:
 0.5, 0.75, 0.875 … Saying it again in the same session adds nothing. Who names a confidence again says where
-it starts from; the sessions counted until then still count.
+it starts from; the sessions counted until then still count. Memories that become one were said in all of
+their sessions.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.utils import timezone
@@ -62,6 +65,42 @@ def _attest(done: Outcome, draft: MemoryDraft, actor: Actor, session: str, now: 
     else:
         confidence = grown(memory.confidence, int(session not in before))
     _believe(memory, confidence, len(before | {session}), actor, now)
+
+
+def united(memories: Sequence[Memory]) -> float:
+    """The confidence of these as one: the highest, grown by the sessions in which that one was not said."""
+    surest = max(memories, key=lambda memory: memory.confidence)
+    sessions = _sessions(memories)
+    return grown(surest.confidence, len(set().union(*sessions.values()) - sessions[surest.pk]))
+
+
+def unite(memory: Memory, others: Sequence[Memory], now: datetime) -> None:
+    """Let one have been said wherever the others were too; they keep their own evidence."""
+    sessions = _sessions([memory, *others])
+    new = set().union(*sessions.values()) - _attested([memory])[memory.pk]
+    Evidence.objects.bulk_create(Evidence(memory=memory, session_id=one, at=now) for one in sorted(new))
+
+
+def part(memory: Memory, united_at: datetime) -> None:
+    """Take back what :func:`unite` added at that moment."""
+    Evidence.objects.filter(memory=memory, at=united_at).delete()
+
+
+def _sessions(memories: Sequence[Memory]) -> dict[int, set[str]]:
+    """By primary key where each was said; nothing where none of them has evidence."""
+    found = _attested(memories)
+    if found:
+        for memory in memories:
+            found[memory.pk] = found[memory.pk] or {memory.session_id} - {""}
+    return found
+
+
+def _attested(memories: Sequence[Memory]) -> defaultdict[int, set[str]]:
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    rows = Evidence.objects.filter(memory__in=memories)
+    for key, session in rows.values_list("memory_id", "session_id"):
+        found[key].add(session)
+    return found
 
 
 def _believe(memory: Memory, confidence: float, sessions: int, actor: Actor, now: datetime) -> None:

@@ -23,7 +23,7 @@ from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.querysets import FactQuerySet
 from memoryhub.sensitivity import Actor, Clearance, higher
-from memoryhub.store import embedding
+from memoryhub.store import embedding, evidence
 from memoryhub.store.change import apply, find, twins
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.removal import restore, to_trash
@@ -63,9 +63,9 @@ def merge(
     """Keep one memory in the place of all; the others go to the trash with ``merged_into``.
 
     It unites their lists, takes the highest level, importance, trust and confidence, adds up their accesses,
-    lives as long as the one that would have lived longest, and takes over their facts. ``content`` replaces
-    its text; what it said stays as a revision. ``seen``: each memory's ``updated_at`` as the person read it;
-    a later change of one is a :class:`Conflict`.
+    lives as long as the one that would have lived longest, was said in all of their sessions, which makes it
+    surer, and takes over their facts. ``content`` replaces its text; what it said stays as a revision.
+    ``seen``: each memory's ``updated_at`` as the person read it; a later change is a :class:`Conflict`.
 
     :class:`NotFound` for a memory that the actor may not see; :class:`Conflict`, naming the mend, for those
     that lie in the trash, in different places, under different keys, or in a category that never merges.
@@ -83,6 +83,7 @@ def merge(
         changes = apply(memory, patch, patch.given, actor, now, reason="merge", beside=beside)
         _add_up(memory, found, now)
         memory.save()
+        evidence.unite(memory, found, now)
         vectors.renew(memory)
         changes += _move_facts(Fact.objects.filter(memory__in=beside), memory)
         journal.record(actor, changes, now)
@@ -154,8 +155,9 @@ def _patch(memory: Memory, others: Sequence[Memory], content: str) -> MemoryPatc
     for name in LISTS:
         own = listed(memory, name)
         values[name] = [*own, *(value for value in united(others, name) if value not in own)][:MAX_LIST]
-    for name in ("importance", "trust", "confidence"):
+    for name in ("importance", "trust"):
         values[name] = max(getattr(one, name) for one in everyone)
+    values["confidence"] = evidence.united(everyone)
     values["sensitivity"] = reduce(higher, (one.sensitivity for one in everyone))
     longest = _longest(everyone)
     if longest.expires_at != memory.expires_at:
@@ -205,6 +207,7 @@ def unmerge(uid: str, actor: Actor, now: datetime | None = None) -> Merged:
         memory, others = _as_left(entry, actor)
         gate = _gate(memory)
         changes = _put_back(memory, others, entry, actor, now)
+        evidence.part(memory, entry.at)
         changes += _return_facts(memory, others, entry)
         journal.record(actor, changes, now)
         back = restore([other.uid for other in others], actor, now)

@@ -18,6 +18,10 @@ def confidence() -> float:
     return Memory.objects.get().confidence
 
 
+def confidence_of(memory: Memory) -> float:
+    return Memory.objects.get(pk=memory.pk).confidence
+
+
 @pytest.mark.parametrize(
     ("start", "sessions", "after"),
     [(0.5, 0, 0.5), (0.5, 1, 0.75), (0.5, 2, 0.875), (0.9, 1, 0.95), (0.0, 1, 0.5), (1.0, 3, 1.0)],
@@ -104,6 +108,48 @@ def test_growth_is_journaled_with_numbers_alone(mira):
     assert row.detail["confidence"] == [0.5, 0.75]
     assert row.detail["sessions"] == 2
     assert journal.verify().ok
+
+
+def test_memories_that_become_one_were_said_in_all_of_their_sessions(mira, actor):
+    for words, sessions in (("We use strict mode", ("s1", "s2")), ("Strict mode it is", ("s2", "s3", "s4"))):
+        for session in sessions:
+            mira("remember", content=words, session_id=session)
+    kept, other = Memory.objects.order_by("pk")
+    assert (kept.confidence, other.confidence) == (0.75, 0.875)
+    merged = store.merge(kept.uid, [other.uid], actor)
+    assert confidence_of(kept) == 0.9375
+    mira("remember", content="We use strict mode", session_id="s3")
+    assert confidence_of(kept) == 0.9375
+    mira("remember", content="We use strict mode", session_id="s5")
+    assert confidence_of(kept) == 0.9688
+    with pytest.raises(store.Conflict, match="stored again"):
+        store.unmerge(merged.uid, actor)
+
+
+def test_a_merge_that_is_taken_back_takes_its_evidence_along(mira, actor):
+    for number in (1, 2):
+        mira("remember", content=f"We use strict mode {number}", session_id=f"s{number}")
+    kept, other = Memory.objects.order_by("pk")
+    merged = store.merge(kept.uid, [other.uid], actor)
+    assert (confidence_of(kept), kept.evidence.count()) == (0.75, 2)
+    store.unmerge(merged.uid, actor)
+    assert (confidence_of(kept), confidence_of(other)) == (0.5, 0.5)
+    assert [*kept.evidence.values_list("session_id", flat=True)] == ["s1"]
+    assert [*other.evidence.values_list("session_id", flat=True)] == ["s2"]
+
+
+def test_one_without_evidence_was_said_in_its_own_session(mira, actor, remember):
+    kept = remember("Strict mode it is", session_id="s0")
+    mira("remember", content="We use strict mode", session_id="s1")
+    store.merge(kept.uid, [Memory.objects.exclude(pk=kept.pk).get().uid], actor)
+    assert (confidence_of(kept), kept.evidence.count()) == (0.75, 2)
+
+
+def test_where_nobody_counts_sessions_a_merge_is_no_evidence(actor, remember):
+    kept, other = remember("Strict mode it is", session_id="s0"), remember("We use it", session_id="s1")
+    store.merge(kept.uid, [other.uid], actor)
+    assert confidence_of(kept) == 0.5
+    assert not Evidence.objects.exists()
 
 
 def test_evidence_goes_with_its_memory(mira, actor):
