@@ -164,7 +164,7 @@ class MemoryPatch(_Settable):
     @model_validator(mode="after")
     def _sets_something(self) -> Self:
         if not self.given:
-            known = ", ".join(sorted(type(self).model_fields))
+            known = ", ".join(sorted(MemoryPatch.model_fields))
             raise ValueError(f"sets no field; give at least one of: {known}")
         return self
 

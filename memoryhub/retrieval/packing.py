@@ -1,9 +1,9 @@
 """What of an index and of details fits into a number of tokens. Pure.
 
 The index may take :data:`INDEX_SHARE` of the room, and what the details leave; the details have the rest, and
-what the index leaves. Of the details the best one that fits beside the index's first entry is shown in any case:
-where it does not fit beside that share of the index, the index shrinks for it. Beside the best one those are
-shown whose scores add up to most.
+what the index leaves. Of the details the best one that fits beside the index's first entry is shown in any
+case: where it does not fit beside that share of the index, the index shrinks for it. Beside the best one
+those are shown whose scores add up to most.
 """
 
 from __future__ import annotations

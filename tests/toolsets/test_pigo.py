@@ -22,6 +22,8 @@ def test_remember_keeps_three_layers_in_each_category(pigo, category):
 def test_layers_that_are_left_out_are_made(pigo):
     pigo("remember", category="events", content="The move to Oslo was finished in May.")
     assert Memory.objects.get().abstract == "The move to Oslo was finished in May."
+    [found] = pigo("recall", query="move to Oslo")["results"]
+    assert found["overview"] == found["abstract"] == "The move to Oslo was finished in May."
     pigo("remember", category="cases", content="All of it", abstract="Line")
     assert Memory.objects.get(category="cases").overview == "Line"
 

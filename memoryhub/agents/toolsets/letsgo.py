@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from django.conf import settings
 from django.http import Http404
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from memoryhub import facts, shapes, store
 from memoryhub.agents import outcomes
@@ -81,13 +81,17 @@ class Facts(Arguments, FactQuery):
     limit: Limit = 50
 
 
-class NewMemory(MemoryDraft):
+class _Written(BaseModel):
     """What is null is left out; but of ``ttl_days`` a null means never."""
 
     @model_validator(mode="before")
     @classmethod
     def _leave_out_nulls(cls, data: Any) -> Any:
         return without_nulls(data, but="ttl_days")
+
+
+class NewMemory(_Written, MemoryDraft):
+    """A memory to be stored."""
 
 
 class NewFact(FactDraft):
@@ -99,7 +103,7 @@ class NewFact(FactDraft):
         return without_nulls(data)
 
 
-class Change(MemoryPatch):
+class Change(_Written, MemoryPatch):
     """``id`` names the memory; it is not among the fields that are set."""
 
     id: Id

@@ -113,7 +113,7 @@ def _shown(found: Found) -> dict[str, Any]:
         "id": row.uid,
         "category": row.category,
         "abstract": row.abstract,
-        "overview": row.overview,
+        "overview": row.overview or row.abstract,
         "content": row.content,
         "similarity": found.similarity,
         "found_by": found.how.value,
