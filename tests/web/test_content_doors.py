@@ -33,6 +33,9 @@ PAGES = [
     "/connect/",
     "/facts/",
     "/facts/?add=1",
+    "/facts/graph/",
+    "/facts/graph/?node=a",
+    "/facts/contradictions/",
     "/journal/",
     "/duplicates/",
 ]
@@ -40,6 +43,8 @@ POSTS = [
     "/memories/{uid}/trash/",
     "/memories/{uid}/restore/",
     "/facts/{fact}/delete/",
+    "/facts/contradictions/decide/",
+    "/facts/contradictions/undo/",
     "/journal/verify/",
     "/connect/revoke/",
     "/duplicates/decide/",

@@ -244,12 +244,13 @@ class TestTable:
 
         def undoing(client: Client) -> list[dict[str, str]]:
             page = main(client.get("/facts/", {"state": "ended"}))
-            return [form for form in page.all("form") if form.get("action") == UNDO]
+            return [one for one in page.all("button") if one.get("formaction") == UNDO]
 
         changer.get(PAGE)  # where the message stands that has such a button too
         assert undoing(visitor_without) == []
-        [form] = undoing(changer)
-        changer.post(form["action"], {"gone": two[1].uid})
+        [button] = undoing(changer)
+        assert (button["name"], button["value"]) == ("gone", two[1].uid)
+        changer.post(button["formaction"], {"gone": button["value"]})
         assert held(two[1])
 
     def test_a_thing_is_found_as_subject_and_as_object(self, say: Say, visitor: Client) -> None:

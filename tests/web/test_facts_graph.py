@@ -281,6 +281,15 @@ class TestMemories:
 
 
 class TestPage:
+    @pytest.mark.parametrize(
+        "odd", ["\x00", "'", '"><', "%", "~", "~0", "\\", "𝕏" * 300, "\u202e", " ", "a\r\nb: c"]
+    )
+    @pytest.mark.parametrize("name", ["node", "find", "predicate", "project", "min_confidence"])
+    def test_no_query_breaks_it(self, say: Say, visitor: Client, name: str, odd: str) -> None:
+        say("api")
+        assert visitor.get(GRAPH, {name: odd}).status_code in (200, 422)
+        assert visitor.get("/facts/things/", {name: odd}).status_code == 200
+
     @pytest.mark.parametrize("payload", PAYLOADS)
     def test_no_text_becomes_markup(self, say: Say, visitor: Client, payload: str) -> None:
         say(payload, payload[:200], f"{payload} too", project=payload[:100])

@@ -210,10 +210,9 @@ class TestDelete:
         memory = remember()
         made = fact(memory_id=memory.uid)
         client = sign_in("delete_fact")
-        [form] = [
-            f for f in main(client.get(f"/memories/{memory.uid}/")).all("form") if "/facts/" in f["action"]
-        ]
-        response = client.post(form["action"], {"from": "memory"})
+        shown = main(client.get(f"/memories/{memory.uid}/"))
+        [button] = [one for one in shown.all("button") if one.get("form") == "fact-deeds"]
+        response = client.post(button["formaction"], {"from": shown.value_of("from")})
         assert response["Location"] == f"/memories/{memory.uid}/"
         assert not Fact.objects.filter(pk=made.pk).exists()
 
