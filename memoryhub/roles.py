@@ -21,7 +21,9 @@ _APPS = ("contenttypes", "auth", "memoryhub")
 
 @dataclass(frozen=True)
 class Role:
-    """``adds``: permissions, each ``app.codename``, beside those of the role before it."""
+    """``about``: what who has it does. ``adds``: permissions, each ``app.codename``, beside those of the role
+    before it.
+    """
 
     name: str
     about: str
@@ -36,7 +38,7 @@ def _of(app: str, *codenames: str) -> tuple[str, ...]:
 ROLES = (
     Role(
         "viewer",
-        "Reads: memories, facts, sessions, the journal and runs of maintenance",
+        "reads memories, facts, sessions, the journal and runs of maintenance",
         _of(
             "memoryhub",
             *("view_memory", "view_fact", "view_session", "view_event", "view_injection"),
@@ -45,7 +47,7 @@ ROLES = (
     ),
     Role(
         "curator",
-        "Writes and mends: memories and facts, merges and the trash; makes tokens for their own agents",
+        "writes and mends memories and facts, merges, uses the trash, and makes tokens for their own agents",
         _of(
             "memoryhub",
             *("add_memory", "change_memory", "delete_memory", "add_fact", "change_fact", "delete_fact"),
@@ -54,7 +56,7 @@ ROLES = (
     ),
     Role(
         "maintainer",
-        "Runs maintenance, erases for good, repairs unknown levels, manages everyone's tokens",
+        "runs maintenance, erases for good, repairs unknown levels and manages everyone's tokens",
         _of(
             "memoryhub",
             *("add_maintenancerun", "erase_memory", "repair_unknown"),
@@ -63,7 +65,7 @@ ROLES = (
     ),
     Role(
         "administrator",
-        "Manages people: their roles, levels, projects and accounts, as far as their own go",
+        "manages people, as far as their own rights go",
         _of("auth", "add_user", "change_user", "view_user", "view_group"),
     ),
 )

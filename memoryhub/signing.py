@@ -78,11 +78,11 @@ def _recent(now: datetime) -> list[_Attempt]:
     found = []
     for operation in (_IN, _FAILED):
         rows = JournalEntry.objects.filter(operation=operation, object_type=PERSON).order_by("-seq")
-        for at, detail in rows.values_list("at", "detail")[:_NEWEST]:
+        for at, account, detail in rows.values_list("at", "object_id", "detail")[:_NEWEST]:
             if at <= now - WINDOW:
                 break
-            attempt = _Attempt(at, operation == _FAILED, detail.get("name", ""), detail.get("from", ""))
-            found.append(attempt)
+            name = detail.get("name") or _hashed(account)
+            found.append(_Attempt(at, operation == _FAILED, name, detail.get("from", "")))
     return sorted(found, key=lambda one: one.at, reverse=True)
 
 
@@ -136,7 +136,7 @@ def _signed_in(request: HttpRequest | None, user: User, **kwargs: Any) -> None:
         {"from": address, "device": device, "since": timezone.now().isoformat(timespec="seconds")}
     )
     with write():
-        note(user, _IN, **{"name": _hashed(user.get_username()), "from": address, "with": device})
+        note(user, _IN, **{"from": address, "with": device})
 
 
 def _signed_out(request: HttpRequest | None, user: User | None, **kwargs: Any) -> None:
@@ -150,14 +150,13 @@ def _failed(credentials: Mapping[str, Any], request: HttpRequest | None = None, 
         return  # no password was looked at
     typed = str(credentials.get("username", ""))
     user = User.objects.filter(username=typed).first()
-    detail = {"name": _hashed(typed), "from": address_of(request), "with": device_of(request)}
+    detail = {"from": address_of(request), "with": device_of(request)}
+    if user is None:
+        change = journal.Change(_FAILED, PERSON, "", {**detail, "name": _hashed(typed)}, owner=HUB)
+    else:
+        change = journal.Change(_FAILED, PERSON, user.username, detail, owner=user.username)
     with write():
-        if user is None:
-            change = journal.Change(_FAILED, PERSON, "", {**detail, "account": False}, owner=HUB)
-            journal.record(Actor("nobody"), [change])
-        else:
-            change = journal.Change(_FAILED, PERSON, user.username, detail, owner=user.username)
-            journal.record(Actor("nobody"), [change])
+        journal.record(Actor("nobody"), [change])
 
 
 def connect() -> None:

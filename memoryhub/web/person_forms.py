@@ -154,7 +154,11 @@ def _with(given: Iterable[str], held: str) -> list[str]:
 
 
 class RightsForm(PlainForm):
-    role = forms.ChoiceField(required=False)
+    role = forms.ChoiceField(
+        required=False,
+        help_text="A viewer reads, a curator writes and mends too, a maintainer also runs maintenance and"
+        " erases, an administrator manages people as well.",
+    )
     level = forms.ChoiceField(
         label="Reads up to", help_text="In projects whose membership says nothing else."
     )
@@ -168,9 +172,8 @@ class RightsForm(PlainForm):
     def __init__(self, by: User, user: User, data: Mapping[str, Any] | None = None) -> None:
         now = {"role": roles.role_of(user), "level": people.level_of(user)}
         super().__init__(data, initial={**now, "is_staff": user.is_staff, "is_active": user.is_active})
-        abouts = {role.name: f"{role.name}: {role.about[0].lower()}{role.about[1:]}" for role in roles.ROLES}
         offered = [name for name in _with(people.givable_roles(by), now["role"]) if name]
-        self.fields["role"].choices = [("", "none"), *((name, abouts[name]) for name in offered)]  # type: ignore[attr-defined]
+        self.fields["role"].choices = [("", "none"), *((name, name) for name in offered)]  # type: ignore[attr-defined]
         levels = _with(people.givable_levels(by), now["level"])
         self.fields["level"].choices = [(one, one) for one in levels]  # type: ignore[attr-defined]
 

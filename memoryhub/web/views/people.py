@@ -60,6 +60,7 @@ def people_list(request: HttpRequest) -> HttpResponse:
     )
     context = {
         "page": page,
+        "first": not request.GET.get("cursor"),
         "rows": [(user, roles.role_of(user), _projects(user)) for user in page.items],
         "q": typed,
         "form": form,
