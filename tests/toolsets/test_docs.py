@@ -17,7 +17,7 @@ def section(name: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("name", ["memory-mcp", "mira", "pigo"])
+@pytest.mark.parametrize("name", TOOLSETS)
 def test_every_tool_and_argument_is_named(name):
     text = section(name)
     for tool in TOOLSETS[name].tools:
