@@ -94,6 +94,14 @@ class TestThePage:
         assert rows == snippets.TOOLSETS
         assert list(snippets.TOOLSETS) == list(TOOLSETS)
 
+    def test_the_menu_and_the_readme_call_it_the_same(self) -> None:
+        root = Path(__file__).parents[2]
+        template = (root / "templates/connect/page.html").read_text("utf-8")
+        [title] = re.findall("block title %}(.+?){%", template)
+        assert f"{title}</a>" in (root / "templates/includes/header.html").read_text("utf-8")
+        assert f"*{title}*, in the menu" in (root / "README.md").read_text("utf-8")
+        assert f"# {title}\n" in PAGE
+
     def test_its_first_line_makes_a_token(self, served: Served) -> None:
         line = BLOCKS[0][1].replace("manage.py", str(served.hub.folder / "manage.py"))
         assert re.fullmatch(r"mh_\S+\n", shell(served, f'{line}; echo "$MEMORYHUB_TOKEN"'))

@@ -140,6 +140,17 @@ class TestSessions:
     def test_an_invented_one_is_unknown(self, bot: Door, raw: str) -> None:
         is_problem(bot.send(PING, Mcp_Session_Id=raw), 404, "unknown_session")
 
+    @pytest.mark.parametrize("message", [NOTE, {"jsonrpc": "2.0", "id": 3, "result": {}}])
+    def test_whoever_goes_on_with_an_ended_one_is_told_even_where_no_answer_is_awaited(
+        self, bot: Door, message: Any
+    ) -> None:
+        session = bot.begin()
+        assert bot.send(message, Mcp_Session_Id=session).status_code == 202
+        bot.http.delete(bot.path, headers={"Mcp-Session-Id": session})
+        is_problem(bot.send(message, Mcp_Session_Id=session), 404, "unknown_session")
+        stateless = bot.send(message, Mcp_Session_Id=session, MCP_Protocol_Version=STATELESS)
+        assert stateless.status_code == 202
+
     def test_it_is_of_one_token_at_one_toolset(self, bot: Door, door: Callable[..., Door]) -> None:
         session = bot.begin()
         is_problem(door(name="other").send(PING, Mcp_Session_Id=session), 404)

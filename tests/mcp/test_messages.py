@@ -197,6 +197,10 @@ class TestShapes:
             assert tool.input_schema.type == "object"
             assert tool.annotations
 
+    @pytest.mark.parametrize("cursor", [None, ""])
+    def test_a_cursor_that_points_nowhere_begins_at_the_first_tool(self, bot: Door, cursor: Any) -> None:
+        assert bot.ask("tools/list", {"cursor": cursor}) == bot.ask("tools/list")
+
     def test_a_call(self, bot: Door) -> None:
         handshake.CallToolResult.model_validate(bot.call("list_memories"))
         handshake.CallToolResult.model_validate(bot.call("get_memory", id="nothing"))

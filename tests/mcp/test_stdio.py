@@ -246,6 +246,20 @@ def test_a_store_that_is_not_migrated_is_not_served(served: Served, tmp_path: An
     assert done.stdout == b""
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_where_no_messages_can_pass_it_says_so(served: Served, closed: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f'exec "$@" {closed}', "bash", *command("letsgo", "--as", "ada")],
+        cwd=served.hub.folder,
+        env=served.hub.environment(**PLAIN),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"CommandError: standard input or output is closed")
+
+
 HOSTILE: list[tuple[str, bytes, int, Any]] = [
     ("no JSON", b"hello", -32700, None),
     ("half of it", b'{"jsonrpc":"2.0","id":7,"method":"ping"', -32700, None),

@@ -80,6 +80,8 @@ class _Door:
             if isinstance(message, Request):
                 return self._request(message)
             self._require_served()
+            if self.version not in versions.STATELESS:
+                self._session()
         except RpcError as problem:
             return answer(messages.error(problem), 400)
         return HttpResponse(status=HTTPStatus.ACCEPTED)

@@ -110,7 +110,7 @@ class Server:
         return {}
 
     def _list(self, params: dict[str, Any]) -> dict[str, Any]:
-        if params.get("cursor") is not None:
+        if params.get("cursor") not in (None, ""):  # some clients begin with an empty one
             raise RpcError(INVALID_PARAMS, "params.cursor: there is one page alone; leave the cursor out")
         return {"tools": calling.listing(self.toolset)}
 

@@ -55,6 +55,8 @@ class Command(BaseCommand):
         parser.add_argument("--project", metavar="NAME", help="with --as: confine it to this project")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if sys.stdin is None or sys.stdout is None:
+            raise CommandError("standard input or output is closed; the messages come and go there")
         require_local_database()
         executor = MigrationExecutor(connection)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):
