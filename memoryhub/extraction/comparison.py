@@ -120,9 +120,12 @@ def _turns(keys: Sequence[str]) -> set[str]:
 
 
 def _united(existing: str, old: Sequence[str], found: _Reading) -> str:
-    content = existing.rstrip()
-    for at, longer in found.longer.items():
-        content = content.replace(old[at], longer, 1)
+    content, place = existing.rstrip(), 0
+    for at, sentence in enumerate(old):  # in their order, or one that begins like another would be cut
+        place = content.index(sentence, place)
+        said = found.longer.get(at, sentence)
+        content = content[:place] + said + content[place + len(sentence) :]
+        place += len(said)
     if not found.added:
         return content
     gap = "\n" if "\n" in existing.strip() else " "

@@ -5,7 +5,8 @@ may see, and that are no more hidden than the candidate: nothing that all may re
 They are near from ``near_duplicate_similarity`` on, by the plain cosine of their vectors; where there are no
 vectors, by the share of the shorter text's words that both hold.
 
-``profile`` is always merged, ``events`` and ``cases`` never: of these only the very same is skipped.
+``profile`` is always merged with the most similar one, however far it is, unless the two name different people;
+``events`` and ``cases`` never are: of these only the very same is skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from django.utils import timezone
 from memoryhub import journal, store
 from memoryhub.drafts import MAX_CONTENT, MAX_LIST, MemoryDraft, MemoryPatch
 from memoryhub.extraction.comparison import Decision, Verdict, compare, merged, says_the_same
-from memoryhub.extraction.nearness import Near, Question, near
+from memoryhub.extraction.nearness import MOST, Near, Question, near
+from memoryhub.extraction.people import different_people
 from memoryhub.models import Memory
 from memoryhub.sensitivity import Actor
 from memoryhub.store.rows import LISTS, content_hash, listed
@@ -60,7 +62,7 @@ def remember_deduplicated(
     question = Question.of(draft, actor, now)
     chosen = None
     if choose and (found := near(question)):
-        chosen = choose(draft, found)
+        chosen = choose(draft, found[:MOST])
     vectors = store.embed_ahead([draft])
     with write():
         choice = _held(draft, chosen, question) if chosen else by_rules(draft, near(question))
@@ -80,10 +82,8 @@ def by_rules(draft: MemoryDraft, found: Sequence[Near]) -> Choice:
     """The deterministic decision: what is known is skipped, what adds is merged, all else is created."""
     if any(one.memory.content_hash == content_hash(draft.content) for one in found):
         return _NEW  # the store refreshes what has these very words
-    if found and draft.category == ALWAYS_MERGED:
-        best = found[0].memory
-        verdict = Verdict(Decision.MERGE, "a profile is always merged", merged(draft.content, best.content))
-        return _fitting(draft, Choice(verdict, best))
+    if draft.category == ALWAYS_MERGED:
+        return _into_profile(draft, found)
     merge: Choice | None = None
     for one in found:
         choice = _fitting(draft, Choice(compare(draft.content, one.memory.content), one.memory))
@@ -92,6 +92,18 @@ def by_rules(draft: MemoryDraft, found: Sequence[Near]) -> Choice:
         if choice.verdict.decision == Decision.MERGE and merge is None:
             merge = choice
     return merge or _NEW
+
+
+def _into_profile(draft: MemoryDraft, found: Sequence[Near]) -> Choice:
+    """Merged with the most similar memory that can take it and is not about somebody else."""
+    for one in found:
+        if not different_people(draft.content, one.memory.content):
+            content = merged(draft.content, one.memory.content)
+            verdict = Verdict(Decision.MERGE, "a profile is always merged", content)
+            choice = _fitting(draft, Choice(verdict, one.memory))
+            if choice.verdict.decision == Decision.MERGE:
+                return choice
+    return _NEW
 
 
 def _held(draft: MemoryDraft, chosen: Choice, question: Question) -> Choice:
@@ -105,7 +117,9 @@ def _held(draft: MemoryDraft, chosen: Choice, question: Question) -> Choice:
         return by_rules(draft, found)
     if current.content_hash == content_hash(draft.content):
         return _NEW
-    if draft.category == ALWAYS_MERGED and chosen.verdict.decision == Decision.SKIP:
+    if draft.category == ALWAYS_MERGED and (
+        chosen.verdict.decision == Decision.SKIP or different_people(draft.content, current.content)
+    ):
         return by_rules(draft, found)
     return _fitting(draft, chosen)
 

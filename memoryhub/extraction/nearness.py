@@ -23,9 +23,10 @@ from memoryhub.sensitivity import LEVELS, Actor, rank
 from memoryhub.store.embedding import passage
 from memoryhub.store.rows import content_hash, owner_for, project_for
 from memoryhub.text import STOP_WORDS, words
-from memoryhub.vocabulary import SUMMARIES
+from memoryhub.vocabulary import ALWAYS_MERGED, SUMMARIES
 
 MOST = 5  # memories that a candidate is compared with
+MOST_PROFILES = 50  # there is always one to merge with, and it may be behind those of others
 _LOOKED_UP, _RARE, _READ = 30, 6, 50  # words whose rarity is asked, of these searched, memories read
 _COMMON = 2000  # memories that hold a word at which it stops being rare
 _CHARS = 4000  # of a text whose words are compared
@@ -33,7 +34,7 @@ _CHARS = 4000  # of a text whose words are compared
 
 @dataclass(frozen=True)
 class Near:
-    """A memory and how near it is, 0..1."""
+    """A memory and how near it is: a cosine, or a share of words."""
 
     memory: Memory
     similarity: float
@@ -47,6 +48,7 @@ class Question:
     content: str
     model: str = ""
     vector: Vectors | None = None
+    always: bool = False  # what is nearest is wanted however far it is
 
     @classmethod
     def of(cls, draft: MemoryDraft, actor: Actor, now: datetime) -> Question:
@@ -64,24 +66,30 @@ class Question:
         if embedder and vector is not None:
             # Out of any transaction, in which what came since the last look would be read again each time.
             vectors.index(embedder.name, len(vector)).view()
-        return cls(memories, draft.content, embedder.name if embedder and vector is not None else "", vector)
+        name = embedder.name if embedder and vector is not None else ""
+        return cls(memories, draft.content, name, vector, draft.category == ALWAYS_MERGED)
 
 
 def near(question: Question) -> list[Near]:
-    """The nearest first, at most :data:`MOST`; by words those that have no vector (yet)."""
-    least = settings.MEMORYHUB.near_duplicate_similarity
+    """The nearest first, at most :data:`MOST`; by words those that have no vector (yet).
+
+    For what is always merged :data:`MOST_PROFILES`, however far; of those as far the newest first.
+    """
+    least = -1.0 if question.always else settings.MEMORYHUB.near_duplicate_similarity
+    most = MOST_PROFILES if question.always else MOST
     found: dict[int, float] = {}
     without = question.memories
     if question.vector is not None:
-        ranked = nearest(question.memories, question.vector, question.model, MOST, centred=False)
+        ranked = nearest(question.memories, question.vector, question.model, most, centred=False)
         found = {pk: cosine for pk, cosine in ranked if cosine >= least}
         own = Embedding.objects.filter(memory=OuterRef("pk"), model=question.model)
         without = without.filter(~Exists(own))
-    for memory in (*_same_words(question), *_sharing_words(without, question.content)):
+    by_words = without.order_by("-pk")[:most] if question.always else ()
+    for memory in (*_same_words(question), *_sharing_words(without, question.content), *by_words):
         similarity = likeness(question.content[:_CHARS], memory.content[:_CHARS])
         if similarity >= least:
-            found[memory.pk] = max(found.get(memory.pk, 0.0), similarity)
-    best = sorted(found, key=lambda pk: (-found[pk], -pk))[:MOST]
+            found[memory.pk] = max(found.get(memory.pk, least), similarity)
+    best = sorted(found, key=lambda pk: (-found[pk], -pk))[:most]
     rows = question.memories.in_bulk(best)
     return [Near(rows[pk], round(min(found[pk], 1.0), 4)) for pk in best if pk in rows]
 

@@ -72,3 +72,8 @@ def test_likeness_is_the_share_of_the_shorter_text_and_needs_three_words() -> No
 
 def test_very_many_sentences_are_not_compared() -> None:
     assert compare("Word one.\n" * 300, "Word one.").decision == CREATE
+
+
+def test_what_makes_a_sentence_longer_leaves_those_alone_that_begin_like_it() -> None:
+    both = merged("I code in Go daily.", "I code in Gotham. I code in Go")
+    assert both == "I code in Gotham. I code in Go daily."

@@ -77,10 +77,27 @@ class TestEitherWay:
         assert again(f"{TEXT}!", category=category).outcome == "skipped"
 
     def test_a_profile_is_always_merged(self, remember: Remember, again: Any) -> None:
-        kept = remember(TEXT, category="profile")
-        done = again(OTHER, category="profile")
+        kept = remember("Maria is a data engineer", category="profile")
+        done = again("Maria lives in Porto", category="profile")
         assert (done.outcome, done.memory.pk) == ("merged", kept.pk)
-        assert done.memory.content == f"{TEXT}. {OTHER}"
+        assert done.memory.content == "Maria is a data engineer. Maria lives in Porto"
+
+    def test_a_profile_is_merged_however_little_they_share(self, remember: Remember, again: Any) -> None:
+        kept = remember("Maria is a data engineer", category="profile")
+        done = again("Allergic to peanuts, drinks tea", category="profile")
+        assert (done.outcome, done.memory.pk) == ("merged", kept.pk)
+
+    def test_profiles_of_different_people_stay_apart(self, remember: Remember, again: Any) -> None:
+        remember(TEXT, category="profile")
+        assert again(OTHER, category="profile").outcome == "created"
+
+    def test_a_profile_is_merged_with_its_own_person_behind_others(
+        self, remember: Remember, again: Any
+    ) -> None:
+        kept = remember("José Silva works in Porto", category="profile")
+        for name in ("Ada", "Bob", "Cleo", "Dana", "Egon", "Fay"):
+            remember(f"{name} plays the cello in an orchestra", category="profile")
+        assert again("Jose plays the cello", category="profile").memory.pk == kept.pk
 
     @pytest.mark.parametrize(
         "elsewhere",

@@ -71,6 +71,13 @@ def test_a_profile_is_merged(embedding, pigo):
     assert "Rust" in Memory.objects.get().content
 
 
+def test_a_profile_is_merged_with_the_most_similar_however_far_it_is(embedding, pigo):
+    first = pigo("remember", category="profile", content="Maria is a data engineer")
+    again = pigo("remember", category="profile", content="Maria lives in Porto")
+    assert (again["id"], again["decision"]) == (first["id"], "MERGE")
+    assert Memory.objects.get().content == "Maria is a data engineer. Maria lives in Porto"
+
+
 def test_recall_gives_the_layers_and_counts_the_use(pigo):
     pigo(
         "remember",

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from memoryhub.extraction.people import NAME
+
 KEEP = 1.0
 
 
@@ -32,11 +34,6 @@ _KIN = (
     r"|team|company|client|customer|employer|kund(?:e|in)|landlord|doctor|dog|cat|frau|mann|chefin?|kollegin?|bruder"
     r"|schwester|freundin?|gestora?|jef[ea]|hermano|hermana|mujer|marido|socio|socia|équipe|patron|collègue)"
 )
-_NO_NAME = (
-    r"(?!(?:I|We|You|They|He|She|It|This|That|The|These|Those|There|My|Our|Your|Who|What|If|When|And|But|So|Ok"
-    r"|Please|Wir|Ich|Sie|Er|Es|Das|Die|Der|Yo|El|La|Nous|Je|One|Some|All|Each|Every|Nobody|Everyone)\b)"
-)
-_NAME = _NO_NAME + r"[A-ZÄÖÜÉ][a-zäöüßéèáíóúñ]{1,20}(?:\s[A-ZÄÖÜÉ][a-zäöüßéèáíóúñ]{1,20}){0,2}"
 _MONTH = (
     r"(?:jan(?:uary|uar)?|feb(?:ruary|ruar)?|march|märz|april|may|mai|june|juni|july|juli|aug(?:ust)?"
     r"|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)"
@@ -161,7 +158,7 @@ SIGNS: tuple[Sign, ...] = (
         1.0,
         "names themself",
         _any(
-            rf"\b[Ii](?:'m|\sam)\s{_NAME}(?=[,.!]|\s(?:from|and|of)\b|$)",
+            rf"\b[Ii](?:'m|\sam)\s{NAME}(?=[,.!]|\s(?:from|and|of)\b|$)",
             case=True,
         ),
     ),
@@ -171,13 +168,13 @@ SIGNS: tuple[Sign, ...] = (
         1.0,
         "says something about a person",
         _any(
-            rf"\b{_NAME}\s(?:\w+ly\s)?(?:owns?|leads?|manages?|maintains?|runs|handles?|wants?|needs?|left|joined"
+            rf"\b{NAME}\s(?:\w+ly\s)?(?:owns?|leads?|manages?|maintains?|runs|handles?|wants?|needs?|left|joined"
             r"|wrote|did|does|works?|takes?\scare|took\sover|knows|lives|prefers|decides|reviews|is\s(?:responsible|in\scharge"
             r"|allergic|the\s\w+|our\s\w+|my\s\w+|on\s(?:leave|holiday|vacation)|a\s\w+|an\s\w+|vegan|vegetarian))\b",
             rf"\b(?:[Mm]y|[Oo]ur|[Mm]eine?|[Uu]nsere?|[Mm]i|[Nn]uestr[oa]|[Mm]on|[Mm]a|[Nn]otre)\s(?:\w+\s)?{_KIN}\b.{{0,60}}"
             r"\b(?:is|are|has|have|was|wants?|needs?|likes?|hates?|loves?|eats?|doesn'?t|can'?t|cannot|never|lives?|works?|does|says|called|named|ist|hat|heißt|will|zahlt|möchte|mag|braucht|arbeitet"
             r"|se\sllama|es|necesita|quiere|est|veut)\b",
-            rf"\bmy\s{_KIN}(?:\sis)?\s{_NAME}|\bthe\s{_NAME}s\s(?:bring|want|have|are|live)\b",
+            rf"\bmy\s{_KIN}(?:\sis)?\s{NAME}|\bthe\s{NAME}s\s(?:bring|want|have|are|live)\b",
             case=True,
         ),
     ),
@@ -215,7 +212,7 @@ SIGNS: tuple[Sign, ...] = (
         "says what somebody is about to do",
         _any(r"\b(?:he|she|they)(?:'s|'re|\sis|\sare)\s\w+ing\b"),
     ),
-    Sign("entities", 0.3, "names somebody", _any(rf"(?<=[a-z,]\s){_NAME}\b", case=True)),
+    Sign("entities", 0.3, "names somebody", _any(rf"(?<=[a-z,]\s){NAME}\b", case=True)),
     # Events: what was decided, and what will be when.
     Sign(
         "events",
