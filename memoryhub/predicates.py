@@ -29,7 +29,7 @@ MANY = frozenset(
     knows about, learned, likes, listens to, loves, maintains, member of, mentions, met, met with,
     modified, modifies, needs, observed, owns, part of, participates in, prefers, produces, provides,
     publishes, reads, reads from, references, related to, relates to, relies on, requires, responsible
-    for, see also, sees also, sends to, serves, shipped, solves, speaks, subscribes to, supports, tag,
+    for, see also, sees also, sends to, serves, solves, speaks, subscribes to, supports, tag,
     tagged, talks to, teaches, tested by, tests, touches, triggers, understands, used by, used for,
     uses, visited, wants, watches, worked on, works on, works with, writes, writes to, wrote
     """.split(",")

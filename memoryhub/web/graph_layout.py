@@ -140,10 +140,12 @@ class Room:
             (x, y + r + 13, "middle", x - width / 2),
             (x, y - r - GAP, "middle", x - width / 2),
         )
+        if x < WIDTH / 2:  # outwards first: its lines come from the middle
+            ways = (ways[1], ways[0], *ways[2:])
         for across, down, anchor, left in ways:
             if self._take((left, down - LINE * 0.75, left + width, down + LINE * 0.25), number):
                 return Name(round(across), round(down), anchor, True)
-        across, down, anchor, _ = ways[0] if x < WIDTH * 0.75 else ways[1]
+        across, down, anchor, _ = ways[0] if WIDTH * 0.25 < x < WIDTH * 0.75 else ways[1]
         return Name(round(across), round(down), anchor, False)
 
     def between(self, start: Point, end: Point, text: str) -> Point | None:

@@ -64,6 +64,7 @@
           [node.x, node.y + gap + 9 * unit, "middle", node.x - width / 2],
           [node.x, node.y - gap, "middle", node.x - width / 2],
         ];
+        if (node.x < full.w / 2) ways.unshift(...ways.splice(1, 1)); // outwards first
         let found = null;
         for (const [x, y, anchor, left] of ways) {
           const room = [left, y - high, left + width, y + 4 * unit];
@@ -73,7 +74,7 @@
           found = [x, y, anchor];
           break;
         }
-        const [x, y, anchor] = found || ways[node.x > full.w * 0.75 ? 1 : 0];
+        const [x, y, anchor] = found || ways[node.x < full.w * 0.25 || node.x > full.w * 0.75 ? 1 : 0];
         node.element.classList.toggle("is-quiet", !found);
         node.text.setAttribute("x", x);
         node.text.setAttribute("y", y);

@@ -67,6 +67,13 @@ class TestFinding:
         assert found(actor) == [["Bram", "Mara"]]
         assert contradictions.survey(PUBLIC).groups == ()
 
+    def test_a_confined_person_sees_those_of_their_projects(self, db, actor):
+        for project in ("moon", "sun"):
+            say(actor, "Mara", project=project)
+            say(actor, "Bram", project=project, day=1)
+        [group] = contradictions.survey(Clearance.up_to("secret", projects=["moon"])).groups
+        assert {row.project for row in group.rows} == {"moon"}
+
     def test_what_is_hidden_is_no_evidence_either(self, db, actor):
         for number in range(5):
             say(actor, f"o{number}", predicate="paints", sensitivity="secret")
