@@ -6,9 +6,9 @@ Every list begins with the gate of the person's request, every change goes throu
 
 from django.contrib import admin
 
-from memoryhub.admin import facts, journal, memories, runs, sessions, tokens
+from memoryhub.admin import facts, journal, memories, people, runs, sessions, tokens
 
-__all__ = ["facts", "journal", "memories", "runs", "sessions", "tokens"]
+__all__ = ["facts", "journal", "memories", "people", "runs", "sessions", "tokens"]
 
 admin.site.site_header = "memoryhub curation"
 admin.site.site_title = "memoryhub curation"

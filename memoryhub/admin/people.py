@@ -1,0 +1,101 @@
+"""Accounts and groups: for superusers alone, since Django's forms give any right to anyone.
+
+Administrators manage people on the hub's own pages, as far as their own rights go. Changes here are journaled
+too: Django logs each of them, and the journal hears of it with the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, User
+from django.http import HttpRequest
+
+from memoryhub.membership import is_confined
+from memoryhub.models import Membership
+from memoryhub.signing import note
+from memoryhub.transactions import write
+
+if TYPE_CHECKING:
+    _Inline = admin.TabularInline[Membership, User]
+    _UserAdmin = UserAdmin[User]
+else:
+    _Inline = admin.TabularInline
+    _UserAdmin = UserAdmin
+
+
+def may_enter(request: HttpRequest) -> bool:
+    """Who may do anything, and is not confined: lists of people tell of projects beyond."""
+    user = request.user
+    return bool(user.is_active and user.is_superuser) and not is_confined(user)
+
+
+class SuperusersOnly:
+    """No permission of a model opens these pages."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return may_enter(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_enter(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_enter(request)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_enter(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_enter(request)
+
+
+class MembershipInline(SuperusersOnly, _Inline):
+    model = Membership
+    extra = 0
+    fields = ("project", "clearance", "since")
+
+
+class PersonAdmin(SuperusersOnly, _UserAdmin):
+    inlines = (MembershipInline,)
+
+    def get_inlines(self, request: HttpRequest, obj: User | None) -> Any:
+        """Memberships of an account that is there: the first one confines it."""
+        return self.inlines if obj is not None else ()
+
+    def log_addition(self, request: HttpRequest, obj: User, message: Any) -> LogEntry:
+        self._note(request, [obj], "account_made")
+        return super().log_addition(request, obj, message)
+
+    def log_change(self, request: HttpRequest, obj: User, message: Any) -> LogEntry:
+        self._note(request, [obj], "account_changed", fields=_fields(message))
+        return super().log_change(request, obj, message)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        self._note(request, queryset, "account_deleted")
+        return super().log_deletions(request, queryset)
+
+    def _note(self, request: HttpRequest, people: Iterable[User], operation: str, **detail: Any) -> None:
+        with write():
+            for person in people:
+                note(person, operation, request.user.get_username(), **detail)
+
+
+class RoleAdmin(SuperusersOnly, GroupAdmin):
+    """The ready-made roles, and other groups."""
+
+
+def _fields(message: Any) -> list[str]:
+    """What Django says was changed: names of fields, and of what hangs on the account."""
+    if not isinstance(message, list):
+        return [str(message)]
+    parts = [part for said in message for part in said.values()]
+    return sorted({name for part in parts for name in part.get("fields", [part.get("name", "")]) if name})
+
+
+admin.site.unregister([User, Group])
+admin.site.register(User, PersonAdmin)
+admin.site.register(Group, RoleAdmin)
