@@ -19,9 +19,14 @@ MAX_LIST = 1000
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 
 
-def _no_nul(text: str) -> str:
+def _storable(text: str) -> str:
     if "\x00" in text:
         raise ValueError("must not hold a NUL character; remove it")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError("holds half of a surrogate pair, which is no character; remove it") from None
     return text
 
 
@@ -57,8 +62,8 @@ def _null_as_no_items(value: object) -> object:
     return [] if value is None else value
 
 
-Text = Annotated[str, AfterValidator(_no_nul), AfterValidator(str.strip), BeforeValidator(_null_as_empty)]
-Word = Annotated[str, AfterValidator(_no_nul), AfterValidator(_not_blank), AfterValidator(str.strip)]
+Text = Annotated[str, AfterValidator(_storable), AfterValidator(str.strip), BeforeValidator(_null_as_empty)]
+Word = Annotated[str, AfterValidator(_storable), AfterValidator(_not_blank), AfterValidator(str.strip)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Labels = Annotated[
     list[Annotated[Word, Field(max_length=100)]],
@@ -73,7 +78,7 @@ Paths = Annotated[
     BeforeValidator(_null_as_no_items),
 ]
 Content = Annotated[
-    str, Field(min_length=1, max_length=MAX_CONTENT), AfterValidator(_no_nul), AfterValidator(_not_blank)
+    str, Field(min_length=1, max_length=MAX_CONTENT), AfterValidator(_storable), AfterValidator(_not_blank)
 ]
 Name = Annotated[Text, Field(max_length=200)]
 Moment = Annotated[datetime, AfterValidator(_in_history)]

@@ -78,11 +78,20 @@ class Fields:
         """A text without white space around it; a number as it is written."""
         value = self.get(name)
         if isinstance(value, str):
-            return value.strip() or default
+            return self._whole(name, value).strip() or default
         if isinstance(value, bool | bytes | list | dict):
             self.refuse(name, "is not a text in UTF-8" if isinstance(value, bytes) else "is not a text")
             return default
         return default if value is None else str(value)
+
+    def _whole(self, name: str, text: str) -> str:
+        """The text; empty and refused where JSON held half of a character, which nothing can store."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.refuse(name, "holds half of a surrogate pair, which is no character; remove it")
+            return ""
+        return text
 
     def share(self, name: str, default: float, scale: float = 1.0) -> float:
         """A number between 0 and ``scale``, as one between 0 and 1; the nearer end for one outside."""

@@ -125,6 +125,16 @@ def test_a_fact_needs_its_three_words(field):
     assert refused(FactDraft, **{name: word for name, word in words.items() if name != field}) == {field}
 
 
+@pytest.mark.parametrize("field", ["title", "category", "session_id", "overview"])
+def test_half_of_a_surrogate_pair_is_refused_in_a_text(field):
+    assert refused(MemoryDraft, content="c", **{field: "a \ud83d"}) == {field}
+
+
+def test_half_of_a_surrogate_pair_is_refused_in_a_list():
+    assert refused(MemoryDraft, content="c", tags=["\ud83d"], files_read=["\udfff"]) == {"tags", "files_read"}
+    assert refused(FactDraft, subject="\ud83d", predicate="p", object="o") == {"subject"}
+
+
 PRINTABLE = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), min_size=1)
 
 

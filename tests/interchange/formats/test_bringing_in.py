@@ -205,6 +205,49 @@ def test_a_knowledge_graph_is_found_by_what_its_entities_are_called(tmp_path: Pa
     assert facts.query_facts(OPERATOR.clearance, subject="Grace_Okoro").get().object == "person"
 
 
+HALF = "\\ud83d"  # what JSON makes of a smiley that was cut in two
+HALVES = {
+    "letsgo.db": lambda path: sqlite_file(
+        path, LETSGO, {"memories": [{"id": "a", "content": "c", "concepts": f'["{HALF}"]', **WHEN}]}
+    ),
+    "mcp.db": lambda path: sqlite_file(
+        path,
+        MEMORY_MCP,
+        {
+            "memories": [
+                {
+                    "id": "a",
+                    "content": "c",
+                    "type": "fact",
+                    "importance": 5,
+                    "created_at": EPOCH,
+                    "last_accessed": EPOCH,
+                    "metadata": f'{{"tags": ["{HALF}"]}}',
+                }
+            ]
+        },
+    ),
+    "graph.jsonl": lambda path: lines_file(
+        path, [f'{{"type":"entity","name":"n","entityType":"{HALF}","observations":["o"]}}']
+    ),
+    "pigo.jsonl": lambda path: lines_file(
+        path,
+        [f'{{"id":"{HALF}","abstract":"a","overview":"","content":"c","category":"cases","active_count":0}}'],
+    ),
+    "openmemory.zip": lambda path: openmemory_zip(
+        path, {"memories": [{"id": "\ud83d", "content": "c", "state": "active"}]}, None
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_a_character_that_was_cut_in_two_costs_its_own_item_alone(tmp_path: Path, name: str) -> None:
+    brought = Brought(HALVES[name](tmp_path / name))
+    assert brought.tally.failed == 1
+    assert all("half of a surrogate pair" in error for error in brought.errors)
+    assert not Memory.objects.exists()
+
+
 def test_an_interrupted_import_goes_on_where_it_stopped(tmp_path: Path) -> None:
     rows = [{"id": str(i), "content": f"Thing number {i}", **WHEN} for i in range(2500)]
     path = sqlite_file(tmp_path / "letsgo.db", LETSGO, {"memories": rows})
