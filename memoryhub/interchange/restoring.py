@@ -191,8 +191,9 @@ def _event(
     memories: dict[str, Memory],
     known: dict[str, str],
 ) -> Event:
-    refuse_secrets(line, ("preview", "tool_name", "files", "keywords", "skip_reason"))
+    refuse_secrets(line, ("preview", "event", "tool_name", "files", "keywords", "skip_reason"))
     _refuse_in_document(line.handlers, "handlers")
+    _refuse_in_document(line.memorability_parts, "memorability_parts")
     project = project_for(line.project, actor)
     session = sessions.get((line.session_id, project))
     if session is None:
@@ -232,7 +233,7 @@ def _journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str])
     fresh: list[tuple[datetime, str, journals.Change]] = []
     for line in shapes:
         try:
-            refuse_secrets(line, ("actor", "object_id", "project"))
+            refuse_secrets(line, ("actor", "operation", "object_type", "object_id", "project", "owner"))
             _refuse_in_document(line.detail, "detail")
             _refuse_out_of_reach(line, actor)
         except StoreError as refusal:

@@ -98,14 +98,16 @@ def adopt_revisions(found: Sequence[PastRevision], actor: Actor) -> list[bool | 
 
 
 def _check(revision: PastRevision) -> None:
-    """Only what a memory has, of the right kinds, and no credential in it."""
+    """Only what a memory has, of the right kinds, and no credential in it or in who changed it."""
+    refuse_secrets(revision, ("actor", "reason"))
     if strange := sorted(revision.before.keys() - _BEFORE):
         raise StoreError(f"names {len(strange)} things that no memory has", "before")
     try:
         patch = MemoryPatch.model_validate(revision.before)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
-        raise StoreError(str(first["msg"]), ".".join(map(str, ("before", *first["loc"])))) from None
+        said = first["msg"].removeprefix("Value error, ")
+        raise StoreError(said, ".".join(map(str, ("before", *first["loc"])))) from None
     if revision.sensitivity not in LEVELS:
         raise StoreError(f"must be one of: {', '.join(LEVELS)}", "sensitivity")
     refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])

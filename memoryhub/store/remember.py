@@ -78,7 +78,7 @@ def remember_many(
             try:
                 if screen:
                     refuse_secrets(draft, MEMORY_FIELDS)
-                if screen and past is not None and past.author:
+                if screen and past is not None:
                     adopting.refuse_secrets_in(past)
                 results.append(batch.take(draft, past))
             except StoreError as refusal:

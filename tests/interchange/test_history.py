@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
+from django.apps import apps
 
 from memoryhub import journal, store
 from memoryhub.drafts import MemoryDraft, MemoryPatch
@@ -192,6 +193,32 @@ def test_a_credential_that_is_refused_is_counted_in_the_journal_and_stands_nowhe
     [row] = JournalEntry.objects.filter(operation="secret_blocked")
     assert (row.object_type, row.actor) == (kind, OPERATOR.name)
     assert TOKEN not in json.dumps([one.detail for one in JournalEntry.objects.all()])
+
+
+LINES = {
+    "memory": memory_line(id="cccc", author="", owner="", scope="personal", scale="", flags=[], key=""),
+    "fact": {"kind": "fact", "subject": "a", "predicate": "b", "object": "c", "author": "", "project": ""},
+    "session": {**SESSION, "session_id": "s3", "cwd": "", "end_reason": "", "state": {}},
+    "event": event_line(
+        tool_name="", files=[], keywords=[], skip_reason="", handlers=[], memorability_parts={}, mark=""
+    ),
+    "revision": REVISION,
+    "evidence": {"kind": "evidence", "memory_id": "aaaa", "session_id": "s1", "at": MOMENT},
+    "journal": journal_line(),
+}
+SHORT_TOKEN = "AKIA" + "QYLPMN5HG7KD2XRT"  # as short as the names of operations
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [(kind, field) for kind, line in LINES.items() for field in line if field not in ("kind", "id")],
+)
+def test_a_credential_in_any_field_of_any_line_stands_nowhere_afterwards(bring_in, kind, field):
+    line = LINES[kind]
+    wrapped = {dict: {"k": SHORT_TOKEN}, list: [SHORT_TOKEN]}.get(type(line[field]), SHORT_TOKEN)
+    bring_in([SESSION, memory_line(), {**line, field: wrapped}])
+    for model in apps.get_app_config("memoryhub").get_models():
+        assert SHORT_TOKEN not in str(list(model.objects.values())), model.__name__
 
 
 def test_a_file_of_a_newer_hub_is_refused_in_words(bring_in):
