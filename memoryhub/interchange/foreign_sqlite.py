@@ -207,6 +207,8 @@ def unreadable(name: str, error: Exception) -> UnreadableFile:
         mend = "stop the program that writes it and try again"
     elif "readonly" in what or "unable to open" in what:
         mend = "open it once with its own program, close that, and import the file again"
+    elif "not a database" in what:
+        mend = "it is none, or encrypted; name the format that it has, or decrypt it with its own program"
     elif "too big" in what:
         mend = f"it holds a value of more than {MAX_VALUE_BYTES // 1024**2} MiB; remove that"
     else:

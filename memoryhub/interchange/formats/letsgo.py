@@ -52,6 +52,7 @@ _SIGNS = (
     ("memories.content", "memories.sensitivity"),
     ("memories.content", "memories.tags_json"),
     ("memories.content", "memories.category", "memory_journal"),
+    ("memories.content", "memories.category", "memories.importance", "memories.tags"),
 )
 
 

@@ -140,6 +140,14 @@ def test_what_is_no_sqlite_file_is_refused_in_words(tmp_path: Path, name: str, c
         drain(name, path)
 
 
+def test_a_file_of_another_kind_is_not_sent_to_be_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "memories.jsonl"
+    path.write_text('{"content": "no tables here"}\n', "utf-8")
+    with pytest.raises(UnreadableFile, match="name the format that it has") as refused:
+        drain("letsgo", path)
+    assert ".recover" not in str(refused.value)
+
+
 def test_a_damaged_page_ends_the_reading_and_says_how_to_save_the_rest(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS})
     raw = bytearray(path.read_bytes())

@@ -208,6 +208,19 @@ def test_an_older_file_with_an_index_of_one_column_is_read(tmp_path: Path) -> No
     assert (draft.content, draft.tags, draft.type) == ("Cache keys carry the tenant", ["a", "b"], "change")
 
 
+def test_a_file_from_before_levels_trust_and_the_journal_is_read(tmp_path: Path) -> None:
+    schema = """
+        CREATE TABLE memories (
+            id TEXT PRIMARY KEY, content TEXT NOT NULL, category TEXT DEFAULT 'general',
+            importance REAL DEFAULT 0.5, tags TEXT DEFAULT '', created_at TEXT NOT NULL);
+        CREATE VIRTUAL TABLE memories_fts USING fts5(content, content='memories', content_rowid='rowid');"""
+    row = {"id": "a", "content": "Ports begin at 8000", "tags": "ports", "created_at": MADE}
+    path = sqlite_file(tmp_path / "older.db", schema, {"memories": [row]})
+    assert recognised(path) is FORMATS["letsgo"]
+    [draft] = Read("letsgo", path).drafts
+    assert (draft.content, draft.tags, draft.sensitivity) == ("Ports begin at 8000", ["ports"], "public")
+
+
 def test_the_oldest_files_keep_lists_statements_and_summaries(tmp_path: Path) -> None:
     row = {
         "id": "x",
