@@ -13,7 +13,7 @@ from pathlib import Path
 
 from memoryhub.drafts import FactDraft, MemoryDraft
 from memoryhub.interchange import histories
-from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, looks_like, opened
+from memoryhub.interchange.foreign_sqlite import ROW, ForeignDatabase, Row, looks_like, opened
 from memoryhub.interchange.records import Item, Options, Past
 from memoryhub.interchange.summaries import SUMMARY_COLUMNS, summary_text, with_statements
 from memoryhub.interchange.values import Fields, Notes, days_between, named
@@ -28,6 +28,7 @@ _MEMORY = (
 )
 _FACT = ("id", "subject", "predicate", "object", "confidence", "source_entry_id", "created_at", "updated_at")
 _SUMMARY = (*SUMMARY_COLUMNS, "session_id")
+_GATE = ("sensitivity", "project")
 _JOURNAL = ("memory_id", "operation", "timestamp", "detail")
 _SESSION = (
     *("session_id", "project", "status", "started_at", "started_at_epoch"),
@@ -81,8 +82,8 @@ class LetsGo:
             for row in database.rows("session_summaries", _SUMMARY):
                 yield _summary(Fields(row, notes), row[ROW])
             rows = database.rows("facts", _FACT)
-            for row, memory in database.joined(rows, "source_entry_id", "memories", "id", ()):
-                yield _fact(Fields(row, notes), memory is not None)
+            for row, memory in database.joined(rows, "source_entry_id", "memories", "id", _GATE):
+                yield _fact(Fields(row, notes), memory)
             yield from _journal(database, notes, options)
             yield from _prompts(database, notes)
             notes.add_unread(database.unread(_READ))
@@ -155,17 +156,26 @@ def _summary(fields: Fields, number: int) -> Item:
     return fields.record(f"session_summaries row {number}", MemoryDraft, draft)
 
 
-def _fact(fields: Fields, has_memory: bool) -> Item:
+def _gate(memory: Row | None, without: Sensitivity) -> dict[str, str]:
+    """Who may see what hangs on a memory: who may see that; ``without`` one, who may see that level."""
+    about = Fields(memory or {"sensitivity": without.value}, Notes())
+    level = about.text("sensitivity", Sensitivity.PUBLIC.value).lower()
+    known = level if level in LEVELS else Sensitivity.SECRET.value
+    return {"project": about.text("project"), "sensitivity": known}
+
+
+def _fact(fields: Fields, memory: Row | None) -> Item:
     """LetsGo keeps the facts of a memory that was deleted; they hang on nothing then."""
     source = fields.text("source_entry_id")
-    if source and not has_memory:
+    if source and memory is None:
         fields.notes.add("links of facts to memories that are gone")
     draft = {
         "subject": fields.text("subject"),
         "predicate": fields.text("predicate"),
         "object": fields.text("object"),
         "confidence": fields.share("confidence", 1.0),
-        "memory_id": source if has_memory else None,
+        "memory_id": source if memory else None,
+        **_gate(memory, Sensitivity.PUBLIC),
     }
     past = Past(updated_at=fields.past_moment("updated_at"), valid_from=fields.past_moment("created_at"))
     place = f"facts row {fields.get(ROW)}"
@@ -175,17 +185,15 @@ def _fact(fields: Fields, has_memory: bool) -> Item:
 def _journal(database: ForeignDatabase, notes: Notes, options: Options) -> Iterator[Item]:
     """Who may see a row is told by its memory; a row of one that is gone is for those who see everything."""
     rows = database.rows("memory_journal", _JOURNAL)
-    for row, memory in database.joined(rows, "memory_id", "memories", "id", ("sensitivity", "project")):
-        about = Fields(memory or {"sensitivity": Sensitivity.SECRET.value}, Notes())
-        level = about.text("sensitivity", Sensitivity.PUBLIC.value).lower()
-        fields = Fields(row, notes)
+    for row, memory in database.joined(rows, "memory_id", "memories", "id", _GATE):
+        fields, gate = Fields(row, notes), _gate(memory, Sensitivity.SECRET)
         yield histories.journal_row(
             fields,
             "memory_journal",
             actor="letsgo",
             memory_id=fields.text("memory_id"),
-            project=about.text("project") or options.project,
-            sensitivity=level if level in LEVELS else Sensitivity.SECRET.value,
+            project=gate["project"] or options.project,
+            sensitivity=gate["sensitivity"],
             detail=dict(_DETAIL.findall(fields.text("detail"))),
         )
 

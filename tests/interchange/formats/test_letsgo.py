@@ -106,6 +106,32 @@ def test_facts_keep_their_confidence_their_dates_and_their_memory(tmp_path: Path
     assert record.past.valid_from == datetime.fromisoformat(MADE)
 
 
+@pytest.mark.parametrize(
+    ("written", "level"), [("", "public"), ("Private", "private"), ("secret", "secret"), ("odd", "secret")]
+)
+def test_a_fact_is_for_those_who_may_see_its_memory(tmp_path: Path, written: str, level: str) -> None:
+    fact = {"id": "f", "subject": "a", "predicate": "b", "object": "c", "source_entry_id": "a1"}
+    dates = {"created_at": MADE, "updated_at": MADE}
+    read = letsgo(tmp_path, memories=[memory(project="shop", sensitivity=written)], facts=[{**fact, **dates}])
+    assert (read.drafts[-1].project, read.drafts[-1].sensitivity) == ("shop", level)
+
+
+def test_the_same_words_about_two_projects_are_two_facts(tmp_path: Path) -> None:
+    said = {
+        "subject": "it",
+        "predicate": "runs on",
+        "object": "Linux",
+        "created_at": MADE,
+        "updated_at": MADE,
+    }
+    read = letsgo(
+        tmp_path,
+        memories=[memory(project="shop"), memory(id="a2", project="blog", content="Another")],
+        facts=[{"id": "f1", "source_entry_id": "a1", **said}, {"id": "f2", "source_entry_id": "a2", **said}],
+    )
+    assert [draft.project for draft in read.drafts[2:]] == ["shop", "blog"]
+
+
 def test_a_fact_whose_memory_is_gone_comes_without_it_and_that_is_told(tmp_path: Path) -> None:
     fact = {"id": "f", "subject": "a", "predicate": "b", "object": "c", "source_entry_id": "gone"}
     read = letsgo(tmp_path, facts=[{**fact, "created_at": MADE, "updated_at": MADE}])
