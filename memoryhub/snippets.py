@@ -115,6 +115,14 @@ def programs(place: Place) -> list[Snippet]:
         Snippet("curl", "curl", "a shell", "sh", _curl(place)),
         Snippet("python", "Python", "nothing to install", "python", _python(place)),
         Snippet("mcp-python", "Python, over MCP", "pip install 'mcp>=2.3'", "python", _mcp_python(place)),
+        Snippet(
+            "mcp-javascript",
+            "JavaScript, over MCP",
+            "npm install @modelcontextprotocol/client@2",
+            "js",
+            _mcp_javascript(place),
+            "With MCP's TypeScript SDK; Node.js 20 runs it from a file whose name ends in .mjs.",
+        ),
     ]
 
 
@@ -214,6 +222,24 @@ async def main():
 
 
 asyncio.run(main())'''
+
+
+def _mcp_javascript(place: Place) -> str:
+    tool, arguments = _RECALLS[place.toolset]
+    return f"""\
+import {{ Client, StreamableHTTPClientTransport }} from "@modelcontextprotocol/client";
+
+const HUB = {_quoted(place.mcp)};
+
+const headers = {{ Authorization: `Bearer ${{process.env.{VARIABLE}}}` }};
+const hub = new Client({{ name: "my-agent", version: "1.0.0" }});
+await hub.connect(new StreamableHTTPClientTransport(new URL(HUB), {{ requestInit: {{ headers }} }}));
+
+console.log((await hub.listTools()).tools.map((tool) => tool.name).join(" "));
+const found = await hub.callTool({{ name: "{tool}", arguments: {json.dumps(arguments)} }});
+console.log(found.content[0].text);
+
+await hub.close();"""
 
 
 def _bearer(variable: str) -> dict[str, str]:

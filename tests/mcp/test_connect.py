@@ -19,6 +19,7 @@ from mcp import Client, StdioServerParameters
 from memoryhub import claude_code, snippets
 from memoryhub.agents.toolsets import TOOLSETS
 from memoryhub.snippets import Place, Snippet
+from tests.mcp import node
 from tests.mcp.clients import over_http, over_stdio
 from tests.mcp.conftest import PLAIN, Served
 
@@ -86,7 +87,7 @@ class TestThePage:
         assert others == [("sh", BLOCKS[0][1]), ("json", HOOKS)]
 
     def test_every_text_of_it_is_tried_below(self) -> None:
-        tried = {*BY_ADDRESS, *BY_COMMAND, "claude-add", "curl", "python", "mcp-python"}
+        tried = {*BY_ADDRESS, *BY_COMMAND, "claude-add", "curl", "python", "mcp-python", "mcp-javascript"}
         assert {one.key for one in everything()} == tried
 
     def test_the_toolsets_are_those_that_are_served(self) -> None:
@@ -177,6 +178,18 @@ class TestPrograms:
         place = Place(DOCUMENTED.base, toolset=toolset)
         listed, *found = self.run(served, documented("mcp-python", place), tmp_path)
         assert listed == str([tool.name for tool in TOOLSETS[toolset].tools])
+        assert "Tuesdays" in "\n".join(found)
+
+    @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
+    def test_javascript_over_mcp(self, served: Served, tmp_path: Path, toolset: str) -> None:
+        node.require_node("v2")
+        self.run(served, documented("python"), tmp_path)
+        (tmp_path / "node_modules").symlink_to(node.MODULES)
+        script = tmp_path / "hub.mjs"
+        place = Place(DOCUMENTED.base, toolset=toolset)
+        script.write_text(here(served, documented("mcp-javascript", place).text), "utf-8")
+        listed, *found = shell(served, f"node {script}").splitlines()
+        assert listed.split() == [tool.name for tool in TOOLSETS[toolset].tools]
         assert "Tuesdays" in "\n".join(found)
 
     def run(self, served: Served, snippet: Snippet, folder: Path) -> list[str]:
