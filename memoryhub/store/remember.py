@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q
+from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.utils import timezone
 
 from memoryhub import journal
 from memoryhub.drafts import MemoryDraft
-from memoryhub.models import Memory, Revision
+from memoryhub.models import Memory
 from memoryhub.past import Past
 from memoryhub.querysets import memory_gate
 from memoryhub.search import bulk
@@ -33,11 +33,12 @@ class Outcome:
     """``created``, ``refreshed`` (same content), ``updated`` (same key), ``merged`` or ``skipped``.
 
     Of what comes with a past also ``unchanged``: it is here as it is, or ``kept``: it is here, and was
-    changed on either side.
+    changed on either side. ``revived``: it lay in the trash or had expired.
     """
 
     outcome: str
     memory: Memory
+    revived: bool = False
 
 
 def remember(draft: MemoryDraft, actor: Actor, now: datetime | None = None) -> Outcome:
@@ -130,7 +131,7 @@ class _Batch:
             same |= Q(key__in=keys) & ~Q(key="")  # the second condition lets SQLite use the index of keys
         if uids:
             same |= Q(uid__in=uids)
-        known = memory_gate(self.actor.clearance) | _own_words(self.actor)
+        known = memory_gate(self.actor.clearance) | rows.own_words(self.actor)
         found = Memory.objects.filter(same).annotate(known=ExpressionWrapper(known, BooleanField()))
         for memory in found:
             self._shelve(memory)
@@ -225,7 +226,7 @@ class _Batch:
         self._shelve(memory)
         self._save_unless_fresh(memory)
         self.changes.append(journal.of_memory("dedup_refresh", memory, **detail))
-        return Outcome("refreshed", memory)
+        return Outcome("refreshed", memory, revived=bool(detail))
 
     def _upsert(self, memory: Memory, draft: MemoryDraft) -> Outcome:
         """The same key again: what is given replaces what was; the level never falls."""
@@ -242,7 +243,7 @@ class _Batch:
         memory.save()
         self.vectors.renew(memory)
         self.changes += changes or [journal.of_memory("dedup_refresh", memory, **detail)]
-        return Outcome("updated", memory)
+        return Outcome("updated", memory, revived=bool(detail))
 
     def _revive(self, memory: Memory) -> dict[str, Any]:
         """Out of the trash; says so for the journal if it was there or had expired."""
@@ -283,12 +284,6 @@ class _Batch:
         rows.widen_sessions((memory for memory, _ in pending), self.actor)
         journal.record(self.actor, self.changes, self.now)
         self.saved, self.changes = len(self.fresh), []
-
-
-def _own_words(actor: Actor) -> Q:
-    """What the actor wrote and nobody else has worked on since: there is nothing in it to reveal."""
-    changed_by_others = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=actor.name)
-    return Q(~Exists(changed_by_others), author=actor.name)
 
 
 def _highest(twins: Iterable[Memory], content_hash: str) -> Memory | None:

@@ -197,6 +197,15 @@ def test_forget_says_what_happened(mira):
     assert mira("forget", id=42) == "Memory 42 not found."
 
 
+@pytest.mark.parametrize("key", ["ts", ""])
+def test_what_was_forgotten_is_stored_when_it_is_remembered_again(mira, key):
+    uid = id_in(mira("remember", content=STRICT, key=key))
+    mira("forget", id=uid)
+    assert mira("remember", content=STRICT, key=key) == f"Memory stored successfully with ID: {uid}"
+    assert mira("remember", content=STRICT, key=key) == f"Memory updated successfully (ID: {uid})"
+    assert [one["id"] for one in mira("recall", query=STRICT)] == [uid]
+
+
 @pytest.mark.parametrize(
     ("rights", "allowed"),
     [(["read"], {"recall"}), (["write"], {"remember", "forget"}), (["maintain"], set())],

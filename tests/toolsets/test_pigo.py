@@ -53,6 +53,14 @@ def test_what_is_known_is_skipped_and_what_adds_is_merged(embedding, pigo):
     assert "Ingrid" in Memory.objects.get().content
 
 
+def test_what_was_forgotten_is_created_when_it_is_said_again(pigo):
+    first = pigo("remember", category="entities", content="The bucket is in Oslo.")
+    pigo("forget", id=first["id"])
+    again = pigo("remember", category="entities", content="The bucket is in Oslo.")
+    assert again["decision"] == "CREATE"
+    assert Memory.objects.get().deleted_at is None
+
+
 def test_events_and_cases_are_never_merged(embedding, pigo):
     for category in ("events", "cases"):
         text = f"The nightly export of {category} failed because the bucket in Oslo was full."

@@ -110,7 +110,7 @@ def remember(caller: Caller, given: Memo) -> str:
         raise Problem(422, refusal.code, f"Secret detection: {refusal.message}", errors) from None
     if done.outcome == "refreshed":
         _restate(caller, done.memory.uid, draft)
-    if done.outcome == "created":
+    if done.outcome == "created" or done.revived:  # what was forgotten is new
         return f"Memory stored successfully with ID: {done.memory.uid}"
     return f"Memory updated successfully (ID: {done.memory.uid})"
 

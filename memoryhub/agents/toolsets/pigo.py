@@ -97,7 +97,8 @@ def memory_remember(caller: Caller, given: Remember) -> dict[str, Any]:
     draft = MemoryDraft.model_validate(values)
     done = remember_deduplicated(draft, caller.actor)
     shown = outcomes.written_memory(done, draft, caller.actor)
-    told = {"id": done.memory.uid, "outcome": done.outcome, "decision": _DECISIONS[done.outcome]}
+    decision = "CREATE" if done.revived else _DECISIONS[done.outcome]
+    told = {"id": done.memory.uid, "outcome": done.outcome, "decision": decision}
     return told | {name: shown[name] for name in ("category", "abstract") if name in shown}
 
 
