@@ -98,6 +98,10 @@ class TestRefusals:
             assert error["message"] in text["text"]
         assert {**said["structuredContent"], "request_id": ""} == {**problem, "request_id": ""}
 
+    def test_the_model_reads_no_sentence_twice(self, bot: Door) -> None:
+        [text] = bot.call("store_memory", content=SECRET)["content"]
+        assert text["text"].count("line 1 of content") == 1
+
     @pytest.mark.parametrize("arguments", [{"content": SECRET}, {"content": "x", "tags": [SECRET]}])
     def test_no_word_of_a_secret_is_told(
         self, bot: Door, caplog: pytest.LogCaptureFixture, arguments: dict[str, Any]

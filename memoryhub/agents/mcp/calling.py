@@ -66,8 +66,8 @@ def _done(value: Any, ignored: list[str]) -> dict[str, Any]:
 
 def _refused(problem: Problem, reference: str) -> dict[str, Any]:
     """The words of the JSON API's problem, and the problem itself."""
-    told = [f"{error['field']}: {error['message']}" for error in problem.errors]
-    words = [problem.detail, *(line for line in told if line not in problem.detail)]
+    more = [error for error in problem.errors if error["message"] not in problem.detail]
+    words = [problem.detail, *(f"{error['field']}: {error['message']}" for error in more)]
     return {
         "content": [_text("\n".join(words))],
         "structuredContent": problem.as_dict(reference),
