@@ -15,10 +15,10 @@ from memoryhub import journal
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Fact, Memory
 from memoryhub.past import Past
-from memoryhub.querysets import FactQuerySet, gate
-from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.querysets import FactQuerySet, gate, memory_gate
+from memoryhub.sensitivity import LEVELS, Actor, Clearance
 from memoryhub.store.errors import Conflict, NotFound
-from memoryhub.store.rows import project_for
+from memoryhub.store.rows import own_words, project_for
 from memoryhub.store.screening import FACT_FIELDS, noting_refusals, refuse_secrets
 from memoryhub.transactions import write
 
@@ -107,16 +107,21 @@ def _there(identity: Mapping[str, object], past: Past, actor: Actor) -> Fact | N
     if past.uid:
         found = Fact.objects.exclude(pk__in=hidden.values("pk")).filter(uid=past.uid).first()
     if found is None:
-        twins = _same(identity).exclude(pk__in=hidden.values("pk"))
+        own_above = Q(author=actor.name) & ~gate(actor.clearance)
+        twins = _same(identity).filter(own_above | ~Q(pk__in=hidden.values("pk")))
         found = (twins.filter(copy=past.copy) if past.uid else twins.order_by("copy")).first()
     return found
 
 
 def _memory_of_past(uid: str | None, actor: Actor) -> Memory | None:
-    """The memory that a fact was drawn from; it may lie in the trash, and the fact with it."""
+    """The memory that a fact was drawn from; it may lie in the trash, and the fact with it.
+
+    Also one that the actor brought in at a level that they do not read.
+    """
     if not uid:
         return None
-    memory: Memory | None = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
+    known = memory_gate(actor.clearance) | own_words(actor)
+    memory: Memory | None = Memory.objects.filter(known, uid=uid, sensitivity__in=LEVELS).first()
     if memory is None:
         raise NotFound("its memory is not here", "memory_id")
     return memory

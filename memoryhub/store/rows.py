@@ -11,10 +11,10 @@ from functools import cache
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Model
+from django.db.models import Exists, Model, OuterRef, Q
 
 from memoryhub.drafts import MAX_LIST, MemoryDraft
-from memoryhub.models import Entity, FileLink, Label, Memory, Session
+from memoryhub.models import Entity, FileLink, Label, Memory, Revision, Session
 from memoryhub.models.fields import new_uid
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import bulk
@@ -56,6 +56,12 @@ def owner_for(scope: str, actor: Actor) -> str:
     if not actor.owner:
         raise Forbidden("a personal memory needs an owner; store it as project or team", "scope")
     return actor.owner
+
+
+def own_words(actor: Actor) -> Q:
+    """What the actor wrote and nobody else has worked on since: there is nothing in it to reveal."""
+    changed_by_others = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=actor.name)
+    return Q(~Exists(changed_by_others), author=actor.name)
 
 
 def expiry(ttl_days: float | None, now: datetime) -> datetime | None:

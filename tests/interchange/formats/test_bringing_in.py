@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memoryhub import facts
+from memoryhub.drafts import FactDraft
 from memoryhub.interchange.formats import FORMATS, recognised
 from memoryhub.interchange.ids import Ids
 from memoryhub.interchange.load import Order, load
@@ -18,7 +19,9 @@ from memoryhub.interchange.reading import opened
 from memoryhub.interchange.records import Options
 from memoryhub.interchange.tally import Tally
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
+from memoryhub.past import Past
 from memoryhub.sensitivity import LEVELS, Actor, Clearance
+from memoryhub.store.errors import NotFound
 from tests.interchange.formats.foreign import (
     CLAUDE_MEM,
     LETSGO,
@@ -134,6 +137,26 @@ def test_who_may_not_restore_brings_memories_and_facts_but_no_history(tmp_path: 
     assert Memory.objects.filter(project="shop").exists()
     assert not JournalEntry.objects.filter(actor="letsgo").exists()
     assert any(what.startswith("journal rows: only whoever") for what in brought.tally.unmapped)
+
+
+def test_who_does_not_read_a_level_brings_its_memories_with_their_facts_and_only_once(tmp_path: Path) -> None:
+    secret = {"id": "a", "content": "The vault moves on Friday", "sensitivity": "secret", "project": "shop"}
+    fact = {"id": "f", "subject": "vault", "predicate": "moves on", "object": "Friday"}
+    tables = {"memories": [{**secret, **WHEN}], "facts": [{**fact, "source_entry_id": "a", **WHEN}]}
+    path = sqlite_file(tmp_path / "letsgo.db", LETSGO, tables)
+    by = Actor("token:bob", Clearance.up_to("public", owner="bob", projects=["shop"]))
+    assert [Brought(path, by).errors for _ in range(2)] == [[], []]
+    fact_here = Fact.objects.get()
+    assert (fact_here.sensitivity, fact_here.memory) == ("secret", Memory.objects.get())
+    assert not Fact.objects.visible_to(by.clearance).exists()
+
+
+def test_a_fact_does_not_hang_itself_on_a_hidden_memory_of_somebody_else(tmp_path: Path) -> None:
+    by = Actor("token:bob", Clearance.up_to("public", owner="bob"))
+    hidden = Memory.objects.create(uid="hidden", content="c", content_hash="h", sensitivity="secret")
+    draft = FactDraft(subject="s", predicate="p", object="o", memory_id=hidden.uid)
+    with pytest.raises(NotFound, match="its memory is not here"):
+        facts.adopt_fact(draft, Past(), by)
 
 
 def test_a_memory_mcp_file_is_here_with_entities_trash_and_earlier_versions(tmp_path: Path) -> None:
