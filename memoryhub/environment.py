@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import secrets
 import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from memoryhub.conf import ConfigError, parse_flag
 
@@ -71,6 +73,22 @@ def read_secret(name: str, environ: Mapping[str, str] = os.environ) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError([f"{name}_FILE: cannot read {path}: {error}"]) from None
     return ""
+
+
+def read_provider(prefix: str, environ: Mapping[str, str] = os.environ) -> tuple[str, str, str]:
+    """The issuer, client id and client secret of an OpenID Connect provider; empty without an issuer."""
+    issuer = environ.get(f"{prefix}_ISSUER", "").strip()
+    client, secret = environ.get(f"{prefix}_CLIENT_ID", ""), read_secret(f"{prefix}_CLIENT_SECRET", environ)
+    if not issuer:
+        return "", "", ""
+    address = urlsplit(issuer)
+    if address.scheme != "https" and address.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise ConfigError([f"{prefix}_ISSUER must be an https address, as the provider writes it"])
+    if not client or not secret:
+        raise ConfigError([f"{prefix}_ISSUER needs {prefix}_CLIENT_ID and {prefix}_CLIENT_SECRET beside it"])
+    if importlib.util.find_spec("mozilla_django_oidc") is None:
+        raise ConfigError([f"{prefix}_ISSUER needs the extra oidc: pip install 'memoryhub[oidc]'"])
+    return issuer, client, secret
 
 
 def stored_secret(path: Path) -> str:

@@ -51,6 +51,10 @@ def _llm_key() -> str:
     return f"set, {len(settings.LLM_KEY)} characters" if settings.LLM_KEY else ""
 
 
+def _oidc_secret() -> str:
+    return f"set, {len(settings.OIDC_CLIENT_SECRET)} characters" if settings.OIDC_CLIENT_SECRET else ""
+
+
 def _token() -> str:
     return "set" if environment.read_secret("MEMORYHUB_TOKEN") else ""
 
@@ -132,6 +136,37 @@ OPERATOR_SETTINGS = (
     ),
     OperatorSetting(
         "MEMORYHUB_TIME_ZONE", "UTC", "the zone in which pages show times", lambda: settings.TIME_ZONE
+    ),
+    OperatorSetting(
+        "MEMORYHUB_OIDC_ISSUER",
+        "not set",
+        "the OpenID Connect provider of your organisation, as its discovery document writes it",
+        lambda: settings.OIDC_ISSUER,
+    ),
+    OperatorSetting(
+        "MEMORYHUB_OIDC_CLIENT_ID",
+        "not set",
+        "the hub's name at that provider",
+        lambda: settings.OIDC_CLIENT_ID,
+    ),
+    OperatorSetting(
+        "MEMORYHUB_OIDC_CLIENT_SECRET",
+        "not set",
+        "the hub's secret at that provider",
+        _oidc_secret,
+        secret=True,
+    ),
+    OperatorSetting(
+        "MEMORYHUB_OIDC_NAME",
+        "your organisation",
+        "what the login page calls that provider",
+        lambda: settings.OIDC_NAME,
+    ),
+    OperatorSetting(
+        "MEMORYHUB_OIDC_CREATE",
+        "false",
+        "true where whoever that provider vouches for gets an account, which reads what is public",
+        lambda: settings.OIDC_CREATE,
     ),
     OperatorSetting(
         "MEMORYHUB_TOKEN",

@@ -66,8 +66,12 @@ def _holds(by: User, permissions: Iterable[Permission]) -> bool:
     return all(by.has_perm(f"{one.content_type.app_label}.{one.codename}") for one in permissions)
 
 
-def add(name: str, password: str, by: User) -> User:
-    """Make an account without a role, which sees what is public. A StoreError names a bad value."""
+def add(name: str, password: str, by: User, email: str = "") -> User:
+    """Make an account without a role, which sees what is public. A StoreError names a bad value.
+
+    ``email``: by which a provider of OpenID Connect knows them; with it ``password`` may be empty, and they
+    sign in through that provider alone.
+    """
     if not (may_manage(by) and by.has_perm(ADD)):
         raise Forbidden("you may not make accounts; ask an administrator")
     name = name.strip()
@@ -79,9 +83,14 @@ def add(name: str, password: str, by: User) -> User:
         raise StoreError("must be 1 to 150 characters", "username")
     if User.objects.filter(username__iexact=name).exists():
         raise Conflict("somebody has this name; choose another", "username")
-    user = User(username=name)
-    _check_password(user, password)
-    user.set_password(password)
+    if email and User.objects.filter(email__iexact=email).exists():
+        raise Conflict("somebody has this address; an address is one person's", "email")
+    user = User(username=name, email=email)
+    if password or not email:
+        _check_password(user, password)
+        user.set_password(password)
+    else:
+        user.set_unusable_password()
     with write():
         user.save()
         note(user, "account_made", by.get_username())

@@ -30,6 +30,9 @@ try:
     DATABASE_URL = environment.read_secret("DATABASE_URL")
     EMBEDDINGS_KEY = environment.read_secret("MEMORYHUB_EMBEDDINGS_KEY")
     LLM_KEY = environment.read_secret("MEMORYHUB_LLM_KEY")
+    OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET = environment.read_provider("MEMORYHUB_OIDC")
+    OIDC_NAME = os.environ.get("MEMORYHUB_OIDC_NAME") or "your organisation"
+    OIDC_CREATE = environment.read_flag("MEMORYHUB_OIDC_CREATE")
     TIME_ZONE = environment.read_time_zone("MEMORYHUB_TIME_ZONE")
     if not DATABASE_URL:
         environment.make_folder(MEMORY_DB.parent, "LETSGO_MEMORY_DB")
@@ -131,6 +134,8 @@ DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTHENTICATION_BACKENDS = ["memoryhub.accounts.AccountBackend"]
+if OIDC_ISSUER:
+    AUTHENTICATION_BACKENDS.append("memoryhub.single_sign_on.SingleSignOnBackend")
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

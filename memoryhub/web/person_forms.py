@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
 
@@ -135,9 +136,20 @@ class AddPersonForm(PlainForm):
     username = forms.CharField(max_length=150, label="User name", help_text="Letters, digits and @ . + - _")
     password = forms.CharField(
         label="First password",
+        required=False,
         help_text="Tell them, and let them change it.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
+    email = forms.EmailField(
+        label="E-mail address",
+        required=False,
+        help_text="By which your organisation's sign-in knows them; the first password may be empty then.",
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data)
+        if not settings.OIDC_ISSUER:
+            del self.fields["email"]
 
 
 class NewPasswordForm(PlainForm):

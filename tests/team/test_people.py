@@ -218,3 +218,17 @@ def test_failed_logins_show_on_the_page_of_people(browser, bob):
 def test_rights_that_stay_as_they_are_leave_no_row(browser, bob):
     browser.post("/people/bob/rights/", rights())
     assert operations() == []
+
+
+def test_an_address_is_asked_for_where_there_is_a_provider(browser, settings):
+    assert b'name="email"' not in browser.get("/people/").content
+    settings.OIDC_ISSUER = "https://id.example.org"
+    form = {"username": "dora", "password": "", "email": "dora@example.org"}
+    assert browser.post("/people/", form)["Location"] == "/people/dora/"
+    assert not fresh("dora").has_usable_password()
+    again = browser.post("/people/", {**form, "username": "eve", "email": "Dora@example.org"})
+    assert "somebody has this address" in again.content.decode()
+
+
+def test_an_account_needs_a_password_without_an_address(browser):
+    assert "too short" in browser.post("/people/", {"username": "dora", "password": ""}).content.decode()

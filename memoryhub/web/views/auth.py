@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse
 
@@ -14,6 +15,10 @@ class Login(LoginView):
     """Someone who is signed in already goes straight on; who guesses passwords has to wait."""
 
     redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        organisation = settings.OIDC_NAME if settings.OIDC_ISSUER else ""
+        return {**super().get_context_data(**kwargs), "organisation": organisation}
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if seconds := signing.wait(request, request.POST.get("username", "")):

@@ -44,7 +44,8 @@ def people_list(request: HttpRequest) -> HttpResponse:
     form = AddPersonForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
-            made = people.add(form.cleaned_data["username"], form.cleaned_data["password"], _by(request))
+            given = form.cleaned_data
+            made = people.add(given["username"], given["password"], _by(request), given.get("email", ""))
         except StoreError as error:
             form.refuse(error)
         else:

@@ -1,0 +1,42 @@
+"""To the organisation's sign-in and back; 404 where there is none."""
+
+from __future__ import annotations
+
+import logging
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_safe
+
+logger = logging.getLogger(__name__)
+
+
+@login_not_required
+@require_safe
+def start(request: HttpRequest) -> HttpResponse:
+    """``next``: a page of this site to come back to."""
+    if not settings.OIDC_ISSUER:
+        raise Http404
+    # The library comes with an extra that is not installed everywhere.
+    from memoryhub.single_sign_on import FAILED, NoProvider, ToProvider
+
+    try:
+        answer: HttpResponse = ToProvider.as_view()(request)
+    except NoProvider as error:
+        logger.warning("%s", error)
+        return redirect(FAILED)
+    return answer
+
+
+@login_not_required
+@require_safe
+def back(request: HttpRequest) -> HttpResponse:
+    """Where the provider sends the browser back to."""
+    if not settings.OIDC_ISSUER:
+        raise Http404
+    from memoryhub.single_sign_on import FromProvider
+
+    answer: HttpResponse = FromProvider.as_view()(request)
+    return answer
