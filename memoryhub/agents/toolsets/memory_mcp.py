@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from django.conf import settings
@@ -20,14 +19,14 @@ from memoryhub.agents.asking import Asking
 from memoryhub.agents.auth import Caller
 from memoryhub.agents.problems import field_error, invalid
 from memoryhub.agents.toolset import Tool, Toolset
+from memoryhub.agents.toolsets import memory_mcp_shapes as shown
 from memoryhub.agents.toolsets.arguments import Arguments, Id
 from memoryhub.drafts import Content, EntityDraft, Labels, MemoryDraft, MemoryPatch, Name, Text, TtlDays, Word
 from memoryhub.encoding.entities import extract_entities
 from memoryhub.encoding.importance import Judged, judge
-from memoryhub.models import JournalEntry, Memory
+from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import provenance
-from memoryhub.retrieval import recall as recalling
 from memoryhub.retrieval.filters import Filter, MemoryFilter
 from memoryhub.retrieval.paging import MAX_LIMIT
 from memoryhub.retrieval.recall import LEAST_TOKENS, MOST_TOKENS, Wanted, recall
@@ -38,7 +37,6 @@ from memoryhub.store.screening import noting_refusals, refuse_secrets
 from memoryhub.text import STOP_WORDS, collapse, estimate_tokens, words
 from memoryhub.vocabulary import MemoryType, Right, Scope
 
-STEPS = 10  # of importance
 QUOTED = 4  # words of a memory in a row: a reason that holds them repeats it
 MOST_PROVENANCE = 1  # rows in each detail; forgetting tells all
 # What stands around the result on the wire, in tokens: the budget is the whole answer's.
@@ -55,7 +53,7 @@ def _entity(value: object) -> object:
     return value
 
 
-Importance = Annotated[float, Field(ge=0, le=STEPS, allow_inf_nan=False)]
+Importance = Annotated[float, Field(ge=0, le=shown.STEPS, allow_inf_nan=False)]
 Named = Annotated[EntityDraft, BeforeValidator(_entity, json_schema_input_type=str | EntityDraft)]
 
 
@@ -155,7 +153,7 @@ def memory_store(caller: Caller, given: Store) -> dict[str, Any]:
     judged = _judged(given, given.content, len(entities), known)
     values = _plain(given) | {
         "content": given.content,
-        "importance": judged.importance / STEPS,
+        "importance": judged.importance / shown.STEPS,
         "ttl_days": _ttl(given, judged.importance),
         "entities": entities,
         "type": given.type,
@@ -166,9 +164,9 @@ def memory_store(caller: Caller, given: Store) -> dict[str, Any]:
         # Said again, and of another importance perhaps; nothing else of it changes.
         weight = Store(id=done.memory.uid, importance=given.importance, ttl_days=given.ttl_days)
         return {**_update(caller, weight, done.memory.uid), "outcome": done.outcome}
-    shown = outcomes.written_memory(done, draft, caller.actor)
+    made = outcomes.written_memory(done, draft, caller.actor)
     why = {"importance_reasons": list(judged.reasons)} if judged.reasons else {}
-    return {"outcome": done.outcome, **_told(shown), **(why if done.outcome == "created" else {})}
+    return {"outcome": done.outcome, **shown.told(made), **(why if done.outcome == "created" else {})}
 
 
 def _update(caller: Caller, given: Store, uid: str) -> dict[str, Any]:
@@ -182,32 +180,32 @@ def _update(caller: Caller, given: Store, uid: str) -> dict[str, Any]:
     if "type" in given.model_fields_set:
         values["type"] = given.type
     if given.importance is not None:
-        values["importance"] = given.importance / STEPS
+        values["importance"] = given.importance / shown.STEPS
         values["ttl_days"] = _ttl(given, given.importance)
     elif given.ttl_days is not None:
         values["ttl_days"] = given.ttl_days
     memory, outcome = outcomes.update_memory(uid, MemoryPatch.model_validate(values), caller.actor)
-    return {"outcome": outcome, **_told(shapes.memory(memory))}
+    return {"outcome": outcome, **shown.told(shapes.memory(memory))}
 
 
 def memory_recall(caller: Caller, given: Recall) -> dict[str, Any]:
     clearance = given.clearance(caller)
-    told = provenance.Provenance(clearance, MOST_PROVENANCE)
+    rows = provenance.Provenance(clearance, MOST_PROVENANCE)
     wanted = Wanted(given.query, given.max_tokens - AROUND, most_details=given.limit)
     answer = recall(
         given.memories(caller),
         wanted,
-        lambda memory, score: _detail(memory, score, told),
-        entry=_entry,
-        brief=_brief,
-        prepare=told.read,
+        lambda memory, score: shown.detail(memory, score, rows),
+        entry=shown.entry,
+        brief=shown.brief,
+        prepare=rows.read,
     )
     answer["tokens_used"] += AROUND
     least = settings.MEMORYHUB.mcp_renew_importance
     renewed = store.renew([detail["id"] for detail in answer["details"]], least)
     for detail in answer["details"]:
         if "expires_at" in detail and detail["id"] in renewed:
-            detail["expires_at"] = _second(renewed[detail["id"]])
+            detail["expires_at"] = shown.second(renewed[detail["id"]])
     return answer
 
 
@@ -227,7 +225,7 @@ def memory_forget(caller: Caller, given: Forget) -> dict[str, Any]:
         "id": given.id,
         "outcome": "erased" if given.hard else "trashed",
         "reason": why,
-        "provenance": [{**_row(row), "metadata": row.detail} for row in rows],
+        "provenance": [{**shown.row(row), "metadata": row.detail} for row in rows],
     }
 
 
@@ -269,7 +267,7 @@ def _judged(given: Store, content: str, names: int, known: Memory | None) -> Jud
     if given.importance is not None:
         return Judged(given.importance, ())
     if known is not None:
-        return Judged(in_steps(known.importance), ())
+        return Judged(shown.in_steps(known.importance), ())
     return judge(content, given.type, names)
 
 
@@ -297,78 +295,6 @@ def _renewed_entities(caller: Caller, uid: str, content: str) -> list[EntityDraf
     before = {(one.entity, one.entity_type) for one in _extracted(memory.content)}
     there = {(one["entity"], one["entity_type"]) for one in listed(memory, "entities")}
     return _extracted(content) if there <= before else None
-
-
-def _told(shown: dict[str, Any]) -> dict[str, Any]:
-    """What storing answers: little, and all that was worked out. Of a hidden memory the id alone."""
-    if "content" not in shown:
-        return {"id": shown["id"]}
-    return {
-        "id": shown["id"],
-        "type": shown["type"],
-        "summary": shown["abstract"],
-        "importance": in_steps(shown["importance"]),
-        "expires_at": shown["expires_at"],
-        "entities": shown["entities"],
-        "tags": shown["tags"],
-    }
-
-
-def in_steps(importance: float) -> float:
-    """0 to 1 on the scale of 0 to 10, a whole number where it is one."""
-    steps = round(importance * STEPS, 1)
-    return int(steps) if steps == int(steps) else steps
-
-
-def _entry(memory: Memory, words: int) -> dict[str, Any]:
-    return {**recalling.entry(memory, words), "importance": in_steps(memory.importance)}
-
-
-def _detail(memory: Memory, score: float, told: provenance.Provenance) -> dict[str, Any]:
-    """A memory under the names of its document; of the rest only what says something: each costs tokens."""
-    rest = {
-        "project": memory.project,
-        "entities": [one["entity"] for one in listed(memory, "entities")],
-        "tags": listed(memory, "tags"),
-        "provenance": [_row(row) for row in told.rows.get(memory.uid, [])],
-    }
-    return {
-        "id": memory.uid,
-        "type": memory.type,
-        "content": memory.content,
-        "summary": memory.abstract,
-        "importance": in_steps(memory.importance),
-        "created_at": _second(memory.created_at),
-        "last_accessed": _second(memory.last_accessed_at),
-        "access_count": memory.accessed_count,
-        "expires_at": _second(memory.expires_at),
-        **{name: value for name, value in rest.items() if value},
-        "score": score,
-    }
-
-
-def _brief(memory: Memory, score: float) -> dict[str, Any]:
-    """A memory's whole text, and what it takes to use it."""
-    return {
-        "id": memory.uid,
-        "type": memory.type,
-        "content": memory.content,
-        "importance": in_steps(memory.importance),
-        "score": score,
-    }
-
-
-def _row(row: JournalEntry) -> dict[str, Any]:
-    return {
-        "operation": row.operation,
-        "timestamp": _second(row.at),
-        "actor": row.actor,
-    }
-
-
-def _second(at: datetime | None) -> str | None:
-    """A moment without its fraction: digits are tokens."""
-    return shapes.moment(at.replace(microsecond=0)) if at else None
 
 
 _TOOLS: tuple[Tool[Any], ...] = (
