@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from memoryhub.encoding.secrets.assigned import ANY, ASSIGNED
+from memoryhub.encoding.secrets.commands import COMMANDS
 from memoryhub.encoding.secrets.connections import CONNECTIONS
 from memoryhub.encoding.secrets.issued import ISSUED
 from memoryhub.encoding.secrets.near import find_near
@@ -22,9 +23,9 @@ from memoryhub.encoding.secrets.rule import Rule, matches, span_of
 __all__ = ["KINDS", "REDACTED", "Found", "find_secrets", "redact"]
 
 REDACTED = "[secret removed]"
-_RULES = (*ISSUED, *CONNECTIONS, *ASSIGNED)
+_RULES = (*ISSUED, *CONNECTIONS, *COMMANDS, *ASSIGNED)
 KINDS = frozenset(rule.kind for rule in _RULES)
-_PEM_END = re.compile(r"-----END [A-Z0-9 ]{1,60}-----")
+_PEM_END = re.compile(r"-----END [A-Za-z0-9 ]{1,60}-----")
 
 
 class Found(NamedTuple):
@@ -70,7 +71,10 @@ def _spans(text: str) -> Iterator[_Span]:
             start, end = span_of(match)
             if "-----BEGIN" in match[0]:
                 closing = _PEM_END.search(text, end)
-                end = closing.end() if closing else len(text)
+                if not closing:
+                    yield _Span(start, len(text), rule.kind)
+                    break  # all the rest is gone; seeking its end again and again would cost a square
+                end = closing.end()
             yield _Span(start, end, rule.kind)
     for kind, start, end in find_near(text):
         yield _Span(start, end, kind)

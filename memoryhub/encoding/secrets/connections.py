@@ -9,6 +9,7 @@ import re
 from memoryhub.encoding.secrets.rule import Rule, any_match, has_variety, rule, value_of
 from memoryhub.encoding.secrets.values import (
     ENV_NAME,
+    UUID,
     decoded,
     entropy,
     is_reference,
@@ -22,7 +23,7 @@ _ASKED_FOR = re.compile(
 _OPENS_A_STAND_IN = re.compile(r"[<${\[*:#@]|%(?![0-9A-Fa-f]{2})")
 # What people write where a password belongs when they mean none.
 _SAID = frozenset(
-    "password passwd passw0rd pass pwd pw secret token key postgres guest hunter2 mypassword mypass foobar".split()
+    "password passwd passw0rd p@ssw0rd changeit foobared pass pwd pw secret token key postgres guest hunter2 mypassword mypass foobar".split()
 )
 
 
@@ -37,7 +38,7 @@ def _url_password(match: re.Match[str]) -> bool:
     return _is_meant(match["value"], match["user"])
 
 
-def _pair_password(match: re.Match[str]) -> bool:
+def is_pair_password(match: re.Match[str]) -> bool:
     """In a connection string nothing else than the password stands after ``Password=``."""
     value = match["value"].strip("\"' )")
     if _ASKED_FOR.search(value) or re.match(r"[<${\[*(%]", value) or len(set(value)) < 4:
@@ -49,9 +50,11 @@ def _pair_password(match: re.Match[str]) -> bool:
     )
 
 
-def _argument(match: re.Match[str]) -> bool:
+def is_argument(match: re.Match[str]) -> bool:
     value = match["value"].strip("\"'")
-    if not _is_meant(value) or value.startswith(("-", "/", "%", "(")) or is_stand_in(value) or "(" in value:
+    if not _is_meant(value) or value.startswith(("-", "/", "%", "(")) or is_stand_in(value):
+        return False
+    if "(" in value or re.search(r"\w\[", value):  # a call, an index
         return False
     named = re.search(r"pass|pwd|secret|token|_", value, re.IGNORECASE)  # what points at a value
     return not named and (any(not c.isalpha() for c in value) or is_scrambled(value))
@@ -66,6 +69,8 @@ def _query(match: re.Match[str]) -> bool:
 
 def _bearer(match: re.Match[str]) -> bool:
     value = match["value"]
+    if match["scheme"] and UUID.fullmatch(value):
+        return not value.startswith("123e4567")  # everyone's example
     if is_stand_in(value) or is_reference(value):
         return False
     if match["scheme"].lower() == "basic":
@@ -119,7 +124,7 @@ def _near_twilio(match: re.Match[str]) -> bool:
     return "twilio" in around
 
 
-def _mixed(match: re.Match[str]) -> bool:
+def is_mixed(match: re.Match[str]) -> bool:
     """Digits and letters as chance would have them: words with hyphens have few or none."""
     value = match["value"]
     digits = any(c.isdigit() for c in value)
@@ -130,8 +135,10 @@ def _digits(match: re.Match[str]) -> bool:
     return has_variety(match) and sum(c.isdigit() for c in match["value"]) >= 3
 
 
-def _option(match: re.Match[str]) -> bool:
-    return _argument(match) and any(c.isdigit() for c in match["value"]) and not is_reference(match["value"])
+def is_meant_with_digits(match: re.Match[str]) -> bool:
+    return (
+        is_argument(match) and any(c.isdigit() for c in match["value"]) and not is_reference(match["value"])
+    )
 
 
 def _plain_header(match: re.Match[str]) -> bool:
@@ -178,10 +185,10 @@ _KEYS = (
     rule("Discord bot token", ".", r"(?<![\w-])(?P<id>[MNO][\w-]{17,40})\.[\w-]{6}\.[\w-]{27,45}(?![\w-])", _discord,
         r"\.[\w-]{6}\.[\w-]{27}"),
     rule("Twilio API key", "twilio", r"(?<!\w)SK[0-9a-fA-F]{32}(?!\w)", _near_twilio),
-    rule("OpenAI API key", "sk-", r"(?<![\w-])sk-(?!ant-)(?P<value>[\w-]{20,300})", _mixed),
-    rule("Anthropic API key", "sk-ant-", r"(?<![\w-])sk-ant-(?P<value>[\w-]{20,200})", _mixed),
-    rule("Slack token", "xox", r"(?<![\w-])xox[abceoprs]-(?P<value>[A-Za-z0-9-]{10,250})", _mixed),
-    rule("HashiCorp Vault token", "s. b.", r"(?<![\w.-])[sb]\.(?P<value>[A-Za-z0-9]{24})(?![\w.(-])", _mixed),
+    rule("OpenAI API key", "sk-", r"(?<![\w-])sk-(?!ant-)(?P<value>[\w-]{20,300})", is_mixed),
+    rule("Anthropic API key", "sk-ant-", r"(?<![\w-])sk-ant-(?P<value>[\w-]{20,200})", is_mixed),
+    rule("Slack token", "xox", r"(?<![\w-])xox[abceoprs]-(?P<value>[A-Za-z0-9-]{10,250})", is_mixed),
+    rule("HashiCorp Vault token", "s. b.", r"(?<![\w.-])[sb]\.(?P<value>[A-Za-z0-9]{24})(?![\w.(-])", is_mixed),
     rule("kubeadm token", "kubeadm bootstrap", r"(?<![\w.-])(?P<value>[a-z0-9]{6}\.[a-z0-9]{16})(?![\w.-])", _digits),
 )  # fmt: skip
 
@@ -194,32 +201,32 @@ _PASSWORDS = (
     rule("Oracle connection string", "thin:", r"oracle:thin:(?P<user>[\w$#]{1,60})/(?P<value>[^\s@/\"']{3,100})@", _url_password),
     rule("connection string with a password", "password pwd",
         rf"{_PLACE}[^\n]{{1,300}}?;\s{{0,3}}(?:password|pwd)\s{{0,3}}=\s{{0,3}}(?P<value>[^;\s&<>|\"']{{3,100}})",
-        _pair_password, r"; {0,3}(?:password|pwd) {0,3}=", flags=re.IGNORECASE),
+        is_pair_password, r"; {0,3}(?:password|pwd) {0,3}=", flags=re.IGNORECASE),
     rule("connection string with a password", "password pwd",
         rf"{_PLACE}[^\n]{{1,300}}?[&?:,\s\"]\s{{0,3}}(?:password|pwd)\s{{0,3}}=\s{{0,3}}(?P<value>[^;\s&<>|,\"']{{3,100}})",
-        _argument, r"[&?,:\" ](?:password|pwd) {0,3}=", flags=re.IGNORECASE),
+        is_argument, r"[&?,:\" ](?:password|pwd) {0,3}=", flags=re.IGNORECASE),
     rule("connection string with a password", "jdbc:",
-        r"jdbc:[^\s\"']{5,300}[?&;]password=(?P<value>[^\s&;\"'<>]{3,100})", _pair_password, flags=re.IGNORECASE),
-    rule("netrc password", "login", r"login\s{1,10}\S{1,100}\s{1,10}password\s{1,10}(?P<value>\S{5,200})", _argument),
+        r"jdbc:[^\s\"']{5,300}[?&;]password=(?P<value>[^\s&;\"'<>]{3,100})", is_pair_password, flags=re.IGNORECASE),
+    rule("netrc password", "login", r"login\s{1,10}\S{1,100}\s{1,10}password\s{1,10}(?P<value>\S{5,200})", is_argument),
     rule("password in a call", "networkcredential directoryentry",
         r"(?:NetworkCredential|DirectoryEntry)\s{0,3}\((?:\s{0,40}\"[^\"\n]{3,100}\"\s{0,3},){1,2}\s{0,40}\"(?P<value>[^\"\n]{3,60})\"",
-        _pair_password, flags=re.IGNORECASE),
+        is_pair_password, flags=re.IGNORECASE),
     rule("password in a command", "curl wget", rf"{_USER}[\"']?[\w.@+$-]{{0,80}}[\"']?:[\"']?(?P<value>[^\s\"']{{4,200}})",
-        _argument, r"[ \t](?:-u|--user)"),
-    rule("password in a command", "curl wget", rf"{_USER}[\"'](?P<value>[^\s\"':]{{8,200}}):[\"']", _argument, r"[ \t](?:-u|--user)"),
+        is_argument, r"[ \t](?:-u|--user)"),
+    rule("password in a command", "curl wget", rf"{_USER}[\"'](?P<value>[^\s\"':]{{8,200}}):[\"']", is_argument, r"[ \t](?:-u|--user)"),
     rule("password in a command", "psexec viserver sshpass docker mysql net",
         r"(?:psexec|connect-viserver|sshpass|docker login|mysql(?:dump)?|net use)\b[^\n]{0,160}?[ \t](?:-p(?!assword)[= \t]{0,2}|-{1,2}password[= \t]{1,2})(?P<value>[^\s$\"'-][^\s\"']{4,80})",
-        _argument, r"[ \t]-{1,2}p", flags=re.IGNORECASE),
+        is_argument, r"[ \t]-{1,2}p", flags=re.IGNORECASE),
     rule("password in a command", "--password --token --api-key --apikey --secret -password",
         r"[ \t]-{1,2}(?:password|token|api-?key|secret(?:-key)?)[= \t][\"']?(?P<value>[^\s\"'<>]{6,300})",
-        _option),
+        is_meant_with_digits),
 )  # fmt: skip
 
 _HEADERS = (
     rule(
         "Authorization header",
         "authorization",
-        r"authorization[\"']?\s{0,5}[:=,]\s{0,5}[\"'f]{0,2}(?P<scheme>bearer|basic|token|ssws|apikey|api-key|api-token|key|splunk|bot)[ \t:=]{1,5}"
+        r"authorization[\"']?\s{0,5}[:=,]\s{0,5}[\"'f]{0,2}(?P<scheme>bearer|basic|token|ssws|apikey|api-key|api-token|key|splunk|bot|geniekey)[ \t:=]{1,5}"
         r"(?P<value>[\w.~+/=-]{8,4000})",
         _bearer,
         r"authorization[\"']?\s{0,5}[:=,]",

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 
 _STAND_IN = re.compile(
-    r"your|example|change.?me|place.?holder|dummy|redacted|replace|xxx|\*\*\*|\.\.\.|…|todo|foobar|lorem"
+    r"your|example|change.?me|place.?holder|dummy|redacted|replace|(?-i:xxx|XXX)|\*\*\*|\.\.\.|…|todo|foobar|lorem"
     r"|environ|getenv|process\.env|\$\{|\{\{|%\(|secrets\.|vault:|encrypted:",
     re.IGNORECASE,
 )
