@@ -21,6 +21,7 @@ from memoryhub.extraction.conversation import Turn, as_messages, turns
 from memoryhub.extraction.reading import Interrupted, Read
 from memoryhub.lifecycle import reach
 from memoryhub.models import Extraction, Memory
+from memoryhub.querysets import gate
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store import Conflict
 from memoryhub.store.rows import owner_for, project_for
@@ -78,9 +79,7 @@ def find(uid: str, actor: Actor) -> Extraction | None:
 
 def troubled(clearance: Clearance) -> QuerySet[Extraction]:
     """What could not be read as configured, newest first, as far as this clearance may know of it."""
-    rows = Extraction.objects.exclude(error="").filter(sensitivity__in=sorted(clearance.levels))
-    if clearance.projects is not None:
-        rows = rows.filter(project__in=sorted(clearance.projects))
+    rows = Extraction.objects.exclude(error="").filter(gate(clearance))
     if not clearance.every_owner:
         rows = rows.filter(~Q(scope=Scope.PERSONAL.value) | Q(reach__owner=clearance.owner))
     return rows.order_by("-pk")

@@ -12,8 +12,18 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, get_resolver
 
+from memoryhub.extraction import queue
 from memoryhub.membership import reach_of
-from memoryhub.models import Fact, Injection, JournalEntry, MaintenanceRun, Membership, Memory, Session
+from memoryhub.models import (
+    Extraction,
+    Fact,
+    Injection,
+    JournalEntry,
+    MaintenanceRun,
+    Membership,
+    Memory,
+    Session,
+)
 from memoryhub.sensitivity import LEVELS
 from memoryhub.web import urls
 from tests.team.conftest import enter, seen, word
@@ -206,3 +216,24 @@ def test_a_person_writes_into_their_own_projects_alone(world, member):
 def test_a_word_of_a_closed_project_is_not_told_by_the_search(world, browser):
     page = browser.get(f"/search/?q={word('zoo', 'public')}&min_score=0")
     assert str(world["zoo", "public"].uid) not in page.content.decode()
+
+
+def test_how_long_the_journal_is_stays_untold(world, browser, member):
+    whole = enter(member(name="eve"))
+    for ask in (lambda one: one.get("/home/journal/"), lambda one: one.post("/journal/verify/", follow=True)):
+        count = JournalEntry.objects.count()
+        assert re.search(rf"\b{count}\b", ask(whole).content.decode())
+        told = ask(browser).content.decode()
+        assert "unbroken" in told or "whole" in told
+        assert not re.search(rf"\b{count}\b (entries|rows)", told)
+        assert " entries" not in told
+
+
+def test_texts_that_could_not_be_read_show_by_the_level_of_their_project(db, member):
+    for project in ("farm", "barn", "zoo"):
+        for level in LEVELS:
+            Extraction.objects.create(
+                project=project, sensitivity=level, error="no answer", actor="token:bot"
+            )
+    ada = member("view_private", farm="secret", barn="")
+    assert {(row.project, row.sensitivity) for row in queue.troubled(reach_of(ada))} == OPEN

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from memoryhub import journal
 from memoryhub.lifecycle.asking import may_look
+from memoryhub.membership import is_confined
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import overview
@@ -31,7 +32,7 @@ VERIFIED_FOR = 300  # seconds that a verification of an unchanged journal is tol
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """Everything but the number of journal rows is behind the gate."""
+    """Everything is behind the gate."""
     clearance = clearance_of(request)
     live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
     numbers = overview.statistics(clearance)
@@ -50,14 +51,18 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def journal_health(request: HttpRequest) -> HttpResponse:
-    """Whether the journal's chain holds: a fragment of its own, because a long one takes a while."""
+    """Whether the journal's chain holds: a fragment of its own, because a long one takes a while.
+
+    How long it is tells of every project: not to who is confined to some.
+    """
     last = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first()
     key = f"journal-health-{last}".replace(" ", "")
     known = cache.get(key)
     if known is None:
         known = (journal.verify(), timezone.now())
         cache.set(key, known, VERIFIED_FOR)
-    return render(request, "includes/journal_health.html", {"verification": known[0], "at": known[1]})
+    context = {"verification": known[0], "at": known[1], "confined": is_confined(request.user)}
+    return render(request, "includes/journal_health.html", context)
 
 
 def _breakdown(numbers: dict[str, Any], key: str, name: str, title: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub import journal as chain
+from memoryhub.membership import is_confined
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import JournalQuerySet
 from memoryhub.retrieval import paging
@@ -56,7 +57,8 @@ def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
     """Recompute the chain, which reads every row: only when someone asks."""
     began = time.perf_counter()
     result = chain.verify()
-    context = {"result": result, "seconds": time.perf_counter() - began}
+    seconds = time.perf_counter() - began
+    context = {"result": result, "seconds": seconds, "confined": is_confined(request.user)}
     if request.htmx:
         return render(request, "journal/verified.html", context)
     messages.add_message(
