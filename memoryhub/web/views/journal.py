@@ -25,6 +25,7 @@ PAGE = 50
 # Suggestions for the filter; looking up the names in use would read a long journal whole.
 OPERATIONS = (
     *("insert", "update", "dedup_refresh", "delete", "restore", "expire", "evict", "purge", "erase"),
+    *("login", "login_failed", "logout", "rights", "joined", "left", "password_change"),
     *(
         "reveal",
         "secret_blocked",
