@@ -39,13 +39,13 @@ class Candidate:
     why: str = ""
 
     def draft(self, place: Place) -> MemoryDraft:
-        """The memory that would be stored."""
-        content = self.content.strip()[:CONTENT_CHARS]
+        """The memory that would be stored; ValidationError when nothing is said."""
+        content = _storable(self.content).strip()[:CONTENT_CHARS]
         return MemoryDraft(
             content=content,
             title=title_of(content)[:500],
-            abstract=shorten(self.abstract or content, ABSTRACT_CHARS),
-            overview=shorten(self.overview, OVERVIEW_CHARS) if self.overview else "",
+            abstract=shorten(_storable(self.abstract) or content, ABSTRACT_CHARS),
+            overview=shorten(_storable(self.overview), OVERVIEW_CHARS) if self.overview else "",
             category=self.category,
             type=MemoryType.DECISION if self.decision else CATEGORIES[self.category],
             confidence=round(min(max(self.confidence, 0.0), 1.0), 2),
@@ -71,3 +71,8 @@ class Place:
     session_id: str = ""
     scope: str = Scope.PROJECT.value
     sensitivity: str = Sensitivity.PUBLIC.value
+
+
+def _storable(text: str) -> str:
+    """Without NULs, and with U+FFFD for halves of characters that whoever wrote the JSON cut in two."""
+    return text.replace("\x00", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

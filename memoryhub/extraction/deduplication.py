@@ -5,8 +5,8 @@ may see, and that are no more hidden than the candidate: nothing that all may re
 They are near from ``near_duplicate_similarity`` on, by the plain cosine of their vectors; where there are no
 vectors, by the share of the shorter text's words that both hold.
 
-``profile`` is always merged with the most similar one, however far it is, unless the two name different people;
-``events`` and ``cases`` never are: of these only the very same is skipped.
+``profile`` is always merged with the most similar one, however far it is, unless the two name different
+people; ``events`` and ``cases`` never are: of these only the very same is skipped.
 """
 
 from __future__ import annotations

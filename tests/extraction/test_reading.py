@@ -45,6 +45,23 @@ def test_the_model_reads_and_the_hub_stores_where_it_was_told_to(
     assert (memory.project, memory.session_id, memory.author) == ("p", "s", actor.name)
 
 
+def test_characters_that_were_cut_in_two_lose_no_candidate(
+    model: servers.ChatServer, said: list[Turn], actor: Actor
+) -> None:
+    texts = [f"{DECIDED} \ud83d", "\x00"]
+    found = [{"category": "events", "abstract": "a \udfff", "overview": "", "content": text} for text in texts]
+    model.usual = saying(json.dumps({"memories": found}))
+    read = reading.by_model(said, PLACE, actor)
+    assert [one["outcome"] for one in read.results] == ["created", "refused"]
+    assert contents() == [f"{DECIDED} \ufffd"]
+
+
+def test_a_half_character_in_a_conversation_is_read_by_the_rules(actor: Actor) -> None:
+    reading.by_rules([Turn("user", "I prefer tabs over spaces \ud83d always.")], PLACE, actor)
+    [content] = contents()
+    assert "tabs over spaces" in content
+
+
 @pytest.mark.parametrize(
     "behaviour",
     [

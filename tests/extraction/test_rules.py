@@ -47,6 +47,29 @@ def kept(*said: str) -> list[tuple[str, str]]:
         ("The deadline is 15 September.", "events"),
         ("Wir haben beschlossen, den Shop abzuschalten.", "events"),
         ("来週から React を使うことにしました。", "events"),
+        ("I have a dog, Moka.", "profile"),
+        ("I'm lactose intolerant.", "profile"),
+        ("My left knee hurts on hills.", "profile"),
+        ("I teach chemistry in Graz.", "profile"),
+        ("I have to watch my salt.", "profile"),
+        ("We use Django with htmx.", "patterns"),
+        ("Our warehouse is on BigQuery.", "entities"),
+        ("It's deployed on two machines.", "entities"),
+        ("Samira keeps the dashboards.", "entities"),
+        ("Retention will be seven days.", "entities"),
+        ("There are five of us.", "entities"),
+        ("Nobody here has operated Kafka.", "entities"),
+        ("Unsere Datenbank läuft auf zwei Servern.", "entities"),
+        ("Nuestra tienda está en Sevilla.", "entities"),
+        ("Don't touch the migrations folder.", "patterns"),
+        ("Use pnpm, not npm.", "patterns"),
+        ("Ask me before you install anything.", "patterns"),
+        ("Run the linter after every change.", "patterns"),
+        ("Flashcards work for me.", "preferences"),
+        ("I got a new job at the aquarium two weeks ago.", "events"),
+        ("We moved from logrus to slog last year.", "events"),
+        ("We'll go with Typesense.", "events"),
+        ("I've enrolled in a course that starts on April 10, but I'm not sure how to prepare.", "events"),
     ],
 )
 def test_what_is_kept_and_as_what(text: str, category: str) -> None:
@@ -76,6 +99,16 @@ def test_what_is_kept_and_as_what(text: str, category: str) -> None:
         "    I prefer tabs",
         "| I prefer | tabs |",
         "> I prefer tabs",
+        "I changed line 14 to use int()",
+        "I have a question about Flask.",
+        "I've tried two indexes, but it is as before.",
+        "I'm going to lunch, back at 2.",
+        "Wow, that sounds great, Ada!",
+        "It must be so rewarding.",
+        "from flask import Flask",
+        "2024-11-02 03:11:53,221 INFO The server is running on port 8080.",
+        "$ npm install\nnpm WARN deprecated glob@7.2.3: Glob is no longer supported",
+        "What do you think of this text?\n\nBerlin is the capital of Germany. Ada lives in Paris.",
     ],
 )
 def test_what_is_left_alone(text: str) -> None:
@@ -130,6 +163,10 @@ def test_a_sentence_that_points_back_brings_the_one_before() -> None:
     assert content == "Could you explain with examples? I learn better that way."
 
 
+def test_here_it_is_acknowledges_nothing() -> None:
+    assert kept("Go on with step 3.", "Here it is.") == []
+
+
 def test_off_the_record_is_off_the_record() -> None:
     assert kept("I prefer tea, my boss Ada hates it. Don't write that down... don't store this.") == []
 
@@ -171,6 +208,7 @@ def test_any_conversation_can_be_read(said: list[tuple[str, str]]) -> None:
 _PARTS = [
     *("I prefer ", "we always ", "because ", "until ", "the ", "My boss Ada ", "fails ", "\n", ". ", "? "),
     *('"', "1. ", "```\n", "deadline ", "decided ", "Dear ", "in March ", "nobody ", "必ず", "must be "),
+    *("my x is a ", "we will be ", "use x, not ", "x, but i'm ", "tried but ", "my text\n\n", "import a, "),
 ]
 
 
@@ -201,3 +239,10 @@ def test_the_labelled_conversations_are_read_as_well_as_is_said() -> None:
     assert found.precision >= 0.9
     assert found.recall >= 0.85
     assert found.in_category >= 0.9
+
+
+def test_conversations_that_no_rule_was_made_by_are_read_nearly_as_well() -> None:
+    found = figures([one for one in evaluate(LABELLED) if one.part == "unseen"])
+    assert found.labels >= 50
+    assert found.precision >= 0.85
+    assert found.recall >= 0.7

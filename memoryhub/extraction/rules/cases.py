@@ -21,9 +21,9 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 
 PROBLEM = _any(
-    r"\b(?:fail(?:s|ed|ing|ure)?|flaky|crash(?:es|ed|ing)?|error|exception|broken|breaks?|bug|stuck|hangs?|hung|freez\w+"
+    r"\b\w{3,40}(?:Error|Exception)\b|\b(?:fail(?:s|ed|ing|ure)?|dies|died|flaky|crash(?:es|ed|ing)?|error|exception|broken|breaks?|bug|stuck|hangs?|hung|freez\w+"
     r"|timeouts?|times?\sout|timed\sout|slow|leak(?:s|ing)?|oom\w*|killed|wrong|incorrect|corrupt\w*|expired|outage"
-    r"|regression|missing|not\sfound|cannot\sfind|no\ssuch|undefined|not\sloaded|invalid|unable\sto|is\sred|down|lost|mismatch|differs?|different\sfrom|unavailable|still\sthe\sold|takes\s\d+\s(?:s|sec\w*|min\w*|hours?)|at\srandom|takes?\s(?:forever|ages|too\slong)|only\safter|too\s(?:slow|late|long|many|few|high|low|big|large|small)|spots?|rot|noise|rattles?|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
+    r"|regression|missing|not\sfound|cannot\sfind|no\ssuch|undefined|not\sloaded|invalid|unable\sto|is\sred|down|lost\s(?!my|our|his|her)\w+|mismatch|differs?|different\sfrom|unavailable|still\sthe\sold|takes\s\d+\s(?:s|sec\w*|min\w*|hours?)|at\srandom|takes?\s(?:forever|ages|too\slong)|only\safter|too\s(?:slow|late|long|many|few|high|low|big|large|small)|spots?|rot|noise|rattles?|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
     r"\b(?:doesn'?t|does\snot|didn'?t|won'?t|isn'?t|not)\s(?:work|working|start|load|run|build|show|render|respond)\w*\b",
     r"\b(?:dropped|fell|rose|jumped|went)\s(?:from|to|by)\s[\d.,]+|\b(?:doppelt|falsch|fehlt|fehlen)\b|\bdas\sproblem\b|\bthe\sproblem\b",
     r"\b(?:returns?|returned|status|http|got|get|getting|gives?)\s[45]\d\d\b|\bnpm\sERR",
@@ -48,7 +48,8 @@ _DID = (
 )
 # What an assistant tells of the state after its work.
 _RESULT = re.compile(
-    r"\b(?:takes|shows|is|are|runs|returns|went|shrank|dropped)\b.{1,80}\bnow[.!]?$", re.IGNORECASE
+    r"\b(?:takes|shows|is|are|runs|returns|went|shrank|dropped)\b.{1,80}\bnow[.!]?$|^(?:the|it|they)\s(?:\w+\s){0,3}now\s\w+s\b",
+    re.IGNORECASE,
 )
 _EARLIER = re.compile(r"\b(?:since|when|after|before|until|like when)\s(?:i|we)\b", re.IGNORECASE)
 _FOUND_IT = re.compile(r"\b(?:found\s(?:the\s(?:cause|reason|problem|bug)|it)|root\scause)\b", re.IGNORECASE)
@@ -85,6 +86,8 @@ _CHOICE = re.compile(
     re.IGNORECASE,
 )
 _ORDER = {"first": 1, "former": 1, "one": 1, "second": 2, "latter": 2, "two": 2, "third": 3, "three": 3}
+# Whether an answer or a translation is right is a matter of this talk.
+_ANSWER = re.compile(r"\b(?:answers?|translations?|grammar|spelling|sentence)\b", re.IGNORECASE)
 _REASON = re.compile(r"\b(?:so that|because|otherwise|weil|damit|porque|para que)\b", re.IGNORECASE)
 
 
@@ -217,7 +220,7 @@ class Cases:
             if not case.solved and not question:
                 (case.problem if role == USER and not CAUSE.search(text) else case.cause).append(text)
             return not case.solved or case.takes(text)
-        if role != USER and not (CAUSE.search(text) and _MET.search(text)):
+        if _ANSWER.search(text) or (role != USER and not (CAUSE.search(text) and _MET.search(text))):
             return False
         self._close()
         self._open = Case(self._turn, [text])

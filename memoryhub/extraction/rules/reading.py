@@ -11,18 +11,20 @@ from memoryhub.encoding.secrets import REDACTED, find_secrets
 from memoryhub.extraction.candidates import Candidate
 from memoryhub.extraction.conversation import USER, Turn
 from memoryhub.extraction.rules.cases import CONFIRMS, PROBLEM, Cases
+from memoryhub.extraction.rules.claims import CLAIMS, CONCRETE
 from memoryhub.extraction.rules.sentences import Sentence, asks, own_words, sentences
+from memoryhub.extraction.rules.sign import KEEP, Sign
 from memoryhub.extraction.rules.signs import (
     ACKNOWLEDGED,
     AGAINST,
     ASKED_FOR_FACTS,
     HOW_TO_WRITE,
-    KEEP,
+    NO_CLAIM,
     OFF_THE_RECORD,
     POINTED_OUT,
     REQUEST,
+    SIGNS,
     STATE,
-    Sign,
     signs_for_any,
     signs_in,
 )
@@ -39,11 +41,18 @@ _CONTEXT_CHARS = 300
 # "Let's keep the goat" is about the text at hand, "let's keep Redis" is about the work.
 _GO_ON = re.compile(r"let'?s\s(?:keep|drop|take|not)\b", re.IGNORECASE)
 _CONCRETE = re.compile(r"[A-Z]\w|\d|`|\w[._/-]\w")
+_POLITE = re.compile(r"(?:please\s)?(?:can|could|would|will)\s(?:you|we)\b", re.IGNORECASE)
 _NEEDS = re.compile(r"i\s(?:need|want|would\slike|'d\slike)\s(?:an?|some|to)\s", re.IGNORECASE)
 _ANYTHING = re.compile("")
 _ANSWERS = Sign("", 0.5, "answers a question about it", _ANYTHING)
 _ANSWERS_FACT = Sign("entities", 0.5, "answers a question about it", _ANYTHING)
+_HALF = KEEP / 2
+_CONCRETE_SIGN = Sign("", 0.3, "is concrete", CONCRETE)
 _NOTED = Sign("", 0.5, "was acknowledged", _ANYTHING)
+
+
+_OF_LIFE = frozenset(("missing", "down", "broke", "slow", "too late"))
+_CLAIMS = frozenset([*CLAIMS, *(sign for sign in SIGNS if sign.pattern is STATE)])
 
 
 def extract(turns: Sequence[Turn]) -> list[Candidate]:
@@ -117,9 +126,9 @@ class _Weighed:
 
 def _weigh(sentence: Sentence, *, noted: bool, asked: bool) -> _Weighed:
     found = _Weighed()
-    troubled = bool(PROBLEM.search(sentence.bare))
+    claims_nothing = bool(NO_CLAIM.search(sentence.bare)) or _is_troubled(sentence.bare)
     for sign in signs_in(sentence.bare):
-        if sign.pattern is not STATE or not troubled:
+        if not (claims_nothing and sign in _CLAIMS):
             found.add(sign)
     for sign in signs_for_any(sentence.text) if sentence.text != sentence.bare else ():
         if sign.pattern is not STATE:
@@ -127,9 +136,16 @@ def _weigh(sentence: Sentence, *, noted: bool, asked: bool) -> _Weighed:
     if asked and not REQUEST.match(sentence.bare):
         found.add(_ANSWERS)
         found.add(_ANSWERS_FACT)
-    if noted and found.why:
+    if noted and found.total >= _HALF:
         found.add(_NOTED)
+    if CONCRETE.search(sentence.bare):
+        found.add(_CONCRETE_SIGN)
     return found
+
+
+def _is_troubled(text: str) -> bool:
+    """Whether it reports what goes wrong; one may lose a job without that."""
+    return any(found[0].lower() not in _OF_LIFE for found in PROBLEM.finditer(text))
 
 
 def _judge(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Candidate | None:
@@ -158,7 +174,7 @@ def _judge(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Ca
 def _is_no_statement(sentence: Sentence) -> bool:
     """A question, a thought, a reaction; but "could you name files in lower case" says how it is wanted."""
     bare = sentence.bare
-    if asks(sentence) and not HOW_TO_WRITE.search(bare):
+    if asks(sentence) and not (_POLITE.match(bare) and HOW_TO_WRITE.search(bare)):
         return True
     reacts = CONFIRMS.search(bare) and len(bare.split()) < _SELF_CONTAINED
     if _NEEDS.match(bare):

@@ -40,7 +40,19 @@ _ASKING = re.compile(
 # "I'm planning a journey to Kyoto, any ideas?" states something.
 _STATED = re.compile(
     r"^(?P<said>.{25,}?)[,;]\s(?:any\s|what\s|how\s|where\s|which\s|do(?:es)?\s|(?:would|could|can)\syou\s|ok|right)"
-    r".{0,60}\?$"
+    r".{0,400}\?$"
+)
+# "..., but I'm not sure how to begin": what comes before is stated.
+_HEDGED = re.compile(
+    r"^(?P<said>.{25,}?),\s(?:(?:but|so|and)\s)?(?:now\s)?(?:i'm|i\sam|i\swas|i\swant\sto\smake\ssure|i\sneed)(?:\sto\smake\ssure)?"
+    r"(?:\s(?:still\s|kinda\s|a\sbit\s)?(?:not\ssure|unsure|wondering|worried|hoping|looking\sfor|trying|considering|having\s(?:trouble|issues)|struggling|curious|help)\b|\b(?<=sure)).*$",
+    re.IGNORECASE,
+)
+# A line of a log, of a stack trace, of what a shell printed.
+_PRINTED = re.compile(
+    r"^\s*(?:\[?\d{4}-\d\d-\d\d[T\s]\d\d:\d\d|\[?\d\d:\d\d:\d\d|Traceback\s|File\s\"|at\s[\w.$]+\(|(?:INFO|WARN(?:ING)?|ERROR|DEBUG|TRACE|FATAL)\b"
+    r"|npm\sWARN|import\s[\w{*.]+(?:$|\s(?:as|from)\s|,)|from\s\S+\simport\s|(?:def|class|function)\s\w+\s?[(:{]|(?:const|let|var)\s\w+\s?=|return\s\S+$"
+    r"|(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\s(?:\S+\s){0,8}(?:FROM|INTO|SET|TABLE|INDEX)\s|if\s__name__)|[;{}]\s*$"
 )
 _ROLE_TO_PLAY = re.compile(
     r"^\W*(?:you\sare\s(?:an?|the)\s|act\sas\s|pretend\s|imagine\syou|du\sbist\s(?:ein|eine)\s|eres\sun|tu\ses\sune?\s)",
@@ -53,6 +65,11 @@ _LETTER = re.compile(
 _HANDED_OVER = re.compile(
     r"(\b(?:proof-?read|translate|rewrite|rephrase|paraphrase|summari[sz]e|shorten|correct|korrigier\w*|übersetz\w*|traduis|traduce|corrige)"
     r"\b[^\n]{0,80}(?::|\n\s*\n))[\s\S]*",
+    re.IGNORECASE,
+)
+_SHOWN = re.compile(
+    r"(\b(?:this|the|my|following)\s(?:\w+\s)?(?:text|article|essay|story|e?mail|letter|paragraph|draft|abstract|poem|post|speech|report)\b"
+    r"[^\n]{0,60}\n\s*\n)[\s\S]*",
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"\"[^\"]{60,4000}\"|“[^“”]{60,4000}”|«[^«»]{60,4000}»|„[^„“”]{60,4000}[“”]")
@@ -74,12 +91,14 @@ class Sentence:
 def own_words(message: str) -> str:
     """What somebody says themself: without drafts and letters that they hand over, and no role to play.
 
-    A quotation of some length, a letter from its salutation on, what follows "proofread this:".
+    A quotation of some length, a letter from its salutation on, what follows "proofread this:" or, after an
+    empty line, "what of this text?".
     """
     if _ROLE_TO_PLAY.match(message):
         return ""
     said = _LETTER.split(message[:MOST_OF_MESSAGE], maxsplit=1)[0]
     said = _HANDED_OVER.sub(r"\1", said)
+    said = _SHOWN.sub(r"\1", said)
     return _QUOTED.sub(" … ", said)
 
 
@@ -91,7 +110,9 @@ def sentences(message: str) -> list[Sentence]:
             if _says_something(part):
                 stated = _STATED.match(part)
                 asked = bool(_QUESTION.search(part)) and stated is None
-                found.append(Sentence(stated["said"] if stated else part, asked, number))
+                said = stated["said"] if stated else part
+                hedged = None if asked else _HEDGED.match(said)
+                found.append(Sentence(hedged["said"] if hedged else said, asked, number))
         if len(found) >= MOST_OF_ONE:
             break
     return found
@@ -109,11 +130,11 @@ def _lines(message: str) -> Iterator[tuple[str, int]]:
     for line in [*message.splitlines(), ""]:
         fence = bool(_FENCE.match(line))
         item = _LIST.match(line)
-        if (fence or item or not line.strip() or _ASIDE.match(line)) and block:
+        if (fence or item or not line.strip() or _ASIDE.match(line) or _PRINTED.match(line)) and block:
             yield from _joined(block)
             block = []
         fenced ^= fence
-        if fence or fenced or _ASIDE.match(line) or not line.strip():
+        if fence or fenced or _ASIDE.match(line) or _PRINTED.match(line) or not line.strip():
             continue
         if item:
             yield line[item.end() :], int(item["number"] or 0)

@@ -5,27 +5,11 @@ Each sign has a weight; a sentence is kept from 1.0 on. Patterns are bounded: li
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from memoryhub.extraction.people import NAME
-
-KEEP = 1.0
-
-
-class Sign(NamedTuple):
-    """``category`` empty: it speaks for any. ``why``: for people."""
-
-    category: str
-    weight: float
-    why: str
-    pattern: re.Pattern[str]
-
-
-def _any(*patterns: str, case: bool = False) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), 0 if case else re.IGNORECASE)
-
+from memoryhub.extraction.rules.claims import CLAIM, CLAIMS
+from memoryhub.extraction.rules.sign import Sign, any_of
 
 _KIN = (
     r"(?:wife|husband|partner|girlfriend|boyfriend|brother|sister|son|daughter|mother|father|mom|mum|dad"
@@ -38,17 +22,21 @@ _MONTH = (
     r"(?:jan(?:uary|uar)?|feb(?:ruary|ruar)?|march|märz|april|may|mai|june|juni|july|juli|aug(?:ust)?"
     r"|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)"
 )
-DATE = _any(
+DATE = any_of(
     rf"\b\d{{1,2}}(?:st|nd|rd|th|\.)?\s(?:of\s)?{_MONTH}\b",
     rf"\b{_MONTH}\s\d{{1,2}}\b",
     rf"\b(?:until|till|by|in|since|from|on|bis|ab|zum)\s{_MONTH}\b",
     r"\b(?:next|this|on)\s(?:mon|tues|wednes|thurs|fri|satur|sun)day\b",
     r"\b(?:on|every)\s(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b",
     r"\b20\d\d-\d\d-\d\d\b|\b\d{1,2}[./]\d{1,2}[./](?:20)?\d\d\b",
-    r"\b(?:next|last)\s(?:month|quarter|year)\b|\bQ[1-4]\b",
+    r"\b(?:next|last|this)\s(?:week(?:end)?|month|quarter|year|spring|summer|autumn|fall|winter|night)\b|\bQ[1-4]\b",
+    r"\b(?:yesterday|tomorrow)\b|\blast\s(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\bon\sthe\s\d{1,2}(?:st|nd|rd|th)\b",
+    r"\b(?:\d+|an?|two|three|four|five|six|a\sfew|a\scouple\sof)\s(?:day|week|month|year)s?\sago\b|\bin\s(?:two|three|four|five|six|\d+)\s(?:day|week|month)s\b",
+    r"\bsince\s(?:i\swas|20\d\d|19\d\d|\w+day)\b|\bfor\s(?:\d+|two|three|four|five|six|ten|many|several)\s(?:weeks|months|years)\b",
+    r"\bevery\s(?:(?:second|other|third|first)\s)?(?:day|morning|evening|night|week(?:end)?|month|quarter|year|(?:mon|tues|wednes|thurs|fri|satur|sun)day)s?\b",
 )
 
-HOW_TO_WRITE = _any(
+HOW_TO_WRITE = any_of(
     r"^(?:please\s|could\syou\s|can\syou\s)?(?:write|use|name|format|keep|call|spell|quote)\s"
     r"(?!the\s|this\s|that\s|it\s|a\s|an\s|me\s)(?:\w+\s)?\w+s\s(?:in|with|without|as|to)\b",
     r"\b(?:after|before|in|with|to)\s(?:each|every|all)\s(?:of\s)?(?:(?:my|your|the)\s)?(?:messages?|answers?|replies|commits?|mails?|sentences?)\b",
@@ -57,7 +45,7 @@ HOW_TO_WRITE = _any(
 )
 
 # Something that holds, not something that has just happened: in the present, about a thing with a name.
-STATE = _any(
+STATE = any_of(
     r"^(?!(?:it|this|that|there|here|you|i|he|she|they|what|which|so|if|when)\b)(?!.*\b(?:now|today|yesterday|currently|just|still|again)\b)"
     r"(?:[\w'()/.-]+\s){1,6}(?:is|are|isn't|aren't|runs?|uses?|has|have|lives?|goes|stays?|deducts?|costs?|works?|needs?|means?)\s"
 )
@@ -67,9 +55,9 @@ SIGNS: tuple[Sign, ...] = (
         "preferences",
         1.0,
         "says what they prefer",
-        _any(
+        any_of(
             r"\bi(?:'d| would)?\s(?:(?:much|really|also|always|strongly|usually)\s)?(?:prefer|rather)\b",
-            r"\bi\s(?:(?:really|absolutely|also)\s)?(?:like|love|enjoy)\s(?!to\s(?:know|ask|see)\b|it\b|that\b|this\b)",
+            r"\bi\s(?:(?:really|absolutely|also)\s)?(?:like|love|enjoy)\s(?!to\s(?:know|ask|see)\b|it\b|that\b|this\b|your?\b|the\s(?:way|idea|thought|look|colou?rs?)\b|how\b|when\b|what\b)",
             r"\bi\s(?:(?:really|absolutely)\s)?(?:hate|dislike|detest|can(?:'t|not)\sstand|avoid)\b",
             r"\bi\sdon'?t\s(?:like|drink|eat|smoke|want\syou\sto|want\sto\s(?:see|be))\b",
             r"\bi\s(?:learn|work|think|read|write|focus)\s(?:\w+\s){0,2}(?:best|better)\b",
@@ -85,8 +73,8 @@ SIGNS: tuple[Sign, ...] = (
         "preferences",
         1.0,
         "asks for it always or never",
-        _any(
-            r"^(?:please\s|pls\s|but\s|and\s)*(?:always|never|don'?t\sever|stop)\s\w+",
+        any_of(
+            r"^(?:please\s|pls\s|but\s|and\s)*(?:always|never|don'?t\sever|stop)\s(?!good|great|nice|fun|up\b|happy|say\b|a\b|so\b|mind\b|been\b)\w+",
             r"\bplease\s(?:always|never|don'?t\s(?:ever|send|add|use|write|call|explain))\b",
             r",\s(?:always|never)\s\w+(?:\s\w+)?$",
             r"^don'?t\s(?:\S+\s){1,12}unless\b",
@@ -109,7 +97,7 @@ SIGNS: tuple[Sign, ...] = (
         "patterns",
         1.0,
         "says how things are done here",
-        _any(
+        any_of(
             r"\b(?:we|our\steam|everyone|everybody)\s(?:always|never|only|usually|generally|normally|do\snot|don'?t|no\slonger)\s(?!have|know|need|think|want)\w+",
             r"\bwe\s(?:use|publish|send|meet|record|bill|store|log|host|release|deploy|test|write|name|format|build|version|track|review|merge|tag|ship)\s.{0,80}"
             r"\b(?:for|by|with|not|instead|because|via|through|on|from|every|in)\b",
@@ -121,7 +109,7 @@ SIGNS: tuple[Sign, ...] = (
             r"\bin\sour\s(?:team|company|project|repo|repository|codebase|organi[sz]ation|shop)\b",
             r"\bwe\s(?:keep|write|make|do)\s(?:them|it|this|that|everything)\s\w+",
             r"\b(?:as\sa\s(?:rule|convention)|our\s(?:convention|policy|rule|process)|by\sconvention|the\srule\sis)\b",
-            r"^(?:\S+\s){1,6}(?:must|must\snot|mustn'?t|has\sto|have\sto)\s(?:be|include|have|start|end|use|go|contain|never|always|not|stay|come|run|pass)\b",
+            r"^(?!(?:it|that|this|you|they|there|she|he|i|which)\b)(?:\S+\s){1,6}(?:must(?!\s(?:have\sbeen|be\s(?:so|really|a|an|very|hard|tough|great|nice))\b)|must\snot|mustn'?t|has\sto|have\sto)\s(?:be|include|have|start|end|use|go|contain|never|always|not|stay|come|run|pass)\b",
             r"\b(?:titles?|names?|branches|commits?|messages|files|labels)\s(?:start|begin|end|are\sprefixed)\b",
             r"\b(?:is|are)\s(?:banned|forbidden|prohibited|read-only|deprecated|frozen|mandatory|not\sallowed|verboten|interdit|prohibido)\b",
             r"\b\w+s?\s(?:never|always|only)\s(?:goes?|runs?|belongs?|lives?|gets?|uses?|pushes|writes?|happens?)\s\w+",
@@ -138,7 +126,7 @@ SIGNS: tuple[Sign, ...] = (
         "profile",
         1.0,
         "says who they are",
-        _any(
+        any_of(
             r"\bmy\sname\sis\b|\bcall\sme\s[A-Z]",
             r"\bi(?:'m|\sam)\s(?:a|an|the|one\sof)\s(?!bit\b|little\b|big\sfan\b)\w+",
             r"\bi(?:'m|\sam)\s(?:from|based\sin|new\s(?:to|here|at|in)|responsible\sfor|in\scharge\sof|allergic|vegan"
@@ -157,7 +145,7 @@ SIGNS: tuple[Sign, ...] = (
         "profile",
         1.0,
         "names themself",
-        _any(
+        any_of(
             rf"\b[Ii](?:'m|\sam)\s{NAME}(?=[,.!]|\s(?:from|and|of)\b|$)",
             case=True,
         ),
@@ -167,9 +155,9 @@ SIGNS: tuple[Sign, ...] = (
         "entities",
         1.0,
         "says something about a person",
-        _any(
+        any_of(
             rf"\b{NAME}\s(?:\w+ly\s)?(?:owns?|leads?|manages?|maintains?|runs|handles?|wants?|needs?|left|joined"
-            r"|wrote|did|does|works?|takes?\scare|took\sover|knows|lives|prefers|decides|reviews|is\s(?:responsible|in\scharge"
+            r"|wrote|did|does|works|takes?\scare|took\sover|knows|lives|prefers|decides|reviews|is\s(?:responsible|in\scharge"
             r"|allergic|the\s\w+|our\s\w+|my\s\w+|on\s(?:leave|holiday|vacation)|a\s\w+|an\s\w+|vegan|vegetarian))\b",
             rf"\b(?:[Mm]y|[Oo]ur|[Mm]eine?|[Uu]nsere?|[Mm]i|[Nn]uestr[oa]|[Mm]on|[Mm]a|[Nn]otre)\s(?:\w+\s)?{_KIN}\b.{{0,60}}"
             r"\b(?:is|are|has|have|was|wants?|needs?|likes?|hates?|loves?|eats?|doesn'?t|can'?t|cannot|never|lives?|works?|does|says|called|named|ist|hat|heißt|will|zahlt|möchte|mag|braucht|arbeitet"
@@ -182,7 +170,7 @@ SIGNS: tuple[Sign, ...] = (
         "entities",
         1.0,
         "says what something is",
-        _any(
+        any_of(
             r"\b(?:the|our|my|this)\s(?:\S+\s){1,4}(?:is\s(?:called|named|owned|hosted|written|the\s(?:source|owner|main|only|default))"
             r"|runs\son|lives\s(?:in|on|at)|belongs\sto|consists\sof|points\sto|comes\sfrom|is\scalled)\b",
             r"\bit(?:'s|\sis)\scalled\s\w+",
@@ -200,7 +188,7 @@ SIGNS: tuple[Sign, ...] = (
         "profile",
         1.0,
         "says what they do",
-        _any(
+        any_of(
             r"^i\s(?!(?:see|get|need|want|think|know|mean|have|tried|try|run|click|tap|open|call)\b)[a-z]+(?<!ed)\s(?:an?|my|our|the)\s"
             r"(?:\S+\s){0,3}(?:weekly|daily|monthly|every|each|regularly|for\sa\sliving)\b",
             r"^i\s(?!(?:see|get|need|want|think|know|mean|have)\b)[a-z]+(?<!ed)\s(?:an?|my|our|the)?\s?(?:weekly|daily|monthly|small|own)\b",
@@ -210,15 +198,15 @@ SIGNS: tuple[Sign, ...] = (
         "entities",
         0.5,
         "says what somebody is about to do",
-        _any(r"\b(?:he|she|they)(?:'s|'re|\sis|\sare)\s\w+ing\b"),
+        any_of(r"\b(?:he|she|they)(?:'s|'re|\sis|\sare)\s\w+ing\b"),
     ),
-    Sign("entities", 0.3, "names somebody", _any(rf"(?<=[a-z,]\s){NAME}\b", case=True)),
+    Sign("entities", 0.3, "names somebody", any_of(rf"(?<=[a-z,]\s){NAME}\b", case=True)),
     # Events: what was decided, and what will be when.
     Sign(
         "events",
         1.0,
         "tells a decision",
-        _any(
+        any_of(
             r"\b(?:we|i|they|the\steam)(?:'ve|\shave|\shad)?\s(?:just\s|also\s|finally\s|now\s)?"
             r"(?:decided|agreed|chose|settled\son|opted|committed\sto|voted)\b(?!\s*\?)",
             r"\b(?:we|i)(?:'re|\sare|'m|\sam)\sgoing\swith\b",
@@ -234,7 +222,7 @@ SIGNS: tuple[Sign, ...] = (
         "events",
         1.0,
         "says when something is due",
-        _any(
+        any_of(
             rf"\b(?:until|ends?|ended|opens?|closes?|launch(?:es)?|starts?|begins?|expires?|due|moves?|from)\b.{{0,25}}\b{_MONTH}\b",
             rf"\b(?:exam|interview|meeting|launch|release|wedding|appointment|review|conference|demo|flight|go-live|surgery|move)\s(?:is|was|will\sbe|takes\splace)\b.{{0,40}}"
             rf"(?:\d{{1,2}}(?:st|nd|rd|th|\.)?\s(?:of\s)?{_MONTH}|{_MONTH}\s\d|\bnext\s\w+|\bon\s\w+day|\bin\s{_MONTH})",
@@ -245,7 +233,7 @@ SIGNS: tuple[Sign, ...] = (
         "events",
         0.5,
         "says what will be done",
-        _any(
+        any_of(
             r"\bwe(?:'ll|\swill|'re\sgoing\sto|\sare\sgoing\sto)\s(?:switch|move|use|keep|drop|migrate|release|launch|go\slive"
             r"|retire|shut|start|stop|replace|ship|deploy|freeze)\b",
         ),
@@ -254,18 +242,18 @@ SIGNS: tuple[Sign, ...] = (
         "events",
         0.5,
         "says what they are about to do",
-        _any(
+        any_of(
             r"\b(?:i'm|i\sam|we're|we\sare)\s(?:planning|travell?ing|moving|getting|starting|going\sto|flying)\b"
         ),
     ),
     Sign("events", 0.5, "names a day", DATE),
     # Anything.
-    Sign("", 0.5, "says how something is", STATE),
+    Sign("", CLAIM, "says how something is", STATE),
     Sign(
         "",
         0.5,
         "says it by the way, to be known",
-        _any(
+        any_of(
             r"\b(?:btw|by\sthe\sway|fyi|for\scontext|for\sthe\srecord|just\sso\syou\sknow|keep\sin\smind|note\sthat|übrigens|por\scierto|au\sfait)\b",
         ),
     ),
@@ -273,7 +261,7 @@ SIGNS: tuple[Sign, ...] = (
         "",
         0.5,
         "asks to remember it",
-        _any(
+        any_of(
             r"\b(?:remember\s(?:that|to|this|:)|remind\sme\sthat|make\sa\snote|note\s(?:down|this)|don'?t\sforget"
             r"|merk(?:e)?\sdir|vergiss\snicht|recuerda|apunta|retiens|覚えて|记住)",
         ),
@@ -281,30 +269,38 @@ SIGNS: tuple[Sign, ...] = (
 )
 
 # What makes a statement none, or one for this time alone.
-AGAINST = _any(
+AGAINST = any_of(
     r"\b(?:maybe|perhaps|not\ssure|might|i\sthink\s(?:i|we)\s(?:might|could|should)|i\sguess|what\sif|could\salso|i\swonder"
     r"|one\sday|think\sabout\sit|i'?ll\sask|i\shope|if\s(?:we|i|you)\s(?:could|would|had)"
     r"|vielleicht|nicht\ssicher|quizás|peut-être|たぶん|也许)\b",
 )
-REQUEST = _any(
+# Feelings of the moment, compliments, talk about the talk: they are stated, but claim nothing that stays.
+NO_CLAIM = any_of(
+    r"\b(?:sounds|looks|looking|feels|seems)\s(?:\w+\s)?(?:good|great|awesome|amazing|cool|fun|nice|right|like|fine|perfect)\b"
+    r"|\b(?:wow|haha|lol|congrats|congratulations|good\sluck|having\s(?:some\s)?(?:trouble|issues)|tried\b.{1,120}\bbut|let\sme\sknow|make\ssure|be\ssure|take\scare|see\syou|talk\s(?:soon|later)|thanks?(?:\syou)?\sfor|can'?t\swait)\b"
+    r"|\b(?:you(?:'re|\sare|'ve|\shave|'ll)|your)\b|\b(?:that|it|this|those|they)(?:'s|\sis|\swas|\smust)\s(?:so|really|such|very|a\sgreat|great|nice|awesome|amazing)\b"
+    r"|\bagain\b|\blines?\s\d+|\b(?:my|the|this)\s(?:files?|output|results?|script|code|strings?|values?|list|array|columns?|error|log)\s(?:is|are|has|have)\b"
+    r"|\b(?:above|below|following|attached|here)\b|\b(?:this|that)\s(?:error|line|test|function|method|query|code|message|part|bit|sentence|paragraph)\b",
+)
+REQUEST = any_of(
     r"^(?:please\s|pls\s|can\syou\s|could\syou\s|would\syou\s|let\sme\s|show\s|tell\s|give\s|make\s|add\s|fix\s|check\s"
     r"|run\s|open\s|create\s|send\s|look\s|try\s|do\s|commit\s|release\s|deploy\s|help\s|explain\s|list\s|write\s|put\s"
     r"|remove\s|rename\s|rewrite\s|update\s|i\sneed\s(?:help|you)\b|i\swant\s(?:to|you)\b|i'?d\slike\s|hazlo\b)",
 )
-OFF_THE_RECORD = _any(
+OFF_THE_RECORD = any_of(
     r"\b(?:don'?t|do\snot|never)\s(?:write|note|store|save|remember|keep|record|log)\s(?:it|this|that|them)\b"
     r"|\boff\sthe\srecord\b|\bforget\s(?:that|this|what\si)\b|\bbetween\sus\b"
     r"|\bnicht\s(?:aufschreiben|speichern|merken)\b|\bno\slo\sguardes\b",
 )
-ACKNOWLEDGED = _any(
+ACKNOWLEDGED = any_of(
     r"^(?:got\sit|noted|understood|i'?ll\s(?:keep|remember|bear)|makes\ssense|good\sto\sknow|thanks,?\sthat'?s\sgood\sto\sknow"
-    r"|all\sright|\w+\sit\sis\b|ist\snotiert|notiert|gut\szu\swissen|mache\sich|entendido|de\sacuerdo|compris|c'est\snoté|覚えておきます|わかりました|好的)",
+    r"|all\sright|(?!here|there|what|so|that|how)\w+\sit\sis\b|ist\snotiert|notiert|gut\szu\swissen|mache\sich|entendido|de\sacuerdo|compris|c'est\snoté|覚えておきます|わかりました|好的)",
 )
 # What an assistant points out about the matter at hand, not about the world.
-POINTED_OUT = _any(
+POINTED_OUT = any_of(
     r"\b(?:one\sthing\sto\s(?:be\saware\sof|know|watch)|be\saware\sthat|gotcha|caveat|surprisingly|worth\snoting)\b"
 )
-ASKED_FOR_FACTS = _any(
+ASKED_FOR_FACTS = any_of(
     r"\b(?:anything\s(?:else\s)?(?:\S+\s){0,5}(?:know|consider|special)|restrictions|requirements|constraints|preferences"
     r"|tell\sme\s(?:more|about)|who\s(?:is|are)\b|what\s(?:is|are)\syour|which\s\S+\sdo\syou)\b.{0,60}\?",
 )
@@ -315,7 +311,7 @@ _FOR_ANY = tuple(sign for sign in SIGNS if not sign.category)
 
 def signs_in(text: str) -> Iterator[Sign]:
     """The signs of a sentence."""
-    return (sign for sign in SIGNS if sign.pattern.search(text))
+    return (sign for sign in (*SIGNS, *CLAIMS) if sign.pattern.search(text))
 
 
 def signs_for_any(text: str) -> Iterator[Sign]:
