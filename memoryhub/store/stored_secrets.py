@@ -1,4 +1,4 @@
-"""Credentials in what is stored already: found, quarantined or redacted.
+"""Credentials in what is stored already: found, quarantined and released, or redacted.
 
 They came before screening was there, while it was switched off, or before a rule was known. What is found is
 told by kind, field and line; its text goes nowhere.
@@ -34,7 +34,7 @@ from memoryhub.models import (
 )
 from memoryhub.search import schema
 from memoryhub.search.bulk import batched
-from memoryhub.sensitivity import Actor
+from memoryhub.sensitivity import LEVELS, Actor, Sensitivity, rank
 from memoryhub.store import embedding, rows
 from memoryhub.store.change import twins
 from memoryhub.store.screening import MEMORY_FIELDS, REDACTED, find_secrets, redact
@@ -154,6 +154,49 @@ def _hide(found: Sequence[Any], findings: dict[int, list[Finding]], actor: Actor
         row.save(update_fields=["sensitivity", *(["copy"] if hasattr(row, "copy") else [])])
     journal.record(actor, changes, now)
     return len(changes)
+
+
+def release(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> dict[str, Counter[str]]:
+    """Give quarantined rows back the level they had, as the journal tells it; ``secret`` where it does not.
+
+    By id, as :func:`scan` shows it; with a memory go its revisions, under the strictest level that one of
+    them had. Journaled. Returns what was released under each id, by place; nothing where nothing was hidden.
+    """
+    now, released = now or timezone.now(), {}
+    for uid in dict.fromkeys(uids):
+        with write():
+            hidden = [(place, row) for place in PLACES for row in _hidden_rows(place, uid)]
+            changes = [_give_back(row) for _, row in hidden]
+            journal.record(actor, changes, now)
+        released[uid] = Counter(place.name for place, _ in hidden)
+    return released
+
+
+def _hidden_rows(place: Place, uid: str) -> list[Any]:
+    numbered = place.shown == "pk"
+    if not place.levelled or (numbered and not (uid.isascii() and uid.isdigit() and len(uid) < 19)):
+        return []
+    rows_ = place.model._default_manager.filter(**{place.shown: uid, "sensitivity": QUARANTINED})
+    return list(rows_.order_by("pk"))
+
+
+def _give_back(row: Any) -> journal.Change:
+    row.sensitivity = _level_before(row)
+    _step_aside(row)
+    row.save(update_fields=["sensitivity", *(["copy"] if hasattr(row, "copy") else [])])
+    return _change("release", row, [], was=QUARANTINED)
+
+
+def _level_before(row: Any) -> str:
+    """What the row's last quarantine took from it. Revisions of a memory are told together: the strictest."""
+    name = _name(type(row))
+    hid = _change("quarantine", row, [])
+    told = JournalEntry.objects.filter(operation="quarantine", object_type=hid.object_type)
+    details = told.filter(object_id=hid.object_id).order_by("-seq").values_list("detail", flat=True)
+    levels = [one["was"] for one in details if one.get("of", name) == name and one.get("was") in LEVELS]
+    if not levels:
+        return Sensitivity.SECRET.value
+    return max(levels, key=rank) if isinstance(row, Revision) else str(levels[0])
 
 
 def redact_stored(findings: Iterable[Finding], actor: Actor, now: datetime | None = None) -> Mended:

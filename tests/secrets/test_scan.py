@@ -13,7 +13,17 @@ from django.utils import timezone
 
 from memoryhub import facts, journal, store
 from memoryhub.drafts import FactDraft, MemoryPatch
-from memoryhub.models import Embedding, Event, Extraction, Fact, Injection, JournalEntry, Memory, Session
+from memoryhub.models import (
+    Embedding,
+    Event,
+    Extraction,
+    Fact,
+    Injection,
+    JournalEntry,
+    Memory,
+    Revision,
+    Session,
+)
 from memoryhub.sensitivity import Actor, Sensitivity, system
 from memoryhub.transactions import write
 from tests.api.conftest import Agent
@@ -111,6 +121,62 @@ class TestQuarantine:
         remember(TOKEN, sensitivity="public", project="p")
         scan("--quarantine")
         assert Memory.objects.filter(sensitivity="quarantined").count() == 2
+
+
+class TestRelease:
+    def test_everything_that_was_hidden_has_a_way_back_to_the_level_it_had(
+        self, leaky: Memory, bot: Agent
+    ) -> None:
+        Memory.objects.filter(pk=leaky.pk).update(sensitivity="private")
+        Fact.objects.update(sensitivity="secret")
+        scan("--quarantine")
+        rows = {Memory: leaky.uid, Fact: Fact.objects.get().uid, Injection: Injection.objects.get().uid}
+        rows[Event] = str(Event.objects.get(sensitivity="quarantined").pk)
+        said = scan("--release", *rows.values())
+        assert f"Released 1 fact row of {rows[Fact]}" in said
+        for model in (*rows, Revision):
+            assert not model.objects.filter(sensitivity="quarantined").exists(), model
+        assert Memory.objects.get().sensitivity == "private"
+        assert Fact.objects.get().sensitivity == "secret"
+        assert bot.get(f"/memories/{leaky.uid}").status_code == 404
+        assert bot.get(f"/memories/{leaky.uid}", allow_private=True).status_code == 200
+        assert "deploy" in bot.post("/search", {"query": "deploy", "allow_private": True}).content.decode()
+
+    def test_it_is_journaled_and_keeps_the_chain(self, leaky: Memory) -> None:
+        scan("--quarantine")
+        scan("--release", leaky.uid)
+        rows = JournalEntry.objects.filter(operation="release", object_id=leaky.uid)
+        assert {row.detail["of"] for row in rows} == {"memory", "revision"}
+        assert all(row.detail["was"] == "quarantined" and row.actor.startswith("command:") for row in rows)
+        assert journal.verify_chain().ok
+
+    def test_what_the_journal_does_not_know_comes_back_as_secret(self, leaky: Memory) -> None:
+        Fact.objects.update(sensitivity="quarantined")
+        scan("--release", Fact.objects.get().uid)
+        assert Fact.objects.get().sensitivity == "secret"
+
+    def test_beside_a_twin_it_becomes_a_copy(
+        self, leaky: Memory, configure: Callable[..., None], actor: Actor
+    ) -> None:
+        scan("--quarantine")
+        configure(block_secrets=False)
+        hidden = Fact.objects.get()
+        facts.store_fact(FactDraft(subject="ci", predicate="uses", object=TOKEN, project="shop"), actor)
+        scan("--release", hidden.uid)
+        assert sorted(Fact.objects.values_list("copy", flat=True)) == [0, 1]
+
+    def test_another_unknown_level_is_not_touched(self, remember: Callable[..., Memory]) -> None:
+        memory = remember("plain words")
+        Memory.objects.update(sensitivity="cosmic")
+        with pytest.raises(CommandError, match="nothing is quarantined under"):
+            scan("--release", memory.uid, "9" * 40, "²")
+        assert Memory.objects.get().sensitivity == "cosmic"
+
+    def test_a_second_time_says_that_nothing_is_hidden(self, leaky: Memory) -> None:
+        scan("--quarantine")
+        scan("--release", leaky.uid)
+        with pytest.raises(CommandError, match=f"nothing is quarantined under {leaky.uid}"):
+            scan("--release", leaky.uid)
 
 
 class TestRedact:

@@ -1,4 +1,4 @@
-"""``manage.py scan_secrets``: credentials in what is stored already; reported, quarantined or redacted."""
+"""``manage.py scan_secrets``: credentials in what is stored: reported, quarantined and released, redacted."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ class Command(BaseCommand):
             action="store_true",
             help="write [secret removed] in its place, in indexes, vectors and the file too; for good",
         )
+        mend.add_argument(
+            "--release",
+            nargs="+",
+            metavar="ID",
+            default=[],
+            help="give what was quarantined under these ids the level back that it had: it was no credential",
+        )
         parser.add_argument(
             "--id", action="append", default=[], help="mend only what has this id (repeatable)"
         )
@@ -42,6 +49,9 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["release"]:
+            self._release(options["release"])
+            return
         findings = [one for one in stored_secrets.scan() if not options["id"] or one.shown in options["id"]]
         for finding in findings:
             self.stdout.write(stored_secrets.as_json(finding) if options["json"] else _line(finding))
@@ -56,6 +66,14 @@ class Command(BaseCommand):
         staying = mended.left if mended else [one for one in findings if not one.quarantined]
         if options["fail"] and staying:
             raise CommandError(f"{plural(len(staying), 'credential')} in the store")
+
+    def _release(self, uids: list[str]) -> None:
+        released = stored_secrets.release(uids, operator(system("scan_secrets").clearance))
+        for uid, counts in released.items():
+            for name, count in counts.items():
+                self.stdout.write(f"Released {plural(count, f'{name} row')} of {shown(uid)}")
+        if idle := [shown(uid) for uid, counts in released.items() if not counts]:
+            raise CommandError(f"nothing is quarantined under {', '.join(idle)}; scan_secrets prints the ids")
 
     def _tell(self, findings: list[Finding], mended: Mended | None, verb: str) -> None:
         if not findings:
