@@ -39,7 +39,7 @@ class Candidate:
     why: str = ""
 
     def draft(self, place: Place) -> MemoryDraft:
-        """The memory that would be stored; ValidationError when nothing is said."""
+        """The memory that would be stored."""
         content = _storable(self.content).strip()[:CONTENT_CHARS]
         return MemoryDraft(
             content=content,

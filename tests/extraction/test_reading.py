@@ -48,12 +48,10 @@ def test_the_model_reads_and_the_hub_stores_where_it_was_told_to(
 def test_characters_that_were_cut_in_two_lose_no_candidate(
     model: servers.ChatServer, said: list[Turn], actor: Actor
 ) -> None:
-    texts = [f"{DECIDED} \ud83d", "\x00"]
-    found = [{"category": "events", "abstract": "a \udfff", "overview": "", "content": text} for text in texts]
-    model.usual = saying(json.dumps({"memories": found}))
-    read = reading.by_model(said, PLACE, actor)
-    assert [one["outcome"] for one in read.results] == ["created", "refused"]
-    assert contents() == [f"{DECIDED} \ufffd"]
+    model.usual = answer_json([{"category": "events", "abstract": "Queue \ud83d", "content": DECIDED}])
+    read = reading.by_model([*said, Turn("user", "Thanks \ud83d")], PLACE, actor)
+    assert (read.extractor, read.notes) == ("model", [])
+    assert Memory.objects.get().abstract == "Queue \ufffd"
 
 
 def test_a_half_character_in_a_conversation_is_read_by_the_rules(actor: Actor) -> None:
