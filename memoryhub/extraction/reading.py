@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
-from pydantic import ValidationError
 
 from memoryhub import llm
 from memoryhub.drafts import MemoryDraft
@@ -146,9 +145,6 @@ def _stored(candidate: Candidate, place: Place, actor: Actor, choose: Any = None
         done = remember_deduplicated(draft, actor, choose=choose)
     except StoreError as refusal:
         return {"outcome": "refused", "id": None, "code": refusal.code, "detail": refusal.message, **shown}
-    except ValidationError:
-        said = "the candidate says nothing that can be stored"
-        return {"outcome": "refused", "id": None, "code": StoreError.code, "detail": said, **shown}
     abstract = done.memory.abstract if _known(done.memory, actor) else draft.abstract
     return {"outcome": done.outcome, "id": done.memory.uid, "abstract": abstract, **shown}
 
