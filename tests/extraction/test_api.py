@@ -145,3 +145,12 @@ def test_other_roles_and_parts_that_are_no_text_are_not_read(bot: Any) -> None:
 def test_injected_memories_are_not_extracted_again(bot: Any) -> None:
     said = "<memory-context>I prefer tea over coffee.</memory-context> Hello there!"
     assert bot.post("/extract", {"messages": [{"role": "user", "content": said}]}).json()["results"] == []
+
+
+def test_a_message_that_only_calls_tools_has_no_content(bot: Any) -> None:
+    calls = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}
+    response = bot.post(
+        "/extract", {"messages": [SAID[0], calls, {"role": "tool", "content": "We use tabs."}]}
+    )
+    assert response.status_code == 200
+    assert {one["category"] for one in response.json()["results"]} == {"events", "preferences"}

@@ -30,7 +30,9 @@ class MessageIn(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     role: str = Field(description="user and assistant are read, all others (system, tool) are not.")
-    content: str | list[dict[str, Any]] = Field(description="A text, or parts of which the texts are read.")
+    content: str | list[dict[str, Any]] | None = Field(
+        description="A text, or parts of which the texts are read; null in a message that only calls tools."
+    )
 
 
 class Conversation(BaseModel):
