@@ -194,11 +194,32 @@ CONTENT_SECURITY_POLICY = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "filters": {"without_secrets": {"()": "memoryhub.logs.WithoutSecrets"}},
+    "formatters": {
+        "plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
+        "server": {
+            "()": "django.utils.log.ServerFormatter",
+            "format": "[{server_time}] {message}",
+            "style": "{",
+        },
+    },
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "plain",
+            "filters": ["without_secrets"],
+        },
+        "server": {
+            "class": "logging.StreamHandler",
+            "formatter": "server",
+            "filters": ["without_secrets"],
+        },
+    },
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
         "django.request": {"level": "ERROR"},
+        # The development server writes whole addresses, with what was searched for.
+        "django.server": {"handlers": ["server"], "level": "INFO", "propagate": False},
         # Anyone may send a wrong Host header; a stack trace for each would bury what matters.
         "django.security.DisallowedHost": {"level": "CRITICAL"},
     },

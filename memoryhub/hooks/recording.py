@@ -106,7 +106,7 @@ def _note(passage: Passage) -> None:
     if at < passage.session.started_at:
         row.update(started_at=at)
     if passage.happening.event == names.SESSION_END:
-        reason = clean(str(passage.happening.data.get("reason") or ""))[:50]
+        reason = redact(clean(str(passage.happening.data.get("reason") or "")))[:50]
         row.update(ended_at=max(at, ended) if ended else at, end_reason=reason)
     elif ended and at > ended:
         row.update(ended_at=None, end_reason="")
@@ -154,7 +154,7 @@ def _session(happening: Happening, actor: Actor, at: datetime) -> Session:
 
 def _read_call(passage: Passage) -> None:
     data, event = passage.happening.data, passage.event
-    tool = clean(str(data.get("tool_name") or ""))[:200]
+    tool = redact(clean(str(data.get("tool_name") or "")))[:200]
     chars = settings.MEMORYHUB.event_preview_chars
     cwd = passage.happening.cwd or passage.session.cwd
     call = read_call(tool, data.get("tool_input"), data.get("tool_response"), cwd, chars)

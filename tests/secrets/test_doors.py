@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from memoryhub.logs import WithoutSecrets
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.sensitivity import Clearance
 from tests.api.conftest import Agent
@@ -76,6 +79,14 @@ KEPT = [
                 "tool_response": f"We decided to deploy with {TOKEN} because it works",
             },
         },
+    ),
+    (
+        "/events",
+        {"event": "tool:post", "session_id": "s", "project": "p", "data": {"tool_name": TOKEN}},
+    ),
+    (
+        "/events",
+        {"event": "session:end", "session_id": "s", "project": "p", "data": {"reason": TOKEN}},
     ),
     (
         "/extract",
@@ -175,3 +186,15 @@ def test_who_does_not_reach_the_project_does_not_see_the_refusal(bot: Agent) -> 
     seen = JournalEntry.objects.filter(operation="secret_blocked")
     assert seen.visible_to(Clearance.up_to("public", projects=["shop"])).exists()
     assert not seen.visible_to(Clearance.up_to("secret", projects=["other"])).exists()
+
+
+def test_no_line_of_a_log_keeps_what_came_in_an_address() -> None:
+    kept = logging.LogRecord(
+        "django.server", logging.INFO, "", 0, '"GET /search?query=%s" %s', (TOKEN, 200), None
+    )
+    plain = logging.LogRecord("django.server", logging.INFO, "", 0, '"GET %s" %s', ("/", 200), None)
+    assert all(WithoutSecrets().filter(record) for record in (kept, plain))
+    assert kept.getMessage() == '"GET /search?query=[secret removed]" 200'
+    assert plain.getMessage() == '"GET /" 200'
+    handlers = settings.LOGGING["handlers"].values()
+    assert all("without_secrets" in handler["filters"] for handler in handlers)
