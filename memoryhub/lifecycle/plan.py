@@ -108,9 +108,16 @@ class Pace:
     meets an open door at every second try.
     """
 
-    def __init__(self, first: int = 200, most: int = 5000, least: int = 1) -> None:
-        """``least``: below this the cost of a transaction outweighs that of its rows."""
+    def __init__(
+        self, first: int = 200, most: int = 5000, least: int = 1, *, stretch: float = 1.0, rest: float = 1.0
+    ) -> None:
+        """``least``: below this the cost of a transaction outweighs that of its rows.
+
+        ``stretch``: how many times as long a step may last, and ``rest``: for what share of it to rest
+        afterwards, where somebody waits for the end.
+        """
         self.size, self.most, self.least = first, most, least
+        self.stretch, self.rest = stretch, rest
         self.costs: deque[float] = deque(maxlen=5)
 
     def after(self, step: Step) -> None:
@@ -121,10 +128,11 @@ class Pace:
     def took(self, milliseconds: float) -> None:
         """So long did the last ``size`` rows take."""
         self.costs.append(milliseconds / self.size)
-        wanted = settings.MEMORYHUB.maintenance_step_ms / max(median(self.costs), 1e-6)
+        aim = settings.MEMORYHUB.maintenance_step_ms * self.stretch
+        wanted = aim / max(median(self.costs), 1e-6)
         self.size = max(self.least, min(int(wanted), self.size * 2, self.most))
         if not connection.in_atomic_block:
-            time.sleep(min(milliseconds, 200) / 1000)
+            time.sleep(min(milliseconds, 200) * self.rest / 1000)
 
     def page(self, rows: Sequence[T], weigh: Callable[[T], float] | None) -> Sequence[T]:
         """The first of the rows, as many as weigh no more than ``size``; one at least.
