@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,6 +22,7 @@ from memoryhub.interchange.records import NO_PAST, Bad, History, Item, Record, U
 from memoryhub.interchange.tally import Tally
 from memoryhub.models import Fact, Memory
 from memoryhub.past import Past
+from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import NotFound, StoreError
@@ -219,10 +219,12 @@ def _kind_of(item: Item) -> str:
     return str(getattr(item.shape, "kind", "")) if isinstance(item, History) else ""
 
 
-def over_cap(tally: Tally, dry_run: bool = False) -> dict[str, int]:
-    """Of the projects that were loaded those that hold (or would hold) more than ``max_memories``."""
+def over_cap(coming: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False) -> dict[str, int]:
+    """Of the projects that were loaded those that hold (or would hold) more than ``max_memories``.
+
+    ``coming``: how many memories each of them gets. ``memories``: those that count.
+    """
     cap = settings.MEMORYHUB.max_memories
-    held = counts(Memory.objects.live(), "project") if cap else {}
-    coming = tally.created_in if dry_run else Counter[str]()
-    after = {project: held.get(project, 0) + coming[project] for project in tally.created_in}
+    held = counts(memories.live(), "project") if cap and coming else {}
+    after = {project: held.get(project, 0) + n * dry_run for project, n in coming.items()}
     return {project: n for project, n in after.items() if cap and n > cap}

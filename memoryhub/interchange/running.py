@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -30,8 +30,13 @@ from memoryhub.store.errors import Conflict, StoreError
 
 NAME = "import"
 FAILED, UNMAPPED, IGNORED, NOT_TAKEN, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
+PROJECT = "project"  # one that memories came into; ``after``: how many, in a dry run
 _FIRST, _MOST, _LEAST = 50, 1000, 20  # items of a step
+# A person waits for the end, and what a step costs besides its items is half of a short one. Two other things
+# keep the door open: the file is read and its vectors are made between the steps.
+_STRETCH, _REST = 3.0, 0.3
 _MOST_ERRORS = 100  # that a step lists; the others it counts
+_MOST_PROJECTS = 20  # that a step names
 
 
 class ImportParams(BaseModel):
@@ -162,23 +167,24 @@ def _refusal(error: UnreadableFile, params: ImportParams) -> StoreError:
 
 
 def _walk(reading: Reading, order: Order, ids: Ids) -> Iterator[Step]:
-    pace, items, done = Pace(_FIRST, _MOST, _LEAST), iter(reading), reading.done
+    pace, items, done = Pace(_FIRST, _MOST, _LEAST, stretch=_STRETCH, rest=_REST), iter(reading), reading.done
+    named: set[str] = set()  # projects; once is enough
     while some := list(islice(items, pace.size)):
         mark, seen = reading.mark(), reading.done - done
         done += seen
-        step = _step(some, order, ids, mark, seen)
+        step = _step(_Told(some, order, ids, named), order.dry_run, mark, seen)
         yield step
+        named.update(change.reason for change in step.applied if change.action == PROJECT)
         pace.after(step)
 
 
-def _step(items: list[Item], order: Order, ids: Ids, mark: dict[str, Any], seen: int) -> Step:
-    """Vectors are made here, before the transaction; a dry run stores and takes back here as well."""
-    batch = _Told(items, order, ids)
+def _step(batch: _Told, dry_run: bool, mark: dict[str, Any], seen: int) -> Step:
+    """A dry run stores and takes back here."""
 
     def commit(run_uid: str) -> tuple[Change, ...]:
         return batch.store()
 
-    if not order.dry_run:
+    if not dry_run:
         return Step((), mark, seen, commit, chore=True)
     began = time.perf_counter()
     found = batch.store()
@@ -186,9 +192,13 @@ def _step(items: list[Item], order: Order, ids: Ids, mark: dict[str, Any], seen:
 
 
 class _Told:
-    """A batch that tells as changes what became of it: numbers and reasons, never a text."""
+    """A batch that tells as changes what became of it: numbers and reasons, never a text.
 
-    def __init__(self, items: list[Item], order: Order, ids: Ids) -> None:
+    ``named``: the projects that need not be told of.
+    """
+
+    def __init__(self, items: list[Item], order: Order, ids: Ids, named: Set[str]) -> None:
+        self._named, self._dry_run = named, order.dry_run
         self._errors: list[tuple[str, Problem]] = []
         told = replace(order, report=lambda place, problem: self._errors.append((place, problem)))
         self._batch = Batch(items, told, ids)
@@ -197,7 +207,12 @@ class _Told:
         self._errors.clear()
         tally = Tally()
         self._batch.store(tally)
-        return (*_outcomes(tally), *self._failures(tally), *_notes(tally))
+        return (*_outcomes(tally), *self._failures(tally), *_notes(tally), *self._projects(tally))
+
+    def _projects(self, tally: Tally) -> Iterator[Change]:
+        coming = [(project, n) for project, n in tally.created_in.items() if n and project not in self._named]
+        for project, n in coming[:_MOST_PROJECTS] if settings.MEMORYHUB.max_memories else ():
+            yield Change(PROJECT, reason=project, after=float(n) if self._dry_run else None)
 
     def _failures(self, tally: Tally) -> Iterator[Change]:
         """One for each thing that failed, naming its first problems; the rest only counted."""

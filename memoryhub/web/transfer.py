@@ -17,7 +17,11 @@ def _project(help_text: str) -> forms.CharField:
 class ImportForm(forms.Form):
     """What is to come in."""
 
-    file = forms.FileField(help_text="Plain or packed, as the other program wrote it.", allow_empty_file=True)
+    file = forms.FileField(
+        help_text="Plain or packed, as the other program wrote it. End that program before you upload its"
+        " SQLite file: its newest rows may still lie in a file -wal beside it, which does not come along.",
+        allow_empty_file=True,
+    )
     format = forms.ChoiceField(
         required=False,
         label="What wrote it",

@@ -204,6 +204,46 @@ def test_an_import_is_stopped_between_two_steps_and_goes_on_where_it_was(bot, mo
     assert (report["status"], report["counts"]) == ("done", {"memories created": 6})
 
 
+@pytest.mark.parametrize("beyond", [{"projects": ["farm"]}, {"clearance": "public"}])
+def test_nobody_lets_an_import_go_on_beyond_what_their_token_reaches_by_now(bot, agent, beyond):
+    uid = send(bot, lines({"content": "x", "project": "shop"})).json()["id"]
+    bot.post(f"/import/{uid}/stop")
+    narrower = agent(**beyond)
+    assert narrower.post(f"/import/{uid}/resume").status_code in (403, 404)
+    assert MaintenanceRun.objects.get(uid=uid).status == "failed"
+
+
+def test_without_the_right_to_maintain_a_restore_does_not_go_on(bot, agent):
+    uid = send(bot, lines({"content": "x"})).json()["id"]
+    bot.post(f"/import/{uid}/stop")
+    is_problem(agent(rights=["read", "write"]).post(f"/import/{uid}/resume"), 403)
+    assert bot.post(f"/import/{uid}/resume").status_code == 202
+
+
+def test_a_token_of_the_same_name_that_is_somebody_elses_learns_nothing_of_an_import(agent):
+    uid = send(agent("private", owner="ada"), lines({"content": "x"}), name="diary.md").json()["id"]
+    other = agent("public", owner="bob")
+    assert other.get("/import").json()["total"] == 0
+    for response in (other.get(f"/import/{uid}"), other.post(f"/import/{uid}/stop")):
+        is_problem(response, 404)
+
+
+def test_the_report_names_the_projects_beyond_their_cap(bot, configure):
+    configure(max_memories=2)
+    raw = lines(*({"content": f"memory {n}", "project": "shop"} for n in range(3)), {"content": "y"})
+    expected = [{"what": "shop", "count": 3}]
+    assert imported(bot, raw, dry_run=True)["over_cap"] == expected
+    assert imported(bot, raw)["over_cap"] == expected
+    assert imported(bot, raw)["over_cap"] == []  # nothing came
+
+
+def test_the_cap_counts_what_the_token_sees_alone(agent, remember, configure):
+    configure(max_memories=2)
+    for n in range(3):
+        remember(f"hidden {n}", project="shop", sensitivity="secret")
+    assert imported(agent("public"), lines({"content": "x", "project": "shop"}))["over_cap"] == []
+
+
 def test_a_file_that_is_gone_says_so(bot, home):
     uid = send(bot, lines({"content": "x"})).json()["id"]
     for path in (home / "imports").iterdir():

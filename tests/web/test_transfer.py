@@ -12,7 +12,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from memoryhub.lifecycle import runs
-from memoryhub.models import JournalEntry, MaintenanceRun, Memory
+from memoryhub.models import JournalEntry, MaintenanceRun, Membership, Memory, Session
 from tests.web.markup import main, page
 
 pytestmark = pytest.mark.django_db
@@ -170,6 +170,18 @@ def test_a_waiting_import_polls_can_be_stopped_and_resumed(writer: Client) -> No
     assert Memory.objects.count() == 1
 
 
+def test_a_project_beyond_its_cap_is_told_with_its_numbers(writer: Client, configure: Any) -> None:
+    configure(max_memories=1)
+    lines = [{"content": "one", "project": "<b>shop"}, {"content": "two", "project": "<b>shop"}]
+    shown = main(writer.get(sent(writer, *lines))).words
+    assert "More than a project may hold<b>shop: 2 of 1" in shown
+    assert "Nothing was removed." in shown
+
+
+def test_the_page_says_to_end_a_program_before_its_database_is_uploaded(writer: Client) -> None:
+    assert "a file -wal beside it" in main(writer.get("/transfer/")).words
+
+
 def test_maintenance_lists_imports_without_the_names_of_files(writer: Client, sign_in: Any) -> None:
     uid = sent(writer, {"content": ""}, name="about-a-secret-plan.jsonl").split("/")[-2]
     keeper = sign_in("add_maintenancerun", name="keeper")
@@ -179,6 +191,59 @@ def test_maintenance_lists_imports_without_the_names_of_files(writer: Client, si
         assert "Import" in main(response).words
         assert b"secret-plan" not in response.content
     assert b'value="import"' not in keeper.get("/maintenance/").content
+
+
+# Membership
+
+
+def test_an_import_does_not_go_on_in_a_project_that_its_person_has_left(writer: Client) -> None:
+    ada = User.objects.get(username="ada")
+    gone = Membership.objects.create(user=ada, project="shop")
+    Membership.objects.create(user=ada, project="farm")
+    address = send(writer, {"content": "x"}, project="shop").url
+    writer.post(f"{address}stop/")
+    gone.delete()
+    writer.post(f"{address}resume/")
+    assert MaintenanceRun.objects.get().status == "failed"
+    assert not Memory.objects.exists()
+
+
+def test_a_confined_person_brings_in_to_their_projects_and_takes_out_of_them_alone(
+    writer: Client, remember: Any
+) -> None:
+    ada = User.objects.get(username="ada")
+    Membership.objects.create(user=ada, project="farm", clearance="private")
+    remember("not hers", project="zoo")
+    remember("hers", project="farm", sensitivity="private")
+    lines = [{"content": "a", "project": "zoo"}, {"content": "b", "project": "farm"}, {"content": "c"}]
+    shown = main(writer.get(sent(writer, *lines))).words
+    assert "line 1: project: you may write only to: farm" in shown
+    assert set(Memory.objects.filter(author="user:ada").values_list("project", flat=True)) == {"farm"}
+    writer.post("/switch/", {"level": "private", "on": "1", "next": "/"})
+    for query in ({}, {"whole": "on"}, {"format": "markdown"}, {"project": "zoo", "whole": "on"}):
+        told = writer.get("/transfer/export/", query).getvalue()
+        assert b"not hers" not in told
+        assert (b"hers" in told) == ("project" not in query)
+
+
+def test_an_administrator_who_is_confined_restores_nothing_of_other_projects(
+    writer: Client, sign_in: Any
+) -> None:
+    root = sign_in(name="root")
+    user = User.objects.get(username="root")
+    User.objects.filter(pk=user.pk).update(is_superuser=True)
+    Membership.objects.create(user=user, project="farm", clearance="secret")
+    at = "2024-01-02T03:04:05Z"
+    session = {"kind": "session", "session_id": "s", "project": "zoo", "started_at": at, "last_at": at}
+    event = {"kind": "event", "session_id": "s", "project": "zoo", "at": at, "event": "Stop"}
+    memory = {"kind": "memory", "id": "abcdefgh", "content": "x", "project": "zoo"}
+    row = {"kind": "journal", "seq": 1, "hash": "0" * 64, "at": at, "actor": "a", "operation": "insert"}
+    row |= {"object_type": "memory", "project": "zoo", "sensitivity": "public"}
+    shown = main(root.get(sent(root, session, event, memory, row))).words
+    assert [f"line {n}: project:" in shown for n in (1, 2, 3, 4)] == [True] * 4
+    assert not Memory.objects.exists()
+    assert not Session.objects.exists()
+    assert not JournalEntry.objects.filter(project="zoo").exists()
 
 
 # Export

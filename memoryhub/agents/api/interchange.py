@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from django.http import HttpResponse, StreamingHttpResponse
@@ -90,9 +90,10 @@ class ImportReport(ImportShape):
     failed: int
     errors: list[str] = Field(description="A page of what failed: where, which field, and why.")
     more_errors: bool
-    unmapped: list[Counted] = Field(description="What has no home here.")
+    unmapped: list[Counted] = Field(description="What was changed, or has no home here.")
     ignored: list[Counted] = Field(description="Fields that mean nothing here.")
     not_taken: list[Counted] = Field(description="Fields that only the right maintain brings in.")
+    over_cap: list[Counted] = Field(description="Projects that now hold more than max_memories.")
 
 
 class OneImport(BaseModel):
@@ -161,7 +162,7 @@ def list_imports(request: ApiRequest, wanted: Query[OneImport]) -> HttpResponse:
 def get_import(request: ApiRequest, id: str, wanted: Query[OneImport]) -> HttpResponse:
     """``errors`` is a page: ``start`` goes on in them."""
     run = report.find(id, request.auth.actor)
-    told = report.of(run, wanted.start, wanted.limit)
+    told = report.of(run, request.auth.actor.clearance, wanted.start, wanted.limit)
     return answer(
         {
             **_shape(run),
@@ -169,7 +170,10 @@ def get_import(request: ApiRequest, id: str, wanted: Query[OneImport]) -> HttpRe
             "failed": told.failed,
             "errors": told.errors,
             "more_errors": told.more_errors,
-            **{name: _counted(getattr(told, name)) for name in ("unmapped", "ignored", "not_taken")},
+            **{
+                name: _counted(getattr(told, name))
+                for name in ("unmapped", "ignored", "not_taken", "over_cap")
+            },
         }
     )
 
@@ -182,7 +186,8 @@ def get_import(request: ApiRequest, id: str, wanted: Query[OneImport]) -> HttpRe
 )
 def stop_import(request: ApiRequest, id: str) -> HttpResponse:
     """What is stored stays; it can be resumed."""
-    return _steered(request, id, runs.stop)
+    actor = request.auth.actor
+    return answer(_shape(report.stop(report.find(id, actor), actor)), 202)
 
 
 @router.post(
@@ -193,7 +198,8 @@ def stop_import(request: ApiRequest, id: str) -> HttpResponse:
 )
 def resume_import(request: ApiRequest, id: str) -> HttpResponse:
     """For one that was stopped, interrupted or failed: it goes on where it was."""
-    return _steered(request, id, runs.resume)
+    actor, restores = request.auth.actor, Right.MAINTAIN.value in request.auth.rights
+    return answer(_shape(report.resume(report.find(id, actor), actor, restores=restores)), 202)
 
 
 @router.get(
@@ -241,12 +247,6 @@ def _body(request: ApiRequest, name: str) -> tuple[str, Iterator[bytes]]:
     chunked = request.META.get("HTTP_TRANSFER_ENCODING") and request.META.get("wsgi.input_terminated")
     stream = request.META["wsgi.input"] if chunked else request
     return name, iter(lambda: stream.read(_CHUNK), b"")
-
-
-def _steered(request: ApiRequest, uid: str, steer: Callable[[str, Actor], MaintenanceRun]) -> HttpResponse:
-    actor = request.auth.actor
-    run = report.find(uid, actor)
-    return answer(_shape(steer(run.uid, report.steering(run, actor))), 202)
 
 
 def _shape(run: MaintenanceRun) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from memoryhub.interchange.reading import Reading, opened
 from memoryhub.interchange.records import Options
 from memoryhub.interchange.tally import Tally
 from memoryhub.management.operator import operator, plural, short_name, shown
+from memoryhub.models import Memory
 from memoryhub.sensitivity import LEVELS, Clearance
 
 INTERRUPTED = 130
@@ -179,7 +180,7 @@ class Command(BaseCommand):
         """What a person should know about it besides the numbers."""
         tally, days = self.tally, settings.MEMORYHUB.default_ttl_days
         for what, n in tally.unmapped.most_common():
-            yield f"Has no place here: {shown(what, 200)} ({n:,})"
+            yield f"Changed, or without a place here: {shown(what, 200)} ({n:,})"
         if unknown := tally.ignored:
             listed = ", ".join(f"{shown(name)} ({plural(n, 'line')})" for name, n in unknown.most_common())
             yield f"Unknown fields, ignored: {listed}"
@@ -197,7 +198,7 @@ class Command(BaseCommand):
         return {**dict.fromkeys(("created", "refreshed", "updated"), 0), **self.tally.outcomes}
 
     def _warn_of_cap(self) -> None:
-        over = over_cap(self.tally, self.options["dry_run"])
+        over = over_cap(self.tally.created_in, Memory.objects.all(), self.options["dry_run"])
         for project, n in over.items():
             name = f"Project {shown(project)}" if project else "The memories without a project"
             cap = settings.MEMORYHUB.max_memories

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
@@ -21,6 +22,7 @@ from memoryhub.interchange.formats import FORMATS, OWN, WRITERS
 from memoryhub.lifecycle import runs, telling
 from memoryhub.models import MaintenanceRun
 from memoryhub.retrieval.filters import MemoryFilter
+from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import NotFound, StoreError
 from memoryhub.web.access import SWITCHES, actor_of, clearance_of
 from memoryhub.web.transfer import ExportForm, ImportForm
@@ -100,12 +102,16 @@ def import_progress(request: HttpRequest, uid: str) -> HttpResponse:
 
 @require_POST
 def import_stop(request: HttpRequest, uid: str) -> HttpResponse:
-    return _steer(request, uid, "stop")
+    return _steered(request, uid, report.stop)
 
 
 @require_POST
 def import_resume(request: HttpRequest, uid: str) -> HttpResponse:
-    return _steer(request, uid, "resume")
+    def resume(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
+        most = Actor(actor.name, clearance_of(request, also=SWITCHES))
+        return report.resume(run, most, restores=_restores(request))
+
+    return _steered(request, uid, resume)
 
 
 @require_POST
@@ -184,10 +190,12 @@ def _may_do(request: HttpRequest, run: MaintenanceRun) -> bool:
     return is_done and request.user.has_perm(IMPORT) and run.actor == actor_of(request).name
 
 
-def _steer(request: HttpRequest, uid: str, deed: str) -> HttpResponse:
-    run, actor = _find(request, uid), actor_of(request)
+def _steered(
+    request: HttpRequest, uid: str, steer: Callable[[MaintenanceRun, Actor], MaintenanceRun]
+) -> HttpResponse:
+    run = _find(request, uid)
     try:
-        getattr(runs, deed)(run.uid, report.steering(run, actor))
+        steer(run, actor_of(request))
     except StoreError as refusal:
         messages.error(request, _sentence(refusal.message))
     return redirect("import", run.uid)
@@ -215,13 +223,14 @@ def _told(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
         **always,
         **_progress(request, run),
         "is_polling": False,
-        "report": report.of(run, start, ERRORS),
+        "report": report.of(run, clearance_of(request, also=SWITCHES), start, ERRORS),
         "start": start,
         "next_start": start + ERRORS,
         "previous_start": max(start - ERRORS, 0),
         "may_do": _may_do(request, run),
         "may_resume": runs.is_resumable(run),
         "days": settings.MEMORYHUB.default_ttl_days,
+        "cap": settings.MEMORYHUB.max_memories,
     }
 
 
