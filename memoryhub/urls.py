@@ -2,8 +2,11 @@
 
 from django.contrib import admin
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 urlpatterns = [
+    # One door for one's own password: the page that ends other sessions and tells the journal.
+    path("admin/password_change/", RedirectView.as_view(pattern_name="you")),
     path("admin/", admin.site.urls),
     path("", include("memoryhub.agents.urls")),
     path("", include("memoryhub.web.urls")),

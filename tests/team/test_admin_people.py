@@ -86,3 +86,11 @@ def test_a_password_that_is_set_is_in_the_journal_but_not_its_words(boss, bob):
     [(operation, actor, detail)] = rows("bob")
     assert (operation, actor) == ("account_changed", "user:boss")
     assert BETTER not in str(detail)
+
+
+def test_ones_own_password_is_changed_on_the_hubs_page(boss):
+    client = enter(boss)
+    assert client.get("/admin/password_change/")["Location"] == "/you/"
+    new = {"old_password": "x", "new_password1": BETTER, "new_password2": BETTER}
+    client.post("/admin/password_change/", new)
+    assert not User.objects.get(username="boss").check_password(BETTER)
