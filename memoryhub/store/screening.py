@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -37,7 +36,6 @@ MEMORY_FIELDS = (
 )
 FACT_FIELDS = ("subject", "predicate", "object", "project", "session_id")
 BLOCKED = "secret_blocked"
-_SHORT = 100  # characters
 
 
 def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
@@ -49,8 +47,7 @@ def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
         if value := getattr(draft, name):
             texts += (value,) if isinstance(value, str) else _items(value)
     # One look at all of them; which field it is matters only to the few that are refused.
-    whole = "\n\n".join(texts)
-    if _has_none(whole) if len(whole) <= _SHORT else not find_secrets(whole):
+    if not find_secrets("\n\n".join(texts)):
         return
     for name in fields:
         value = getattr(draft, name)
@@ -61,12 +58,6 @@ def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
         for number, item in enumerate(_items(value), 1):
             for kind, _ in find_secrets(item):
                 raise SecretDetected(kind, number, name, unit="item")
-
-
-@lru_cache(maxsize=1000)
-def _has_none(text: str) -> bool:
-    """Names of people, agents and sessions come again in every line of an import."""
-    return not find_secrets(text)
 
 
 @contextmanager
