@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memoryhub.drafts import MemoryDraft
+from memoryhub.encoding.secrets import redact
 from memoryhub.interchange.lines import READ_ONLY
 
 # A file with a new field name in every line must not fill the memory.
@@ -49,7 +50,7 @@ class Tally:
         self.created_in[project] += outcome == "created" and not ended
         self.in_trash += ended and outcome == "created"
         self.without_ttl += outcome == "created" and "ttl_days" not in draft.given
-        _add(self.ignored, draft.ignored)
+        _add(self.ignored, [redact(name) for name in draft.ignored])  # the report is kept
         if not trusted:
             _add(self.not_taken, sorted(draft.model_fields_set & _IDENTITY))
 

@@ -198,3 +198,15 @@ def test_no_line_of_a_log_keeps_what_came_in_an_address() -> None:
     assert plain.getMessage() == '"GET /" 200'
     handlers = settings.LOGGING["handlers"].values()
     assert all("without_secrets" in handler["filters"] for handler in handlers)
+
+
+def test_an_import_reports_a_field_that_is_named_like_a_credential_without_it(
+    db: None, tmp_path: Path, assert_nowhere: Callable[..., None]
+) -> None:
+    path = tmp_path / "old.jsonl"
+    path.write_text(json.dumps({"content": "one", TOKEN: 1}))
+    out = StringIO()
+    call_command("import_memories", str(path), stdout=out)
+    assert Memory.objects.count() == 1
+    assert "[secret removed]" in out.getvalue()
+    assert_nowhere(out.getvalue())
