@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('theme', models.CharField(blank=True, default='', help_text='light or dark; empty: as the device has it', max_length=10)),
                 ('time_zone', models.CharField(blank=True, default='', help_text="Empty: the hub's own", max_length=64)),
-                ('language', models.CharField(blank=True, default='', help_text="Of dates; empty: the browser's", max_length=16)),
+                ('language', models.CharField(blank=True, default='', help_text='Of dates; empty: plain ones, as 2026-11-20', max_length=16)),
                 ('confined', models.BooleanField(default=False, help_text='Sees the projects of their memberships alone. Set by the first membership, and stays when the last one goes, so that nothing opens by itself')),
                 ('looked_at', models.DateTimeField(blank=True, help_text='When the review was last done', null=True)),
                 ('user', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='profile', to=settings.AUTH_USER_MODEL)),

@@ -16,7 +16,7 @@ class Profile(models.Model):
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, related_name="profile")
     theme = name_field(10, help_text="light or dark; empty: as the device has it")
     time_zone = name_field(64, help_text="Empty: the hub's own")
-    language = name_field(16, help_text="Of dates; empty: the browser's")
+    language = name_field(16, help_text="Of dates; empty: plain ones, as 2026-11-20")
     confined = models.BooleanField(
         default=False,
         help_text="Sees the projects of their memberships alone. Set by the first membership, and stays "
