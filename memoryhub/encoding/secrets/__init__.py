@@ -3,14 +3,16 @@
 Precision comes first, for what is found is refused: a rule wants a prefix that its issuer gives out, the
 name of a service before a value that chance wrote, or a name like ``password`` before a value that no person
 would write as a placeholder. Pure, and linear in the text's length: every repetition that could start anew
-at each character is bounded, or kept from doing so by what must stand before it. A text without any rule's
-marker, as most are, costs a few substring searches.
+at each character is bounded, or kept from doing so by what must stand before it. Which rules may find
+something is told by the runs of three letters that a text has.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from memoryhub.encoding.secrets.assigned import ANY, ASSIGNED
@@ -82,24 +84,37 @@ def _spans(text: str) -> Iterator[_Span]:
 
 def _rules_for(low: str) -> Iterator[Rule]:
     """The rules that may find something in a text, given in small letters."""
-    rules = [rule for sign, pairs in _BY_SIGN if sign in low for marker, rule in pairs if marker in low]
+    grams = _KEYS.intersection(map("".join, zip(low, low[1:], low[2:], strict=False)))
+    marked = chain(_SHORT, *(_BY_GRAM[gram] for gram in grams))
+    numbers = {number for marker, rules in marked if marker in low for number in rules}
     hinted: dict[tuple[re.Pattern[str], ...], bool] = {(): True}
-    for rule in dict.fromkeys(rules):
+    for rule in (_RULES[number] for number in sorted(numbers)):
         if rule.hints not in hinted:
             hinted[rule.hints] = any(hint.search(low) for hint in rule.hints)
         if hinted[rule.hints]:
             yield rule
 
 
-def _by_sign() -> list[tuple[str, list[tuple[str, Rule]]]]:
-    """Markers with their rules, under a sign that these markers hold: a text without it has none of them."""
-    signed: dict[str, list[tuple[str, Rule]]] = {}
-    for rule in _RULES:
+_Marked = list[tuple[str, list[int]]]  # markers, each with the numbers of its rules
+
+
+def _by_gram() -> tuple[_Marked, dict[str, _Marked]]:
+    """Markers of one or two letters; the others under their rarest three: few texts hold those of many."""
+    rules: dict[str, list[int]] = {}
+    for number, rule in enumerate(_RULES):
         for marker in rule.markers:
-            signed.setdefault(next((sign for sign in "_-:." if sign in marker), ""), []).append(
-                (marker, rule)
-            )
-    return list(signed.items())
+            rules.setdefault(marker, []).append(number)
+    common = Counter(gram for marker in rules for gram in _grams(marker))
+    found: dict[str, _Marked] = {}
+    for marker, numbers in rules.items():
+        gram = min(_grams(marker), key=lambda gram: common[gram], default="")
+        found.setdefault(gram, []).append((marker, numbers))
+    return found.pop("", []), found
 
 
-_BY_SIGN = _by_sign()
+def _grams(text: str) -> list[str]:
+    return [text[at : at + 3] for at in range(len(text) - 2)]
+
+
+_SHORT, _BY_GRAM = _by_gram()
+_KEYS = frozenset(_BY_GRAM)
