@@ -1,6 +1,7 @@
 """One conversation read to its end: by the language model where it may and can, else by the rules.
 
-Whatever the model does, nothing is lost: a part of the conversation that it cannot read the rules read.
+Whatever the model does, nothing is lost: a part of the conversation that it cannot read the rules read, and
+they look through one of which a candidate was left out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from memoryhub import llm
 from memoryhub.drafts import MemoryDraft
 from memoryhub.extraction import asking, rules
 from memoryhub.extraction.candidates import Candidate, Place
+from memoryhub.extraction.comparison import likeness
 from memoryhub.extraction.conversation import Turn, in_parts
 from memoryhub.extraction.deduplication import Choice, remember_deduplicated
 from memoryhub.extraction.nearness import Near
@@ -27,6 +29,7 @@ from memoryhub.store import StoreError
 
 logger = logging.getLogger(__name__)
 RULES, MODEL, BOTH = "rules", "model", "model and rules"
+_ABOUT_THE_SAME = 0.6  # of the words of two candidates of one conversation
 
 
 class Interrupted(Exception):
@@ -85,6 +88,14 @@ def by_model(turns: Sequence[Turn], place: Place, actor: Actor, leaving: Callabl
     return reader.read
 
 
+def _told(candidate: Candidate, found: Sequence[Candidate]) -> bool:
+    """Whether one of the others says about the same."""
+    return any(
+        candidate.same == one.same or likeness(candidate.content, one.content) >= _ABOUT_THE_SAME
+        for one in found
+    )
+
+
 class _ModelReader:
     def __init__(self, chat: Chat, place: Place, actor: Actor, leaving: Callable[[], bool]) -> None:
         self.chat, self.place, self.actor, self.leaving = chat, place, actor, leaving
@@ -104,6 +115,10 @@ class _ModelReader:
         for why in dict.fromkeys(refused):
             self._note(f"{refused.count(why)} of the model's candidates left out: {why}")
         self._store(found, self._choose)
+        if refused:
+            # In its place the model may have had something to say.
+            self._by(RULES)
+            self._store([one for one in rules.extract(part) if not _told(one, found)], None)
 
     def _store(self, found: Sequence[Candidate], choose: Any) -> None:
         for candidate in found:

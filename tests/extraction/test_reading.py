@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memoryhub import model_budget, store
-from memoryhub.extraction import reading
+from memoryhub.extraction import reading, rules
 from memoryhub.extraction.candidates import Place
 from memoryhub.extraction.conversation import Turn
 from memoryhub.models import JournalEntry, Memory
@@ -152,8 +152,19 @@ def test_hostile_candidates_are_left_out_and_the_good_one_stays(
 ) -> None:
     model.usual = answer_json([evil, {"category": "events", "content": DECIDED}])
     read = reading.by_model(said, PLACE, actor)
-    assert contents() == [DECIDED]
+    assert contents().count(DECIDED) == 1
     assert "left out" in read.notes[0]
+
+
+def test_where_a_candidate_is_left_out_the_rules_add_what_the_model_did_not_say(
+    model: Any, said: list[Turn], actor: Actor
+) -> None:
+    model.usual = answer_json(
+        [{"category": "admin", "content": "x y z"}, {"category": "events", "content": DECIDED}]
+    )
+    read = reading.by_model(said, PLACE, actor)
+    assert read.extractor == "model and rules"
+    assert set(contents()) == {one.content for one in rules.extract(said)}
 
 
 def test_a_model_cannot_choose_project_level_owner_or_key(model: Any, said: list[Turn], actor: Actor) -> None:
