@@ -194,7 +194,7 @@ CONTENT_SECURITY_POLICY = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"without_secrets": {"()": "memoryhub.logs.WithoutSecrets"}},
+    "filters": {"without_secrets": {"()": "memoryhub.encoding.logs.WithoutSecrets"}},
     "formatters": {
         "plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
         "server": {

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from memoryhub.logs import WithoutSecrets
+from memoryhub.encoding.logs import WithoutSecrets
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.sensitivity import Clearance
 from tests.api.conftest import Agent
