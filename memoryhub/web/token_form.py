@@ -23,9 +23,7 @@ class ConnectForm(forms.Form):
     ``once`` is another one in each form that is shown: what is sent a second time has it again.
     """
 
-    name = forms.CharField(
-        max_length=100, initial="my-agent", help_text="What the journal calls the agent."
-    )
+    name = forms.CharField(max_length=100, initial="my-agent", help_text="What the journal calls the agent.")
     project = forms.CharField(
         max_length=200,
         required=False,
