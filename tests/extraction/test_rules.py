@@ -134,6 +134,25 @@ def test_a_problem_with_its_cause_and_solution_is_a_case() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "cause", "fix"),
+    [
+        ("The bug was in the date parser; fixed it by using UTC.", "date parser", "using UTC"),
+        ("Root cause: the key ignored the locale. Fix: add the locale to it.", "ignored", "add the locale"),
+        ("It was DNS. Solved by flushing the resolver cache.", "DNS", "flushing"),
+        ("Turns out the worker had no memory limit, so we set 512Mi.", "no memory limit", "512Mi"),
+    ],
+)
+def test_a_cause_and_what_solved_it_told_at_once_are_a_case(text: str, cause: str, fix: str) -> None:
+    [(category, content)] = kept(text, "OK.")
+    assert category == "cases"
+    first, second = content.splitlines()
+    assert first.startswith("Cause: ")
+    assert cause in first
+    assert second.startswith("Solution: ")
+    assert fix in second
+
+
 def test_a_problem_that_nobody_solved_is_no_case() -> None:
     assert kept("The upload fails with status 413.", "That is odd. Could you send me the log?") == []
 

@@ -46,6 +46,19 @@ _DID = (
     r"|configured|patched|implemented|introduced|wrapped|escaped|kept|split|cached|limited|rotated|deleted|made"
     r"|put|turned|used|needed)"
 )
+# A user tells both at once: "the bug was in the parser; fixed it by using UTC".
+_BOTH = re.compile(
+    rf"^(?P<cause>.{{8,300}}?)[,;]\s(?P<fix>(?:(?:and|so|then)\s)*(?:(?:i|we)(?:'ve|\shave)?\s)?{_DID}\s.+)$",
+    re.IGNORECASE,
+)
+_FOUND_OUT = re.compile(
+    r"\b(?:root\scause|turn(?:s|ed)\sout|the\s(?:bug|problem|issue|culprit|cause|reason|error)\swas)\b",
+    re.IGNORECASE,
+)
+_SOLVED = re.compile(
+    r"\b(?:fixed|solved|resolved)\s(?:(?:it|that|this)\s)?(?:by|with)\b|^(?:the\s)?(?:fix|solution)\s?(?::|is\b|was\b)",
+    re.IGNORECASE,
+)
 # What an assistant tells of the state after its work.
 _RESULT = re.compile(
     r"\b(?:takes|shows|is|are|runs|returns|went|shrank|dropped)\b.{1,80}\bnow[.!]?$|^(?:the|it|they)\s(?:\w+\s){0,3}now\s\w+s\b",
@@ -56,7 +69,7 @@ _FOUND_IT = re.compile(r"\b(?:found\s(?:the\s(?:cause|reason|problem|bug)|it)|ro
 FIX = _any(
     rf"\bi(?:'ve|\shave)?\s(?:now\s|then\s|also\s|just\s|simply\s)?{_DID}\b|\bwe(?:'ve|\shave)?\s(?:now\s|then\s)?{_DID}\b"
     rf"|^(?:so\s|then\s|and\s)?{_DID}\s",
-    r"\bthe\s(?:fix|solution|workaround|trick)\s(?:is|was|:)|\b(?:fixed|solved|resolved)\sby\b",
+    r"\bthe\s(?:fix|solution|workaround|trick)\s(?:is|was|:)|^(?:the\s)?(?:fix|solution):\s|\b(?:fixed|solved|resolved)\sby\b",
     r"\b(?:now|it)\s(?:it\s)?(?:works|passes|runs|builds)\b(?!\?)|\bworks\snow\b|\bdid\sthe\strick\b",
     r"\bich\shabe\b.{1,120}\b(?:gesetzt|geändert|gemacht|umgestellt|angepasst|verschoben|eingebaut|festgenagelt|behoben|ersetzt|hinzugefügt|entfernt|aktualisiert)\b",
     r"\blo\s(?:solucioné|arreglé|resolví|cambié)\b|\bj'ai\s(?:corrigé|changé|ajouté|remplacé)\b",
@@ -111,11 +124,15 @@ class Case:
 
     def candidate(self) -> Candidate:
         problem, cause, fix = (" ".join(part[:MOST_PARTS]) for part in (self.problem, self.cause, self.fix))
-        lines = [f"Problem: {problem}", f"Cause: {cause}" if cause else "", f"Solution: {fix}"]
+        lines = [
+            f"Problem: {problem}" if problem else "",
+            f"Cause: {cause}" if cause else "",
+            f"Solution: {fix}",
+        ]
         return Candidate(
             "cases",
             "\n".join(filter(None, lines)),
-            abstract=f"{shorten(problem, 95)} → {shorten(fix, 95)}",
+            abstract=f"{shorten(problem or cause, 95)} → {shorten(fix, 95)}",
             overview=" ".join(filter(None, (problem, cause, fix))),
             confidence=0.8 if self.confirmed else 0.6,
             why="a problem, and what solved it",
@@ -193,12 +210,25 @@ class Cases:
             return True
         if sentence.number and role != USER:
             return False  # an offer
+        if role == USER and not sentence.question and self._told_at_once(text):
+            return True
         done = FIX.search(text) or (role != USER and _RESULT.search(text))
         if done and not sentence.question and not _EARLIER.search(text):
             return self._fixed(role, text, before)
         if PROBLEM.search(text) and not STILL.search(text):
             return self._problem(role, text, sentence.question)
         return self._explained(role, sentence, before)
+
+    def _told_at_once(self, text: str) -> bool:
+        """A cause or a problem with what solved it, in one sentence and out of any case."""
+        both = _BOTH.match(text)
+        if not both or (self._open and not self._open.solved):
+            return False
+        if not (_FOUND_OUT.search(text) or (PROBLEM.search(both["cause"]) and _SOLVED.search(text))):
+            return False
+        self._close()
+        self._open = Case(self._turn, [], [both["cause"]], [both["fix"]], confirmed=True)
+        return True
 
     def _explained(self, role: str, sentence: Sentence, before: str) -> bool:
         """A cause: said to be one, the answer to a why, or on topic."""
@@ -229,6 +259,9 @@ class Cases:
     def _fixed(self, role: str, text: str, before: str) -> bool:
         if self._open is None and role != USER and self._stated and _REASON.search(text):
             self._open = Case(self._turn, [self._stated])
+        told = role == USER and before and (_FOUND_OUT.search(before) or _SOLVED.search(text))
+        if self._open is None and told:
+            self._open = Case(self._turn, [], [before])
         if self._open is None:
             return False
         if role == USER and before and before not in self._open.problem and before not in self._open.cause:

@@ -88,6 +88,7 @@ CLAIMS: tuple[Sign, ...] = (
             rf"(?:^|[a-z,;:]\s){_SOMEBODY}(?:\s(?:from|in|at|of)\s\w+)?\s(?:\w+ly\s)?(?!is\b|was\b|can\b|can't\b|will\b|a\b|es\b|est\b|did\b)"
             rf"{DOES}\s\S+",
             rf"[a-z,;:]\s{_SOMEBODY}\s(?:is|was|will|can|can't)\s\S+|^{_SOMEBODY}\s(?:will\s(?!be\b)|can't\s|is\s(?:\w+ing|\d+|in|at|on|from|taking)\b)",
+            rf"(?:^|[a-z,;:]\s){_SOMEBODY},\s(?:my|our|the|an?|who)\s[^,]{{2,40}},\s[a-z]+\s\w+",
             rf"\b(?:belongs?|reports?)\sto\s{_SOMEBODY}|\b(?:ask|ping|talk\sto|contact)\s{_SOMEBODY}\s(?:for|about|if|when|before)\b",
             case=True,
         ),
@@ -126,6 +127,7 @@ CLAIMS: tuple[Sign, ...] = (
             r"\b(?:ist|sind|bin)\s(?:\w+\s)?(?:zuständig|verantwortlich)\b|\bkümmert\ssich\sum\b",
             r"\b(?:mein|unser)e?\s(?!frage|problem)\w+\s(?:ist|sind|hat|läuft|heißt|wohnt|arbeitet|mag|isst)\s\w+",
             r"\bich\shabe\s(?:eine?n?|zwei|drei)\s(?!(?:kurze\s|kleine\s)?(?:frage|problem|idee|fehler|bitte))\w+",
+            r"(?:我们(?:使用|用|有)|我(?:住在|有一)|(?:使って|利用して)います|に(?:住んで|勤めて)います|で働いています)",
             r"\b(?:usamos|tenemos|trabajamos\scon|utilizamos)\s(?!un\sproblema)\w+|\b(?:mi|nuestr[oa])\s(?!pregunta)\w+\s(?:es|está|se\sllama|tiene|vive)\s\w+",
             r"\b(?:nous\sutilisons|on\sutilise|nous\savons)\s(?!un\sproblème|décidé)\w+|\b(?:mon|ma|notre)\s(?!question)\w+\s(?:est|a|s'appelle|habite)\s\w+"
             r"|\best\sresponsable\s(?:de|du|des)\b|\bs'occupe\s(?:de|du|des)\b",
