@@ -72,11 +72,6 @@ def merged(candidate: str, existing: str) -> str:
     return _united(existing, old, found)
 
 
-def says_the_same(candidate: str, existing: str) -> bool:
-    """Whether the two texts are the same but for small words, case and marks."""
-    return _keys(candidate) == _keys(existing)
-
-
 def likeness(one: str, other: str) -> float:
     """The share of the shorter text's words that the other holds too, 0..1; under three shared: 0."""
     mine, theirs = set(_keys(one)), set(_keys(other))

@@ -6,7 +6,7 @@ They are near from ``near_duplicate_similarity`` on, by the plain cosine of thei
 vectors, by the share of the shorter text's words that both hold.
 
 ``profile`` is always merged with the most similar one, however far it is, unless the two name different
-people; ``events`` and ``cases`` never are: of these only the very same is skipped.
+people; ``events`` and ``cases`` always stand for themselves: what happened again is another event.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from memoryhub import journal, store
 from memoryhub.drafts import MAX_CONTENT, MAX_LIST, MemoryDraft, MemoryPatch
-from memoryhub.extraction.comparison import Decision, Verdict, compare, merged, says_the_same
+from memoryhub.extraction.comparison import Decision, Verdict, compare, merged
 from memoryhub.extraction.nearness import MOST, Near, Question, near
 from memoryhub.extraction.people import different_people
 from memoryhub.models import Memory
@@ -130,8 +130,7 @@ def _fitting(draft: MemoryDraft, choice: Choice) -> Choice:
     if memory is None or verdict.decision == Decision.CREATE:
         return choice
     if draft.category in NEVER_MERGED:
-        same = verdict.decision == Decision.SKIP and says_the_same(draft.content, memory.content)
-        return choice if same else Choice(Verdict(Decision.CREATE, f"{draft.category} are never merged"))
+        return Choice(Verdict(Decision.CREATE, f"{draft.category} always stand for themselves"))
     if verdict.decision == Decision.MERGE:
         if len(verdict.content) > MAX_CONTENT:
             return Choice(Verdict(Decision.CREATE, "together they are too long for one memory"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.extraction.comparison import Decision, compare, likeness, merged, says_the_same
+from memoryhub.extraction.comparison import Decision, compare, likeness, merged
 
 CREATE, MERGE, SKIP = Decision.CREATE, Decision.MERGE, Decision.SKIP
 
@@ -58,11 +58,6 @@ def test_the_reason_holds_none_of_the_words() -> None:
 def test_what_is_always_merged_keeps_both_even_if_they_differ() -> None:
     assert merged("Ada lives in Porto.", "Ada lives in Lisbon.") == "Ada lives in Lisbon. Ada lives in Porto."
     assert merged("Ada lives in Lisbon.", "Ada lives in Lisbon.") == "Ada lives in Lisbon."
-
-
-def test_the_same_is_the_same_but_for_small_words_and_marks() -> None:
-    assert says_the_same("The deploy failed.", "the deploy FAILED")
-    assert not says_the_same("The deploy failed.", "The deploy failed twice.")
 
 
 def test_likeness_is_the_share_of_the_shorter_text_and_needs_three_words() -> None:

@@ -71,10 +71,13 @@ class TestEitherWay:
         assert again(OTHER).outcome == "created"
 
     @pytest.mark.parametrize("category", ["events", "cases"])
-    def test_events_and_cases_are_never_merged(self, remember: Remember, again: Any, category: str) -> None:
+    def test_events_and_cases_always_stand_for_themselves(
+        self, remember: Remember, again: Any, category: str
+    ) -> None:
         remember(TEXT, category=category)
         assert again(MORE, category=category).outcome == "created"
-        assert again(f"{TEXT}!", category=category).outcome == "skipped"
+        assert again(f"{TEXT}!", category=category).outcome == "created"
+        assert again(TEXT, category=category).outcome == "refreshed"
 
     def test_a_profile_is_always_merged(self, remember: Remember, again: Any) -> None:
         kept = remember("Maria is a data engineer", category="profile")
