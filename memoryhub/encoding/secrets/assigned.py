@@ -12,6 +12,7 @@ from memoryhub.encoding.secrets.values import (
     UUID,
     classes,
     entropy,
+    is_no_word,
     is_random,
     is_reference,
     is_scrambled,
@@ -21,6 +22,7 @@ from memoryhub.encoding.secrets.values import (
 ANY = "password or key"
 _SIGN = re.compile(r"[!$%^&*?+~#@]")  # where hyphens and dots only join words
 _AMID = re.compile(r"\w[!$%^&*?#@](?:\w|$)")
+_JOINT = re.compile(r"[-_.]")
 # The end of a name, by which it is found; what must or may stand before it is looked at afterwards, for a
 # pattern that begins with so many prefixes would be tried at every letter.
 _NAMES = (
@@ -146,7 +148,9 @@ def _could_open(match: re.Match[str], name: str, value: str) -> bool:
 
 
 def _is_long_chance(value: str) -> bool:
-    """Twenty signs or more that chance wrote, in letters and digits."""
+    """Twenty signs or more that chance wrote, in letters and digits, and no word joined to others."""
+    if any(len(part) >= 5 and part.isalpha() and not is_no_word(part) for part in _JOINT.split(value)):
+        return False
     if HEX.fullmatch(value):
         return len(value) >= 32 and entropy(value) > 3
     return len(value) >= 20 and any(c.isdigit() for c in value) and is_random(value)

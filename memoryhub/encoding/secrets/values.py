@@ -71,10 +71,10 @@ def is_random(value: str) -> bool:
     stretches = _STRETCH.findall(value)
     signs = sum(map(len, stretches))
     if signs < 12 or len(stretches) < 4:
-        return signs >= 14 and len(set(value)) >= 10 and _is_no_word(value)
+        return signs >= 14 and len(set(value)) >= 10 and is_no_word(value)
     if not any(c.isdigit() for c in value):
         return is_scrambled(value)
-    wordy = sum(len(one) for one in stretches if len(one) >= 4 and one.isalpha() and not _is_no_word(one))
+    wordy = sum(len(one) for one in stretches if len(one) >= 4 and one.isalpha() and not is_no_word(one))
     return signs / len(stretches) <= 4.5 and wordy <= 0.7 * signs
 
 
@@ -84,7 +84,7 @@ def is_scrambled(value: str) -> bool:
     return len(stretches) >= 4 and sum(map(len, stretches)) / len(stretches) <= 2.6
 
 
-def _is_no_word(text: str) -> bool:
+def is_no_word(text: str) -> bool:
     """Letters that no language would put side by side."""
     return bool(_CONSONANTS.search(text)) or not _VOWEL.search(text)
 
