@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.filters import MemoryFilter
+from memoryhub.retrieval.mending import AILMENTS, ailing
 from memoryhub.retrieval.overview import EXPIRING_DAYS
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.vocabulary import SCOPES, TYPES
@@ -107,6 +108,7 @@ class SearchFilter(MemoryListFilter):
 
 class BrowseFilter(MemoryListFilter):
     expiring = forms.BooleanField(required=False, label="Expiring soon")
+    mend = _choice(AILMENTS, label="To mend", help_text="What the health report counts.")
     order = forms.ChoiceField(
         required=False, choices=list(ORDERS.items()), error_messages={"invalid_choice": _KNOWN_ORDER}
     )
@@ -114,6 +116,8 @@ class BrowseFilter(MemoryListFilter):
     def select(self, clearance: Clearance) -> MemoryQuerySet:
         """The memories that may be seen and fit."""
         memories = self.wanted().select(clearance)
+        if ailment := self.value("mend"):
+            memories = memories.filter(ailing(ailment))
         soon = timezone.now() + timedelta(days=EXPIRING_DAYS)
         return memories.filter(expires_at__lte=soon) if self.value("expiring") else memories
 

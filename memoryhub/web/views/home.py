@@ -19,6 +19,7 @@ from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import overview
 from memoryhub.web import charts, health
 from memoryhub.web.access import clearance_of
+from memoryhub.web.breakdowns import breakdown
 
 RECENT = 8
 _FACETS = (
@@ -26,7 +27,6 @@ _FACETS = (
     ("by_project", "project", "By project"),
     ("by_category", "category", "By category"),
 )
-_MOST = 8
 VERIFIED_FOR = 300  # seconds that a verification of an unchanged journal is told again
 
 
@@ -41,7 +41,7 @@ def home(request: HttpRequest) -> HttpResponse:
         context |= {
             "recent": live.order_by("-created_at", "-pk")[:RECENT],
             "chart": charts.over_time(overview.per_day(live)),
-            "breakdowns": [_breakdown(numbers, *one) for one in _FACETS],
+            "breakdowns": [breakdown(numbers[key], name, title) for key, name, title in _FACETS],
             "full": _full(numbers["near_cap"]),
             "expiring_days": overview.EXPIRING_DAYS,
             "broken": health.broken_runs(clearance, timezone.now()) if may_look(request.user) else [],
@@ -63,14 +63,6 @@ def journal_health(request: HttpRequest) -> HttpResponse:
         cache.set(key, known, VERIFIED_FOR)
     context = {"verification": known[0], "at": known[1], "confined": is_confined(request.user)}
     return render(request, "includes/journal_health.html", context)
-
-
-def _breakdown(numbers: dict[str, Any], key: str, name: str, title: str) -> dict[str, Any]:
-    """The commonest values of a column, each with its share of the commonest for a bar."""
-    counts = numbers[key]
-    most = max(counts.values())
-    rows = [{"value": v, "count": n, "percent": round(100 * n / most, 1)} for v, n in counts.items()]
-    return {"name": name, "title": title, "rows": rows[:_MOST], "hidden": max(len(rows) - _MOST, 0)}
 
 
 def _full(near: dict[str, int]) -> list[dict[str, Any]]:

@@ -1,0 +1,121 @@
+"""The numbers of "at a glance": what one clearance may see, counted in few passes over the tables.
+
+Days are days in UTC, as in :mod:`memoryhub.retrieval.overview`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from django.db.models import Case, Count, IntegerField, Q, QuerySet, TextField, Value, When
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Substr
+
+from memoryhub.models import Event, Injection, JournalEntry
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval.mending import AILMENTS, ailing
+from memoryhub.sensitivity import Clearance
+from memoryhub.store.screening import BLOCKED
+
+AGES = (7, 30, 90, 180, 365)  # days: the ends of all steps of age but the last, which is open
+IMPORTANCES = (0.2, 0.4, 0.6, 0.8)  # the ends of all steps of importance but the last, which ends at 1
+READS = (1, 5)  # accesses: never, a few times, often
+EXPIRING_DAYS = 28
+MOST_JOURNAL = 20_000  # rows, the newest, that one look at the journal counts at most
+
+Dated = list[tuple[date, str, int]]
+
+
+@dataclass
+class Lives:
+    """Live memories by age, importance and use; how many suffer from what.
+
+    ``worth``: (step of importance, step of age) → count. ``use``: type → counts for each step of reads.
+    """
+
+    total: int = 0
+    worth: Counter[tuple[int, int]] = field(default_factory=Counter)
+    use: dict[str, list[int]] = field(default_factory=dict)
+    ailing: Counter[str] = field(default_factory=Counter)
+
+
+def lives(live: MemoryQuerySet, now: datetime) -> Lives:
+    """One pass over gated, live memories."""
+    ages = [now - timedelta(days=days) for days in AGES]
+    stepped = live.order_by().annotate(
+        age=_step([Q(created_at__gte=edge) for edge in ages]),
+        worth=_step([Q(importance__lt=edge) for edge in IMPORTANCES]),
+        use=_step([Q(accessed_count__lt=edge) for edge in READS]),
+    )
+    counts: dict[str, Any] = {
+        f"n{number}": Count("pk", filter=ailing(name, now)) for number, name in enumerate(AILMENTS)
+    }
+    found = Lives()
+    rows = stepped.values_list("type", "age", "worth", "use").annotate(n=Count("pk"), **counts)
+    for kind, age, worth, use, count, *suffering in rows:
+        found.total += count
+        found.worth[worth, age] += count
+        found.use.setdefault(kind, [0] * (len(READS) + 1))[use] += count
+        found.ailing.update(dict(zip(AILMENTS, suffering, strict=True)))
+    return found
+
+
+def expiring(live: MemoryQuerySet, now: datetime) -> Dated:
+    """How many live memories end on each day to come."""
+    rows = live.filter(expires_at__lt=now + timedelta(days=EXPIRING_DAYS))
+    return _by_day(rows, "expires_at", "type")
+
+
+def captured(clearance: Clearance, since: datetime) -> tuple[int, Counter[str]]:
+    """Of what agents did, how much became a memory that is still there, and why the rest did not."""
+    events: QuerySet[Event] = Event.objects.visible_to(clearance).filter(at__gte=since).order_by()
+    rows = events.values_list("skip_reason").annotate(
+        kept=Count("pk", filter=Q(memory__isnull=False)), lost=Count("pk", filter=Q(memory__isnull=True))
+    )
+    kept, skipped = 0, Counter[str]()
+    for reason, became, lost in rows:
+        kept += became
+        if reason and lost:
+            skipped[reason] += lost
+    return kept, skipped
+
+
+def injected(clearance: Clearance, since: datetime) -> Dated:
+    """Injections of each day: "filled", or "empty" where all that was found was held back."""
+    rows = Injection.objects.visible_to(clearance).filter(at__gte=since)
+    empty = Case(When(injected=[], then=Value("empty")), default=Value("filled"), output_field=TextField())
+    return _by_day(rows.annotate(outcome=empty), "at", "outcome")
+
+
+def blocked(clearance: Clearance, since: datetime) -> Dated:
+    """Credentials that were refused on each day, by their kind."""
+    rows = JournalEntry.objects.visible_to(clearance).filter(operation=BLOCKED, at__gte=since)
+    return _by_day(rows.annotate(kind=KeyTextTransform("kind", "detail")), "at", "kind")
+
+
+def active(clearance: Clearance, since: datetime) -> dict[str, Counter[str]]:
+    """For each actor how often they did what, as far as the newest rows of the journal tell."""
+    last = JournalEntry.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
+    newest = JournalEntry.objects.filter(seq__gt=last - MOST_JOURNAL, at__gte=since)
+    rows = newest.visible_to(clearance).order_by().values_list("actor", "operation")
+    found: dict[str, Counter[str]] = {}
+    for actor, operation, count in rows.annotate(n=Count("pk")):
+        found.setdefault(actor, Counter())[operation] += count
+    return found
+
+
+def _step(conditions: Sequence[Q]) -> Case:
+    """The number of the first condition that holds; behind the last one when none does."""
+    steps = [When(condition, then=Value(number)) for number, condition in enumerate(conditions)]
+    return Case(*steps, default=Value(len(steps)), output_field=IntegerField())
+
+
+def _by_day(rows: QuerySet[Any], moment: str, kind: str) -> Dated:
+    """The stored text is cut, not parsed, as in ``overview.per_day``."""
+    day = Substr(Cast(moment, TextField()), 1, 10)
+    counted = rows.order_by().annotate(day=day).values_list("day", kind).annotate(n=Count("pk"))
+    return sorted((date.fromisoformat(text), of or "", count) for text, of, count in counted)

@@ -1,0 +1,251 @@
+"""What the page "at a glance" draws: numbers with their words, shares and links."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from django import forms
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from memoryhub.retrieval import glance, mending
+from memoryhub.retrieval.glance import Dated, Lives
+from memoryhub.web import charts
+from memoryhub.web.filters import ListFilter
+
+PERIODS = (7, 30, 90, 365)  # days
+PERIOD = 30
+MOST = 12  # rows of a chart with a row for each name
+_AGES = ("a week", "a month", "3 months", "6 months", "a year", "older")
+_WORTHS = ("0–0.2", "0.2–0.4", "0.4–0.6", "0.6–0.8", "0.8–1")
+_SHADES = 5  # of a cell with something in it: classes heat-1 to heat-5
+_CHANGES = {
+    "added": {"insert", "evidence", "restore", "reinstate", "issue"},
+    "changed": {"update", "dedup_refresh", "consolidate", "compressed", "merged", "supersede"},
+    "removed": {"delete", "expire", "evict", "purge", "erase", "revoke"},
+}
+OTHER = "other"
+
+
+class GlanceFilter(ListFilter):
+    """Over which time is counted what happens day by day."""
+
+    days = forms.ChoiceField(
+        required=False,
+        label="What happened within",
+        choices=[("", f"{PERIOD} days"), *((str(n), f"{n} days") for n in PERIODS if n != PERIOD)],
+        error_messages={"invalid_choice": "There is no such choice; pick one of the list."},
+    )
+
+    def period(self) -> int:
+        """In days; the default where a wrong one was asked for."""
+        return int(self.cleaned_data.get("days") or PERIOD)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a bar: ``x`` and ``width`` in percent of the longest bar."""
+
+    kind: str
+    words: str
+    count: int
+    x: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A row of a chart that is a table: a name, a number for each series, and the bar of them."""
+
+    label: str
+    total: int
+    parts: list[Part]
+    href: str = ""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """``series``: (kind, words) of each piece, in order; ``hidden``: rows that are left out."""
+
+    series: list[tuple[str, str]]
+    rows: list[Bar]
+    hidden: int = 0
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A chart of days with the words around it; ``href`` is the list that a column leads to."""
+
+    name: str
+    title: str
+    what: str
+    chart: charts.Chart | None
+    words: Mapping[str, str]
+    href: str = ""
+
+    @property
+    def legend(self) -> list[tuple[str, str, int]]:
+        """Of each series its class, words and count."""
+        if self.chart is None:
+            return []
+        return [(kind, self.words.get(kind, kind), count) for kind, count in self.chart.types]
+
+    def total(self) -> int:
+        return self.chart.total if self.chart else 0
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """A line of the health report: how many, of how many, and where it is mended."""
+
+    title: str
+    means: str
+    count: int
+    percent: float
+    href: str
+
+
+def health(found: Lives, contradictions: int) -> list[Complaint]:
+    """What is known without comparing memories with each other."""
+    said = {
+        mending.STALE: ("Stale", f"neither read nor changed for {mending.STALE_DAYS} days"),
+        mending.UNUSED: ("Never used", f"not read once in {mending.UNUSED_DAYS} days or more"),
+        mending.NO_FILES: ("Without files", "linked to no file"),
+        mending.NO_PROJECT: ("Without a project", "found in no project's list"),
+    }
+    lines = [
+        Complaint(title, means, found.ailing[name], _percent(found.ailing[name], found.total), _mend(name))
+        for name, (title, means) in said.items()
+    ]
+    clash = "other things are said of one subject, and only one can be true"
+    return [Complaint("Contradicting facts", clash, contradictions, 0, reverse("fact-conflicts")), *lines]
+
+
+def _mend(ailment: str) -> str:
+    return f"{reverse('memories')}?{urlencode({'mend': ailment})}"
+
+
+def _percent(count: int, total: int) -> float:
+    return round(100 * count / total, 1) if total else 0
+
+
+def worth(found: Lives) -> dict[str, Any]:
+    """Importance against age, as rows of cells, the most important first."""
+    most = max(found.worth.values(), default=0)
+    rows = []
+    for step in reversed(range(len(_WORTHS))):
+        counts = [found.worth[step, age] for age in range(len(_AGES))]
+        cells = [(count, _shade(count, most)) for count in counts]
+        rows.append({"label": _WORTHS[step], "cells": cells, "total": sum(counts)})
+    return {"ages": _AGES, "rows": rows}
+
+
+def _shade(count: int, most: int) -> int:
+    """0 for nothing, else 1 to 5 by the root of its share, so that small numbers show beside large ones."""
+    return 0 if not count else max(1, round(_SHADES * (count / most) ** 0.5))
+
+
+def use(found: Lives) -> Bars:
+    """How much of each type is read."""
+    series = [("often", "5 times or more"), ("some", "1 to 4 times"), ("never", "never")]
+    counted = {kind: dict(zip(("never", "some", "often"), n, strict=True)) for kind, n in found.use.items()}
+    named = {kind: kind.replace("_", " ") for kind in counted}
+    return _bars(series, counted, named, "memories", lambda kind: {"type": kind})
+
+
+def capture(kept: int, skipped: Counter[str]) -> Bars:
+    """What became of what agents did: kept, and skipped by reason."""
+    counted = {"": {"kept": kept}} | {reason: {"skipped": count} for reason, count in skipped.items()}
+    series = [("kept", "kept"), ("skipped", "skipped")]
+    return _bars(series, counted, {"": "kept as a memory"}, "", None)
+
+
+def activity(found: Mapping[str, Counter[str]], since: date) -> Bars:
+    """Who did how much, by what it did to the store."""
+    series = [*((kind, kind) for kind in _CHANGES), (OTHER, OTHER)]
+    counted: dict[str, dict[str, int]] = {}
+    for actor, operations in found.items():
+        of = counted.setdefault(actor, {})
+        for operation, count in operations.items():
+            kind = next((kind for kind, named in _CHANGES.items() if operation in named), OTHER)
+            of[kind] = of.get(kind, 0) + count
+    return _bars(series, counted, {}, "journal", lambda actor: {"actor": actor, "since": since.isoformat()})
+
+
+def storage(numbers: Mapping[str, Any], vector_bytes: int) -> Bars:
+    """What the database file is filled with."""
+    words, free = numbers["index_bytes"], numbers["free_bytes"]
+    rest = max(numbers["database_bytes"] - words - free - vector_bytes, 0)
+    counted = {
+        "memories, journal, events": {"bytes": rest},
+        "index of words": {"bytes": words},
+        "vectors": {"bytes": vector_bytes},
+        "free": {"bytes": free},
+    }
+    return _bars([("bytes", "bytes")], counted, {}, "", None)
+
+
+def _bars(
+    series: list[tuple[str, str]],
+    counted: Mapping[str, Mapping[str, int]],
+    named: Mapping[str, str],
+    page: str,
+    query: Any,
+) -> Bars:
+    """The longest bar first; ``query`` gives the parameters of a row's link to ``page``."""
+    order = sorted(counted, key=lambda name: (-sum(counted[name].values()), name))
+    most = max((sum(counts.values()) for counts in counted.values()), default=0)
+    rows = [
+        Bar(
+            named.get(name, name),
+            sum(counted[name].values()),
+            _parts(series, counted[name], most),
+            f"{reverse(page)}?{urlencode(query(name))}" if page else "",
+        )
+        for name in order[:MOST]
+    ]
+    return Bars(series, rows, max(len(order) - MOST, 0))
+
+
+def _parts(series: Sequence[tuple[str, str]], counts: Mapping[str, int], most: int) -> list[Part]:
+    parts, x = [], 0.0
+    for kind, words in series:
+        count = counts.get(kind, 0)
+        width = 100 * count / most if most else 0
+        parts.append(Part(kind, words, count, round(x, 2), round(width, 2)))
+        x += width
+    return parts
+
+
+def injections(rows: Dated) -> Columns:
+    words = {"filled": "with memories", "empty": "empty"}
+    chart = charts.over_time(rows)
+    return Columns("injections", "Injections", "Injections", chart, words, reverse("injections") + "?")
+
+
+def secrets(rows: Dated) -> Columns:
+    """One series: which kinds there were stands in a table beside it."""
+    days: Counter[date] = Counter()
+    for day, _, count in rows:
+        days[day] += count
+    chart = charts.over_time([(day, "blocked", count) for day, count in sorted(days.items())])
+    href = f"{reverse('journal')}?operation=secret_blocked&"
+    return Columns("secrets", "Secrets blocked", "Credentials refused", chart, {"blocked": "blocked"}, href)
+
+
+def secret_kinds(rows: Dated) -> Bars:
+    kinds: Counter[str] = Counter()
+    for _, kind, count in rows:
+        kinds[kind] += count
+    counted = {kind: {"blocked": count} for kind, count in kinds.items()}
+    return _bars([("blocked", "blocked")], counted, {"": "of no kind"}, "", None)
+
+
+def ending(rows: Dated) -> Columns:
+    words = {kind: kind.replace("_", " ") for _, kind, _ in rows}
+    title = f"Expiring within {glance.EXPIRING_DAYS} days"
+    return Columns("expiring", title, "Memories that expire", charts.over_time(rows), words)

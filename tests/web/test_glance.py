@@ -1,0 +1,284 @@
+"""At a glance: the numbers, the lists they lead to, and the gate before all of it."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from memoryhub import facts, store
+from memoryhub.drafts import FactDraft, MemoryDraft
+from memoryhub.models import Event, FileLink, Injection, Membership, Memory, Session
+from memoryhub.retrieval.mending import AILMENTS
+from memoryhub.sensitivity import Actor, Clearance
+from tests.web.deciding import SAYING
+from tests.web.markup import PAYLOADS
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def fresh_cache() -> None:
+    cache.clear()
+
+
+def words(markup: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", markup).split())
+
+
+def row(client: Client, name: str, address: str = "/glance/") -> str:
+    """The row of a table of the page that begins with this name."""
+    page = client.get(address).content.decode()
+    rows = [words(one) for one in re.findall(r"<tr>(.*?)</tr>", page, re.S)]
+    return next((one for one in rows if one.startswith(name)), f"no row {name} in {rows}")
+
+
+def part(client: Client, heading: str, address: str = "/glance/") -> str:
+    """What stands from a heading to the next one."""
+    page = client.get(address).content.decode()
+    found = re.search(rf"<h[23][^>]*>{heading}</h[23]>(.*?)(<h[23]|</main>)", page, re.S)
+    return words(found[1]) if found else f"no part {heading}"
+
+
+def happen(level: str = "public", memory: Memory | None = None, reason: str = "", days: int = 0) -> Event:
+    session, _ = Session.objects.get_or_create(session_id="s", project="zoo")
+    at = timezone.now() - timedelta(days=days)
+    fields: Any = {"sensitivity": level, "memory": memory, "skip_reason": reason, "at": at}
+    return Event.objects.create(session=session, event="tool:post", **fields)
+
+
+def inject(level: str = "public", shown: int = 1, days: int = 0) -> Injection:
+    fields: Any = {"injected": [{"id": str(n)} for n in range(shown)], "withheld": [{"id": "x"}]}
+    at = timezone.now() - timedelta(days=days)
+    return Injection.objects.create(project="zoo", sensitivity=level, at=at, **fields)
+
+
+def age(memory: Memory, days: int, **fields: Any) -> None:
+    then = timezone.now() - timedelta(days=days)
+    Memory.objects.filter(pk=memory.pk).update(created_at=then, updated_at=then, **fields)
+
+
+def link(memory: Memory) -> None:
+    FileLink.objects.create(memory=memory, access="read", path="src/a.py", basename="a.py")
+
+
+class TestHealth:
+    def test_what_is_neither_read_nor_changed_for_long_is_stale(self, visitor: Client, remember: Any) -> None:
+        age(remember("old"), 91)
+        age(remember("old but read"), 91, last_accessed_at=timezone.now(), accessed_count=1)
+        remember("new")
+        assert "days 1 33.3 %" in row(visitor, "Stale")
+
+    def test_what_was_not_read_once_since_long_is_never_used(self, visitor: Client, remember: Any) -> None:
+        age(remember("old"), 31)
+        age(remember("old but read"), 31, accessed_count=1)
+        remember("new has not had its chance")
+        assert "more 1 33.3 %" in row(visitor, "Never used")
+
+    def test_memories_without_files_and_without_a_project_are_counted(
+        self, visitor: Client, remember: Any
+    ) -> None:
+        link(remember("one", project="zoo"))
+        remember("two")
+        remember("three", project="zoo")
+        assert "file 2 66.7 %" in row(visitor, "Without files")
+        assert "list 1 33.3 %" in row(visitor, "Without a project")
+
+    def test_contradictions_are_counted_and_lead_to_their_page(
+        self, visitor: Client, remember: Any, actor: Any
+    ) -> None:
+        remember("one")
+        for name in ("Bram", "Mara"):
+            facts.store_fact(FactDraft(subject="board", predicate="led_by", object=name), actor)
+        assert row(visitor, "Contradicting facts").endswith("true 1")
+        assert 'href="/facts/contradictions/"' in visitor.get("/glance/").content.decode()
+
+    @pytest.mark.usefixtures("embedding")
+    def test_near_duplicates_are_counted_in_a_part_of_their_own(self, visitor: Client, alike: Any) -> None:
+        assert 'hx-get="/glance/duplicates/"' in visitor.get("/glance/").content.decode()
+        assert words(visitor.get("/glance/duplicates/").content.decode()) == "2 in 1 cluster"
+
+    @pytest.mark.usefixtures("embedding")
+    def test_near_duplicates_are_compared_once_until_something_changes(
+        self, visitor: Client, alike: Any, actor: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        visitor.get("/glance/duplicates/")
+        with monkeypatch.context() as patch:
+            patch.delattr("memoryhub.web.views.glance.find")
+            assert words(visitor.get("/glance/duplicates/").content.decode()) == "2 in 1 cluster"
+        store.trash([alike[0].uid], actor)
+        assert words(visitor.get("/glance/duplicates/").content.decode()) == "none"
+
+    @pytest.mark.usefixtures("embedding")
+    def test_duplicates_above_a_level_are_not_told_from_the_cache(
+        self, insider: Client, sign_in: Any, remember: Any
+    ) -> None:
+        for text in (SAYING, f"{SAYING} at two"):
+            remember(text, project="p", sensitivity="secret")
+        assert words(insider.get("/glance/duplicates/").content.decode()).startswith("2 ")
+        assert words(sign_in(name="bob").get("/glance/duplicates/").content.decode()) == "none"
+
+    @pytest.mark.parametrize("ailment", AILMENTS)
+    def test_each_number_leads_to_a_list_of_as_many(
+        self, visitor: Client, remember: Any, ailment: str
+    ) -> None:
+        age(remember("ailing", title="ailing"), 100)
+        healthy = remember("healthy", title="healthy", project="zoo")
+        link(healthy)
+        page = visitor.get("/glance/").content.decode()
+        assert f'href="/memories/?mend={ailment}"' in page
+        listed = words(visitor.get(f"/memories/?mend={ailment}").content.decode())
+        assert "1 memory with these filters" in listed
+        assert f"To mend {ailment}" in listed
+        assert "healthy" not in listed
+
+    def test_an_unknown_ailment_is_refused_by_name(self, visitor: Client) -> None:
+        response = visitor.get("/memories/?mend=cold")
+        assert response.status_code == 422
+        assert "“cold” is not among the choices" in response.content.decode()
+
+
+class TestMemories:
+    def test_an_empty_store_is_told(self, visitor: Client) -> None:
+        assert "There is no memory to look at" in words(visitor.get("/glance/").content.decode())
+
+    def test_importance_stands_against_age(self, visitor: Client, remember: Any) -> None:
+        remember("new and dear", importance=0.9)
+        age(remember("old and cheap", importance=0.1), 400)
+        age(remember("a fortnight", importance=0.5), 14)
+        assert row(visitor, "0.8–1") == "0.8–1 1 0 0 0 0 0"
+        assert row(visitor, "0.4–0.6") == "0.4–0.6 0 1 0 0 0 0"
+        assert row(visitor, "0–0.2") == "0–0.2 0 0 0 0 0 1"
+
+    def test_reads_are_counted_by_type(self, visitor: Client, remember: Any) -> None:
+        for reads in (0, 0, 1, 4, 5):
+            age(remember(f"read {reads} {timezone.now()}", type="decision"), 1, accessed_count=reads)
+        assert row(visitor, "decision") == "decision 1 2 2 5"
+
+    def test_projects_and_categories_are_counted(self, visitor: Client, remember: Any) -> None:
+        remember("one", project="zoo", category="farm")
+        assert part(visitor, "By project") == "zoo 1"
+        assert part(visitor, "By category") == "farm 1"
+
+    def test_what_ends_soon_is_told_by_day(self, visitor: Client, remember: Any) -> None:
+        remember("soon", ttl_days=3)
+        remember("later", ttl_days=60)
+        told = part(visitor, "Expiring within 28 days")
+        assert "Memories that expire in each day 1 from" in told
+        assert "Those of the next 7 days" in told
+
+    def test_the_trash_is_not_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
+        remember("one")
+        store.trash([remember("two").uid], actor)
+        assert row(visitor, "Without files").endswith("file 1 100 %")
+
+
+class TestDays:
+    def test_what_was_kept_stands_against_what_was_skipped_and_why(
+        self, visitor: Client, remember: Any
+    ) -> None:
+        happen(memory=remember("kept"))
+        happen(reason="below the gate")
+        happen(reason="below the gate")
+        happen(reason="repeats the last")
+        happen()  # nothing to judge
+        assert "25 % of 4 that agents did" in part(visitor, "Kept and skipped")
+        assert row(visitor, "kept as a memory") == "kept as a memory 1"
+        assert row(visitor, "below the gate") == "below the gate 2"
+
+    def test_empty_injections_are_told_apart(self, visitor: Client) -> None:
+        inject()
+        inject()
+        inject(shown=0)
+        told = part(visitor, "Injections")
+        assert "with memories 2" in told
+        assert "empty 1" in told
+
+    def test_refused_secrets_are_counted_by_day_and_kind(self, visitor: Client, actor: Any) -> None:
+        with pytest.raises(store.SecretDetected):
+            store.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
+        told = part(visitor, "Secrets blocked")
+        assert "blocked 1" in told
+        assert "Kind blocked" in told
+
+    def test_the_journal_is_counted_by_actor(self, visitor: Client, remember: Any, actor: Any) -> None:
+        store.trash([remember("one").uid], actor)
+        found = row(visitor, actor.name)
+        assert found == f"{actor.name} 1 1 2"
+
+    def test_what_lies_before_the_period_is_not_counted(self, visitor: Client) -> None:
+        inject(days=20)
+        assert "with memories 1" in part(visitor, "Injections")
+        assert "Nothing was put into a prompt" in part(visitor, "Injections", "/glance/?days=7")
+
+    def test_an_unknown_period_is_refused_and_the_usual_one_shown(self, visitor: Client) -> None:
+        response = visitor.get("/glance/?days=8")
+        assert response.status_code == 422
+        assert "pick one of the list" in response.content.decode()
+
+
+class TestGate:
+    def test_nothing_behind_the_gate_is_counted_anywhere(self, visitor: Client, remember: Any) -> None:
+        before = words(visitor.get("/glance/").content.decode())
+        actor = Actor("user:eve", Clearance.up_to("secret"))
+        for level in ("private", "secret"):
+            memory = remember(f"hush {level}", sensitivity=level, project="vault", ttl_days=3)
+            happen(level, memory)
+            happen(level, reason="too dull")
+            inject(level)
+            for name in ("Bram", "Mara"):
+                draft = FactDraft(subject="board", predicate="led_by", object=name, sensitivity=level)
+                facts.store_fact(draft, actor)
+        assert _without_sizes(words(visitor.get("/glance/").content.decode())) == _without_sizes(before)
+
+    def test_who_may_see_it_counts_it(self, insider: Client, remember: Any) -> None:
+        remember("hush", sensitivity="secret", project="vault")
+        assert part(insider, "By project") == "vault 1"
+
+    def test_the_sizes_of_the_files_are_not_for_the_confined(self, sign_in: Any) -> None:
+        client = sign_in(name="bob")
+        assert "Storage" in client.get("/glance/").content.decode()
+        Membership.objects.create(user=User.objects.get(username="bob"), project="zoo")
+        assert "Storage" not in client.get("/glance/").content.decode()
+
+    def test_hostile_names_are_text(self, visitor: Client, remember: Any) -> None:
+        for payload in PAYLOADS:
+            remember(f"x {payload}", project=payload[:100], category=payload[:90])
+            happen(reason=payload[:50])
+        page = visitor.get("/glance/").content.decode()
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+        assert 'href="javascript:' not in page
+
+
+def _without_sizes(page: str) -> str:
+    return page.partition("Storage")[0]
+
+
+def test_the_number_of_queries_does_not_grow_with_the_rows(visitor: Client, remember: Any) -> None:
+    counted = []
+    for upto in (2, 12):
+        for number in range(upto):
+            memory = remember(f"memory {upto} {number}", project=f"p{number}", ttl_days=2)
+            happen(memory=memory)
+            happen(reason=f"why {number}")
+            inject()
+        visitor.get("/glance/")
+        with CaptureQueriesContext(connection) as queries:
+            visitor.get("/glance/")
+        counted.append(len(queries))
+    assert counted[0] == counted[1]
+    assert counted[0] <= 25
+
+
+def test_the_first_page_leads_to_it(visitor: Client, remember: Any) -> None:
+    remember("one")
+    assert 'href="/glance/"' in visitor.get("/").content.decode()
