@@ -32,6 +32,7 @@ from memoryhub.search.query import (
     any_of,
     parse,
     title_expression,
+    title_like_expression,
     trigram_expression,
     word_expression,
 )
@@ -165,6 +166,17 @@ class MemoryQuerySet(GatedQuerySet):
         bare = title.rstrip(" .")
         exact = Q(title__iexact=bare) | Q(title__iexact=f"{bare}.")
         return self.matching(title_expression(bare)).filter(exact).order_by("-pk")
+
+    def titled_like(self, typed: str) -> Self:
+        """Rows with words in their title that begin like all that were typed, newest row first."""
+        return self.matching(title_like_expression(typed)).order_by("-pk")
+
+    def titled_with(self, text: str) -> Self:
+        """Rows with this text somewhere in their title, newest row first; none for less than a trigram."""
+        if len(text) < TRIGRAM:
+            return self.none()
+        rows = self.filter(trigram_index__terms__match=trigram_expression([text]), title__icontains=text)
+        return rows.order_by("-pk")
 
     def worthiest(self, recency: float, importance: float, trust: float) -> Self:
         """Most worth first, by these shares of recency, importance and trust, whatever the match.

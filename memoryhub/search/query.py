@@ -126,6 +126,12 @@ def title_expression(text: str) -> str:
     return f"title : ^ {any_of([text])}" if WORD.search(text) else ""
 
 
+def title_like_expression(text: str) -> str:
+    """For the word index: titles with words that begin like all of these; empty when there are no words."""
+    beginnings = [f'"{word}" *' for word in dict.fromkeys(words(text)[:MAX_TERMS])]
+    return f"title : ({' AND '.join(beginnings)})" if beginnings else ""
+
+
 def trigram_expression(texts: Iterable[str]) -> str:
     """For the trigram index: any of the texts that are long enough for it.
 

@@ -34,17 +34,6 @@
     dark.addEventListener("change", () => nameTheme(themeButton));
   }
 
-  // "/" goes to the search box, as on many sites people read.
-  document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest("input, select, textarea, [contenteditable]");
-    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    const box = document.querySelector("input[type=search]");
-    if (!box || !box.checkVisibility()) return;
-    event.preventDefault();
-    box.focus();
-    box.select();
-  });
-
   // A box in the head of a list ticks all of it.
   document.addEventListener("change", (event) => {
     const all = event.target.closest("[data-check-all]");

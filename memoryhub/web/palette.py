@@ -1,0 +1,126 @@
+"""What the command palette offers: pages, projects, and memories by their title."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from memoryhub.models import Memory
+from memoryhub.people import may_manage
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval.overview import counts
+from memoryhub.sensitivity import Clearance
+from memoryhub.text import fold
+
+MOST_CHARS = 100
+MOST_PROJECTS = 5
+MOST_MEMORIES = 8
+_RUNS = ("memoryhub.view_maintenancerun", "memoryhub.add_maintenancerun")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Somewhere to go. ``note`` says more about it, ``level`` how far it may travel."""
+
+    text: str
+    href: str
+    note: str = ""
+    level: str = "public"
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+    places: list[Place]
+
+
+@dataclass(frozen=True)
+class _Page:
+    """``also``: words by which it is found too. ``needs``: permissions, one of which opens it."""
+
+    name: str
+    text: str
+    also: str = ""
+    needs: tuple[str, ...] = ()
+
+
+_PAGES = (
+    _Page("home", "Home", "start overview statistics"),
+    _Page("search", "Search", "find"),
+    _Page("memories", "Memories", "list browse"),
+    _Page("memory-new", "New memory", "add write store", ("memoryhub.add_memory",)),
+    _Page("duplicates", "Duplicates", "merge alike near"),
+    _Page("preview", "Recall", "prompt preview what an agent is told"),
+    _Page("sessions", "Sessions", "agents conversations"),
+    _Page("injections", "Injections", "what the agents knew and why"),
+    _Page("timeline", "Timeline", "days months calendar"),
+    _Page("facts", "Facts", "subjects predicates objects table"),
+    _Page("facts-graph", "Graph of facts", "nodes edges picture"),
+    _Page("fact-conflicts", "Contradictions", "conflicting facts supersede"),
+    _Page("journal", "Journal", "changes audit who when"),
+    _Page("trash", "Trash", "deleted expired restore undo"),
+    _Page("maintenance", "Maintenance", "consolidation compression upkeep", _RUNS),
+    _Page("connect", "Connect an agent", "tokens hooks mcp claude code"),
+    _Page("transfer", "Import and export", "files backup move"),
+    _Page("you", "You", "own tokens password theme time zone settings signed in"),
+)
+
+
+def groups(user: Any, clearance: Clearance, typed: str) -> list[Group]:
+    """What fits, without empty groups; for nothing typed the pages and the largest projects."""
+    live = Memory.objects.visible_to(clearance).live()
+    found = [Group("Pages", _pages(user, typed)), Group("Projects", _projects(live, typed))]
+    if typed:
+        found += [Group("Memories", _memories(live, typed)), Group("Search", [_search(typed)])]
+    return [group for group in found if group.places]
+
+
+def _pages(user: Any, typed: str) -> list[Place]:
+    """Those that this person may open and whose name or other words have words that begin like these."""
+    shown = [page for page in _PAGES if not page.needs or any(map(user.has_perm, page.needs))]
+    places = [(f"{page.text} {page.also}", Place(page.text, reverse(page.name))) for page in shown]
+    if may_manage(user):
+        places.append(("People rights roles accounts members", Place("People", reverse("people"))))
+    if user.is_staff:
+        places.append(("Curation admin", Place("Curation (admin)", reverse("admin:index"))))
+    return [place for words, place in places if _begin_alike(words, typed)]
+
+
+def _begin_alike(words: str, typed: str) -> bool:
+    there = fold(words).split()
+    return all(any(word.startswith(one) for word in there) for one in fold(typed).split())
+
+
+def _projects(live: MemoryQuerySet, typed: str) -> list[Place]:
+    """Those with most memories first."""
+    named = live.exclude(project="")
+    found = counts(named.filter(project__icontains=typed) if typed else named, "project", MOST_PROJECTS)
+    at = reverse("memories")
+    return [
+        Place(name, f"{at}?{urlencode({'project': name})}", f"{count:,} memor{'y' if count == 1 else 'ies'}")
+        for name, count in found.items()
+    ]
+
+
+def _memories(live: MemoryQuerySet, typed: str) -> list[Place]:
+    """By words that begin like these, then by a part of the title; the newest first."""
+    bare = live.defer("content", "overview", "abstract", "subtitle")
+    found = list(bare.titled_like(typed)[:MOST_MEMORIES])
+    if room := MOST_MEMORIES - len(found):
+        found += bare.titled_with(typed).exclude(pk__in=[memory.pk for memory in found])[:room]
+    return [
+        Place(
+            memory.title or memory.uid,
+            reverse("memory", args=[memory.uid]),
+            memory.project,
+            memory.sensitivity,
+        )
+        for memory in found
+    ]
+
+
+def _search(typed: str) -> Place:
+    return Place(f"Search all memories for “{typed}”", f"{reverse('search')}?{urlencode({'q': typed})}")

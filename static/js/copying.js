@@ -1,0 +1,29 @@
+// Copies a memory as Markdown or JSON. Without a clipboard (no HTTPS) the links simply open the text.
+(function () {
+  "use strict";
+  if (!navigator.clipboard) return;
+  const status = document.getElementById("copied");
+
+  async function copy(link) {
+    try {
+      const response = await fetch(link.href);
+      if (!response.ok || response.redirected) throw new Error(response.statusText);
+      await navigator.clipboard.writeText(await response.text());
+    } catch {
+      window.location.assign(link.href);
+      return;
+    }
+    link.classList.add("is-done");
+    status.textContent = "Copied as " + link.dataset.copyText;
+    setTimeout(() => link.classList.remove("is-done"), 2000);
+  }
+
+  for (const link of document.querySelectorAll("[data-copy-text]")) {
+    link.addEventListener("click", (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+      event.preventDefault();
+      status.textContent = "";
+      copy(link);
+    });
+  }
+})();

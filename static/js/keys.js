@@ -1,0 +1,129 @@
+// The keyboard map. Single keys never act while someone types, and can be switched off (WCAG 2.1.4).
+(function () {
+  "use strict";
+  const help = document.getElementById("keys");
+  if (!help) return;
+
+  const ROWS = "main .rows > li, main .table > tbody > tr, main .timeline > li, main .injections > li";
+  const TYPING = "textarea, select, [contenteditable], [role=combobox], [role=textbox], [role=listbox]";
+  const NOT_TYPED = new Set(["checkbox", "radio", "button", "submit", "reset", "image", "file", "range", "color"]);
+  const toggle = document.getElementById("keys-on");
+
+  function areOn() {
+    try {
+      return localStorage.getItem("single-keys") !== "off";
+    } catch {
+      return toggle.checked;
+    }
+  }
+
+  function isTyping(element) {
+    const typing = element.tagName === "INPUT" ? !NOT_TYPED.has(element.type) : element.closest(TYPING);
+    return Boolean(typing);
+  }
+
+  function isShown(element) {
+    return element.checkVisibility({ visibilityProperty: true });
+  }
+
+  // What of a row is a place for the focus: its name, as a rule a link.
+  function handle(row) {
+    const links = [row.querySelector(".row-title a, th[scope=row] a"), ...row.querySelectorAll("a[href]")];
+    return links.find((link) => link && isShown(link));
+  }
+
+  function current() {
+    return document.activeElement && document.activeElement.closest(ROWS);
+  }
+
+  function move(step) {
+    const rows = [...document.querySelectorAll(ROWS)].filter(handle);
+    const here = rows.indexOf(current());
+    // From elsewhere to the first that is in sight.
+    const top = document.querySelector(".top");
+    const edge = top ? top.getBoundingClientRect().bottom : 0;
+    const inSight = Math.max(0, rows.findIndex((row) => row.getBoundingClientRect().top >= edge));
+    const next = here < 0 ? inSight : Math.max(0, here + step);
+    const link = next < rows.length ? handle(rows[next]) : document.querySelector("main .pages a[rel=next]");
+    if (link) link.focus();
+    return Boolean(link);
+  }
+
+  function search() {
+    const box = document.querySelector("main input[type=search]");
+    if (box && isShown(box)) {
+      box.focus();
+      box.select();
+    } else {
+      window.location.assign(help.dataset.search);
+    }
+    return true;
+  }
+
+  function edit() {
+    const row = current();
+    const link = document.querySelector("main [data-edit-this]");
+    const href = row && row.dataset.edit ? row.dataset.edit : link && link.href;
+    if (href) window.location.assign(href);
+    return Boolean(href);
+  }
+
+  function select() {
+    const row = current();
+    const box = row && row.querySelector(".row-check");
+    if (box) box.click();
+    return Boolean(box);
+  }
+
+  function show() {
+    toggle.checked = areOn();
+    help.showModal();
+    return true;
+  }
+
+  const KEYS = { "/": search, j: () => move(1), k: () => move(-1), e: edit, x: select, "?": show };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.isComposing || event.repeat && !"jk".includes(event.key)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(KEYS, event.key)) return;
+    if (isTyping(event.target) || document.querySelector("dialog[open]") || !areOn()) return;
+    if (KEYS[event.key]()) event.preventDefault();
+  });
+
+  toggle.addEventListener("change", () => {
+    try {
+      localStorage.setItem("single-keys", toggle.checked ? "on" : "off");
+    } catch {
+      // It lasts for this page only.
+    }
+  });
+
+  // Dialogs close by a button, and by a click beside them. (Escape is the browser's own.)
+  document.addEventListener("click", (event) => {
+    const dialog = event.target.closest("dialog.hands");
+    if (dialog && (event.target === dialog || event.target.closest("[data-closes]"))) dialog.close();
+  });
+
+  // Where nothing had the focus before, a field of the dialog would keep it for a moment, and take the keys.
+  for (const dialog of document.querySelectorAll("dialog.hands")) {
+    dialog.addEventListener("close", () => {
+      if (dialog.contains(document.activeElement)) document.activeElement.blur();
+    });
+  }
+
+  for (const button of document.querySelectorAll("[data-print]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => window.print());
+  }
+
+  for (const button of document.querySelectorAll("[data-opens=keys]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      button.closest("[popover]")?.hidePopover(); // gives the focus back to what opened the menu
+      show();
+    });
+  }
+  if (/Mac|iPhone|iPad/.test(navigator.platform)) {
+    for (const key of document.querySelectorAll("[data-command]")) key.textContent = "⌘";
+  }
+})();

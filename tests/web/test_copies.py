@@ -1,0 +1,87 @@
+"""A memory as Markdown and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memoryhub import shapes
+from memoryhub.models import JournalEntry, Memory
+
+
+def copied(client: Client, memory: Memory, form: str) -> Any:
+    return client.get(f"/memories/{memory.uid}/as/{form}/")
+
+
+def test_markdown_tells_what_it_says_and_what_is_known_of_it(visitor: Client, remember: Any) -> None:
+    made = remember(
+        "Oats at six.\n\n- hay at noon",
+        title="Feeding times",
+        abstract="When the zebras eat",
+        type="decision",
+        project="zoo",
+        tags=["food", "daily"],
+        files_modified=["plan.txt"],
+        entities=[{"entity": "Zed", "entity_type": "animal"}],
+    )
+    response = copied(visitor, made, "markdown")
+    assert response["Content-Type"] == "text/plain; charset=utf-8"
+    text = response.content.decode()
+    head = "# Feeding times\n\n> When the zebras eat\n\nOats at six.\n\n- hay at noon\n\n---\n\n"
+    assert text.startswith(head + "- Type: decision\n")
+    lines = text.splitlines()
+    for line in (
+        "- Project: zoo",
+        "- Level: public",
+        "- Tags: daily, food",
+        "- Files modified: plan.txt",
+        "- Entities: Zed (animal)",
+        f"- Id: {made.uid}",
+    ):
+        assert line in lines
+
+
+def test_markdown_says_a_title_once(visitor: Client, remember: Any) -> None:
+    made = remember("# Feeding times\n\nOats at six.", title="Feeding times", abstract="short")
+    text = copied(visitor, made, "markdown").content.decode()
+    assert text.startswith("# Feeding times\n\n> short\n\nOats at six.\n\n---\n")
+
+
+def test_json_is_in_the_shape_of_the_api(visitor: Client, remember: Any) -> None:
+    made = remember("Hafer für Zebras 動物", title="Feeding", tags=["food"])
+    response = copied(visitor, made, "json")
+    assert response["Content-Type"] == "application/json"
+    assert response.json() == shapes.memory(made)
+    assert "für Zebras 動物" in response.content.decode()
+
+
+@pytest.mark.parametrize("form", ["markdown", "json"])
+class TestEachForm:
+    def test_what_may_not_be_seen_is_not_found(
+        self, visitor: Client, four_levels: dict[str, Memory], form: str
+    ) -> None:
+        answers = {level: copied(visitor, memory, form).status_code for level, memory in four_levels.items()}
+        assert answers == {"public": 200, "private": 404, "secret": 404, "cosmic": 404}
+
+    def test_opening_a_secret_is_journaled(
+        self, insider: Client, four_levels: dict[str, Memory], form: str
+    ) -> None:
+        assert copied(insider, four_levels["secret"], form).status_code == 200
+        row = JournalEntry.objects.get(operation="reveal")
+        assert (row.object_id, row.detail["page"]) == (four_levels["secret"].uid, form)
+
+    def test_no_cache_keeps_it_and_no_browser_takes_it_for_a_page(
+        self, visitor: Client, remember: Any, form: str
+    ) -> None:
+        response = copied(visitor, remember("<script>alert(1)</script>"), form)
+        assert "no-store" in response["Cache-Control"]
+        assert response["X-Content-Type-Options"] == "nosniff"
+
+    def test_it_asks_for_a_login(self, client: Client, remember: Any, form: str) -> None:
+        assert copied(client, remember("words"), form)["Location"].startswith("/login/")
+
+
+def test_an_unknown_form_is_not_found(visitor: Client, remember: Any) -> None:
+    assert copied(visitor, remember("words"), "xml").status_code == 404

@@ -1,0 +1,116 @@
+"""The list of the command palette: what fits, for those who may see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import store
+from memoryhub.models import Memory
+from tests.web.markup import PAYLOADS, Page, dangers
+
+GATED = ["zebra stripes", "zebra str", "ebra strip", "zoo"]
+
+
+def offered(client: Client, typed: str = "") -> Page:
+    response = client.get("/palette/", {"q": typed})
+    assert response.status_code == 200
+    return Page(response.content.decode())
+
+
+def memories(page: Page) -> list[str]:
+    return [
+        link.split("/")[2] for link in page.links() if link.startswith("/memories/") and link.count("/") == 3
+    ]
+
+
+def test_every_page_that_is_offered_opens(sign_in: Any) -> None:
+    for client in (
+        sign_in(name="bare"),
+        sign_in("add_memory", "view_maintenancerun", name="more"),
+    ):
+        links = offered(client).links()
+        assert "/journal/" in links
+        assert {link: client.get(link).status_code for link in links} == dict.fromkeys(links, 200)
+
+
+def test_pages_that_need_a_permission_are_offered_to_who_has_it(sign_in: Any) -> None:
+    assert "/memories/new/" not in offered(sign_in(name="bare")).links()
+    assert "/memories/new/" in offered(sign_in("add_memory", name="more")).links()
+
+
+def test_a_page_is_found_by_the_beginnings_of_its_words_and_of_others(visitor: Client) -> None:
+    assert offered(visitor, "JOUR").links()[0] == "/journal/"
+    assert offered(visitor, "agent conn").links()[0] == "/connect/"
+
+
+@pytest.mark.parametrize("typed", ["feeding", "feed", "FEEDING TIM", "runni", "eeding t", "running"])
+def test_a_memory_is_found_by_words_and_parts_of_its_title(
+    visitor: Client, remember: Any, typed: str
+) -> None:
+    made = remember("words", title="Feeding times while running")
+    remember("feeding and running stand in the content alone", title="Other")
+    assert memories(offered(visitor, typed)) == [made.uid]
+
+
+@pytest.mark.parametrize(
+    "typed", ['"', "title:", "AND", "a" * 500, "*", "\x00", "C++", "動物", "%", "x) OR (y"]
+)
+def test_anything_may_be_typed(visitor: Client, remember: Any, typed: str) -> None:
+    remember("words", title="A title")
+    offered(visitor, typed)
+
+
+@pytest.mark.parametrize("typed", GATED)
+@pytest.mark.parametrize("levels", [[], ["private"], ["secret"], ["private", "secret"]], ids="-".join)
+def test_hidden_memories_are_not_offered_and_not_counted(
+    sign_in: Any, four_levels: dict[str, Memory], typed: str, levels: list[str]
+) -> None:
+    page = offered(sign_in("view_private", "view_secret", on=levels), typed)
+    seen = {four_levels[level].uid for level in ("public", *levels)}
+    if typed == "zoo":
+        assert f"{len(seen)} memor" in page.words
+    else:
+        assert set(memories(page)) == seen
+
+
+def test_a_project_of_hidden_memories_alone_is_not_offered(visitor: Client, remember: Any) -> None:
+    remember("words", project="vault", sensitivity="private")
+    assert not [link for link in offered(visitor, "vault").links() if link.startswith("/memories/?")]
+
+
+def test_what_lies_in_the_trash_is_not_offered(visitor: Client, remember: Any, actor: Any) -> None:
+    made = remember("words", title="Feeding", project="barn")
+    store.trash([made.uid], actor)
+    page = offered(visitor, "feeding")
+    assert memories(page) == []
+    assert "barn" not in offered(visitor, "barn").words.replace("“barn”", "")
+
+
+def test_titles_cannot_run(insider: Client, remember: Any) -> None:
+    for number, payload in enumerate(PAYLOADS):
+        remember(f"text {number}", title=f"zebra {payload}", project=payload[:60])
+    for typed in ("zebra", "script", "<", "onerror=alert"):
+        assert dangers(offered(insider, typed).html) == []
+
+
+def test_a_list_takes_a_fixed_number_of_queries(visitor: Client, remember: Any) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            offered(visitor, "zebra")
+        return len(captured)
+
+    remember("words", title="zebra 0", project="zebras 0")
+    few = queries()
+    for number in range(1, 6):
+        remember(f"words {number}", title=f"zebra {number}", project=f"zebras {number}")
+    assert queries() == few
+
+
+def test_it_asks_for_a_login(client: Client, db: None) -> None:
+    response = client.get("/palette/")
+    assert (response.status_code, response["Location"]) == (302, "/login/?next=/palette/")
