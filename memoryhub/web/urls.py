@@ -15,6 +15,7 @@ from memoryhub.web.views import (
     facts,
     facts_conflicts,
     facts_graph,
+    glance,
     home,
     injections,
     interchange,
@@ -41,6 +42,8 @@ register_converter(SessionIdConverter, "session_id")
 urlpatterns: list[URLPattern] = [
     path("", home.home, name="home"),
     path("home/journal/", home.journal_health, name="journal-health"),
+    path("glance/", glance.glance, name="glance"),
+    path("glance/duplicates/", glance.glance_duplicates, name="glance-duplicates"),
     path("login/", login_not_required(auth.Login.as_view()), name="login"),
     path("login/organisation/", single_sign_on.start, name="single-sign-on"),
     path("login/organisation/back/", single_sign_on.back, name="single-sign-on-back"),
