@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 from django import forms
@@ -29,6 +29,8 @@ _CHANGES = {
     "removed": {"delete", "expire", "evict", "purge", "erase", "revoke"},
 }
 OTHER = "other"
+
+Days = tuple[date, date]  # the first and the last
 
 
 class GlanceFilter(ListFilter):
@@ -221,18 +223,18 @@ def _parts(series: Sequence[tuple[str, str]], counts: Mapping[str, int], most: i
     return parts
 
 
-def injections(rows: Dated) -> Columns:
+def injections(rows: Dated, days: Days) -> Columns:
     words = {"filled": "with memories", "empty": "empty"}
-    chart = charts.over_time(rows)
+    chart = charts.over_time(_whole(rows, days))
     return Columns("injections", "Injections", "Injections", chart, words, reverse("injections") + "?")
 
 
-def secrets(rows: Dated) -> Columns:
+def secrets(rows: Dated, days: Days) -> Columns:
     """One series: which kinds there were stands in a table beside it."""
-    days: Counter[date] = Counter()
+    counted: Counter[date] = Counter()
     for day, _, count in rows:
-        days[day] += count
-    chart = charts.over_time([(day, "blocked", count) for day, count in sorted(days.items())])
+        counted[day] += count
+    chart = charts.over_time(_whole([(day, "blocked", n) for day, n in sorted(counted.items())], days))
     href = f"{reverse('journal')}?operation=secret_blocked&"
     return Columns("secrets", "Secrets blocked", "Credentials refused", chart, {"blocked": "blocked"}, href)
 
@@ -245,7 +247,16 @@ def secret_kinds(rows: Dated) -> Bars:
     return _bars([("blocked", "blocked")], counted, {"": "of no kind"}, "", None)
 
 
-def ending(rows: Dated) -> Columns:
+def ending(rows: Dated, today: date) -> Columns:
     words = {kind: kind.replace("_", " ") for _, kind, _ in rows}
     title = f"Expiring within {glance.EXPIRING_DAYS} days"
-    return Columns("expiring", title, "Memories that expire", charts.over_time(rows), words)
+    days = (today, today + timedelta(days=glance.EXPIRING_DAYS))
+    return Columns("expiring", title, "Memories that expire", charts.over_time(_whole(rows, days)), words)
+
+
+def _whole(rows: Dated, days: Days) -> Dated:
+    """With the first and the last day that were looked at, so that charts stand above each other."""
+    if not rows:
+        return rows
+    first, last = days
+    return sorted([*rows, (first, rows[0][1], 0), (last, rows[0][1], 0)])

@@ -44,6 +44,7 @@ urlpatterns: list[URLPattern] = [
     path("home/journal/", home.journal_health, name="journal-health"),
     path("glance/", glance.glance, name="glance"),
     path("glance/duplicates/", glance.glance_duplicates, name="glance-duplicates"),
+    path("glance/health/", glance.glance_health, name="glance-health"),
     path("login/", login_not_required(auth.Login.as_view()), name="login"),
     path("login/organisation/", single_sign_on.start, name="single-sign-on"),
     path("login/organisation/back/", single_sign_on.back, name="single-sign-on-back"),

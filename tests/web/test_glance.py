@@ -219,6 +219,12 @@ class TestDays:
         assert "with memories 1" in part(visitor, "Injections")
         assert "Nothing was put into a prompt" in part(visitor, "Injections", "/glance/?days=7")
 
+    def test_a_chart_shows_the_whole_period_the_days_without_anything_too(self, visitor: Client) -> None:
+        inject(days=3)
+        told = part(visitor, "Injections", "/glance/?days=7")
+        begin = (timezone.now() - timedelta(days=6)).date()
+        assert f"1 from {begin.day} {begin:%b %Y} on; most, 1," in told
+
     def test_an_unknown_period_is_refused_and_the_usual_one_shown(self, visitor: Client) -> None:
         response = visitor.get("/glance/?days=8")
         assert response.status_code == 422
@@ -282,3 +288,16 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(visitor: Client, reme
 def test_the_first_page_leads_to_it(visitor: Client, remember: Any) -> None:
     remember("one")
     assert 'href="/glance/"' in visitor.get("/").content.decode()
+
+
+def test_the_first_page_tells_in_short_what_wants_mending(visitor: Client, remember: Any) -> None:
+    age(remember("old", project="zoo"), 100)
+    remember("hush", project="zoo", sensitivity="secret")
+    assert 'hx-get="/glance/health/"' in visitor.get("/").content.decode()
+    brief = words(visitor.get("/glance/health/").content.decode())
+    assert brief == "Stale 1 Never used 1 Without files 1 All of it at a glance"
+
+
+def test_where_nothing_wants_mending_that_is_told(visitor: Client, remember: Any) -> None:
+    link(remember("healthy", project="zoo"))
+    assert "Nothing wants mending" in words(visitor.get("/glance/health/").content.decode())

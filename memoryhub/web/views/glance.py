@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.cache import cache
@@ -56,6 +56,15 @@ def glance_duplicates(request: HttpRequest) -> HttpResponse:
     return render(request, "glance/duplicates.html", {"found": found})
 
 
+@require_safe
+def glance_health(request: HttpRequest) -> HttpResponse:
+    """What wants mending, in short: a fragment for the first page."""
+    clearance, now = clearance_of(request), timezone.now()
+    found = numbers.lives(Memory.objects.visible_to(clearance).live(now), now)
+    lines = shown.health(found, _clashes(clearance, now))
+    return render(request, "glance/brief.html", {"lines": [line for line in lines if line.count]})
+
+
 def _key(clearance: Clearance) -> str:
     """Of what was counted: by whose eyes, and in which state of the store."""
     last = JournalEntry.objects.order_by("-seq").values_list("seq", flat=True).first()
@@ -68,11 +77,10 @@ def _memories(clearance: Clearance) -> dict[str, Any]:
     now = timezone.now()
     live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
     found = numbers.lives(live, now)
-    clashes = len(contradictions.survey(clearance, now=now).open)
     counts = overview.tallies(live)
     return {
         "total": found.total,
-        "health": shown.health(found, clashes),
+        "health": shown.health(found, _clashes(clearance, now)),
         "chart": charts.over_time(overview.per_day(live)),
         "breakdowns": [
             breakdown(counts["project"], "project", "By project"),
@@ -82,13 +90,19 @@ def _memories(clearance: Clearance) -> dict[str, Any]:
         else [],
         "worth": shown.worth(found),
         "use": shown.use(found),
-        "ending": shown.ending(numbers.expiring(live, now)),
+        "ending": shown.ending(numbers.expiring(live, now), now.date()),
     }
+
+
+def _clashes(clearance: Clearance, now: datetime) -> int:
+    return len(contradictions.survey(clearance, now=now).open)
 
 
 def _flows(clearance: Clearance, form: shown.GlanceFilter) -> dict[str, Any]:
     """What happened within the days that were asked for, whole days in UTC."""
-    since = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(form.period() - 1)
+    today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    since = today - timedelta(days=form.period() - 1)
+    days = (since.date(), today.date())
     kept, skipped = numbers.captured(clearance, since)
     judged = kept + skipped.total()
     refused = numbers.blocked(clearance, since)
@@ -97,8 +111,8 @@ def _flows(clearance: Clearance, form: shown.GlanceFilter) -> dict[str, Any]:
         "judged": judged,
         "kept_percent": round(100 * kept / judged) if judged else 0,
         "capture": shown.capture(kept, skipped),
-        "injections": shown.injections(numbers.injected(clearance, since)),
-        "secrets": shown.secrets(refused),
+        "injections": shown.injections(numbers.injected(clearance, since), days),
+        "secrets": shown.secrets(refused, days),
         "secret_kinds": shown.secret_kinds(refused),
         "activity": shown.activity(numbers.active(clearance, since), since.date()),
         "most_journal": numbers.MOST_JOURNAL,
