@@ -214,6 +214,25 @@ class TestDays:
         found = row(visitor, actor.name)
         assert found == f"{actor.name} 1 1 2"
 
+    def test_an_actor_leads_to_their_rows_of_the_journal(
+        self, visitor: Client, remember: Any, actor: Any
+    ) -> None:
+        remember("one")
+        page = visitor.get("/glance/").content.decode()
+        address = re.search(r'href="(/journal/\?actor=[^"]+)"', page)
+        assert address
+        listed = words(visitor.get(address[1].replace("&amp;", "&")).content.decode())
+        assert actor.name in listed
+        assert "insert" in listed
+
+    def test_a_column_of_refused_secrets_leads_to_their_rows(self, visitor: Client, actor: Any) -> None:
+        with pytest.raises(store.SecretDetected):
+            store.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
+        page = visitor.get("/glance/").content.decode()
+        address = re.search(r'href="(/journal/\?operation=secret_blocked[^"]+)"', page)
+        assert address
+        assert actor.name in words(visitor.get(address[1].replace("&amp;", "&")).content.decode())
+
     def test_what_lies_before_the_period_is_not_counted(self, visitor: Client) -> None:
         inject(days=20)
         assert "with memories 1" in part(visitor, "Injections")
