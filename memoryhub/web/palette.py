@@ -49,6 +49,7 @@ class _Page:
 
 _PAGES = (
     _Page("home", "Home", "start overview statistics"),
+    _Page("glance", "At a glance", "charts health report statistics"),
     _Page("search", "Search", "find"),
     _Page("memories", "Memories", "list browse"),
     _Page("memory-new", "New memory", "add write store", ("memoryhub.add_memory",)),

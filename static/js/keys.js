@@ -18,6 +18,8 @@
   }
 
   function isTyping(element) {
+    // A field of a dialog that was just closed may have the focus for a moment more.
+    if (!isShown(element)) return false;
     const typing = element.tagName === "INPUT" ? !NOT_TYPED.has(element.type) : element.closest(TYPING);
     return Boolean(typing);
   }
@@ -103,13 +105,6 @@
     const dialog = event.target.closest("dialog.hands");
     if (dialog && (event.target === dialog || event.target.closest("[data-closes]"))) dialog.close();
   });
-
-  // Where nothing had the focus before, a field of the dialog would keep it for a moment, and take the keys.
-  for (const dialog of document.querySelectorAll("dialog.hands")) {
-    dialog.addEventListener("close", () => {
-      if (dialog.contains(document.activeElement)) document.activeElement.blur();
-    });
-  }
 
   for (const button of document.querySelectorAll("[data-print]")) {
     button.hidden = false;

@@ -211,3 +211,34 @@ class TestCopies:
         page = open_page(f"/memories/{three[0].uid}/", reader, java_script_enabled=False)
         page.get_by_role("link", name="Markdown").click()
         expect(page.get_by_text("# first zebra")).to_be_visible()
+
+
+class TestReport:
+    def test_a_session_is_printed_without_what_is_there_to_be_clicked(
+        self, open_page: Any, reader: Any, remember: Any
+    ) -> None:
+        for number in range(3):
+            remember(f"learnt {number}", session_id="night", project="zoo")
+        page = open_page("/sessions/night/?project=zoo", reader, color_scheme="dark")
+        page.get_by_role("link", name="Report to print").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Session night")
+        page.evaluate("window.print = () => { window.printed = true }")
+        page.get_by_role("button", name="Print").click()
+        assert page.evaluate("window.printed") is True
+        page.emulate_media(media="print")
+        expect(page.get_by_text("learnt 2", exact=True).first).to_be_visible()
+        for hidden in (".top", ".foot", ".page-head .buttons"):
+            expect(page.locator(hidden)).to_be_hidden()
+        expect(page.locator(".timeline-at .seconds").first).to_be_visible()
+        # Dark letters, also for who reads light ones on the screen.
+        expect(page.locator("body")).to_have_css("color", "rgb(25, 32, 29)")
+
+    def test_axe_finds_nothing_to_mend_in_a_report(self, open_page: Any, reader: Any, remember: Any) -> None:
+        remember("learnt", session_id="night", project="zoo")
+        for theme, viewport in (("light", DESKTOP), ("dark", PHONE)):
+            page = open_page(
+                "/reports/sessions/night/?project=zoo", reader, color_scheme=theme, viewport=viewport
+            )
+            results = Axe().run(page)
+            assert results.violations_count == 0, results.generate_report()
+            assert no_sideways_scrolling(page)

@@ -1,0 +1,113 @@
+"""A session as a report: all of it, in order, for those who may see it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from memoryhub.models import Event, Memory, Session
+from memoryhub.web.views import session_report
+from tests.web.markup import PAYLOADS, dangers, main
+
+AT = "/reports/sessions/night/?project=zoo"
+
+
+@pytest.fixture
+def night(remember: Any) -> Session:
+    """A session of a hundred events, and a memory at its end."""
+    begin = timezone.now() - timedelta(hours=5)
+    remember("what was learnt", session_id="night", project="zoo", created_at=begin + timedelta(hours=4))
+    session = Session.objects.get()
+    Event.objects.bulk_create(
+        Event(
+            session=session,
+            event="tool:post",
+            tool_name=f"Tool{n}.",
+            at=begin + timedelta(minutes=n),
+            preview=f"output {n}",
+        )
+        for n in range(100)
+    )
+    return session
+
+
+def test_all_that_happened_stands_on_one_page_oldest_first(visitor: Client, night: Session) -> None:
+    words = main(visitor.get(AT)).words
+    places = [words.index(f"Tool{n}.") for n in range(100)] + [words.index("what was learnt")]
+    assert places == sorted(places)
+
+
+def test_a_very_long_one_goes_on_in_parts(
+    visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_report, "ENTRIES", 60)
+    first = main(visitor.get(AT))
+    assert "Tool30." in first.words
+    assert "Tool90." not in first.words
+    [onward] = [link for link in first.links() if "cursor=" in link]
+    second = main(visitor.get(f"/reports/sessions/night/{onward}"))
+    assert "Tool30." not in second.words
+    assert "Tool90." in second.words
+
+
+def test_the_page_of_a_session_leads_to_it(visitor: Client, remember: Any) -> None:
+    remember("words", session_id="a/b?c ..", project="zoo & co")
+    links = main(visitor.get("/sessions/a/b%3Fc%20../?project=zoo+%26+co")).links()
+    [link] = [link for link in links if link.startswith("/reports/")]
+    response = visitor.get(link)
+    assert response.status_code == 200
+    assert "a/b?c .." in main(response).words
+
+
+def test_it_shows_no_more_than_may_be_seen(
+    sign_in: Any, remember: Any, four_levels: dict[str, Memory]
+) -> None:
+    for level, memory in four_levels.items():
+        Memory.objects.filter(pk=memory.pk).update(session_id="night")
+        shown = "secret" if level == "cosmic" else level
+        session, _ = Session.objects.get_or_create(session_id="night", project="zoo")
+        Event.objects.create(session=session, event="tool:post", tool_name=f"{level}tool", sensitivity=shown)
+    words = main(sign_in("view_private", "view_secret", on=["private"]).get(AT)).words
+    assert [level for level in four_levels if f"{level}words" in words] == ["public", "private"]
+    assert [level for level in four_levels if f"{level}tool" in words] == ["public", "private"]
+
+
+@pytest.mark.parametrize("at", ["/reports/sessions/nowhere/", "/reports/sessions/night/?project=other"])
+def test_what_is_not_there_is_not_found(visitor: Client, night: Session, at: str) -> None:
+    assert visitor.get(at).status_code == 404
+
+
+def test_a_session_of_hidden_things_alone_is_not_found(visitor: Client, remember: Any) -> None:
+    remember("words", session_id="night", project="zoo", sensitivity="private")
+    assert visitor.get(AT).status_code == 404
+
+
+def test_a_wrong_cursor_is_refused(visitor: Client, night: Session) -> None:
+    assert visitor.get(f"{AT}&cursor=nonsense").status_code == 400
+
+
+def test_stored_texts_cannot_run(visitor: Client, remember: Any) -> None:
+    for number, payload in enumerate(PAYLOADS):
+        made = remember(f"{payload} {number}", title=payload, session_id="night", project="zoo")
+        session = Session.objects.get()
+        Event.objects.create(session=session, event="tool:post", tool_name=payload[:40], preview=payload)
+    Session.objects.update(summary=made, agent=PAYLOADS[0], cwd=PAYLOADS[1], end_reason=PAYLOADS[2])
+    assert dangers(visitor.get(AT).content.decode()) == []
+
+
+def test_it_takes_a_fixed_number_of_queries(visitor: Client, night: Session, remember: Any) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert visitor.get(AT).status_code == 200
+        return len(captured)
+
+    few = queries()
+    for number in range(5):
+        remember(f"more {number}", session_id="night", project="zoo", tags=["t"])
+    assert queries() == few
