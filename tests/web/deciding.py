@@ -25,7 +25,7 @@ def trashed() -> set[str]:
 
 def ticked(response: Any) -> set[str]:
     """Ids of those that a click would merge."""
-    boxes = Page(response.content.decode()).all("input")
+    boxes = Page(response.content.decode().partition("</main>")[0]).all("input")
     return {a["value"] for a in boxes if a.get("type") == "checkbox" and "checked" in a}
 
 

@@ -86,8 +86,8 @@ def page(response: Any) -> Page:
 
 
 def main(response: Any) -> Page:
-    """The answer from its main area on."""
-    return Page(response.content.decode().partition("<main")[2])
+    """The answer's main area."""
+    return Page(response.content.decode().partition("<main")[2].partition("</main>")[0])
 
 
 def dangers(html: str) -> list[str]:
