@@ -55,7 +55,7 @@ def test_a_word_of_very_many_hidden_memories_is_a_word_that_nobody_used(remember
         remember(f"quokka habitat report number {n}")
     before = matches("quokka habitat krasmodel")
     assert before
-    drafts = [MemoryDraft(content=f"krasmodel {n} is launched", sensitivity="secret") for n in range(700)]
+    drafts = [MemoryDraft(content=f"krasmodel {n} is launched", sensitivity="secret") for n in range(1200)]
     store.remember_many(drafts, actor)
     assert matches("quokka habitat krasmodel") == before
 
