@@ -19,16 +19,16 @@ from django.utils import timezone
 
 from memoryhub import journal
 from memoryhub.models import Fact, JournalEntry
-from memoryhub.models.fields import new_uid
 from memoryhub.predicates import Evidence, Verdict, judge, plain, same_thing
 from memoryhub.querysets import FactQuerySet
 from memoryhub.sensitivity import Actor, Clearance, higher
 from memoryhub.store.errors import Conflict, NotFound
+from memoryhub.store.pairs import Decisions, Gate
 from memoryhub.transactions import write
 
 MOST = 100  # facts that are decided about at once
 SUPERSEDE, REINSTATE = "supersede", "reinstate"
-_HOLD, _UNDO_HOLD = "hold_together", "undo_hold_together"
+_TOGETHER = Decisions("facts", "hold_together", "undo_hold_together")
 
 Key = tuple[str, str, str]  # project, subject and predicate, in the form in which they are compared
 
@@ -96,7 +96,7 @@ def survey(clearance: Clearance, *, project: str = "", now: datetime | None = No
     for row in map(Row._make, read.values_list(*Row._fields)):
         groups[row.key].append(row)
     several = {key: rows for key, rows in groups.items() if len(_objects(rows)) > 1}
-    held = _held_together(clearance)
+    held = _TOGETHER.holding(clearance)
     settled = {key for key, rows in several.items() if held and _all_held(rows, held)}
     ended = visible.filter(superseded_by__isnull=False).order_by().values_list("predicate", flat=True)
     verdicts = _verdicts(groups, settled, [plain(predicate) for predicate in ended])
@@ -218,59 +218,22 @@ def _before(fact: Fact) -> datetime | None:
 
 
 def hold_together(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> str:
-    """Remember that these facts are all true; returns the id of that decision.
-
-    Each pair is written down under the stricter of its levels, where whoever sees both finds it.
-    """
+    """Remember that these facts are all true; returns the id of that decision."""
     with write():
         facts = _pick(uids, actor)
         _refuse_unlike(facts)
-        pairs: dict[tuple[str, str, str], list[list[str]]] = defaultdict(list)
-        for one, other in combinations(facts, 2):
-            gate = _about_both(one, other)
-            pairs[(gate.project, gate.sensitivity, gate.owner)].append([one.uid, other.uid])
-        decision = new_uid()
-        details = {gate: {"pairs": found} for gate, found in pairs.items()}
-        _note(_HOLD, decision, details, actor, now or timezone.now())
-    return decision
+        return _TOGETHER.write_down(map(_pair, combinations(facts, 2)), actor, now)
+
+
+def _pair(both: tuple[Fact, Fact]) -> tuple[Gate, tuple[str, str]]:
+    one, other = both
+    gate = _about_both(one, other)
+    return (gate.project, gate.sensitivity, gate.owner), (one.uid, other.uid)
 
 
 def undo_hold_together(decision: str, actor: Actor, now: datetime | None = None) -> None:
     """Take back :func:`hold_together`; NotFound when there is no such decision, or it is taken back."""
-    with write():
-        rows = JournalEntry.objects.of_reach(actor.clearance).filter(object_type="facts", object_id=decision)
-        held = {_gate(row): row.detail for row in rows.filter(operation=_HOLD)}
-        undone = {_gate(row) for row in rows.filter(operation=_UNDO_HOLD)}
-        details = {gate: {"pairs": detail["pairs"]} for gate, detail in held.items() if gate not in undone}
-        if not details:
-            raise NotFound("there is no such decision")
-        _note(_UNDO_HOLD, decision, details, actor, now or timezone.now())
-
-
-def _note(
-    operation: str,
-    decision: str,
-    details: dict[tuple[str, str, str], dict[str, Any]],
-    actor: Actor,
-    now: datetime,
-) -> None:
-    rows = [journal.Change(operation, "facts", decision, detail, *gate) for gate, detail in details.items()]
-    journal.record(actor, rows, now)
-
-
-def _gate(row: JournalEntry) -> tuple[str, str, str]:
-    return row.project, row.sensitivity, row.owner
-
-
-def _held_together(clearance: Clearance) -> set[frozenset[str]]:
-    """The pairs of ids that somebody said hold together, as far as this clearance knows of both."""
-    rows = JournalEntry.objects.of_reach(clearance).filter(object_type="facts")
-    decided = rows.filter(operation__in=(_HOLD, _UNDO_HOLD)).order_by("seq")
-    pairs: dict[tuple[str, frozenset[str]], bool] = {}
-    for uid, operation, detail in decided.values_list("object_id", "operation", "detail"):
-        for pair in detail["pairs"]:
-            pairs[(uid, frozenset(pair))] = operation == _HOLD
-    return {pair for (_, pair), holds in pairs.items() if holds}
+    _TOGETHER.take_back(decision, actor, now)
 
 
 def _pick(uids: Iterable[str], actor: Actor) -> list[Fact]:

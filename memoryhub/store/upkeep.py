@@ -88,13 +88,13 @@ def note(
     )
 
 
-def noted(operation: str, run: str, actor: Actor) -> Iterator[JournalEntry]:
+def noted(operation: str, run: str, actor: Actor, *, about: str = "memories") -> Iterator[JournalEntry]:
     """What :func:`note` wrote about a run within the actor's reach; newest first.
 
     Also rows that name a memory which is hidden from the actor by now: the others come back all the same.
     """
     rows = JournalEntry.objects.of_reach(actor.clearance).filter(
-        object_id=run, object_type="memories", operation=operation
+        object_id=run, object_type=about, operation=operation
     )
     yield from list(rows.order_by("-seq"))
 
