@@ -111,3 +111,15 @@ def test_it_takes_a_fixed_number_of_queries(visitor: Client, night: Session, rem
     for number in range(5):
         remember(f"more {number}", session_id="night", project="zoo", tags=["t"])
     assert queries() == few
+
+
+def test_without_a_project_it_is_the_only_one_of_its_name(visitor: Client, night: Session) -> None:
+    assert "Tool7." in main(visitor.get("/reports/sessions/night/")).words
+
+
+def test_without_a_project_several_of_its_name_are_offered(
+    visitor: Client, night: Session, remember: Any
+) -> None:
+    remember("other words", session_id="night", project="zoo & co")
+    answer = visitor.get("/reports/sessions/night/")
+    assert (answer.status_code, answer["Location"]) == (302, "/sessions/night/")

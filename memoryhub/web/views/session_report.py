@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from memoryhub.models import Memory, Session
@@ -19,12 +19,20 @@ ENTRIES = 500
 
 @require_safe
 def session_report(request: HttpRequest, session_id: str) -> HttpResponse:
-    """All that happened, oldest first; a very long session in parts, by ``cursor``."""
+    """All that happened, oldest first; a very long session in parts, by ``cursor``.
+
+    Where several projects have a session of this name, and none is named, its page lets one choose.
+    """
     clearance = clearance_of(request)
-    rows = with_counts(clearance).filter(session_id=session_id, project=request.GET.get("project", ""))
-    found: Session | None = rows.first()
-    if found is None:
+    rows = with_counts(clearance).filter(session_id=session_id)
+    if (project := request.GET.get("project")) is not None:
+        rows = rows.filter(project=project)
+    sessions: list[Session] = list(rows[:2])
+    if not sessions:
         raise Http404
+    if len(sessions) > 1:
+        return redirect("session", session_id)
+    found = sessions[0]
     try:
         entries, next_cursor = timeline.timeline(
             clearance,
