@@ -6,8 +6,9 @@ from datetime import datetime
 
 from memoryhub.models import Memory
 from memoryhub.sensitivity import Clearance
+from memoryhub.store.versions import current
 from memoryhub.web.forms import MemoryForm
-from memoryhub.web.history import FieldChange, current, field_change, state_at
+from memoryhub.web.history import FieldChange, field_change, state_at
 
 
 def merge(form: MemoryForm, memory: Memory, clearance: Clearance) -> tuple[MemoryForm, list[FieldChange]]:

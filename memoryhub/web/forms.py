@@ -15,9 +15,9 @@ from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.store import StoreError
+from memoryhub.store.versions import current
 from memoryhub.vocabulary import CONCEPTS, SCOPES, TYPES
 from memoryhub.web.fields import LabelsField, LineField, LinesField, NumberField, TextField
-from memoryhub.web.history import current
 
 _ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"}
 _MESSAGES = {

@@ -13,9 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from memoryhub.models import Memory, Revision
-from memoryhub.retrieval.history import walk
 from memoryhub.sensitivity import Clearance
-from memoryhub.store.rows import LISTS, listed
+from memoryhub.store.versions import current, walk
 from memoryhub.web import diffs
 
 # In the order in which a reader wants to know of them.
@@ -95,11 +94,6 @@ def state_at(memory: Memory, moment: datetime, clearance: Clearance) -> dict[str
             break
         state |= revision.before if seen else dict.fromkeys(revision.before)
     return state
-
-
-def current(memory: Memory, name: str) -> Any:
-    """A field's value now, in the shape in which revisions keep it."""
-    return listed(memory, name) if name in LISTS else getattr(memory, name)
 
 
 def field_change(name: str, old: Any, new: Any) -> FieldChange:
