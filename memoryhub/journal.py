@@ -109,6 +109,11 @@ def _head() -> tuple[int, str]:
         return cursor.fetchone() or (0, GENESIS)
 
 
+def last_number() -> int:
+    """Of the newest row; 0 before the first. Inside a write transaction the next row takes the one after."""
+    return _head()[0]
+
+
 @dataclass(frozen=True)
 class Verification:
     """``first_bad_seq`` is the first number whose row is not as it was written, or is missing."""

@@ -4,8 +4,9 @@
 each time; ``update`` changes, ``restore_version`` brings an earlier version back, ``take_back`` undoes the
 last change; ``trash``, ``restore``, ``erase``, ``merge_into``, ``purge_expired`` and ``evict`` end or revive;
 ``merge`` makes one of several and ``unmerge`` takes that back, ``not_duplicates`` remembers that they are
-none; ``touch`` and ``touch_all`` count accesses, ``renew`` gives what was accessed a new lease. ``act`` does what people do to one or many at once, and ``undo_act`` takes it back. Each takes
-the :class:`~memoryhub.sensitivity.Actor` who does it and reaches only what that actor may see.
+none; ``act`` does one thing to one memory or many and ``undo_act`` takes it back; ``touch`` and ``touch_all``
+count accesses, ``renew`` gives what was accessed a new lease. Each takes the
+:class:`~memoryhub.sensitivity.Actor` who does it and reaches only what that actor may see.
 """
 
 from memoryhub.store.acts import Acted, act

@@ -19,7 +19,7 @@ from memoryhub.store.rows import CHUNK, expiry, pick
 from memoryhub.transactions import write
 from memoryhub.vocabulary import TrashReason
 
-_ENDING = ("deleted_at", "trash_reason", "merged_into")
+ENDING = ("deleted_at", "trash_reason", "merged_into")
 _AT_ONCE = 50  # removed in one transaction: 1 to 2 ms each, in both text indexes too
 
 
@@ -68,14 +68,19 @@ def restore(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> l
         ended = Q(deleted_at__isnull=False) | Q(expires_at__lte=now)
         memories = pick(_visible(actor).filter(ended), uids)
         for memory in memories:
-            if memory.expires_at and memory.expires_at <= now:
-                memory.expires_at = expiry(memory.ttl_days, now)
-            if memory.trash_reason == TrashReason.EVICTED.value:
-                memory.last_accessed_at = now
-            memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
-            memory.save(update_fields=[*_ENDING, "expires_at", "last_accessed_at"])
+            revive(memory, now)
         journal.record(actor, [journal.of_memory("restore", memory) for memory in memories], now)
     return memories
+
+
+def revive(memory: Memory, now: datetime) -> None:
+    """Inside a transaction, with a memory just read in it; the caller journals."""
+    if memory.expires_at and memory.expires_at <= now:
+        memory.expires_at = expiry(memory.ttl_days, now)
+    if memory.trash_reason == TrashReason.EVICTED.value:
+        memory.last_accessed_at = now
+    memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
+    memory.save(update_fields=[*ENDING, "expires_at", "last_accessed_at"])
 
 
 def erase(uids: Iterable[str], actor: Actor, now: datetime | None = None, *, why: str = "") -> list[str]:
@@ -164,7 +169,7 @@ def to_trash(
     why: str = "",
 ) -> None:
     """Inside a transaction, with memories just read in it; a journal row for each."""
-    ending = dict(zip(_ENDING, (now, reason.value, into), strict=True))
+    ending = dict(zip(ENDING, (now, reason.value, into), strict=True))
     for chunk in batched(memories, CHUNK):
         Memory.objects.filter(pk__in=[memory.pk for memory in chunk]).update(**ending)
     for memory in memories:
