@@ -211,6 +211,26 @@ class Config:
     # Import and export
     max_upload_mb: int = _tunable(512, "largest file that is imported by browser or API, MiB", 1, 1_000_000)
 
+    # Limits of the agents' doors (API, tools, hooks, MCP); each worker of the server counts for itself
+    rate_per_token: float = _tunable(
+        200, "requests a second that one token may make for as long as it likes; 0: no limit", 0, 1_000_000
+    )
+    rate_burst_token: int = _tunable(
+        30_000, "requests that one token may make at once, beyond that rate", 1, 10**9
+    )
+    rate_per_address: float = _tunable(
+        400, "requests a second from one address of another machine; 0: no limit", 0, 1_000_000
+    )
+    rate_burst_address: int = _tunable(
+        60_000, "requests from one address at once, beyond that rate", 1, 10**9
+    )
+    refusals_per_minute: int = _tunable(
+        60, "tries a minute, from one address of another machine, of what is no token; 0: no limit", 0, 10**6
+    )
+    request_seconds: float = _tunable(
+        30, "after this a read of the database is broken off, seconds; 0: never", 0, 3600
+    )
+
     # Capabilities: each can be switched off, and the others go on
     capability_memorability: bool = _tunable(True, "memory.memorability: the gate before capture")
     capability_boundaries: bool = _tunable(True, "memory.boundaries: sessions fall into segments")

@@ -8,6 +8,7 @@ nobody's may be a password typed into the wrong field: its keyed hash alone is k
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -30,13 +31,18 @@ HUB = "system:accounts"  # owner of rows that are nobody's own: no account can b
 WINDOW = timedelta(minutes=15)
 PER_PAIR, PER_ADDRESS, PER_NAME = 5, 30, 50  # failures within the window
 _NEWEST = 200  # rows looked at; the index of operations has them in order
+# As some proxies write an address; the port is another for each connection.
+_WITH_PORT = re.compile(r"(?P<v4>[0-9.]+):\d+|\[(?P<v6>[0-9a-fA-F:.]+)\](?::\d+)?")
 _IN, _FAILED = "login", "login_failed"
 
 
 def address_of(request: HttpRequest) -> str:
     """Where a request comes from; behind a proxy, what the nearest proxy says. Empty: from no client."""
     forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.BEHIND_PROXY else ""
-    return str(forwarded.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", ""))[:45]
+    nearest = forwarded.rpartition(",")[2].strip()
+    if with_port := _WITH_PORT.fullmatch(nearest):
+        nearest = with_port["v4"] or with_port["v6"]
+    return str(nearest or request.META.get("REMOTE_ADDR", ""))[:45]
 
 
 def note(user: User, operation: str, by: str = "", **detail: Any) -> None:

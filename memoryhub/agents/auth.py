@@ -9,8 +9,9 @@ from django.http import HttpRequest
 from ninja.security import APIKeyHeader, HttpBearer
 
 from memoryhub import tokens
-from memoryhub.agents.problems import Problem, unauthenticated
+from memoryhub.agents.problems import Problem, too_often, unauthenticated
 from memoryhub.models import AgentToken
+from memoryhub.safety import rates
 from memoryhub.sensitivity import Actor
 from memoryhub.signing import address_of
 from memoryhub.vocabulary import Right
@@ -84,14 +85,31 @@ def require_token(request: HttpRequest) -> AgentToken:
     """The token of a request, by either header; 401 without one that may be used."""
     scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
     raw = bearer if scheme.lower() == "bearer" else request.headers.get("X-API-Key", "")
-    token = tokens.authenticate(raw.strip(), address_of(request))
+    token = _recognise(request, raw.strip())
     if token is None:
         raise unauthenticated()
     return token
 
 
+def _recognise(request: HttpRequest, raw: str) -> AgentToken | None:
+    """The token that this is, if it may be used and is not used too often (429)."""
+    if not raw:
+        return None
+    address = address_of(request)
+    try:
+        rates.require_patience(address, tokens.digest(raw))
+        token = tokens.authenticate(raw, address)
+        if token is not None:
+            rates.spend_for_token(token.uid, token.digest)
+        else:
+            rates.note_refusal(address)
+    except rates.TooOften as refusal:
+        raise too_often(refusal) from None
+    return token
+
+
 def _admit(request: HttpRequest, raw: str, right: Right | None) -> Caller | None:
-    token = tokens.authenticate(raw.strip(), address_of(request))
+    token = _recognise(request, raw.strip())
     if token is None:
         return None
     caller = Caller.of(token)

@@ -19,6 +19,9 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
+from memoryhub.safety import rates
+from memoryhub.signing import address_of
+
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"  # seconds until a busy database is worth another try
 # Errors that say what they have to say: problems, and JSON-RPC's of MCP.
@@ -28,6 +31,12 @@ _PATHS = frozenset({"/api", "/mcp", "/healthz", "/readyz"})
 UPLOADS = "/api/v1/import"  # whose body is a file, written down as it comes
 _OF_THE_BODY = frozenset({"content-type", "content-length", "content-encoding", "content-disposition"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_WHOSE = {
+    "rate_per_token": "this token is used too often",
+    "rate_per_address": "too many requests come from this address",
+    "refusals_per_minute": "too much was sent from this address that is no token",
+}
+_UNCOUNTED = frozenset({"/healthz", "/readyz"})  # what watches the hub asks for them, whatever else goes on
 # What an answer that is not a problem yet is turned into, by its status.
 _STANDARD = {
     400: ("bad_request", "the request cannot be read; look at its headers and its host"),
@@ -114,6 +123,13 @@ def too_large() -> Problem:
     return Problem(413, "body_too_large", f"the body is larger than {limit} bytes; send it in parts")
 
 
+def too_often(refusal: rates.TooOften) -> Problem:
+    """429, with the wait and the setting that an operator may change."""
+    whose = _WHOSE[refusal.setting]
+    detail = f"{whose}; wait {refusal.seconds} s ({refusal.setting} in the hub's configuration)"
+    return Problem(429, "too_many_requests", detail, headers={"Retry-After": str(refusal.seconds)})
+
+
 def is_api(path: str) -> bool:
     """Whether agents and machines, not people, come to this path."""
     return path.startswith(_PREFIXES) or path in _PATHS
@@ -129,6 +145,7 @@ class ApiProblemMiddleware:
         if not is_api(request.path_info):
             return self.get_response(request)
         try:
+            _limit_rate(request)
             _limit_body(request)
             response = self._answer(request)
         except Problem as problem:
@@ -156,6 +173,15 @@ def _with_head(response: HttpResponseBase) -> HttpResponseBase:
     if "GET" in allowed and "HEAD" not in allowed:
         response.headers["Allow"] = ", ".join(sorted([*allowed, "HEAD"]))
     return response
+
+
+def _limit_rate(request: HttpRequest) -> None:
+    if request.path_info in _UNCOUNTED:
+        return
+    try:
+        rates.spend_for_address(address_of(request))
+    except rates.TooOften as refusal:
+        raise too_often(refusal) from None
 
 
 def _limit_body(request: HttpRequest) -> None:

@@ -337,5 +337,6 @@ class Alive(BaseModel):
 
 def documented(shape: Any, *, status: int = 200, errors: tuple[int, ...] = ()) -> dict[Any, Any]:
     """The ``response`` of an operation behind a token: its shape, and the problems that any may answer."""
-    problems = (400, 401, 403, 413, 415, 422, 503, *errors)
-    return {status: shape, **dict.fromkeys(sorted(problems), ProblemShape)}
+    problems = (400, 401, 403, 413, 415, 422, 429, 503, *errors)
+    # No shape for the problems: ninja would make a model for each of some 400. The description adds it.
+    return {status: shape, **dict.fromkeys(sorted(problems))}
