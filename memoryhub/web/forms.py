@@ -150,6 +150,18 @@ class MemoryForm(DraftForm):
         return self.cleaned_data
 
 
+class FieldForm(MemoryForm):
+    """One field of a memory, to be changed where it stands."""
+
+    def __init__(
+        self, data: Mapping[str, Any] | None, clearance: Clearance, memory: Memory, name: str
+    ) -> None:
+        super().__init__(data, clearance, memory)
+        self.auto_id = "in_%s"
+        self.fields = {one: self.fields[one] for one in (name, "unchanged_since")}
+        self.fields[name].widget.attrs["autofocus"] = True
+
+
 class FactForm(DraftForm):
     """A triple to be stored."""
 

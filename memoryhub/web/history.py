@@ -18,7 +18,7 @@ from memoryhub.store.versions import current, walk
 from memoryhub.web import diffs
 
 # In the order in which a reader wants to know of them.
-_ORDER = (
+ORDER = (
     *("title", "subtitle", "content", "abstract", "overview", "type", "category", "tags", "concepts"),
     *(
         "importance",
@@ -41,7 +41,8 @@ _UNKNOWN = object()
 class FieldChange:
     """One field of one change.
 
-    ``kind``: lines, words, list, value, or hidden (what came after may not be seen).
+    ``kind``: lines, words, list, value; or what may not be seen: hidden (what came after), unseen (what was
+    before), sealed (both).
     """
 
     name: str
@@ -122,7 +123,7 @@ def _changes(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, d
 
 def _version(revision: Revision, after: dict[str, Any]) -> Version:
     changes = [
-        FieldChange(name, "hidden", _plain(revision.before[name]))
+        FieldChange(name, "hidden", plain(revision.before[name]))
         if after[name] is _UNKNOWN
         else field_change(name, revision.before[name], after[name])
         for name in _known(revision)
@@ -133,10 +134,11 @@ def _version(revision: Revision, after: dict[str, Any]) -> Version:
 
 
 def _known(revision: Revision) -> list[str]:
-    return [name for name in _ORDER if name in revision.before]
+    return [name for name in ORDER if name in revision.before]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as one text, where it is a list."""
     return ", ".join(_items(value)) if isinstance(value, list) else value
 
 

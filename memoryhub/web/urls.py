@@ -18,6 +18,7 @@ from memoryhub.web.views import (
     glance,
     home,
     injections,
+    inline,
     interchange,
     journal,
     language_model,
@@ -35,6 +36,7 @@ from memoryhub.web.views import (
     switch,
     timeline,
     trash,
+    versions,
     you,
 )
 
@@ -57,6 +59,13 @@ urlpatterns: list[URLPattern] = [
     path("memories/new/", edit.memory_new, name="memory-new"),
     path("memories/<slug:uid>/", memory.memory, name="memory"),
     path("memories/<slug:uid>/history/", memory.memory_history, name="memory-history"),
+    *[
+        path(f"memories/<slug:uid>/fields/{name}/", inline.memory_field, {"name": name}, f"memory-{name}")
+        for name in inline.FIELDS
+    ],
+    path("memories/<slug:uid>/compare/", versions.memory_compare, name="memory-compare"),
+    path("memories/<slug:uid>/versions/restore/", versions.version_restore, name="version-restore"),
+    path("memories/<slug:uid>/versions/undo/", versions.version_undo, name="version-undo"),
     path("memories/<slug:uid>/as/<slug:form>/", copies.memory_as, name="memory-as"),
     path("memories/<slug:uid>/edit/", edit.memory_edit, name="memory-edit"),
     path("memories/<slug:uid>/trash/", edit.memory_trash, name="memory-trash"),

@@ -17,6 +17,7 @@ from memoryhub.store.merging import last_merge
 from memoryhub.store.rows import LISTS, listed
 from memoryhub.web import history, markdown, reading
 from memoryhub.web.access import clearance_of, reveal
+from memoryhub.web.htmx import HtmxHttpRequest, patch_vary, wants_fragment
 from memoryhub.web.views.trash import may_restore
 
 VERSIONS = 5
@@ -37,13 +38,17 @@ def memory(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 @require_safe
-def memory_history(request: HttpRequest, uid: str) -> HttpResponse:
-    """All changes of a memory, newest first."""
+def memory_history(request: HtmxHttpRequest, uid: str) -> HttpResponse:
+    """All changes of a memory, newest first; for htmx the part of its page that shows the newest."""
     found = reading.find(request, uid)
     before = _before(request)
-    context = _history(request, found, VERSIONS_A_PAGE, before)
+    is_part = wants_fragment(request, "memory-history")
+    context = _history(request, found, VERSIONS if is_part else VERSIONS_A_PAGE, before)
     _journal_reveal(request, found, context, "history")
-    return render(request, "memory/history.html", {"memory": found, "first": before is None, **context})
+    name = "memory/history_section.html" if is_part else "memory/history.html"
+    response = render(request, name, {"memory": found, "first": before is None, **context})
+    patch_vary(response)
+    return response
 
 
 def _body(found: Memory) -> str:

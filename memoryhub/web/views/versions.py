@@ -1,0 +1,136 @@
+"""Versions of a memory: two side by side, any of them restored, and the last change taken back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.contrib import messages
+from django.contrib.auth.decorators import permission_required
+from django.core.exceptions import BadRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from memoryhub import store
+from memoryhub.models import Memory
+from memoryhub.web import comparison, reading
+from memoryhub.web.access import actor_of, clearance_of, reveal
+
+_CHANGE = "memoryhub.change_memory"
+
+
+@require_safe
+def memory_compare(request: HttpRequest, uid: str) -> HttpResponse:
+    """``from`` and ``to`` in the address: numbers of versions, or ``now``; the last change without them."""
+    memory = reading.find(request, uid)
+    clearance = clearance_of(request)
+    offered = comparison.choices(memory, clearance)
+    context = {"memory": memory, "offered": offered, "more": len(offered) > comparison.MOST}
+    if len(offered) == 1:
+        return render(request, "memory/compare.html", context)
+    left = _asked(request.GET.get("from"), offered[1].number)
+    right = _asked(request.GET.get("to"), 0)
+    compared = comparison.compare(memory, left, right, clearance)
+    if compared is None:
+        raise Http404
+    if any(map(reading.is_secret, {memory.sensitivity, *compared.levels})):
+        reveal(request, memory, "compare")
+    sides = [
+        comparison.Choice(side.number, side.until, side.replaced_by)
+        for side in (compared.left, compared.right)
+    ]
+    context |= {
+        "compared": compared,
+        "sides": sides,
+        "left": sides[0].name,
+        "right": sides[1].name,
+        "offered": _with(offered, sides),
+    }
+    return render(request, "memory/compare.html", context)
+
+
+def _asked(text: str | None, otherwise: int) -> int:
+    if text is None:
+        return otherwise
+    return 0 if text == comparison.NOW else _number(text)
+
+
+def _number(text: str) -> int:
+    """The number of a version."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0):
+        raise BadRequest("that is not the number of a version")
+    return int(text)
+
+
+def _with(offered: list[comparison.Choice], chosen: list[comparison.Choice]) -> list[comparison.Choice]:
+    """The versions on offer, also with those that are older than all of them but shown now."""
+    there = {choice.number for choice in offered}
+    older = {choice.number: choice for choice in chosen if choice.number not in there}
+    return [*offered, *sorted(older.values(), key=lambda choice: -choice.number)]
+
+
+@require_POST
+@permission_required(_CHANGE, raise_exception=True)
+def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
+    """``version``: its number; ``unchanged_since``: the memory's ``updated_at`` as the person saw it."""
+    before = reading.find(request, uid)
+    number = _number(request.POST.get("version", ""))
+    seen = _moment(request.POST.get("unchanged_since", ""))
+    try:
+        memory = store.restore_version(uid, number, actor_of(request), unchanged_since=seen)
+    except store.NotFound:
+        raise Http404 from None
+    except store.StoreError as refusal:
+        messages.error(request, f"Version {number} was not restored: {refusal.message}.")
+        return redirect(f"{reverse('memory-compare', args=[uid])}?from={number}")
+    if memory.updated_at == before.updated_at:
+        messages.info(request, f"Version {number} is what the memory says already.")
+    else:
+        messages.success(request, undo_form(request, memory, f"Version {number} is restored."))
+    return shown(request, memory)
+
+
+@require_POST
+@permission_required(_CHANGE, raise_exception=True)
+def version_undo(request: HttpRequest, uid: str) -> HttpResponse:
+    """Take back the change of this number, as long as it is the last one."""
+    reading.find(request, uid)
+    try:
+        memory = store.take_back(uid, _number(request.POST.get("version", "")), actor_of(request))
+    except store.NotFound:
+        raise Http404 from None
+    except store.StoreError as refusal:
+        messages.error(request, f"It was not taken back: {refusal.message}.")
+        return redirect("memory", uid=uid)
+    messages.success(request, "Taken back: it is as it was before.")
+    return shown(request, memory)
+
+
+def undo_form(request: HttpRequest, memory: Memory, said: str) -> str:
+    """A message with a button that takes the last change of the memory back."""
+    last = memory.revisions.first()
+    context = {"memory": memory, "said": said, "number": last.number if last else 0}
+    return render_to_string("memory/change_undo.html", context, request=request)
+
+
+def shown(request: HttpRequest, memory: Memory) -> HttpResponse:
+    """To the memory's page, if this request may see it still."""
+    if clearance_of(request).opens(memory.project, memory.sensitivity):
+        return redirect("memory", uid=memory.uid)
+    messages.warning(
+        request, f"The memory is {memory.sensitivity} now; turn on the switch of that level to see it."
+    )
+    return redirect("memories")
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or timezone.is_naive(moment):
+        raise BadRequest("this form is not whole; open the memory again")
+    return moment
