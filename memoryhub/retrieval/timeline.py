@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -23,6 +23,10 @@ KINDS = tuple(kind for kind in _ORDER if kind != "injection")
 PAGE_KINDS = _ORDER
 
 
+# Events of the same moment are told apart by a part of their number: the whole tells how many there are.
+_TELLS_APART = 1000
+
+
 @dataclass(frozen=True)
 class Entry:
     """One line of a timeline. ``kind`` is one of :data:`PAGE_KINDS`."""
@@ -34,6 +38,17 @@ class Entry:
     @property
     def order(self) -> tuple[datetime, int, int]:
         return (self.at, _ORDER.index(self.kind), self.row.pk)
+
+    @property
+    def anchor(self) -> str:
+        """Its name within its session: the id on a page, and in the address of its place (:func:`before`)."""
+        if isinstance(self.row, Memory):
+            return f"memory-{self.row.uid}"
+        if isinstance(self.row, Injection):
+            return f"injection-{self.row.uid}"
+        if isinstance(self.row, Session):
+            return self.kind.replace("_", "-")
+        return f"event-{_micros(self.at)}-{self.row.pk % _TELLS_APART}"
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,56 @@ def timeline(
     shown = entries[:limit]
     more = len(entries) > limit
     return shown, _encode(shown[-1]) if more and shown else None
+
+
+def before(anchor: str, clearance: Clearance, of: Session, context: int, *, oldest_first: bool) -> str | None:
+    """The cursor after which a page of a session's timeline has this entry, with some before it.
+
+    ``None`` when the entry stands among the first ``context``, or is not (or no more) there to be seen.
+    """
+    entry = _find(anchor, clearance, of)
+    if entry is None:
+        return None
+    ahead, more = timeline(
+        clearance,
+        MemoryFilter(),
+        limit=context,
+        cursor=_encode(entry),
+        kinds=PAGE_KINDS,
+        of=of,
+        oldest_first=not oldest_first,
+    )
+    return _encode(ahead[-1]) if more else None
+
+
+def _find(anchor: str, clearance: Clearance, of: Session) -> Entry | None:
+    """The entry of this name in a session."""
+    kind, _, name = anchor.partition("-")
+    if kind == "event":
+        at, _, part = name.partition("-")
+        return _find_event(at, part, clearance, of)
+    for rows, column, named in _sources(clearance, MemoryFilter(), of):
+        if named == kind and kind in ("memory", "injection"):
+            row = rows.filter(uid=name).first()
+            return Entry(getattr(row, column), named, row) if row else None
+        if named == anchor.replace("-", "_") and (row := rows.first()):
+            return Entry(getattr(row, column), named, row)
+    return None
+
+
+def _find_event(at: str, part: str, clearance: Clearance, of: Session) -> Entry | None:
+    if not (at.isascii() and at.isdecimal() and len(at) < 18 and part.isascii() and part.isdecimal()):
+        return None
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(at))
+    rows = Event.objects.visible_to(clearance).filter(session=of, at=moment)
+    found = (row for row in rows if str(row.pk % _TELLS_APART) == part)
+    row = next(found, None)
+    return Entry(row.at, "boundary" if row.boundary else "event", row) if row else None
+
+
+def _micros(at: datetime) -> int:
+    """Microseconds since 1970."""
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def count(

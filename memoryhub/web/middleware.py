@@ -17,7 +17,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
 from memoryhub.transactions import is_busy
-from memoryhub.web import dates, signed_in
+from memoryhub.web import dates, live, signed_in
 from memoryhub.web.htmx import patch_vary
 
 _PAGES = "memoryhub.web."
@@ -87,7 +87,8 @@ class PersonMiddleware:
         in_admin = match is not None and match.app_name == "admin"
         if not (in_admin or view_func.__module__.startswith(_PAGES)) or not request.user.is_authenticated:
             return
-        signed_in.touch(request)
+        if not live.is_poll(request):
+            signed_in.touch(request)
         if (profile := getattr(request.user, "profile", None)) is not None:
             dates.begin(profile)
 

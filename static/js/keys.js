@@ -30,7 +30,7 @@
 
   // What of a row is a place for the focus: its name, as a rule a link.
   function handle(row) {
-    const links = [row.querySelector(".row-title a, th[scope=row] a"), ...row.querySelectorAll("a[href]")];
+    const links = [row.querySelector(".row-title a, th[scope=row] a, .timeline-what a[href]"), ...row.querySelectorAll("a[href]")];
     return links.find((link) => link && isShown(link));
   }
 
@@ -77,6 +77,17 @@
     return Boolean(box);
   }
 
+  // Buttons and links of a queue that name their key: of the card with the focus, else of the first; to undo,
+  // that of what was done last.
+  function press(key) {
+    const all = [...document.querySelectorAll(`.review [data-key="${key}"]`)].filter(isShown);
+    const row = current();
+    const latest = (one, other) => (Number(one.dataset.at) || 0) - (Number(other.dataset.at) || 0);
+    const found = key === "u" ? all.sort(latest).pop() : all.find((one) => row && row.contains(one)) || all[0];
+    if (found) found.click();
+    return Boolean(found);
+  }
+
   function show() {
     toggle.checked = areOn();
     help.showModal();
@@ -84,6 +95,7 @@
   }
 
   const KEYS = { "/": search, j: () => move(1), k: () => move(-1), e: edit, x: select, "?": show };
+  for (const key of "admtu") KEYS[key] = () => press(key);
 
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.isComposing || event.repeat && !"jk".includes(event.key)) return;

@@ -307,7 +307,7 @@ class TestChips:
         self, visitor: Client, session: Session, query: dict[str, str], seen: list[str]
     ) -> None:
         html = visitor.get("/sessions/s/", query).content.decode().partition('class="day"')[2]
-        assert re.findall(r'class="timeline-at"[^>]+>(\d\d:\d\d)', html) == seen
+        assert re.findall(r'class="timeline-at".*?<time[^>]+>(\d\d:\d\d)', html) == seen
 
     def test_a_chosen_one_leads_back(self, visitor: Client, session: Session) -> None:
         html = visitor.get("/sessions/s/", {"tool": "Read", "kept": "skipped"}).content.decode()

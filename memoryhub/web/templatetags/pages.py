@@ -15,6 +15,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from memoryhub.models import Event
+from memoryhub.retrieval.timeline import Entry
 from memoryhub.web.graph import key_of
 from memoryhub.web.templatetags.hub import moment
 
@@ -50,6 +51,16 @@ def exact(at: datetime) -> SafeString:
 def session_url(session_id: str, project: str) -> str:
     """The address of one session's page."""
     return f"{reverse('session', args=[session_id])}?{urlencode({'project': project})}"
+
+
+@register.simple_tag
+def entry_url(entry: Entry) -> str:
+    """The address of an entry of a timeline in the page of its session; empty for one of no session."""
+    row: Any = entry.row
+    where = row if entry.kind in ("memory", "session_start", "session_end") else row.session
+    if where is None or not where.session_id:
+        return ""
+    return f"{session_url(where.session_id, where.project)}&entry={entry.anchor}#{entry.anchor}"
 
 
 @register.simple_tag

@@ -17,7 +17,7 @@ from memoryhub.membership import is_confined
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import overview
-from memoryhub.web import charts, health
+from memoryhub.web import charts, health, live
 from memoryhub.web.access import clearance_of
 from memoryhub.web.breakdowns import breakdown
 
@@ -31,21 +31,24 @@ VERIFIED_FOR = 300  # seconds that a verification of an unchanged journal is tol
 
 
 @require_safe
+@live.watched
 def home(request: HttpRequest) -> HttpResponse:
     """Everything is behind the gate."""
     clearance = clearance_of(request)
-    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
     numbers = overview.statistics(clearance)
     context: dict[str, Any] = {"numbers": numbers, "address": request.build_absolute_uri("/")}
-    if numbers["total"]:
+    recent = list(memories.order_by("-created_at", "-pk")[:RECENT]) if numbers["total"] else []
+    if recent:
         context |= {
-            "recent": live.order_by("-created_at", "-pk")[:RECENT],
-            "chart": charts.over_time(overview.per_day(live)),
+            "recent": recent,
+            "chart": charts.over_time(overview.per_day(memories)),
             "breakdowns": [breakdown(numbers[key], name, title) for key, name, title in _FACETS],
             "full": _full(numbers["near_cap"]),
             "expiring_days": overview.EXPIRING_DAYS,
             "broken": health.broken_runs(clearance, timezone.now()) if may_look(request.user) else [],
         }
+    live.shows(request, _live(numbers), [(memory.uid, memory.updated_at) for memory in recent])
     return render(request, "home.html", context)
 
 
@@ -63,6 +66,11 @@ def journal_health(request: HttpRequest) -> HttpResponse:
         cache.set(key, known, VERIFIED_FOR)
     context = {"verification": known[0], "at": known[1], "confined": is_confined(request.user)}
     return render(request, "includes/journal_health.html", context)
+
+
+def _live(numbers: dict[str, Any]) -> dict[str, Any]:
+    """The numbers that the page shows; those of the files change with every write of anybody."""
+    return {name: value for name, value in numbers.items() if not name.endswith("_bytes")}
 
 
 def _full(near: dict[str, int]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from memoryhub.retrieval import injections, paging, timeline
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.sessions import with_counts
 from memoryhub.sensitivity import Clearance
-from memoryhub.web import chips
+from memoryhub.web import chips, live
 from memoryhub.web.access import clearance_of
 from memoryhub.web.days import by_day
 from memoryhub.web.filters import SessionFilter
@@ -25,6 +25,7 @@ from memoryhub.web.session_story import MOST, picture_of
 
 PAGE = 50
 ENTRIES = 60
+CONTEXT = 6  # entries before the one that an address leads to
 # The tabs of a session's page, and what each shows.
 KINDS = {
     "": ("All", timeline.PAGE_KINDS),
@@ -38,6 +39,7 @@ _SAME_ID = 50
 
 
 @require_safe
+@live.watched
 def sessions(request: HtmxHttpRequest) -> HttpResponse:
     """Sessions with something in them that may be seen, those active last first."""
     form = SessionFilter(request.GET)
@@ -45,6 +47,7 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
     everything = with_counts(clearance_of(request))
     rows = _narrow(everything, form) if valid else everything.none()
     page = _page(rows, request.GET.get("cursor"))
+    live.shows(request, [_told(one) for one in page.items])
     context = {
         "form": form,
         "page": page,
@@ -58,6 +61,11 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
         target="results",
         status=200 if valid else 422,
     )
+
+
+def _told(one: Any) -> tuple[Any, ...]:
+    """What the pages tell of a session; it changes as the session goes on."""
+    return (one.pk, one.memory_count, one.event_count, one.last_seen, one.ended_seen, one.summary_id)
 
 
 def _narrow(rows: SessionQuerySet, form: SessionFilter) -> SessionQuerySet:
@@ -76,6 +84,7 @@ def _page(rows: SessionQuerySet, cursor: str | None) -> paging.Page:
 
 
 @require_safe
+@live.watched
 def session(request: HttpRequest, session_id: str) -> HttpResponse:
     """One session's timeline; a choice where several projects have a session of this name."""
     rows = with_counts(clearance_of(request)).filter(session_id=session_id)
@@ -86,7 +95,16 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
         raise Http404
     if len(found) > 1:
         return render(request, "sessions/choose.html", {"session_id": session_id, "sessions": found})
-    return render(request, "sessions/page.html", _timeline(request, found[0]))
+    context = _timeline(request, found[0])
+    summary, entries = context["summary"], [entry for day in context["days"] for entry in day.entries]
+    live.shows(
+        request,
+        _told(found[0]),
+        summary and summary.updated_at,
+        [(entry.anchor, getattr(entry.row, "updated_at", None)) for entry in entries],
+        [context[name] for name in ("boundaries", "injections", "next_cursor")],
+    )
+    return render(request, "sessions/page.html", context)
 
 
 def _timeline(request: HttpRequest, found: Session) -> dict[str, Any]:
@@ -99,7 +117,8 @@ def _timeline(request: HttpRequest, found: Session) -> dict[str, Any]:
     if kind not in KINDS or order not in ("", "newest"):
         raise BadRequest("kind or order is not one of this page's")
     events = Event.objects.visible_to(clearance).filter(session=found)
-    picture, more = (None, False) if request.GET.get("cursor") else picture_of(found, clearance)
+    shown = _entries(request, found, clearance, kind, order)
+    picture, more = picture_of(found, clearance) if shown["first"] else (None, False)
     return {
         "session": found,
         "summary": _summary(request, found),
@@ -112,7 +131,7 @@ def _timeline(request: HttpRequest, found: Session) -> dict[str, Any]:
         "kind": kind,
         "kinds": [(name, label) for name, (label, _) in KINDS.items()],
         "order": order,
-        **_entries(request, found, clearance, kind, order),
+        **shown,
     }
 
 
@@ -122,7 +141,9 @@ def _entries(
     which = chips.asked(request) if kind in _WITH_EVENTS else timeline.EventFilter()
     # Who asks for some events wants no memories between them.
     kinds = KINDS["event" if kind == "" and which != timeline.EventFilter() else kind][1]
-    cursor = request.GET.get("cursor")
+    cursor, anchor = request.GET.get("cursor"), request.GET.get("entry", "")
+    if anchor and not cursor:
+        cursor = timeline.before(anchor, clearance, found, CONTEXT, oldest_first=not order)
     try:
         entries, next_cursor = timeline.timeline(
             clearance,
@@ -143,6 +164,7 @@ def _entries(
         "next_cursor": next_cursor,
         "first": not cursor,
         "narrowed": narrowed,
+        "lost": bool(anchor) and not any(entry.anchor == anchor for entry in entries),
     }
 
 

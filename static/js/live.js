@@ -1,0 +1,238 @@
+// A page that keeps itself up to date. It asks the hub from time to time, never while it is hidden or paused, and
+// takes over what changed without moving what someone reads: what would, waits behind a button.
+(function () {
+  "use strict";
+  const box = document.getElementById("live");
+  if (!box || !window.fetch) return;
+  const turn = document.getElementById("live-turn");
+  const words = document.getElementById("live-words");
+  const show = document.getElementById("live-show");
+  const status = document.getElementById("live-status");
+  const EVERY = Number(box.dataset.every) * 1000;
+  const ALONE = 60_000; // after so long without a hand, nobody reads here
+  let mark = box.dataset.mark;
+  let waiting = null; // the page as it would be now
+  let failures = 0;
+  let timer = 0;
+  let lastHand = Date.now();
+  let isIncomplete = false; // what has the focus, or is selected, was left as it is
+  let isOn = true;
+  try {
+    isOn = localStorage.getItem("live") !== "off";
+  } catch {
+    // The choice lasts for this page only.
+  }
+
+  // ------------------------------------------------------------------ who is there
+
+  function isHeld(element) {
+    const selection = window.getSelection();
+    const isSelected = !selection.isCollapsed && selection.containsNode(element, true);
+    return isSelected || (element !== document.body && element.contains(document.activeElement));
+  }
+
+  function isInSight(element) {
+    const at = element.getBoundingClientRect();
+    return at.bottom > 0 && at.top < window.innerHeight;
+  }
+
+  function isAlone() {
+    return Date.now() - lastHand > ALONE && !isHeld(document.querySelector("main"));
+  }
+
+  // ------------------------------------------------------------------ what changed
+
+  function key(row) {
+    const link = row.querySelector("a[href]");
+    return row.dataset.key || row.id || (link ? link.getAttribute("href") : row.textContent);
+  }
+
+  function keys(list) {
+    return [...list.children].map(key);
+  }
+
+  // Whether a row that is in sight would go to another place.
+  function moves(list, fresh) {
+    const rows = [...list.children];
+    const last = rows.findLastIndex(isInSight);
+    if (last < 0) return false;
+    const now = keys(list).slice(0, last + 1);
+    const then = keys(fresh).slice(0, last + 1);
+    if (now.some((one, index) => one !== then[index])) return true;
+    return rows.some((row, index) => nested(row, fresh.children[index], moves));
+  }
+
+  function nested(row, fresh, holds) {
+    if (!fresh) return false;
+    const lists = [...row.querySelectorAll("[data-live=rows]")];
+    const others = [...fresh.querySelectorAll("[data-live=rows]")];
+    return lists.some((one, index) => others[index] && holds(one, others[index]));
+  }
+
+  function partMoves(part, fresh) {
+    const count = (element) => element.querySelectorAll("li, tr, dt, figure, a, p").length;
+    return isInSight(part) && count(part) !== count(fresh);
+  }
+
+  // ------------------------------------------------------------------ taking it over
+
+  function fill(element, fresh) {
+    if (element.innerHTML === fresh.innerHTML) return;
+    if (isHeld(element)) {
+      isIncomplete = true;
+      return;
+    }
+    const ticked = new Set([...element.querySelectorAll("input:checked")].map((one) => one.value));
+    const folds = [...element.querySelectorAll("details")].map((one) => one.open);
+    const scrolled = [...element.querySelectorAll("[tabindex='0']")].map((one) => one.scrollLeft);
+    element.replaceChildren(...[...fresh.childNodes].map((one) => document.importNode(one, true)));
+    for (const one of element.querySelectorAll("input[type=checkbox]")) one.checked = ticked.has(one.value);
+    [...element.querySelectorAll("details")].forEach((one, index) => (one.open = Boolean(folds[index])));
+    [...element.querySelectorAll("[tabindex='0']")].forEach((one, index) => (one.scrollLeft = scrolled[index] || 0));
+    if (window.htmx) window.htmx.process(element);
+  }
+
+  function fillRow(row, fresh) {
+    const lists = [...row.querySelectorAll("[data-live=rows]")];
+    const others = [...fresh.querySelectorAll("[data-live=rows]")];
+    if (lists.length && lists.length === others.length) lists.forEach((one, index) => fillList(one, others[index]));
+    else fill(row, fresh);
+  }
+
+  function fillList(list, fresh) {
+    const there = new Map([...list.children].map((row) => [key(row), row]));
+    const focused = document.activeElement;
+    let before = null;
+    for (const one of [...fresh.children]) {
+      let row = there.get(key(one));
+      if (row) {
+        there.delete(key(one));
+        fillRow(row, one);
+      } else {
+        row = document.importNode(one, true);
+        row.classList.add("is-new");
+        if (window.htmx) window.htmx.process(row);
+      }
+      const place = before ? before.nextElementSibling : list.firstElementChild;
+      if (place !== row) list.insertBefore(row, place);
+      before = row;
+    }
+    for (const row of there.values()) {
+      if (!isHeld(row) && !row.querySelector("input:checked")) row.remove();
+    }
+    if (focused !== document.activeElement && list.contains(focused)) focused.focus({ preventScroll: true });
+  }
+
+  function regions(page) {
+    return [...page.querySelectorAll("main [data-live]")].filter((one) => !one.parentElement.closest("[data-live]"));
+  }
+
+  // Takes over what may be, and returns whether something has to wait. ``all``: someone asked for it.
+  function take(page, all) {
+    const fresh = new Map(regions(page).map((one) => [one.id, one]));
+    const here = regions(document);
+    const isOther = here.length !== fresh.size || here.some((one) => !fresh.has(one.id));
+    if (isOther) {
+      if (all || !here.length) window.location.reload();
+      return !all;
+    }
+    let waits = false;
+    for (const region of here) {
+      const other = fresh.get(region.id);
+      const isList = region.dataset.live === "rows";
+      if (!all && (isList ? moves(region, other) : partMoves(region, other))) waits = true;
+      else if (isList) fillList(region, other);
+      else fill(region, other);
+    }
+    return waits;
+  }
+
+  function settle() {
+    if (!waiting) return;
+    isIncomplete = false;
+    const waits = take(waiting, isAlone());
+    if (!waits && !isIncomplete) waiting = null;
+    if (waits && show.hidden) status.textContent = "Something is new. A button at the top of the page shows it.";
+    if (!waits) status.textContent = "";
+    show.hidden = !waits;
+  }
+
+  show.addEventListener("click", () => {
+    const page = waiting;
+    show.hidden = true;
+    waiting = null;
+    status.textContent = "";
+    document.getElementById("main").focus({ preventScroll: true });
+    if (page) take(page, true);
+  });
+
+  // ------------------------------------------------------------------ asking
+
+  async function ask() {
+    const address = window.location.href.split("#")[0];
+    try {
+      const response = await fetch(address, {
+        headers: { "If-None-Match": '"' + mark + '"' },
+        redirect: "manual",
+      });
+      if (response.type === "opaqueredirect") {
+        words.textContent = "Signed out. Reload the page to sign in.";
+        return;
+      }
+      failures = 0;
+      if (response.status === 200) {
+        mark = (response.headers.get("ETag") || "").replaceAll(/W\/|"/g, "");
+        waiting = new DOMParser().parseFromString(await response.text(), "text/html");
+      } else if (response.status !== 304) {
+        failures += 1;
+      }
+    } catch {
+      failures += 1; // No connection: asked again, less and less often.
+    }
+    if (isOn && address === window.location.href.split("#")[0]) settle();
+    schedule();
+  }
+
+  function schedule() {
+    clearTimeout(timer);
+    if (isOn && !document.hidden) timer = setTimeout(ask, EVERY * 2 ** Math.min(failures, 5));
+  }
+
+  function tell() {
+    box.classList.toggle("is-on", isOn);
+    words.textContent = isOn ? "Pause live updates" : "Resume live updates";
+  }
+
+  turn.addEventListener("click", () => {
+    isOn = !isOn;
+    try {
+      localStorage.setItem("live", isOn ? "on" : "off");
+    } catch {
+      // It lasts for this page only.
+    }
+    tell();
+    clearTimeout(timer);
+    if (isOn) ask();
+    else show.hidden = true;
+  });
+
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(timer);
+    if (isOn && !document.hidden) ask();
+  });
+
+  for (const name of ["pointermove", "pointerdown", "keydown", "wheel", "touchstart", "focusin"]) {
+    document.addEventListener(name, () => (lastHand = Date.now()), { passive: true });
+  }
+
+  // Another list stands here now: what was fetched for the one before is of no use.
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (!event.target.closest("#main")) return;
+    waiting = null;
+    show.hidden = true;
+  });
+
+  box.hidden = false;
+  tell();
+  schedule();
+})();
