@@ -43,6 +43,14 @@ def undo_act(uid: str, actor: Actor, first: int, last: int, now: datetime | None
     return carry_out(uid, kind, rows, visible, step, actor, now)
 
 
+def kind_of(uid: str, actor: Actor, first: int, last: int) -> str:
+    """What an act of this actor did; :class:`NotFound` as with :func:`undo_act`."""
+    rows = _rows(uid, actor, first, last)
+    if not rows:
+        raise NotFound("there is no such act of yours")
+    return str(next(iter(rows.values())).detail["kind"])
+
+
 def _rows(uid: str, actor: Actor, first: int, last: int) -> dict[str, JournalEntry]:
     """By the ids of the memories. A row that came from another store's journal is none of this actor's."""
     if not uid or not 0 < first <= last or last - first >= MOST_ROWS:

@@ -1,0 +1,142 @@
+"""Acts in the browser: who may do what, the values of a form, and what is said of the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, QueryDict
+from django.template.loader import render_to_string
+from django.utils.html import format_html, format_html_join
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.safestring import SafeString
+
+from memoryhub.models import Memory
+from memoryhub.sensitivity import LEVELS, Clearance
+from memoryhub.store import Acted, StoreError
+from memoryhub.web.access import clearance_of
+
+_CHANGE, _DELETE = "memoryhub.change_memory", "memoryhub.delete_memory"
+# One of these is needed for an act of a kind, and for taking it back.
+PERMISSIONS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("approve", "demote", "promote", "expire", "tag", "untag", "set"), (_CHANGE,)),
+    "trash": (_DELETE,),
+    "restore": (_DELETE, _CHANGE),
+}
+SETTABLE = ("importance", "sensitivity", "category", "project", "type", "scope")
+_REFUSALS_SHOWN = 5
+_TITLE = 80
+_DONE = {
+    "approve": "approved",
+    "demote": "demoted",
+    "promote": "promoted",
+    "trash": "moved to the trash",
+    "restore": "restored",
+    "expire": "expired",
+    "tag": "tagged",
+    "untag": "without this tag now",
+    "set": "changed",
+}
+_SAME = {
+    "trash": "in the trash already",
+    "restore": "neither in the trash nor expired",
+    "expire": "expired already",
+    "tag": "tagged so already",
+    "untag": "without this tag already",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a form asks for."""
+
+    kind: str
+    values: dict[str, Any]
+
+
+def may(request: HttpRequest, kind: str) -> bool:
+    return any(request.user.has_perm(permission) for permission in PERMISSIONS.get(kind, ()))
+
+
+def offered(request: HttpRequest) -> dict[str, bool]:
+    """For templates: which kinds this person may do."""
+    return {kind: may(request, kind) for kind in PERMISSIONS}
+
+
+def asked(form: QueryDict, clearance: Clearance) -> Asked:
+    """``act`` and the values it takes; ``set-<field>`` sets that one, whatever other fields hold.
+
+    StoreError for a level that the person does not see anywhere now: the memory would be out of their reach.
+    """
+    kind, _, name = form.get("act", "").partition("-")
+    if kind in ("tag", "untag"):
+        return Asked(kind, {"tag": form.get("tag", "")})
+    if kind != "set":
+        return Asked(kind, {})
+    names = [name] if name in SETTABLE else [one for one in SETTABLE if form.get(one)]
+    values = {one: form.get(one, "") for one in names}
+    level = values.get("sensitivity")
+    if level in LEVELS and level not in clearance.somewhere():
+        raise StoreError(f"you do not see {level} memories now; turn on their switch first", "sensitivity")
+    return Asked(kind, values)
+
+
+def tell(request: HttpRequest, acted: Acted, back: str) -> None:
+    """Messages: what was done with a button that undoes it, what was so already, and what was refused."""
+    if acted.done:
+        context = {"acted": acted, "told": summary(acted), "one": only(acted), "back": back}
+        messages.success(request, render_to_string("acts/done.html", context, request=request))
+    if acted.same:
+        words = _SAME.get(acted.kind, "so already")
+        messages.info(request, f"{memories(len(acted.same))} {words}.")
+    if acted.refused:
+        messages.warning(request, refusals(acted, request))
+
+
+def tell_undone(request: HttpRequest, acted: Acted) -> None:
+    if acted.done:
+        verb = "is as it was" if len(acted.done) == 1 else "are as they were"
+        messages.success(request, f"Taken back: {memories(len(acted.done))} {verb}.")
+    if acted.refused:
+        messages.warning(request, refusals(acted, request))
+
+
+def summary(acted: Acted) -> str:
+    """``3 memories demoted``; of one it says only what was done."""
+    return f"{memories(len(acted.done))} {_DONE[acted.kind]}"
+
+
+def only(acted: Acted) -> Memory | None:
+    return acted.done[0] if len(acted.done) == 1 else None
+
+
+def refusals(acted: Acted, request: HttpRequest) -> SafeString:
+    """The first few by name, for who may see them, and how many there are more."""
+    shown = acted.refused[:_REFUSALS_SHOWN]
+    titles = _titles([uid for uid, _ in shown], request)
+    lines = format_html_join(
+        "", "<li><bdi>{}</bdi>: {}</li>", ((titles.get(uid, uid), words) for uid, words in shown)
+    )
+    more = len(acted.refused) - len(shown)
+    rest = format_html("<li>and {} more</li>", more) if more else ""
+    return format_html(
+        "{} left as before:<ul>{}{}</ul>", memories(len(acted.refused)).capitalize(), lines, rest
+    )
+
+
+def _titles(uids: list[str], request: HttpRequest) -> Mapping[str, str]:
+    seen = Memory.objects.visible_to(clearance_of(request)).filter(uid__in=uids)
+    return {uid: title[:_TITLE] for uid, title in seen.values_list("uid", "title") if title}
+
+
+def memories(count: int) -> str:
+    return "1 memory" if count == 1 else f"{count} memories"
+
+
+def back_of(request: HttpRequest, otherwise: str = "/memories/") -> str:
+    """``next``, where it is a page of this hub."""
+    wanted = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    return wanted if safe and wanted.startswith("/") else otherwise

@@ -1,0 +1,64 @@
+"""One thing done to many memories, and taken back: what every list's bar and a review post to."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
+
+from memoryhub import store
+from memoryhub.models import Memory
+from memoryhub.store.acts_undone import kind_of
+from memoryhub.web import acts
+from memoryhub.web.access import actor_of, clearance_of
+
+
+@require_POST
+def act(request: HttpRequest) -> HttpResponse:
+    """``act``: what to do; ``uid``: to which memories, many; values by name; ``next``: where to go on.
+
+    Leads to ``next``, where a message tells what was done and undoes it; htmx follows and takes from that
+    page what it needs. A single memory that may not be seen is not there.
+    """
+    back = acts.back_of(request)
+    try:
+        wanted = acts.asked(request.POST, clearance_of(request))
+        if wanted.kind in acts.PERMISSIONS and not acts.may(request, wanted.kind):
+            raise PermissionDenied
+        uids = request.POST.getlist("uid")
+        if not uids:
+            raise store.StoreError("nothing was chosen; tick what it is to be done to", "uid")
+        acted = store.act(wanted.kind, uids, actor_of(request), **wanted.values)
+    except store.StoreError as refusal:
+        messages.error(request, f"Nothing was changed: {refusal.message}.")
+        return redirect(back)
+    if len(uids) == 1 and acted.refused and not _is_there(request, uids[0]):
+        raise Http404
+    acts.tell(request, acted, back)
+    return redirect(back)
+
+
+@require_POST
+def act_undo(request: HttpRequest, uid: str) -> HttpResponse:
+    """``first`` and ``last``: the journal numbers that came with the act; only who did it takes it back."""
+    first, last = (_number(request.POST.get(name, "")) for name in ("first", "last"))
+    actor = actor_of(request)
+    try:
+        if not acts.may(request, kind_of(uid, actor, first, last)):
+            raise PermissionDenied
+        undone = store.undo_act(uid, actor, first, last)
+    except store.NotFound:
+        raise Http404 from None
+    acts.tell_undone(request, undone)
+    return redirect(acts.back_of(request))
+
+
+def _is_there(request: HttpRequest, uid: str) -> bool:
+    return bool(Memory.objects.visible_to(clearance_of(request)).filter(uid=uid).exists())
+
+
+def _number(text: str) -> int:
+    """0 for what is no number of a row."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0

@@ -1,0 +1,188 @@
+"""Acts from the browser: done to many, told with a way back, held to each person's rights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memoryhub.models import Memory
+from memoryhub.store.acts import KINDS
+from memoryhub.store.rows import listed
+from memoryhub.web.acts import PERMISSIONS
+
+Remember = Callable[..., Memory]
+SignIn = Callable[..., Client]
+
+
+@pytest.fixture
+def hand(sign_in: SignIn) -> Client:
+    """Someone who may change and throw away, and sees public memories."""
+    return sign_in("change_memory", "delete_memory")
+
+
+@pytest.fixture
+def three(remember: Remember) -> list[Memory]:
+    return [remember(f"memory {n}", importance=0.8, project="p") for n in range(3)]
+
+
+def do(client: Client, act: str, memories: list[Memory], **values: Any) -> str:
+    """The page it leads to."""
+    fields = {"act": act, "uid": [memory.uid for memory in memories], "next": "/memories/", **values}
+    response = client.post("/acts/", fields, follow=True)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def undo_of(page: str) -> tuple[str, dict[str, str]]:
+    """Where the button of the message posts to, and what."""
+    [form] = re.findall(r'<form method="post" action="(/acts/[^"]+)"(.*?)</form>', page, re.S)
+    return form[0], dict(re.findall(r'name="(first|last|next)" value="([^"]*)"', form[1]))
+
+
+def test_every_kind_of_act_asks_for_a_permission() -> None:
+    assert PERMISSIONS.keys() == KINDS.keys()
+
+
+def test_many_memories_are_changed_and_the_message_takes_it_back(hand: Client, three: list[Memory]) -> None:
+    page = do(hand, "demote", three)
+    assert "3 memories demoted" in page
+    assert set(Memory.objects.values_list("importance", flat=True)) == {0.4}
+    address, fields = undo_of(page)
+    back = hand.post(address, fields, follow=True).content.decode()
+    assert "Taken back: 3 memories are as they were." in back
+    assert set(Memory.objects.values_list("importance", flat=True)) == {0.8}
+
+
+def test_an_act_on_one_names_it(hand: Client, remember: Remember) -> None:
+    memory = remember("x", title="<b>Bold</b> & co")
+    assert "1 memory moved to the trash: <strong" in (page := do(hand, "trash", [memory]))
+    assert "&lt;b&gt;Bold&lt;/b&gt; &amp; co" in page
+
+
+def test_a_tag_is_added_and_one_that_is_there_is_said(hand: Client, three: list[Memory]) -> None:
+    do(hand, "tag", three[:1], tag="kept")
+    page = do(hand, "tag", three, tag="kept")
+    assert "2 memories tagged" in page
+    assert "1 memory tagged so already." in page
+    assert listed(three[0], "tags") == ["kept"]
+
+
+def test_one_field_is_set_whatever_the_other_fields_of_the_bar_hold(
+    hand: Client, three: list[Memory]
+) -> None:
+    do(hand, "set-category", three, category="patterns", importance="0.1", tag="no", project="q")
+    assert set(Memory.objects.values_list("category", "importance", "project")) == {("patterns", 0.8, "p")}
+
+
+@pytest.mark.parametrize(
+    ("act", "values", "words"),
+    [
+        ("set-importance", {"importance": "7"}, "importance: "),
+        ("set-importance", {}, "importance: "),
+        ("set-sensitivity", {"sensitivity": "secret"}, "turn on their switch first"),
+        ("set-sensitivity", {"sensitivity": "cosmic"}, "sensitivity: "),
+        ("set", {}, "set needs a value"),
+        ("set-uid", {"uid": "x"}, "set needs a value"),
+        ("tag", {}, "tags: "),
+        ("explode", {}, "there is no such act"),
+        ("", {}, "there is no such act"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_changes(
+    hand: Client, three: list[Memory], act: str, values: dict[str, str], words: str
+) -> None:
+    page = do(hand, act, three, **values)
+    assert f"Nothing was changed: {words}" in page or words in page
+    assert "Undo" not in page
+    assert set(Memory.objects.values_list("importance", "sensitivity")) == {(0.8, "public")}
+
+
+def test_nothing_chosen_is_said(hand: Client, db: None) -> None:
+    assert "nothing was chosen" in do(hand, "trash", [])
+
+
+def test_refusals_are_named_and_counted(hand: Client, three: list[Memory], remember: Remember) -> None:
+    more = [remember(f"more {n}") for n in range(6)]
+    do(hand, "trash", more)
+    page = do(hand, "demote", [*three, *more])
+    assert "3 memories demoted" in page
+    assert "6 memories left as before:" in page
+    assert "<li><bdi>more 0</bdi>: this memory is in the trash; restore it first</li>" in page
+    assert "<li>and 1 more</li>" in page
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_who_may_not_do_it_by_the_single_pages_may_not_do_it_here(
+    visitor: Client, three: list[Memory], kind: str
+) -> None:
+    fields = {"act": kind, "uid": three[0].uid, "tag": "x", "category": "y"}
+    assert visitor.post("/acts/", fields).status_code == 403
+
+
+def test_to_change_is_no_right_to_throw_away(sign_in: SignIn, three: list[Memory]) -> None:
+    changer = sign_in("change_memory")
+    assert changer.post("/acts/", {"act": "trash", "uid": three[0].uid}).status_code == 403
+    assert changer.post("/acts/", {"act": "approve", "uid": three[0].uid}).status_code == 302
+
+
+def test_a_single_memory_that_may_not_be_seen_is_not_there(
+    hand: Client, four_levels: dict[str, Memory]
+) -> None:
+    for level in ("private", "secret", "cosmic"):
+        fields = {"act": "trash", "uid": four_levels[level].uid}
+        assert hand.post("/acts/", fields).status_code == 404
+    assert not Memory.objects.filter(deleted_at__isnull=False).exists()
+
+
+def test_among_many_what_may_not_be_seen_is_left_alone_and_not_named(
+    hand: Client, four_levels: dict[str, Memory]
+) -> None:
+    page = do(hand, "trash", list(four_levels.values()))
+    assert "1 memory moved to the trash" in page
+    assert "privatewords" not in page
+    assert Memory.objects.filter(deleted_at__isnull=False).count() == 1
+
+
+def test_nobody_takes_back_what_another_did(hand: Client, sign_in: SignIn, three: list[Memory]) -> None:
+    address, fields = undo_of(do(hand, "trash", three))
+    other = sign_in("change_memory", "delete_memory", name="bob")
+    assert other.post(address, fields).status_code == 404
+    assert Memory.objects.filter(deleted_at__isnull=False).count() == 3
+
+
+def test_who_lost_the_right_does_not_take_back_either(
+    hand: Client, three: list[Memory], django_user_model: Any
+) -> None:
+    address, fields = undo_of(do(hand, "trash", three))
+    django_user_model.objects.get(username="ada").user_permissions.clear()
+    assert hand.post(address, fields).status_code == 403
+
+
+@pytest.mark.parametrize("first", ["", "0", "-1", "x", "9" * 40, "٣", "1e3"])
+def test_numbers_that_are_none_are_no_act(hand: Client, three: list[Memory], first: str) -> None:
+    address, fields = undo_of(do(hand, "trash", three))
+    assert hand.post(address, {**fields, "first": first}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)", "x", ""],
+)
+def test_it_leads_to_pages_of_the_hub_alone(hand: Client, three: list[Memory], elsewhere: str) -> None:
+    response = hand.post("/acts/", {"act": "trash", "uid": three[0].uid, "next": elsewhere})
+    assert response.headers["Location"] == "/memories/"
+
+
+def test_it_leads_back_to_the_list_as_it_was(hand: Client, three: list[Memory]) -> None:
+    here = "/memories/?project=p&order=-importance"
+    response = hand.post("/acts/", {"act": "trash", "uid": three[0].uid, "next": here})
+    assert response.headers["Location"] == here
+
+
+def test_looking_at_the_address_does_nothing(hand: Client, three: list[Memory]) -> None:
+    assert hand.get("/acts/", {"act": "trash", "uid": three[0].uid}).status_code == 405
+    assert hand.get("/acts/x/undo/").status_code == 405
