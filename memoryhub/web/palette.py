@@ -53,6 +53,7 @@ _PAGES = (
     _Page("search", "Search", "find"),
     _Page("memories", "Memories", "list browse"),
     _Page("memory-new", "New memory", "add write store", ("memoryhub.add_memory",)),
+    _Page("review", "Review", "queue new flagged low confidence approve curate"),
     _Page("duplicates", "Duplicates", "merge alike near"),
     _Page("preview", "Recall", "prompt preview what an agent is told"),
     _Page("sessions", "Sessions", "agents conversations"),

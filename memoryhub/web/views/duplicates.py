@@ -48,7 +48,7 @@ def duplicates(request: HttpRequest) -> HttpResponse:
     _journal(request, clusters)
     context = {"form": form, "found": found, "clusters": clusters, "number": page.number}
     return render(
-        request, "duplicates/page.html", context | _rights(request) | {"last": page.paginator.num_pages}
+        request, "duplicates/page.html", context | rights(request) | {"last": page.paginator.num_pages}
     )
 
 
@@ -154,7 +154,7 @@ def _cluster(request: HttpRequest, uids: list[str], keep: str, entered: Entered 
 
 def _fragment(request: HttpRequest, made: Shown, status: int = 200, **more: Any) -> HttpResponse:
     _journal(request, [made])
-    context = {"cluster": made, **_rights(request), **more}
+    context = {"cluster": made, **rights(request), **more}
     response = render(request, "duplicates/cluster.html", context, status=status)
     patch_vary(response)
     return response
@@ -168,7 +168,8 @@ def _journal(request: HttpRequest, clusters: list[Shown]) -> None:
                 reveal(request, memory, "duplicates")
 
 
-def _rights(request: HttpRequest) -> dict[str, bool]:
+def rights(request: HttpRequest) -> dict[str, bool]:
+    """What this person may decide about clusters."""
     return {"may_merge": _may(request, _MERGE), "may_tell_apart": _may(request, _APART)}
 
 
@@ -207,7 +208,8 @@ def _refused(request: HtmxHttpRequest, message: str) -> HttpResponse:
 
 
 def _back(request: HttpRequest) -> str:
-    """The page that was acted on: of duplicates, or of the memory that is kept."""
+    """The page that was acted on: of duplicates, of the memory that is kept, or the review."""
     wanted = request.POST.get("next", "")
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    return wanted if safe and wanted.startswith(("/duplicates/", "/memories/")) else "/duplicates/"
+    known = wanted.startswith(("/duplicates/", "/memories/", "/review/"))
+    return wanted if safe and known else "/duplicates/"

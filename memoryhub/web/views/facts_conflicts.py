@@ -50,7 +50,7 @@ def conflicts(request: HttpRequest) -> HttpResponse:
             }
             for name, title in _TABS.items()
         ],
-        "groups": _shown(request, list(page.object_list)),
+        "groups": shown(request, list(page.object_list)),
         "number": page.number,
         "last": page.paginator.num_pages,
         "back": request.get_full_path(),
@@ -58,7 +58,7 @@ def conflicts(request: HttpRequest) -> HttpResponse:
     return render(request, "facts/conflicts.html", context)
 
 
-def _shown(request: HttpRequest, groups: list[Contradiction]) -> list[dict[str, Any]]:
+def shown(request: HttpRequest, groups: list[Contradiction]) -> list[dict[str, Any]]:
     """Each group with its whole facts, in one query for all."""
     wanted = [row.pk for group in groups for row in group.rows]
     visible = Fact.objects.visible_to(clearance_of(request)).select_related("memory").defer("memory__content")
@@ -124,8 +124,8 @@ def _card(request: HtmxHttpRequest) -> HttpResponse:
     group = next((group for group in survey.groups if uids & {row.uid for row in group.rows}), None)
     if group is None:
         raise Http404
-    [shown] = _shown(request, [group])
-    context = {"one": shown, "back": _back(request), "is_fresh": True}
+    [one] = shown(request, [group])
+    context = {"one": one, "back": _back(request), "is_fresh": True}
     response = render(request, "facts/conflict.html", context)
     patch_vary(response)
     return response
@@ -142,7 +142,7 @@ def _refused(request: HtmxHttpRequest, refusal: store.StoreError) -> HttpRespons
 
 
 def _back(request: HttpRequest) -> str:
-    """The page of facts that was acted on."""
+    """The page of facts that was acted on, or the review."""
     wanted = request.POST.get("next", "")
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    return wanted if safe and wanted.startswith("/facts/") else "/facts/contradictions/"
+    return wanted if safe and wanted.startswith(("/facts/", "/review/")) else "/facts/contradictions/"

@@ -1,0 +1,50 @@
+"""Answers that take a while are kept for a moment: until the store changes, and longer the more they cost."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django.core.cache import cache
+
+from memoryhub.models import JournalEntry
+from memoryhub.sensitivity import Clearance
+
+CHEAP = 0.02  # seconds of processor time: what costs less is made anew after every change
+REST = 60  # so many times what it cost, an answer is told again although the store has changed
+LONGEST = 300.0  # seconds
+T = TypeVar("T")
+
+
+def eyes(clearance: Clearance) -> str:
+    """What a clearance opens, in a form that two equal ones share."""
+    parts = [(sorted(levels), sorted(of) if of is not None else None) for levels, of in clearance.parts()]
+    return repr((clearance.owner, clearance.every_owner, parts))
+
+
+def kept(name: str, about: str, make: Callable[[], T]) -> T:
+    """What ``make`` answers now, or answered a moment ago.
+
+    ``name`` is of the question, ``about`` all that its answer depends on beside the store: whose eyes above
+    all. At most :data:`LONGEST` seconds old, and never older than a change where it is :data:`CHEAP`.
+    """
+    key = f"{name}-{hashlib.sha256(about.encode()).hexdigest()}"
+    state = _state()
+    found: tuple[str, float, Any] | None = cache.get(key)
+    if found is not None and (found[0] == state or time.monotonic() < found[1]):
+        answer: T = found[2]
+        return answer
+    began = time.thread_time()
+    answer = make()
+    cost = time.thread_time() - began
+    rest = min(REST * cost, LONGEST) if cost > CHEAP else 0.0
+    cache.set(key, (state, time.monotonic() + rest, answer), LONGEST)
+    return answer
+
+
+def _state() -> str:
+    """The newest row of the journal, by its hash: every change of the store leaves another."""
+    last = JournalEntry.objects.order_by("-seq").values_list("hash", flat=True).first()
+    return last or ""

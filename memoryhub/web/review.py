@@ -1,0 +1,193 @@
+"""The review queue as its page shows it: tabs with counts, cards with what a person needs to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.db.models.functions import Length, Substr
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.http import urlencode
+
+from memoryhub import contradictions
+from memoryhub.models import Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import reviewing
+from memoryhub.retrieval.governor import inspect_fields
+from memoryhub.retrieval.reviewing import Reader
+from memoryhub.sensitivity import Clearance
+from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.filters import ListFilter, ProjectField
+from memoryhub.web.kept import eyes, kept
+
+NEW, UNSURE, FLAGGED, ALIKE, CLASHES = *reviewing.REASONS, "alike", "clashes"
+TITLES = {
+    NEW: "New",
+    UNSURE: "Low confidence",
+    FLAGGED: "Flagged",
+    ALIKE: "Near-duplicates",
+    CLASHES: "Contradictions",
+}
+PAGE_SIZE = 10
+CHARS = 1500  # of a text that a card shows
+MOST_BADGE = 99  # a larger count says so and no more
+
+
+class ReviewFilter(ListFilter):
+    """What of the queue is looked at."""
+
+    project = ProjectField()
+    tab = forms.ChoiceField(
+        required=False,
+        choices=[("", ""), *TITLES.items()],
+        widget=forms.HiddenInput,
+        error_messages={"invalid_choice": "There is no such list; choose one of the tabs."},
+    )
+
+    def is_narrowed(self) -> bool:
+        return bool(self.data.get("project"))
+
+
+@dataclass(frozen=True)
+class Tab:
+    """``count`` is None while it is not known: comparing memories takes a while."""
+
+    name: str
+    title: str
+    href: str
+    count: int | None
+    current: bool
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a text; ``kind``: what the governor takes it for, empty for what it leaves as it is."""
+
+    text: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A memory to look at. ``is_cut``: there is more text than is shown.
+
+    ``flags``: in words; ``is_found``: what they are about is marked in the text.
+    """
+
+    memory: Any
+    pieces: list[Piece]
+    is_cut: bool
+    flags: list[str]
+
+    @property
+    def is_found(self) -> bool:
+        return any(piece.kind for piece in self.pieces)
+
+
+def reader_of(request: HttpRequest, now: datetime | None = None) -> Reader:
+    """Who looks, and since when."""
+    return Reader.of(actor_of(request).name, looked_at(request), now or timezone.now())
+
+
+def looked_at(request: HttpRequest) -> datetime | None:
+    """When the person last said that they have looked at what is new; None for never."""
+    profile = getattr(request.user, "profile", None)
+    return profile.looked_at if profile is not None else None
+
+
+def live(clearance: Clearance, project: str = "") -> MemoryQuerySet:
+    """What may be looked at."""
+    memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    return memories.filter(project=project) if project else memories
+
+
+def numbers(clearance: Clearance, reader: Reader, project: str = "") -> dict[str, int]:
+    """How many wait, for each tab whose count takes no comparing, and as ``all`` how many memories do."""
+    found = reviewing.counts(live(clearance, project), reader)
+    return {**found, CLASHES: clashes(clearance, project)}
+
+
+def clashes(clearance: Clearance, project: str = "") -> int:
+    """How many contradictions of facts are open."""
+    about = repr((eyes(clearance), project))
+    return kept("clashes", about, lambda: len(contradictions.survey(clearance, project=project).open))
+
+
+def waiting(request: HttpRequest) -> str:
+    """The badge: how many memories and contradictions wait for this person; empty for none."""
+    clearance, reader = clearance_of(request), reader_of(request)
+    # Who has never looked has a window that moves on; a day more or less of it is the same question.
+    about = repr((eyes(clearance), reader.name, reader.since.date(), looked_at(request)))
+
+    def count() -> int:
+        found = numbers(clearance, reader)
+        return found[reviewing.ALL] + found[CLASHES]
+
+    found = kept("review", about, count)
+    return f"{MOST_BADGE}+" if found > MOST_BADGE else str(found or "")
+
+
+def tabs(counted: dict[str, int], current: str, project: str, alike: int | None = None) -> list[Tab]:
+    counts: dict[str, int | None] = {**counted, ALIKE: alike}
+    return [
+        Tab(name, title, address(name, project), counts[name], name == current)
+        for name, title in TITLES.items()
+    ]
+
+
+def address(tab: str, project: str = "", **more: str) -> str:
+    """Of a tab of the queue."""
+    query = {"tab": tab, **({"project": project} if project else {}), **more}
+    return f"/review/?{urlencode(query)}"
+
+
+def first_tab(counted: dict[str, int]) -> str:
+    """The first that has something to look at."""
+    return next((name for name in (NEW, UNSURE, FLAGGED, CLASHES) if counted[name]), NEW)
+
+
+def cards(memories: MemoryQuerySet) -> list[Card]:
+    """One query; of long texts only the beginning is read."""
+    rows = memories.defer("content", "overview").annotate(
+        begins=Substr("content", 1, CHARS), chars=Length("content")
+    )
+    return [card(memory) for memory in rows]
+
+
+def card(memory: Any) -> Card:
+    text, flags = memory.begins, _words(memory.flags)
+    pieces = _marked(memory.title, text) if flags else [Piece(text)]
+    return Card(memory, pieces, memory.chars > CHARS, flags)
+
+
+def _words(flags: Any) -> list[str]:
+    """Flags as they are read out; whatever else was put there is told as it is."""
+    return [str(flag).replace(":", ": ", 1) for flag in flags] if isinstance(flags, list) else []
+
+
+def _marked(title: str, text: str) -> list[Piece]:
+    """The text, parted where the governor would take something out."""
+    verdict = inspect_fields({"title": title[:1000], "content": text})
+    spans = sorted(
+        (one.finding.start, one.finding.end, one.finding.kind)
+        for one in verdict.findings
+        if one.field == "content" and one.finding.removed
+    )
+    return list(_parted(text, spans))
+
+
+def _parted(text: str, spans: Sequence[tuple[int, int, str]]) -> Iterable[Piece]:
+    at = 0
+    for start, end, kind in spans:
+        if start < at:  # two findings of one sentence
+            continue
+        if start > at:
+            yield Piece(text[at:start])
+        yield Piece(text[start:end], kind)
+        at = end
+    if at < len(text):
+        yield Piece(text[at:])

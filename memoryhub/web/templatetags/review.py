@@ -1,0 +1,18 @@
+"""The way to the review queue in the main navigation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from memoryhub.web import review
+from memoryhub.web.templatetags.hub import nav_link
+
+register = template.Library()
+
+
+@register.inclusion_tag("review/badge.html", takes_context=True)
+def review_link(context: dict[str, Any]) -> dict[str, Any]:
+    """The link to the queue, with how many wait for this person."""
+    return {**nav_link(context, "review", "Review"), "waiting": review.waiting(context["request"])}

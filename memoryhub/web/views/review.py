@@ -1,0 +1,330 @@
+"""The review queue: new, unsure, flagged, nearly the same, contradicting; decided one after the other."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET, require_POST, require_safe
+
+from memoryhub import contradictions, store
+from memoryhub.models import Memory, Profile
+from memoryhub.retrieval import reviewing
+from memoryhub.web import near, reading, review
+from memoryhub.web.access import actor_of, clearance_of, reveal
+from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
+from memoryhub.web.review import ALIKE, CLASHES, NEW, PAGE_SIZE, Card, ReviewFilter
+from memoryhub.web.views.duplicates import rights
+from memoryhub.web.views.facts_conflicts import shown as shown_facts
+
+_CHANGE, _DELETE = "memoryhub.change_memory", "memoryhub.delete_memory"
+# What each button does, as acts of the store, and what it is called when done. Whoever demotes has looked.
+_DEEDS = {
+    "approve": (("approve",), _CHANGE, "Approved"),
+    "demote": (("demote", "approve"), _CHANGE, "Demoted"),
+    "trash": (("trash",), _DELETE, "In the trash"),
+}
+
+
+@require_safe
+def queue(request: HttpRequest) -> HttpResponse:
+    """``tab``, ``project``, ``page`` in the address; ``at``: the memory to begin with."""
+    form = ReviewFilter(request.GET)
+    if not form.is_valid():
+        return render(request, "review/page.html", {"form": form, "tabs": []}, status=422)
+    clearance, project = clearance_of(request), form.value("project")
+    reader = review.reader_of(request)
+    counted = review.numbers(clearance, reader, project)
+    tab = form.value("tab") or review.first_tab(counted)
+    context = {
+        "form": form,
+        "tab": tab,
+        "project": project,
+        "tabs": review.tabs(counted, tab, project),
+        "left": counted.get(tab),
+        "back": request.get_full_path(),
+        "now": timezone.now(),
+        "since": reader.since,
+        "has_looked": review.looked_at(request) is not None,
+        **rights(request),
+    }
+    if tab == CLASHES:
+        context |= _clashes(request, project)
+    elif tab == ALIKE:
+        if "look" in request.GET:
+            context |= _alike(request, project)
+    else:
+        context |= _memories(request, tab, project, counted[tab])
+    return render(request, "review/page.html", context)
+
+
+@require_GET
+def counts(request: HttpRequest) -> HttpResponse:
+    """The tabs anew, after something was decided: a part of the page."""
+    form, clearance = _form(request), clearance_of(request)
+    tab, project = form.value("tab") or NEW, form.value("project")
+    counted = review.numbers(clearance, review.reader_of(request), project)
+    found = near.clusters(clearance, project)
+    context = {
+        "tabs": review.tabs(counted, tab, project, len(found.clusters)),
+        "left": len(found.clusters) if tab == ALIKE else counted[tab],
+        "waiting": review.waiting(request),
+        "tab": tab,
+    }
+    return render(request, "review/tabs.html", context)
+
+
+@require_GET
+def alike(request: HttpRequest) -> HttpResponse:
+    """The near-duplicates: a part of the page that comes later, because comparing takes a while."""
+    project = _form(request).value("project")
+    back = review.address(ALIKE, project, look="1")
+    context = {**_alike(request, project), **rights(request), "back": back, "tab": ALIKE}
+    return render(request, "review/alike.html", context)
+
+
+@require_safe
+def one_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
+    """One memory as a card of the queue: a part of the page, else the page that begins with it."""
+    tab = _tab(request.GET.get("tab", ""))
+    if not request.htmx:
+        return redirect(review.address(tab, at=uid))
+    return _card_part(request, uid, tab)
+
+
+@require_safe
+def merge_with(request: HtmxHttpRequest, uid: str) -> HttpResponse:
+    """A memory beside those most like it, to be merged: in the place of its card, else a page."""
+    memory = reading.find(request, uid)
+    clearance = clearance_of(request)
+    tab = _tab(request.GET.get("tab", ""))
+    found = None
+    if memory.deleted_at is None:
+        found = near.beside(memory, clearance, settings.MEMORYHUB.near_duplicate_similarity)
+    for one in found.everyone if found else []:
+        _journal_secret(request, one)
+    context = {"memory": memory, "cluster": found, "tab": tab, "back": review.address(tab), **rights(request)}
+    response = render(request, "review/merge_part.html" if request.htmx else "review/merge.html", context)
+    patch_vary(response)
+    return response
+
+
+@require_POST
+def act(request: HtmxHttpRequest) -> HttpResponse:
+    """``act``: approve, demote or trash; ``uid``; ``seen``: the version of it that the person read.
+
+    ``card``: ids of the cards that are on the page, which the next one is not.
+    """
+    kinds, permission, said = _DEEDS.get(request.POST.get("act", ""), ((), "", ""))
+    if not kinds:
+        raise BadRequest("act is approve, demote or trash")
+    if not request.user.has_perm(permission):
+        raise PermissionDenied
+    memory = reading.find(request, request.POST.get("uid", ""))
+    undo, refusal = _carry_out(request, kinds, memory)
+    if refusal:
+        return _refused(request, memory, refusal)
+    context = {"memory": memory, "said": said, "undo": undo, "tab": _tab(request.POST.get("tab", ""))}
+    context["back"] = _back(request)
+    if not request.htmx:
+        messages.success(request, render_to_string("review/undo.html", context, request=request))
+        return redirect(_back(request))
+    context["more"] = _next_card(request)
+    return render(request, "review/done.html", context | rights(request))
+
+
+@require_POST
+def undo(request: HtmxHttpRequest) -> HttpResponse:
+    """``undo``: id, first and last journal row of each act, in order; ``uid``: the memory they were about."""
+    acts = [_numbered(text) for text in request.POST.getlist("undo")]
+    if not acts:
+        raise BadRequest("undo names no act")
+    _require_right_to(request)
+    memory = reading.find(request, request.POST.get("uid", ""))
+    refusal = ""
+    for uid, first, last in reversed(acts):
+        try:
+            taken = store.undo_act(uid, actor_of(request), first, last)
+        except store.NotFound:
+            raise Http404 from None
+        refusal = next((why for _, why in taken.refused), "")
+        if refusal:
+            break
+    if refusal:
+        return _refused(request, memory, refusal)
+    if request.htmx:
+        return _card_part(request, memory.uid, _tab(request.POST.get("tab", "")))
+    messages.success(request, "Taken back: all is as it was.")
+    return redirect(_back(request))
+
+
+@require_POST
+def looked(request: HttpRequest) -> HttpResponse:
+    """``until``: the moment up to which the person has looked, as ISO 8601; empty takes it back to never."""
+    text = request.POST.get("until", "")
+    until = _moment(text)
+    if text and (until is None or until > timezone.now()):
+        raise BadRequest("until is not a moment that has passed")
+    before = review.looked_at(request)
+    Profile.objects.update_or_create(user_id=request.user.pk, defaults={"looked_at": until})  # type: ignore[misc]
+    if request.POST.get("back"):
+        messages.success(request, "Taken back: all is as it was.")
+    else:
+        context = {"before": before, "back": _back(request)}
+        messages.success(request, render_to_string("review/looked.html", context, request=request))
+    return redirect(_back(request))
+
+
+def _memories(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
+    """A page of cards; the one that was asked for first, wherever it stands."""
+    found = reviewing.queue(review.live(clearance_of(request), project), tab, review.reader_of(request))
+    last = max(-(-count // PAGE_SIZE), 1)
+    number = min(_number(request.GET.get("page", "1")), last)
+    at = request.GET.get("at", "")
+    begin = review.cards(found.filter(uid=at)) if at else []
+    begun = [card.memory.pk for card in begin]
+    rest = found.exclude(pk__in=begun) if begun else found
+    place = (number - 1) * PAGE_SIZE
+    cards = begin + review.cards(rest[place : place + PAGE_SIZE - len(begin)])
+    for card in cards:
+        _journal_secret(request, card.memory)
+    missing = reading.find(request, at) if at and not begin else None
+    return {"cards": cards, "number": number, "last": last, "missing": missing}
+
+
+def _alike(request: HttpRequest, project: str) -> dict[str, Any]:
+    clearance = clearance_of(request)
+    found = near.clusters(clearance, project)
+    clusters = near.first(found, clearance, PAGE_SIZE)
+    for cluster in clusters:
+        for memory in cluster.everyone:
+            _journal_secret(request, memory)
+    return {"found": found, "clusters": clusters, "more": len(found.clusters) - len(clusters)}
+
+
+def _clashes(request: HttpRequest, project: str) -> dict[str, Any]:
+    survey = contradictions.survey(clearance_of(request), project=project)
+    return {
+        "groups": shown_facts(request, survey.open[:PAGE_SIZE]),
+        "more": len(survey.open) - PAGE_SIZE,
+        "left": len(survey.open),
+    }
+
+
+def _carry_out(
+    request: HttpRequest, kinds: tuple[str, ...], memory: Memory
+) -> tuple[list[tuple[str, int, int]], str]:
+    """The acts with the numbers of their journal rows, and why one was refused."""
+    undo: list[tuple[str, int, int]] = []
+    seen = _moment(request.POST.get("seen", ""))
+    for kind in kinds:
+        versions = {memory.uid: seen} if seen and not undo else {}
+        acted = store.act(kind, [memory.uid], actor_of(request), seen=versions)
+        if acted.refused:
+            return undo, acted.refused[0][1]
+        if acted.done:
+            undo.append((acted.id, acted.first, acted.last))
+    return undo, ""
+
+
+def _card_part(request: HttpRequest, uid: str, tab: str) -> HttpResponse:
+    card = _one(request, uid)
+    context = {"card": card, "tab": tab, "back": review.address(tab), "is_fresh": True, **rights(request)}
+    response = render(request, "review/card.html", context)
+    patch_vary(response)
+    return response
+
+
+def _one(request: HttpRequest, uid: str) -> Card:
+    """A live memory as a card, whether it waits or not; 404 where it may not be seen."""
+    found = review.cards(review.live(clearance_of(request)).filter(uid=uid))
+    if not found:
+        raise Http404
+    _journal_secret(request, found[0].memory)
+    return found[0]
+
+
+def _next_card(request: HttpRequest) -> Card | None:
+    """The first that waits and is not on the page yet."""
+    tab, project = _tab(request.POST.get("tab", "")), request.POST.get("project", "")
+    there = request.POST.getlist("card")[: 4 * PAGE_SIZE]
+    live = review.live(clearance_of(request), project).exclude(uid__in=there)
+    found = review.cards(reviewing.queue(live, tab, review.reader_of(request))[:1])
+    for card in found:
+        _journal_secret(request, card.memory)
+    return found[0] if found else None
+
+
+def _refused(request: HtmxHttpRequest, memory: Memory, refusal: str) -> HttpResponse:
+    """Why it was not done, above the card as it is now."""
+    text = f"Not done: {refusal}."
+    if not request.htmx:
+        messages.error(request, text)
+        return redirect(_back(request))
+    tab = _tab(request.POST.get("tab", ""))
+    live = review.live(clearance_of(request)).filter(pk=memory.pk)
+    card = next(iter(review.cards(live)), None)
+    context = {"card": card, "memory": memory, "tab": tab, "back": review.address(tab), "refusal": text}
+    return render(request, "review/card.html", context | {"is_fresh": True, **rights(request)}, status=422)
+
+
+def _journal_secret(request: HttpRequest, memory: Memory) -> None:
+    """A card shows what a memory says: a secret was read."""
+    if reading.is_secret(memory.sensitivity):
+        reveal(request, memory, "review")
+
+
+def _form(request: HttpRequest) -> ReviewFilter:
+    form = ReviewFilter(request.GET)
+    if not form.is_valid():
+        raise BadRequest("tab or project cannot be used")
+    return form
+
+
+def _require_right_to(request: HttpRequest) -> None:
+    """Who took part may take back: undoing needs what doing did, and the store knows whose act it was."""
+    if not any(request.user.has_perm(permission) for _, permission, _ in _DEEDS.values()):
+        raise PermissionDenied
+
+
+def _tab(name: str) -> str:
+    """One of the tabs of memories."""
+    return name if name in reviewing.REASONS else NEW
+
+
+def _number(text: str) -> int:
+    return max(int(text), 1) if text.isascii() and text.isdecimal() and len(text) < 7 else 1
+
+
+def _numbered(text: str) -> tuple[str, int, int]:
+    uid, _, numbers = text.partition(" ")
+    first, _, last = numbers.partition(" ")
+    if not all(one.isascii() and one.isdecimal() and len(one) < 16 for one in (first, last)):
+        raise BadRequest("undo is the id of an act and the numbers of its journal rows")
+    return uid, int(first), int(last)
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        found = parse_datetime(text)
+    except ValueError:  # well written, but there is no such day or hour
+        return None
+    return found if found is not None and found.tzinfo is not None else None
+
+
+def _back(request: HttpRequest) -> str:
+    """The page of the queue that was acted on."""
+    wanted = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    here = reverse("review")
+    return wanted if safe and wanted.startswith(here) else here

@@ -1,0 +1,41 @@
+// The review queue: keys act on the card with the focus, else on the first; after each the next one is at hand.
+(function () {
+  "use strict";
+  const review = document.querySelector(".review");
+  if (!review) return;
+  let place = -1;
+
+  const cards = () => [...review.querySelectorAll(".review-card")];
+
+  // The list is told anew what is left.
+  function recount() {
+    htmx.ajax("GET", review.dataset.counts, { target: "#review-head", swap: "outerHTML" });
+  }
+
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const card = event.detail.target.closest && event.detail.target.closest(".review-card");
+    const posted = event.detail.requestConfig.verb === "post";
+    place = card && posted && event.detail.xhr.status < 300 ? cards().indexOf(card) : -1;
+  });
+
+  document.addEventListener("htmx:afterSettle", (event) => {
+    const posted = event.detail.requestConfig && event.detail.requestConfig.verb === "post";
+    if (!posted || !review.contains(event.detail.elt)) return;
+    const told = event.detail.elt.querySelector(".review-told, .undo > span");
+    if (told) document.getElementById("review-said").textContent = told.textContent;
+    for (const button of review.querySelectorAll("[data-key=u]")) {
+      if (!button.dataset.at) button.dataset.at = String(Date.now());
+    }
+    recount();
+    if (place < 0) return;
+    const next = cards()[place] || cards()[place - 1];
+    place = -1;
+    if (next) {
+      next.querySelector(".row-title a").focus();
+      return;
+    }
+    const end = document.getElementById("review-end");
+    end.hidden = false;
+    end.focus();
+  });
+})();
