@@ -90,6 +90,7 @@ TEMPLATES = [
                 "hub": "memoryhub.web.templatetags.hub",
                 "maintenance": "memoryhub.web.templatetags.maintenance",
                 "pages": "memoryhub.web.templatetags.pages",
+                "review": "memoryhub.web.templatetags.review",
                 "story": "memoryhub.web.templatetags.story",
             },
             "context_processors": [
