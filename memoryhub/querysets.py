@@ -94,6 +94,13 @@ def file_links(path: str) -> QuerySet[Any]:
     return links
 
 
+def unapproved() -> Q:
+    """Of memories: nobody has approved of it, or what it says was changed since, and not by a person."""
+    revision = apps.get_model("memoryhub", "Revision")
+    later = revision.objects.filter(memory=OuterRef("pk"), at__gt=OuterRef("reviewed_at"))
+    return Q(reviewed_at__isnull=True) | Q(Exists(later.exclude(actor__startswith="user:")))
+
+
 class GatedQuerySet(models.QuerySet[Any]):
     """Rows that carry ``sensitivity`` and ``project``."""
 

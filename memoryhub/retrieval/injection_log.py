@@ -10,10 +10,12 @@ from django.conf import settings
 from django.db import OperationalError
 
 from memoryhub.models import Injection, Session
+from memoryhub.retrieval.choice import BLOCKED, REDACTED
 from memoryhub.retrieval.deadline import Deadline
 from memoryhub.retrieval.prompts import without_context
 from memoryhub.retrieval.scales import count_access
 from memoryhub.sensitivity import Actor, Clearance, higher
+from memoryhub.store.flagging import GOVERNOR, flag
 from memoryhub.store.screening import redact
 from memoryhub.text import shorten
 from memoryhub.transactions import is_busy, write
@@ -75,12 +77,19 @@ def write_down(
                 ],
             )
             count_access([one.candidate.memory for one in result.shown], now)
+            flag(_orders(result), actor, now)
     except OperationalError as error:
         if not is_busy(error):
             raise
         logger.warning("an injection could not be logged: %s", error)
         return not result.injected
     return True
+
+
+def _orders(result: Injected) -> dict[str, list[str]]:
+    """What the governor found in which memory, as flags for a reviewer."""
+    found = [one for one in result.withheld if one.reason in (BLOCKED, REDACTED) and one.detail]
+    return {one.uid: [f"{GOVERNOR}:{kind}" for kind in one.detail.split(", ")] for one in found}
 
 
 def _preview(prompt: str) -> str:

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Exists, OuterRef, Q
+from django.db.models import Count, Q
 
-from memoryhub.models import Revision
-from memoryhub.querysets import MemoryQuerySet
+from memoryhub.querysets import MemoryQuerySet, unapproved
 
 NEW, UNSURE, FLAGGED = "new", "unsure", "flagged"
 REASONS = (NEW, UNSURE, FLAGGED)
@@ -41,12 +40,6 @@ class Reader:
         return cls(name, looked_at or now - timedelta(days=FIRST_DAYS))
 
 
-def waiting() -> Q:
-    """Nobody has approved of it, or what it says was changed since."""
-    changed = Revision.objects.filter(memory=OuterRef("pk"), at__gt=OuterRef("reviewed_at"))
-    return Q(reviewed_at__isnull=True) | Q(Exists(changed))
-
-
 def because(reason: str, reader: Reader) -> Q:
     """The condition on memories that wait for one of :data:`REASONS`; KeyError for another word.
 
@@ -54,9 +47,9 @@ def because(reason: str, reader: Reader) -> Q:
     """
     arrived = Q(created_at__gt=reader.since) | Q(imported_at__gt=reader.since)
     return {
-        NEW: arrived & ~Q(author=reader.name) & waiting(),
-        UNSURE: Q(confidence__lt=UNSURE_BELOW) & waiting(),
-        FLAGGED: ~Q(flags=[]) & waiting(),
+        NEW: arrived & ~Q(author=reader.name) & unapproved(),
+        UNSURE: Q(confidence__lt=UNSURE_BELOW) & unapproved(),
+        FLAGGED: ~Q(flags=[]) & unapproved(),
     }[reason]
 
 

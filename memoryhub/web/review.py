@@ -84,6 +84,11 @@ class Card:
     flags: list[str]
 
     @property
+    def has_text(self) -> bool:
+        """Whether there is more to read than the title."""
+        return self.is_cut or any(piece.text for piece in self.pieces)
+
+    @property
     def is_found(self) -> bool:
         return any(piece.kind for piece in self.pieces)
 
@@ -159,9 +164,15 @@ def cards(memories: MemoryQuerySet) -> list[Card]:
 
 
 def card(memory: Any) -> Card:
-    text, flags = memory.begins, _words(memory.flags)
-    pieces = _marked(memory.title, text) if flags else [Piece(text)]
+    flags = _words(memory.flags)
+    pieces = _marked(memory.title, memory.begins) if flags else [Piece(_body(memory.title, memory.begins))]
     return Card(memory, pieces, memory.chars > CHARS, flags)
+
+
+def _body(title: str, text: str) -> str:
+    """The text, without a first line that the title above it says already."""
+    first, _, rest = text.partition("\n")
+    return rest.strip() if first.strip().rstrip(".") == title.strip().rstrip(".") else text
 
 
 def _words(flags: Any) -> list[str]:

@@ -20,8 +20,10 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 from memoryhub import contradictions, store
 from memoryhub.models import Memory, Profile
 from memoryhub.retrieval import reviewing
+from memoryhub.store.acts_undone import kind_of
 from memoryhub.web import near, reading, review
 from memoryhub.web.access import actor_of, clearance_of, reveal
+from memoryhub.web.acts import may
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
 from memoryhub.web.review import ALIKE, CLASHES, NEW, PAGE_SIZE, Card, ReviewFilter
 from memoryhub.web.views.duplicates import rights
@@ -149,11 +151,12 @@ def undo(request: HtmxHttpRequest) -> HttpResponse:
     acts = [_numbered(text) for text in request.POST.getlist("undo")]
     if not acts:
         raise BadRequest("undo names no act")
-    _require_right_to(request)
     memory = reading.find(request, request.POST.get("uid", ""))
     refusal = ""
     for uid, first, last in reversed(acts):
         try:
+            if not may(request, kind_of(uid, actor_of(request), first, last)):
+                raise PermissionDenied
             taken = store.undo_act(uid, actor_of(request), first, last)
         except store.NotFound:
             raise Http404 from None
@@ -289,12 +292,6 @@ def _form(request: HttpRequest) -> ReviewFilter:
     if not form.is_valid():
         raise BadRequest("tab or project cannot be used")
     return form
-
-
-def _require_right_to(request: HttpRequest) -> None:
-    """Who took part may take back: undoing needs what doing did, and the store knows whose act it was."""
-    if not any(request.user.has_perm(permission) for _, permission, _ in _DEEDS.values()):
-        raise PermissionDenied
 
 
 def _tab(name: str) -> str:

@@ -1,0 +1,117 @@
+"""The governor looks at every memory once it is written, and flags what gives orders to the model.
+
+A thread beside the requests follows the journal: each memory that was stored or changed is inspected within
+seconds, at a tenth of a core's time. Injections are governed whether it has come by or not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from django.conf import settings
+
+from memoryhub.lifecycle.worker import Background
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.retrieval.details import lists_of
+from memoryhub.retrieval.governor import inspect_fields
+from memoryhub.sensitivity import system
+from memoryhub.store.flagging import GOVERNOR, flag
+
+ACTOR = system(GOVERNOR)
+ROWS = 50  # journal rows of one turn
+REST = 9  # so many times as long as a turn took it leaves the machine to others
+CHARS = 20_000  # of a text that are inspected
+_WRITTEN = ("insert", "update")
+_TEXTS = ("title", "subtitle", "abstract", "overview", "content")
+
+
+class Watch(Background):
+    """Whoever holds the lock looks, until its process ends; the file says how far the journal is read."""
+
+    def __init__(self) -> None:
+        super().__init__(GOVERNOR, threading.Condition())
+        self._file: IO[str] | None = None
+
+    def turn(self) -> bool:
+        """Inspect what the next rows of the journal are about; False when there are none."""
+        file = self._file or self._take_over()
+        if file is None:
+            return False
+        began = time.thread_time()
+        last = look(_position(file))
+        if last is None:
+            return False
+        _move(file, last)
+        self.ending.wait(REST * (time.thread_time() - began))
+        return True
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Give the lock back; another process may look from now on."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _take_over(self) -> IO[str] | None:
+        file = Path(settings.HOME, "governor.lock").open("a+")  # noqa: SIM115 held for life
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return None
+        self._file = file
+        return file
+
+
+def look(after: int) -> int | None:
+    """Inspect the memories of the next rows of the journal; the number of the last one, None for none."""
+    rows = JournalEntry.objects.filter(seq__gt=after, object_type="memory", operation__in=_WRITTEN)
+    found: list[tuple[int, str]] = list(rows.order_by("seq").values_list("seq", "object_id")[:ROWS])
+    if not found:
+        newest = JournalEntry.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
+        # Less than before: it is another store, which is looked at from its beginning.
+        return 0 if newest < after else None
+    flag(inspected({uid for _, uid in found}), ACTOR)
+    return found[-1][0]
+
+
+def inspected(uids: set[str]) -> dict[str, list[str]]:
+    """Of these memories those that give orders, each with flags that name what kind they are."""
+    memories = list(Memory.objects.visible_to(ACTOR.clearance).filter(uid__in=uids))
+    lists = lists_of(memories)
+    flags: dict[str, list[str]] = {}
+    for memory in memories:
+        fields = {name: getattr(memory, name)[:CHARS] for name in _TEXTS}
+        labels = {name: _names(values) for name, values in lists[memory.pk].items() if values}
+        verdict = inspect_fields({**fields, **labels, "project": memory.project})
+        kinds = {one.finding.kind for one in verdict.findings if one.finding.removed}
+        if kinds:
+            flags[memory.uid] = [f"{GOVERNOR}:{kind}" for kind in sorted(kinds)]
+    return flags
+
+
+def _names(values: list[Any]) -> list[str]:
+    """Of a list-valued field the texts; an entity is one by its name."""
+    return [value["entity"] if isinstance(value, dict) else value for value in values]
+
+
+def _position(file: IO[str]) -> int:
+    file.seek(0)
+    text = file.read().strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
+
+
+def _move(file: IO[str], seq: int) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(str(seq))
+    file.flush()
