@@ -3,7 +3,8 @@
 Granian ends its workers with SIGTERM, and a worker that gets a second signal while it handles the first hangs
 for good: the handler is not reentrant. A terminal's Ctrl-C goes to the workers too, so they must not hear it.
 
-Each of these processes has workers beside its requests: for maintenance, and for conversations that wait.
+Each of these processes has workers beside its requests: for maintenance, for conversations that wait, and for
+the governor's look at what was written.
 """
 
 import gc
@@ -22,6 +23,7 @@ from django.urls import get_resolver  # noqa: E402
 
 from memoryhub import embeddings  # noqa: E402 once the apps are loaded
 from memoryhub.extraction.working import Reader  # noqa: E402
+from memoryhub.hooks.watching import Watch  # noqa: E402
 from memoryhub.lifecycle import worker  # noqa: E402
 
 logger = logging.getLogger(__name__)
@@ -37,4 +39,4 @@ except Exception:
 # thread of the process waits.
 gc.collect()
 gc.freeze()
-worker.begin(Reader())
+worker.begin(Reader(), Watch())
