@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from memoryhub import dates
 from memoryhub.sensitivity import LEVELS
 
 EMPTY = "–"
@@ -33,7 +34,7 @@ def moment(at: datetime | None) -> str:
     return format_html(
         '<time class="hub-moment" datetime="{}">{}</time>',
         local.isoformat(),
-        local.strftime("%Y-%m-%d %H:%M"),
+        dates.told(local, "minute"),
     )
 
 

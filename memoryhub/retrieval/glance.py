@@ -1,6 +1,6 @@
 """The numbers of "at a glance": what one clearance may see, counted in few passes over the tables.
 
-Days are days in UTC, as in :mod:`memoryhub.retrieval.overview`.
+Days are days of the reader's time zone, as in :mod:`memoryhub.retrieval.overview`.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Case, Count, IntegerField, Q, QuerySet, TextField, Value, When
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Substr
 
 from memoryhub.models import Event, Injection, JournalEntry
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import local_days
+from memoryhub.retrieval.local_days import Dated
 from memoryhub.retrieval.mending import AILMENTS, ailing
 from memoryhub.sensitivity import Clearance
 from memoryhub.store.screening import BLOCKED
@@ -27,7 +28,6 @@ READS = (1, 5)  # accesses: never, a few times, often
 EXPIRING_DAYS = 28
 MOST_JOURNAL = 20_000  # rows, the newest, that one look at the journal counts at most
 
-Dated = list[tuple[date, str, int]]
 
 
 @dataclass
@@ -67,7 +67,7 @@ def lives(live: MemoryQuerySet, now: datetime) -> Lives:
 def expiring(live: MemoryQuerySet, now: datetime) -> Dated:
     """How many live memories end on each day to come."""
     rows = live.filter(expires_at__lt=now + timedelta(days=EXPIRING_DAYS))
-    return _by_day(rows, "expires_at", "type")
+    return local_days.counted(rows, "expires_at", "type")
 
 
 def captured(clearance: Clearance, since: datetime) -> tuple[int, Counter[str]]:
@@ -88,13 +88,13 @@ def injected(clearance: Clearance, since: datetime) -> Dated:
     """Injections of each day: "filled", or "empty" where all that was found was held back."""
     rows = Injection.objects.visible_to(clearance).filter(at__gte=since)
     empty = Case(When(injected=[], then=Value("empty")), default=Value("filled"), output_field=TextField())
-    return _by_day(rows.annotate(outcome=empty), "at", "outcome")
+    return local_days.counted(rows.annotate(outcome=empty), "at", "outcome")
 
 
 def blocked(clearance: Clearance, since: datetime) -> Dated:
     """Credentials that were refused on each day, by their kind."""
     rows = JournalEntry.objects.visible_to(clearance).filter(operation=BLOCKED, at__gte=since)
-    return _by_day(rows.annotate(kind=KeyTextTransform("kind", "detail")), "at", "kind")
+    return local_days.counted(rows.annotate(kind=KeyTextTransform("kind", "detail")), "at", "kind")
 
 
 def active(clearance: Clearance, since: datetime) -> dict[str, Counter[str]]:
@@ -112,10 +112,3 @@ def _step(conditions: Sequence[Q]) -> Case:
     """The number of the first condition that holds; behind the last one when none does."""
     steps = [When(condition, then=Value(number)) for number, condition in enumerate(conditions)]
     return Case(*steps, default=Value(len(steps)), output_field=IntegerField())
-
-
-def _by_day(rows: QuerySet[Any], moment: str, kind: str) -> Dated:
-    """The stored text is cut, not parsed, as in ``overview.per_day``."""
-    day = Substr(Cast(moment, TextField()), 1, 10)
-    counted = rows.order_by().annotate(day=day).values_list("day", kind).annotate(n=Count("pk"))
-    return sorted((date.fromisoformat(text), of or "", count) for text, of, count in counted)

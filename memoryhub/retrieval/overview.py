@@ -8,14 +8,14 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Exists, OuterRef, TextField
-from django.db.models.functions import Cast, Substr
+from django.db.models import Count, Exists, OuterRef
 from django.utils import timezone
 
 from memoryhub import embeddings
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.models import Embedding, Fact, Memory, Session
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import local_days
 from memoryhub.search import schema, vector_log
 from memoryhub.sensitivity import Clearance
 
@@ -101,10 +101,5 @@ def _near_cap(by_project: Mapping[str, int]) -> dict[str, int]:
 
 
 def per_day(memories: MemoryQuerySet) -> list[tuple[date, str, int]]:
-    """``(day in UTC, type, count)`` of when memories were made, oldest first.
-
-    The stored text is cut, not parsed: Django's Trunc functions call Python for every row of an SQLite table.
-    """
-    day = Substr(Cast("created_at", TextField()), 1, 10)
-    rows = memories.order_by().annotate(day=day).values_list("day", "type").annotate(n=Count("pk"))
-    return sorted((date.fromisoformat(text), kind, count) for text, kind, count in rows)
+    """``(day, type, count)`` of when memories were made, oldest first; days of the reader's time zone."""
+    return local_days.counted(memories, "created_at", "type")

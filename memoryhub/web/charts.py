@@ -1,4 +1,4 @@
-"""Memories over time as a stacked bar chart: positions and words for an SVG template. Pure."""
+"""Memories over time as a stacked bar chart: positions and words for an SVG template."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+
+from memoryhub import dates
 
 WIDTH, HEIGHT = 100.0, 190  # of the plot: percent of what there is, and pixels
 APART, APART_SMALL = 8.5, 24.0  # percent of the width between two words under the axis
@@ -160,8 +162,8 @@ def _label(start: date, step: str) -> str:
     if step == _YEAR:
         return str(start.year)
     if step == _MONTH:
-        return f"{start:%B} {start.year}"
-    day = f"{start.day} {start:%b} {start.year}"
+        return dates.told(start, "month")
+    day = dates.day(start)
     return f"week of {day}" if step == _WEEK else day
 
 
@@ -186,12 +188,17 @@ def _across(starts: list[date], step: str, slot: float) -> list[Mark]:
     for index, start in enumerate(starts):
         begins = start.year != before.year if coarse else start.month != before.month
         if index == 0 or begins:
-            text = str(start.year) if coarse else f"{start:%b} {start.year}"
+            text = str(start.year) if coarse else _month(start)
             marks.append(Mark(round(index * slot, 2), text))
         before = start
     if len(marks) > 1 and marks[1].at - marks[0].at < APART:
         marks = marks[1:]  # a piece of a year or month at the beginning says less than the whole one after it
     return _spaced([mark for mark in marks if mark.at <= WIDTH - APART / 2])
+
+
+def _month(start: date) -> str:
+    """The month in few letters: what stands under an axis is narrow."""
+    return dates.told(start, "month") if dates.language() else f"{start:%b} {start.year}"
 
 
 def _spaced(marks: list[Mark]) -> list[Mark]:

@@ -13,7 +13,8 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from memoryhub.retrieval import glance, mending
-from memoryhub.retrieval.glance import Dated, Lives
+from memoryhub.retrieval.glance import Lives
+from memoryhub.retrieval.local_days import Dated
 from memoryhub.web import charts
 from memoryhub.web.filters import ListFilter
 

@@ -16,8 +16,9 @@ from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
+from memoryhub import dates
 from memoryhub.transactions import is_busy
-from memoryhub.web import dates, live, signed_in
+from memoryhub.web import live, signed_in
 from memoryhub.web.htmx import patch_vary
 
 _PAGES = "memoryhub.web."

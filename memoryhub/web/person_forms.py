@@ -12,12 +12,11 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from memoryhub import people, roles
+from memoryhub import dates, people, roles
 from memoryhub.accounts import grantable
 from memoryhub.membership import is_confined, reach_of
 from memoryhub.store.errors import StoreError
 from memoryhub.vocabulary import Right
-from memoryhub.web import dates
 
 _LEVELS = {"public": "public alone", "private": "public and private", "secret": "all, secrets too"}
 _RIGHTS = {

@@ -1,4 +1,4 @@
-"""Time along a picture: even, but with room between neighbours, and with long pauses folded away. Pure.
+"""Time along a picture: even, but with room between neighbours, and with long pauses folded away.
 
 Places are pixels from the left; :meth:`Axis.x` gives them as percent of the whole, so that a picture can be
 stretched.
@@ -13,11 +13,14 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 from statistics import median
 
+from memoryhub import dates
+
 # Pixels
 ROOM = 720.0  # that a picture of few things fills
 EDGE = 16.0  # left of the first thing and right of the last
 FOLD = 46.0
 TICKS_APART, DATES_APART = 62.0, 108.0
+LETTER = 8.5
 
 LEAST_STRETCH = 150.0  # for time itself, however many things there are
 PAUSE = timedelta(minutes=5)  # shorter ones are never folded
@@ -139,8 +142,9 @@ def ticks(axis: Axis, zone: tzinfo) -> list[Tick]:
         if place < free or place > axis.width - TICKS_APART / 2:
             continue
         clock = f"{local:%H:%M:%S}" if interval < 60 else f"{local:%H:%M}"
-        found.append(Tick(axis.percent(place), f"{local.day} {local:%b} {clock}" if dated else clock))
-        free = place + (DATES_APART if dated else TICKS_APART)
+        words = f"{dates.told(local, 'short')} {clock}" if dated else clock
+        found.append(Tick(axis.percent(place), words))
+        free = place + (max(DATES_APART, len(words) * LETTER) if dated else TICKS_APART)
         day = local.date()
     return found
 

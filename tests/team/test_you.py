@@ -12,10 +12,9 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import tokens
+from memoryhub import dates, tokens
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.sensitivity import system
-from memoryhub.web import dates
 from tests.team.conftest import enter
 
 GOOD = "a good password"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,12 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
+from memoryhub import dates
 from memoryhub.models import Memory
 from memoryhub.retrieval.overview import EXPIRING_DAYS
 from memoryhub.retrieval.search import Hit, default_weights
 from memoryhub.text import collapse, shorten
 from memoryhub.vocabulary import TrashReason
-from memoryhub.web import dates
 
 register = template.Library()
 
@@ -148,20 +148,51 @@ def expires_soon(memory: Memory) -> bool:
 @register.simple_tag
 def moment(at: datetime) -> SafeString:
     """How long ago, or how soon, with the exact time in the title; the date too when it is long ago."""
+    here, now = timezone.localtime(at), timezone.now()
+    ago = "" if abs((now - at).total_seconds()) >= _RELATIVE_DAYS * 86_400 else " data-ago"
+    shown = _relative(at, now) if ago else format_html("{} · {}", _named(dates.day(here)), _relative(at, now))
+    marked = format_html('<time datetime="{}" title="{}"', _iso(at), dates.exact(here))
+    return format_html("{}{}>{}</time>", marked, ago, shown)
+
+
+@register.simple_tag
+def when(at: date, how: str = "day") -> SafeString:
+    """A day or a moment in the reader's zone and language; ``how`` is one of :func:`dates.told`."""
+    if not isinstance(at, datetime):
+        return format_html('<time datetime="{}">{}</time>', at.isoformat(), _named(dates.told(at, how)))
     here = timezone.localtime(at)
-    iso = at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    shown = _shown(at, here, timezone.now())
-    return format_html('<time datetime="{}" title="{}">{}</time>', iso, dates.exact(here), shown)
+    drawn = '<time datetime="{}" title="{}">{}</time>'
+    return format_html(drawn, _iso(at), dates.exact(here), _named(dates.told(here, how)))
 
 
-def _shown(at: datetime, here: datetime, now: datetime) -> str:
+@register.filter
+def told(at: date, how: str) -> str:
+    """The words of :func:`when` alone, for a title or a label."""
+    return dates.told(timezone.localtime(at) if isinstance(at, datetime) else at, how)
+
+
+@register.filter
+def exactly(at: datetime) -> str:
+    """A moment to the second, for a title."""
+    return dates.exact(timezone.localtime(at))
+
+
+def _named(words: str) -> SafeString | str:
+    """Words of another language say so to a screen reader; digits are said in any."""
+    language = dates.language()
+    is_foreign = bool(language) and not language.startswith("en")
+    return format_html('<span lang="{}">{}</span>', language, words) if is_foreign else words
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _relative(at: datetime, now: datetime) -> str:
     seconds = (now - at).total_seconds()
     if abs(seconds) < 60:
         return "just now" if seconds >= 0 else "in a moment"
-    relative = f"{timesince(at, now, depth=1)} ago" if seconds > 0 else f"in {timesince(now, at, depth=1)}"
-    if abs(seconds) < _RELATIVE_DAYS * 86_400:
-        return relative
-    return f"{dates.day(here)} · {relative}"
+    return f"{timesince(at, now, depth=1)} ago" if seconds > 0 else f"in {timesince(now, at, depth=1)}"
 
 
 @register.inclusion_tag("includes/share_bar.html")

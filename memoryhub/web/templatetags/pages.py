@@ -14,6 +14,7 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
+from memoryhub import dates
 from memoryhub.models import Event
 from memoryhub.retrieval.timeline import Entry
 from memoryhub.web.graph import key_of
@@ -42,8 +43,7 @@ _ROUNDING = 0.01  # parts are stored with three decimals
 @register.simple_tag
 def exact(at: datetime) -> SafeString:
     """A moment twice: how long ago, and to the second."""
-    here = timezone.localtime(at)
-    shown = f"{here:%Y-%m-%d %H:%M:%S} {here.tzname()}"
+    shown = dates.exact(timezone.localtime(at))
     return format_html('{} <span class="exact">{}</span>', moment(at), shown)
 
 

@@ -90,7 +90,7 @@ def _memories(clearance: Clearance) -> dict[str, Any]:
         else [],
         "worth": shown.worth(found),
         "use": shown.use(found),
-        "ending": shown.ending(numbers.expiring(live, now), now.date()),
+        "ending": shown.ending(numbers.expiring(live, now), timezone.localdate(now)),
     }
 
 
@@ -99,8 +99,8 @@ def _clashes(clearance: Clearance, now: datetime) -> int:
 
 
 def _flows(clearance: Clearance, form: shown.GlanceFilter) -> dict[str, Any]:
-    """What happened within the days that were asked for, whole days in UTC."""
-    today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    """What happened within the days that were asked for, whole days of the reader's time zone."""
+    today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=form.period() - 1)
     days = (since.date(), today.date())
     kept, skipped = numbers.captured(clearance, since)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zoneinfo
+from collections.abc import Callable
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from django.utils import timezone, translation
@@ -68,18 +69,61 @@ def end() -> None:
     timezone.deactivate()
 
 
+def language() -> str:
+    """The language in which days are told now; empty for plain ones, which are English."""
+    return _language.get()
+
+
 def exact(here: datetime) -> str:
     """A local moment to the second with its zone, in the reader's language of dates."""
-    zone = here.tzname()
-    if not _language.get():
-        return f"{here:%Y-%m-%d %H:%M:%S} {zone}"
-    with translation.override(_language.get()):
-        return f"{date_format(here, 'DATE_FORMAT')} {here:%H:%M:%S} {zone}"
+    return f"{told(here, 'second')} {here.tzname()}"
 
 
-def day(here: datetime) -> str:
-    """The day of a local moment, short."""
+def told(here: date, how: str) -> str:
+    """A day or a local moment in the reader's language of dates.
+
+    ``how``: ``day`` (4 May 2026), ``weekday`` (Mon, 4 May), ``whole`` (Monday, 4 May 2026), ``short``
+    (4 May), ``month`` (May 2026), ``number`` (2026-05-04); of a moment also ``minute`` and ``second``, a day
+    with the time; KeyError for anything else. Clocks go to 24 in every language.
+    """
+    if how in _CLOCKS:
+        return f"{told(here, 'number')} {here:{_CLOCKS[how]}}"
     if not _language.get():
-        return f"{here.day} {here:%b %Y}"
+        return _PLAIN[how](here)
     with translation.override(_language.get()):
-        return date_format(here, "DATE_FORMAT")
+        return _translated(here, how)
+
+
+def day(here: date) -> str:
+    """A day, short."""
+    return told(here, "day")
+
+
+_CLOCKS = {"minute": "%H:%M", "second": "%H:%M:%S"}
+_PLAIN: dict[str, Callable[[date], str]] = {
+    "day": lambda at: f"{at.day} {at:%b %Y}",
+    "weekday": lambda at: f"{at:%a}, {at.day} {at:%b}",
+    "whole": lambda at: f"{at:%A}, {at.day} {at:%B %Y}",
+    "short": lambda at: f"{at.day} {at:%b}",
+    "month": lambda at: f"{at:%B %Y}",
+    "number": lambda at: f"{at:%Y-%m-%d}",
+}
+_FORMATS = {
+    "day": "DATE_FORMAT",
+    "weekday": "MONTH_DAY_FORMAT",
+    "whole": "DATE_FORMAT",
+    "short": "MONTH_DAY_FORMAT",
+    "month": "YEAR_MONTH_FORMAT",
+    "number": "DATE_FORMAT",
+}
+_WEEKDAYS = {"weekday": "D", "whole": "l"}
+_WEEKDAY_LAST = {"ja", "ko", "zh-hans"}
+
+
+def _translated(here: date, how: str) -> str:
+    """As Django's formats of the active language say."""
+    shown = date_format(here, _FORMATS[how])
+    if how not in _WEEKDAYS:
+        return shown
+    weekday = date_format(here, _WEEKDAYS[how])
+    return f"{shown} {weekday}" if _language.get() in _WEEKDAY_LAST else f"{weekday}, {shown}"

@@ -1,0 +1,152 @@
+"""Every page tells days in the reader's language, and counts them in the reader's zone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from memoryhub import dates, people
+from memoryhub.models import Event, Memory, Profile, Session
+from memoryhub.retrieval import local_days, overview
+from memoryhub.web import charts
+from memoryhub.web.templatetags.hub import moment, when
+
+TEMPLATES = Path(settings.BASE_DIR) / "templates"
+# What a machine reads, and clocks and numbers, which are the same in every language.
+NEUTRAL = {"c", "Y-m-d", "Y-m", "j", "H:i", "H:i:s", ":s"}
+NIGHT = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)  # the fifth in Helsinki, the fourth in New York
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    yield
+    dates.end()
+
+
+def read_as(language: str = "", zone: str = "UTC") -> None:
+    dates.begin(Profile(language=language, time_zone=zone))
+
+
+@pytest.fixture
+def reader(sign_in: Any) -> Client:
+    """A German in Helsinki."""
+    client: Client = sign_in("view_maintenancerun")
+    people.prefer(User.objects.get(), language="de", time_zone="Europe/Helsinki", theme="")
+    return client
+
+
+@pytest.mark.parametrize("path", sorted(TEMPLATES.rglob("*.html")), ids=lambda path: path.name)
+def test_no_template_tells_a_day_in_the_language_of_the_hub(path: Path) -> None:
+    used = re.findall(r"\|\s*(?:date|time):\s*[\"']([^\"']*)[\"']", path.read_text())
+    assert set(used) <= NEUTRAL
+
+
+@pytest.mark.parametrize(
+    ("how", "plain", "german", "japanese"),
+    [
+        ("day", "4 Mar 2026", "4. März 2026", "2026年3月4日"),
+        ("weekday", "Wed, 4 Mar", "Mi, 4. März", "3月4日 水"),
+        ("whole", "Wednesday, 4 March 2026", "Mittwoch, 4. März 2026", "2026年3月4日 水曜日"),
+        ("short", "4 Mar", "4. März", "3月4日"),
+        ("month", "March 2026", "März 2026", "2026年3月"),
+        ("number", "2026-03-04", "4. März 2026", "2026年3月4日"),
+        ("minute", "2026-03-04 23:30", "4. März 2026 23:30", "2026年3月4日 23:30"),
+        ("second", "2026-03-04 23:30:00", "4. März 2026 23:30:00", "2026年3月4日 23:30:00"),
+    ],
+)
+def test_each_way_to_tell_a_day(how: str, plain: str, german: str, japanese: str) -> None:
+    for language, told in (("", plain), ("de", german), ("ja", japanese)):
+        read_as(language)
+        assert dates.told(NIGHT, how) == told
+
+
+@pytest.mark.parametrize("language", dates.LANGUAGES)
+@pytest.mark.parametrize("how", ["day", "weekday", "whole", "short", "month", "minute", "second"])
+def test_every_language_can_tell_every_day(language: str, how: str) -> None:
+    read_as(language)
+    assert "4" in dates.told(NIGHT, how) or how == "month"
+    assert dates.told(NIGHT, how).strip(", ")
+
+
+def test_words_of_another_language_say_so() -> None:
+    read_as("de", "Europe/Helsinki")
+    assert '<span lang="de">5. März 2026</span>' in when(NIGHT)
+    assert '<span lang="de">5. März 2026</span> · ' in moment(NIGHT)
+    read_as("en-gb")
+    assert "lang=" not in when(NIGHT)
+    read_as()
+    assert when(NIGHT, "minute") == (
+        '<time datetime="2026-03-04T23:30:00Z" title="2026-03-04 23:30:00 UTC">2026-03-04 23:30</time>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("zone", "day"),
+    [
+        ("UTC", date(2026, 3, 4)),
+        ("Europe/Helsinki", date(2026, 3, 5)),
+        ("America/New_York", date(2026, 3, 4)),
+        ("Asia/Kolkata", date(2026, 3, 5)),
+        ("Asia/Kathmandu", date(2026, 3, 5)),
+    ],
+)
+def test_memories_are_counted_on_the_readers_day(remember: Any, zone: str, day: date) -> None:
+    remember("late", created_at=NIGHT, type="decision")
+    read_as(zone=zone)
+    assert overview.per_day(Memory.objects.all()) == [(day, "decision", 1)]
+
+
+def test_quarters_of_an_hour_are_told_apart(remember: Any) -> None:
+    for minute in (14, 15):  # midnight in Kathmandu is at 18:15
+        remember(f"at {minute}", created_at=datetime(2026, 3, 4, 18, minute, tzinfo=UTC))
+    read_as(zone="Asia/Kathmandu")
+    found = local_days.counted(Memory.objects.all(), "created_at", "type")
+    assert [(day, count) for day, _, count in found] == [(date(2026, 3, 4), 1), (date(2026, 3, 5), 1)]
+
+
+def test_a_bar_of_the_chart_leads_to_the_memories_that_it_counts(reader: Client, remember: Any) -> None:
+    now = timezone.now().replace(hour=23, minute=30)
+    remember("late zebra", created_at=now)
+    page = reader.get("/").content.decode()
+    href = re.search(r'href="(/memories/\?since=[^"]+)"', page)
+    assert href
+    assert "late zebra" in reader.get(href[1].replace("&amp;", "&")).content.decode()
+
+
+def test_charts_speak_the_readers_language() -> None:
+    read_as("de")
+    chart = charts.over_time([(date(2026, 3, 4), "change", 1)])
+    assert chart
+    assert "4. März 2026" in {bar.label for bar in chart.bars}
+
+
+@pytest.mark.parametrize(
+    "path", ["/timeline/entries/", "/timeline/?month=2026-03", "/sessions/night/", "/reports/sessions/night/"]
+)
+def test_pages_tell_the_day_in_the_readers_zone_and_language(
+    reader: Client, remember: Any, path: str
+) -> None:
+    remember("late", created_at=NIGHT, session_id="night")
+    session = Session.objects.get()
+    Event.objects.create(session=session, at=NIGHT, event="tool:post", tool_name="Read")
+    page = reader.get(path).content.decode()
+    assert "5. März" in page
+    assert "Donnerstag, 5. März" in page or "Do, 5. März" in page
+    assert "March" not in page
+    assert "01:30" in page or path.startswith("/timeline/?")
+
+
+def test_the_journal_tells_its_days_so_too(reader: Client, remember: Any) -> None:
+    remember("now")
+    page = reader.get("/journal/").content.decode()
+    now = timezone.localtime(timezone=timezone.get_default_timezone())
+    assert f"{now.year}-{now:%m}" not in re.sub(r'datetime="[^"]*"', "", page).partition("<tbody>")[2]
