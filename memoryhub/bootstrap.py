@@ -1,20 +1,24 @@
 """Makes ``python3 manage.py …`` work on a machine that has nothing but Python. Standard library only.
 
 Where the running Python lacks what ``pyproject.toml`` asks for, the first command makes ``.venv`` beside
-``manage.py``, installs the pinned requirements (for ``test`` also what the tests need) and runs itself again
-inside. Later commands find the stamp of the installed requirements and go straight on. Which store a command
-is about, the real one or the demo's, is settled here too, before Django reads the settings.
+``manage.py``, installs the pinned requirements (for ``test`` and ``screenshots`` also what these need) and
+runs itself again inside. Later commands find the stamp of the installed requirements and go straight on.
+Which store a command is about, the real one or the demo's, is settled here too, before Django reads the
+settings.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import hashlib
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
@@ -25,6 +29,7 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 DEMO_HOME = ROOT / ".demo"
+passing_home: Path | None = None  # of the command that pictures the demo, and of no other
 _BOUND = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
 # What says where a store is and how it is served; a demo has its own answers (and its own memoryhub.toml).
 _OF_A_REAL_STORE = ("LETSGO_", "MEMORYHUB_", "DATABASE_URL")
@@ -43,6 +48,8 @@ def _run(argv: list[str]) -> None:
     command = argv[1] if len(argv) > 1 else ""
     if command == "quickstart" and "--no-demo" not in argv:
         enter_demo(os.environ)
+    if command == "screenshots":
+        enter_passing_store(os.environ)
     # A run of the tests must not so much as look at a real store.
     settings = "tests.settings" if command == "test" else "memoryhub.settings"
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
@@ -64,16 +71,24 @@ def _run(argv: list[str]) -> None:
         sys.exit(130)
 
 
-def enter_demo(environ: MutableMapping[str, str]) -> None:
+def enter_demo(environ: MutableMapping[str, str], home: Path = DEMO_HOME) -> None:
     """Point at the demo's folder, whatever the environment says about a real store."""
     for name in [name for name in environ if name.startswith(_OF_A_REAL_STORE)]:
         del environ[name]
-    environ["LETSGO_HOME"] = str(DEMO_HOME)
+    environ["LETSGO_HOME"] = str(home)
+
+
+def enter_passing_store(environ: MutableMapping[str, str]) -> None:
+    """Point at a folder that is gone when this process ends."""
+    global passing_home
+    passing_home = Path(tempfile.mkdtemp(prefix="memoryhub-")).resolve()
+    atexit.register(shutil.rmtree, passing_home, ignore_errors=True)
+    enter_demo(environ, passing_home)
 
 
 def ensure_environment(argv: list[str]) -> None:
     """Return where the requirements are met already; otherwise prepare ``.venv`` and run ``argv`` in it."""
-    for_tests = argv[1:2] == ["test"]
+    for_tests = argv[1:2] in (["test"], ["screenshots"])
     if not missing(for_tests):
         return
     python = VENV / "bin" / "python"

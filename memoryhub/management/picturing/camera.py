@@ -1,0 +1,176 @@
+"""A headless Chromium that visits pages and takes their pictures.
+
+Needs Playwright and Pillow, which are imported here alone: the hub does without them.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from PIL import Image
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    FloatRect,
+    Page,
+    Playwright,
+    Response,
+    Route,
+    sync_playwright,
+)
+from playwright.sync_api import Error as PlaywrightError
+
+from memoryhub.management.picturing.moment import NOW
+from memoryhub.management.picturing.pages import Picture
+
+WIDTHS = {"wide": (1280, 900), "phone": (390, 844)}
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+# Longer pages are cut: what comes further down is more of the same.
+TALLEST = {"wide": 1800, "phone": 2000}
+# What the address bar would show; the browser is told where that really is.
+ADDRESS = "http://127.0.0.1:8000"
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
+_COLOURS = 192  # of a picture; nobody sees the others, and a file has two thirds of the size
+_PATIENCE = 20_000  # ms
+
+
+class CannotPicture(Exception):
+    """No picture can be taken at all; the message says why and what to do."""
+
+
+class BadPage(Exception):
+    """A page is not as it should be; the message says which and how."""
+
+
+@contextmanager
+def chromium(port: int) -> Iterator[Browser]:
+    """A browser that finds :data:`ADDRESS` at a port of this machine."""
+    rules = f"--host-resolver-rules=MAP {urlsplit(ADDRESS).netloc} 127.0.0.1:{port}"
+    with sync_playwright() as playwright:
+        browser = _launched(playwright, [*_ARGUMENTS, rules])
+        yield browser
+        browser.close()
+
+
+def _launched(playwright: Playwright, arguments: list[str]) -> Browser:
+    """The system's Chromium, or else the one that Playwright keeps."""
+    path = next((found for name in _CHROMIUM if (found := shutil.which(name))), None)
+    try:
+        return playwright.chromium.launch(executable_path=path, args=arguments)
+    except PlaywrightError as error:
+        raise CannotPicture(
+            "no Chromium starts here; install Debian's package chromium, or run: playwright install chromium"
+            f"\n{_reason(str(error))}"
+        ) from None
+
+
+def _reason(said: str) -> str:
+    """Of all that Playwright tells about a start that failed, the line that says why."""
+    return next((line for line in said.splitlines() if "FATAL" in line), said.partition("\n")[0])
+
+
+@dataclass
+class Camera:
+    """Visits pages at one width, signed in as who the picture asks for."""
+
+    browser: Browser
+    width: str
+    passwords: Mapping[str, str]
+    bodies: Mapping[str, str]
+    contexts: dict[str, BrowserContext] = field(default_factory=dict)
+
+    def take(self, picture: Picture, address: str, folder: Path) -> Iterator[Path]:
+        """One file for each theme."""
+        page = self._context(picture.who).new_page()
+        try:
+            if body := self.bodies.get(picture.template):
+                page.route(
+                    f"{ADDRESS}{address}", lambda route: route.fulfill(body=body, content_type="text/html")
+                )
+            self._visit(page, picture, address)
+            for theme in THEMES:
+                page.emulate_media(color_scheme=theme)
+                file = folder / f"{picture.name}-{self.width}-{theme}.webp"
+                file.write_bytes(self._seen(page, picture))
+                file.chmod(0o644)  # unlike what else the hub writes, these are to be seen
+                yield file
+        except PlaywrightError as error:
+            raise BadPage(f"{picture.name} ({address}): {error}") from None
+        finally:
+            page.close()
+
+    def _visit(self, page: Page, picture: Picture, address: str) -> None:
+        troubles: list[str] = []
+        page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
+        page.on("response", lambda response: _judge(response, picture.status, troubles))
+        page.goto(address, wait_until="load")
+        picture.steps(page)
+        page.wait_for_load_state("networkidle")
+        page.evaluate("document.fonts.ready")
+        if troubles:
+            raise BadPage(f"{picture.name} ({address}): {troubles[0]}")
+
+    def _seen(self, page: Page, picture: Picture) -> bytes:
+        width, height = WIDTHS[self.width]
+        if not picture.window:
+            whole = int(page.evaluate("document.documentElement.scrollHeight"))
+            height = min(max(height, whole), TALLEST[self.width])
+        clip = FloatRect(x=0, y=0, width=width, height=height)
+        return _small(page.screenshot(full_page=not picture.window, clip=clip, animations="disabled"))
+
+    def _context(self, who: str) -> BrowserContext:
+        if who not in self.contexts:
+            width, height = WIDTHS[self.width]
+            context = self.browser.new_context(
+                base_url=ADDRESS,
+                locale="en-GB",
+                timezone_id="UTC",
+                viewport={"width": width, "height": height},
+                reduced_motion="reduce",
+            )
+            context.set_default_timeout(_PATIENCE)
+            context.clock.set_fixed_time(NOW)
+            self.contexts[who] = context
+            if who:
+                self._sign_in(context, who)
+        return self.contexts[who]
+
+    def _sign_in(self, context: BrowserContext, who: str) -> None:
+        """By the door that people use, with the level switched on that is named."""
+        name, _, level = who.partition(":")
+        page = context.new_page()
+        page.goto("/login/")
+        page.fill("input[name=username]", name)
+        page.fill("input[name=password]", self.passwords[name])
+        page.press("input[name=password]", "Enter")
+        page.wait_for_url(lambda url: "/login/" not in url)
+        if level:
+            page.click(f"button.switch-{level}")
+            page.wait_for_load_state()
+        page.close()
+
+
+def _answer(body: str) -> Callable[[Route], None]:
+    return lambda route: route.fulfill(body=body, content_type="text/html")
+
+
+def _small(png: bytes) -> bytes:
+    """The same as WebP, without loss but for colours that are next to each other."""
+    with Image.open(io.BytesIO(png)) as image:
+        few = image.convert("RGB").quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    out = io.BytesIO()
+    few.convert("RGB").save(out, "WEBP", lossless=True)
+    return out.getvalue()
+
+
+def _judge(response: Response, status: int, troubles: list[str]) -> None:
+    if response.status >= 400 and response.status != status:
+        troubles.append(f"{response.status}: {response.url}")

@@ -1,0 +1,165 @@
+"""Which pictures there are: every page of the hub, some of them in more than one state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from django.urls import reverse
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+ADMIN = "admin"
+READER = "noor"  # a viewer of one project
+STRANGER = ""  # not signed in
+
+
+def _nothing(page: Page) -> None:
+    """The page is shown as it comes."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """``name``: of the file. ``page``: of the URL; ``about``: what its address names, by the names that
+    :mod:`.scene` gives to what it found. ``who``: signed in as whom; ``admin:private`` has that level
+    switched on. ``steps``: what is done in the page first. ``window``: what fits the window, not the whole
+    page. ``template``: for what cannot be provoked, a page that stands alone.
+    """
+
+    name: str
+    page: str
+    about: Mapping[str, str] = field(default_factory=dict)
+    query: str = ""
+    who: str = ADMIN
+    steps: Callable[[Page], None] = _nothing
+    window: bool = False
+    status: int = 200
+    template: str = ""
+
+    def address(self, found: Mapping[str, str]) -> str:
+        """Path and query; KeyError when the scene has nothing under a name that is used."""
+        path = reverse(self.page, kwargs={name: found[which] for name, which in self.about.items()} or None)
+        return path + self.query.format_map(found)
+
+
+def _press(*keys: str) -> Callable[[Page], None]:
+    def press(page: Page) -> None:
+        for key in keys:
+            page.keyboard.press(key)
+
+    return press
+
+
+def _typed_into_palette(page: Page) -> None:
+    page.keyboard.press("Control+k")
+    page.keyboard.type("tide")
+
+
+def _menu_open(page: Page) -> None:
+    page.click("[popovertarget=user-menu]")
+
+
+def _refused(page: Page) -> None:
+    """The form of a memory, sent with what cannot be stored."""
+    page.fill("[name=content]", "")
+    page.fill("[name=title]", "Which tide tables the office sends")
+    page.evaluate("document.querySelector('[name=content]').form.noValidate = true")
+    page.locator("form:has([name=content]) button.is-primary").click()
+    page.wait_for_selector("[aria-invalid=true]")
+
+
+_PROMPT = "?prompt=How+do+we+compute+the+tide+for+a+harbour%3F&project=harbor-board"
+_FILTERED = "?project=harbor-board&type=decision"
+_UID = {"uid": "memory"}
+PICTURES = (
+    Picture("login", "login", who=STRANGER),
+    Picture("home", "home"),
+    Picture("menu", "home", steps=_menu_open, window=True),
+    Picture("palette", "home", steps=_typed_into_palette, window=True),
+    Picture("keys", "home", steps=_press("?"), window=True),
+    Picture("glance", "glance"),
+    Picture("search", "search", query="?q=tide+tables"),
+    Picture("search-nothing", "search", query="?q=zeppelin+mooring+permit"),
+    Picture(
+        "preview", "preview", query="?prompt=How+do+we+compute+the+tide+for+a+harbour%3F&project=harbor-board"
+    ),
+    Picture("memories", "memories"),
+    Picture("memories-filtered", "memories", query=_FILTERED, who="admin:private"),
+    Picture("memories-nothing", "memories", query="?tag=no-such-tag"),
+    Picture("memory", "memory", _UID),
+    Picture("memory-secret", "memory", {"uid": "private"}, who="admin:private"),
+    Picture("memory-trashed", "memory", {"uid": "trashed"}),
+    Picture("memory-history", "memory-history", _UID),
+    Picture("memory-compare", "memory-compare", _UID),
+    Picture("memory-edit", "memory-edit", _UID),
+    Picture("memory-new", "memory-new"),
+    Picture("memory-new-refused", "memory-new", steps=_refused, status=422),
+    Picture("searches", "searches"),
+    Picture("review", "review"),
+    Picture("duplicates", "duplicates"),
+    Picture("sessions", "sessions"),
+    Picture("session", "session", {"session_id": "session"}),
+    Picture("session-report", "session-report", {"session_id": "session"}),
+    Picture("injections", "injections"),
+    Picture("timeline", "timeline"),
+    Picture("connect", "connect"),
+    Picture("facts", "facts"),
+    Picture("facts-graph", "facts-graph"),
+    Picture("facts-contradictions", "fact-conflicts"),
+    Picture("transfer", "transfer"),
+    Picture("import", "import", {"uid": "import"}),
+    Picture("journal", "journal"),
+    Picture("trash", "trash"),
+    Picture("maintenance", "maintenance"),
+    Picture("runs", "runs"),
+    Picture("run", "run", {"uid": "run"}),
+    Picture("run-failed", "run", {"uid": "failed"}),
+    Picture("language-model", "language-model"),
+    Picture("you", "you"),
+    Picture("people", "people"),
+    Picture("person", "person", {"name": "person"}),
+    Picture("viewer-home", "home", who=READER),
+    Picture("error-404", "memory", {"uid": "nowhere"}, status=404),
+    Picture("error-403", "people", who=READER, status=403),
+    Picture("error-500", "home", template="500.html"),
+    Picture("error-503", "home", template="503.html"),
+    Picture("admin", "admin:index"),
+    Picture("admin-memories", "admin:memoryhub_memory_changelist"),
+    Picture("admin-memory", "admin:memoryhub_memory_change", {"object_id": "memory key"}),
+    Picture("admin-facts", "admin:memoryhub_fact_changelist"),
+    Picture("admin-tokens", "admin:memoryhub_agenttoken_changelist"),
+    Picture("admin-journal", "admin:memoryhub_journalentry_changelist"),
+)
+
+# The addresses that have no page of their own to be seen.
+NOT_PICTURED = {
+    "fragments": (
+        *("journal-health", "glance-duplicates", "glance-health", "palette", "project-names"),
+        *("duplicates-cluster", "timeline-entries", "connect-arrived", "fact-things"),
+        *("import-progress", "run-progress", "searches-menu"),
+        *("memory-title", "memory-tags", "memory-importance", "memory-sensitivity"),
+        *("review-card", "review-alike", "review-counts", "review-merge"),
+    ),
+    "deeds": (
+        *("logout", "memory-trash", "memory-restore", "memory-erase", "switch"),
+        *(
+            "duplicates-decide",
+            "duplicates-undo",
+            "fact-decide",
+            "fact-undo",
+            "fact-delete",
+            "connect-revoke",
+        ),
+        *("import-start", "import-stop", "import-resume", "import-for-good", "journal-verify"),
+        *("act", "act-undo", "review-act", "review-undo", "review-looked"),
+        *("version-restore", "version-undo", "search-rename", "search-delete"),
+        *("run-start", "run-stop", "run-resume", "run-undo"),
+        *("you-preferences", "you-password", "you-token-new", "you-token-rotate", "you-token-revoke"),
+        *("you-sessions-end", "connect-revoke"),
+        *("person-rights", "person-join", "person-leave", "person-open", "person-password"),
+    ),
+    "files": ("memory-as", "export"),
+    "doors of another house": ("single-sign-on", "single-sign-on-back"),
+}
