@@ -59,6 +59,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "memoryhub.safety.headers.HeadersMiddleware",
     "memoryhub.agents.problems.ApiProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -164,14 +165,20 @@ WHITENOISE_MAX_AGE = 3600
 
 # The API answers a larger body with 413; uploads of the browser's import stream to disk.
 DATA_UPLOAD_MAX_MEMORY_SIZE = MEMORYHUB.max_body_bytes
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 3000  # one act names up to 2000 memories
+DATA_UPLOAD_MAX_NUMBER_FILES = 4
 
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+if HTTPS:
+    # Browsers take a cookie of such a name from this very host alone, over TLS, for all of its paths.
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
 if BEHIND_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 # Served on loopback alone there is no wire that TLS could protect; anywhere else the warnings stand.
@@ -183,12 +190,17 @@ SILENCED_SYSTEM_CHECKS = (
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
-        "default-src": [SELF],
+        "default-src": [NONE],
+        "connect-src": [SELF],
+        "font-src": [SELF],
         "img-src": [SELF, "data:"],
-        "object-src": [NONE],
-        "base-uri": [SELF],
+        "manifest-src": [SELF],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "base-uri": [NONE],
         "form-action": [SELF],
         "frame-ancestors": [NONE],
+        "upgrade-insecure-requests": HTTPS,
     }
 }
 
