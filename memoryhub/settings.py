@@ -92,6 +92,7 @@ TEMPLATES = [
                 "maintenance": "memoryhub.web.templatetags.maintenance",
                 "pages": "memoryhub.web.templatetags.pages",
                 "review": "memoryhub.web.templatetags.review",
+                "saved": "memoryhub.web.templatetags.saved",
                 "story": "memoryhub.web.templatetags.story",
             },
             "context_processors": [

@@ -158,6 +158,7 @@ class FieldForm(MemoryForm):
     ) -> None:
         super().__init__(data, clearance, memory)
         self.auto_id = "in_%s"
+        self.fields["sensitivity"].label = "Level"
         self.fields = {one: self.fields[one] for one in (name, "unchanged_since")}
         self.fields[name].widget.attrs["autofocus"] = True
 

@@ -12,11 +12,14 @@ from memoryhub.models import Memory
 from memoryhub.people import may_manage
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.overview import counts
+from memoryhub.saved_searches import saved_by
 from memoryhub.sensitivity import Clearance
 from memoryhub.text import fold
+from memoryhub.web.saved import saved_place
 
 MOST_CHARS = 100
 MOST_PROJECTS = 5
+MOST_SAVED = 5
 MOST_MEMORIES = 8
 _RUNS = ("memoryhub.view_maintenancerun", "memoryhub.add_maintenancerun")
 
@@ -51,6 +54,7 @@ _PAGES = (
     _Page("home", "Home", "start overview statistics"),
     _Page("glance", "At a glance", "charts health report statistics"),
     _Page("search", "Search", "find"),
+    _Page("searches", "Saved searches", "own lists filters bookmarks"),
     _Page("memories", "Memories", "list browse"),
     _Page("memory-new", "New memory", "add write store", ("memoryhub.add_memory",)),
     _Page("review", "Review", "queue new flagged low confidence approve curate"),
@@ -74,7 +78,11 @@ _PAGES = (
 def groups(user: Any, clearance: Clearance, typed: str) -> list[Group]:
     """What fits, without empty groups; for nothing typed the pages and the largest projects."""
     live = Memory.objects.visible_to(clearance).live()
-    found = [Group("Pages", _pages(user, typed)), Group("Projects", _projects(live, typed))]
+    found = [
+        Group("Saved searches", _saved(user, typed)),
+        Group("Pages", _pages(user, typed)),
+        Group("Projects", _projects(live, typed)),
+    ]
     if typed:
         found += [Group("Memories", _memories(live, typed)), Group("Search", [_search(typed)])]
     return [group for group in found if group.places]
@@ -89,6 +97,13 @@ def _pages(user: Any, typed: str) -> list[Place]:
     if user.is_staff:
         places.append(("Curation admin", Place("Curation (admin)", reverse("admin:index"))))
     return [place for words, place in places if _begin_alike(words, typed)]
+
+
+def _saved(user: Any, typed: str) -> list[Place]:
+    """One's own, by words of their names that begin like these."""
+    fitting = [search for search in saved_by(user) if _begin_alike(search.name, typed)]
+    places = [(search, saved_place(search)) for search in fitting[:MOST_SAVED]]
+    return [Place(search.name, place.href, place.title) for search, place in places if place]
 
 
 def _begin_alike(words: str, typed: str) -> bool:

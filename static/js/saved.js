@@ -1,0 +1,25 @@
+// The menu of saved searches: filled when it opens, closed by Escape and by a click beside it.
+(function () {
+  "use strict";
+
+  // Toggle does not bubble, but it can be caught on its way down.
+  document.addEventListener("toggle", (event) => {
+    const menu = event.target;
+    if (menu.matches("details.saved") && menu.open) menu.dispatchEvent(new CustomEvent("saved-open"));
+  }, true);
+
+  document.addEventListener("keydown", (event) => {
+    const menu = event.key === "Escape" && !event.isComposing && event.target.closest("details.saved[open]");
+    if (!menu) return;
+    event.preventDefault();
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+
+  document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll("details.saved[open]")) {
+      // What was clicked may be gone by now: htmx has put something else in its place.
+      if (event.target.isConnected && !menu.contains(event.target)) menu.open = false;
+    }
+  });
+})();
