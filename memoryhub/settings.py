@@ -88,6 +88,7 @@ TEMPLATES = [
         "APP_DIRS": True,
         "OPTIONS": {
             "libraries": {
+                "acts": "memoryhub.web.templatetags.acts",
                 "hub": "memoryhub.web.templatetags.hub",
                 "maintenance": "memoryhub.web.templatetags.maintenance",
                 "pages": "memoryhub.web.templatetags.pages",

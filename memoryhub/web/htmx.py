@@ -51,6 +51,7 @@ def show_address(
     request: HtmxHttpRequest, response: HttpResponse, address: str, *, replace: bool
 ) -> HttpResponse:
     """Let the address line follow a fragment: as a new step in the history, or in place of this one."""
-    if not request.htmx or request.htmx.boosted:
+    here = request.htmx and request.htmx.current_url_abs_path == request.get_full_path()
+    if not request.htmx or request.htmx.boosted or here:  # the page shows its list anew: no step at all
         return response
     return replace_url(response, address) if replace else push_url(response, address)

@@ -34,13 +34,6 @@
     dark.addEventListener("change", () => nameTheme(themeButton));
   }
 
-  // A box in the head of a list ticks all of it.
-  document.addEventListener("change", (event) => {
-    const all = event.target.closest("[data-check-all]");
-    if (!all) return;
-    for (const box of document.querySelectorAll(all.dataset.checkAll)) box.checked = all.checked;
-  });
-
   // What htmx could not fetch is said, not swallowed.
   const failure = document.getElementById("failure");
   function say(text) {

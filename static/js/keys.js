@@ -70,17 +70,18 @@
     return Boolean(href);
   }
 
-  function select() {
+  // A click with Shift ticks all from the one before (acts.js).
+  function select(shiftKey) {
     const row = current();
     const box = row && row.querySelector(".row-check");
-    if (box) box.click();
+    if (box) box.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, shiftKey }));
     return Boolean(box);
   }
 
-  // Buttons and links of a queue that name their key: of the card with the focus, else of the first; to undo,
-  // that of what was done last.
+  // Buttons and links that name their key: of a queue, of the card with the focus, else of the first; of the bar
+  // of what is ticked; of a message that undoes; to undo, that of what was done last.
   function press(key) {
-    const all = [...document.querySelectorAll(`.review [data-key="${key}"]`)].filter(isShown);
+    const all = [...document.querySelectorAll(`:is(.review, .bulk, #messages) [data-key="${key}"]`)].filter(isShown);
     const row = current();
     const latest = (one, other) => (Number(one.dataset.at) || 0) - (Number(other.dataset.at) || 0);
     const found = key === "u" ? all.sort(latest).pop() : all.find((one) => row && row.contains(one)) || all[0];
@@ -94,7 +95,7 @@
     return true;
   }
 
-  const KEYS = { "/": search, j: () => move(1), k: () => move(-1), e: edit, x: select, "?": show };
+  const KEYS = { "/": search, j: () => move(1), k: () => move(-1), e: edit, x: () => select(false), X: () => select(true), "?": show };
   for (const key of "admtu") KEYS[key] = () => press(key);
 
   document.addEventListener("keydown", (event) => {

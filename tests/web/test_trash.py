@@ -95,50 +95,55 @@ class TestRestore:
         page = visitor.get("/trash/").content.decode()
         assert "Restore" not in page
         assert "Erase" not in page
-        response = visitor.post("/trash/", {"restore_one": thrown[0].uid})
-        assert response.status_code == 403
+        for address in ("/acts/", "/trash/"):
+            response = visitor.post(address, {"act": "restore", "uid": thrown[0].uid})
+            assert response.status_code == 403
         assert live(thrown[0]) == [False]
 
     @pytest.mark.parametrize("permission", ["delete_memory", "change_memory"])
     def test_one_comes_back(self, sign_in: Any, thrown: Any, permission: str) -> None:
         client = sign_in(permission)
-        response = client.post("/trash/", {"restore_one": thrown[1].uid, "next": "/trash/?tab=trashed"})
+        response = client.post(
+            "/acts/", {"act": "restore", "uid": thrown[1].uid, "next": "/trash/?tab=trashed"}
+        )
         assert response["Location"] == "/trash/?tab=trashed"
         assert live(*thrown) == [False, True, False]
-        assert "1 memory restored." in text(client.get("/trash/"))
+        assert "1 memory restored: broken chair 1" in text(client.get("/trash/"))
         assert JournalEntry.objects.get(operation="restore").actor == "user:ada"
 
     def test_several_come_back(self, sign_in: Any, thrown: Any) -> None:
         chosen = [thrown[0].uid, thrown[2].uid]
-        sign_in("delete_memory").post("/trash/", {"do": "restore", "uid": chosen})
+        sign_in("delete_memory").post("/acts/", {"act": "restore", "uid": chosen})
         assert live(*thrown) == [True, False, True]
 
-    def test_the_button_of_one_row_leaves_ticked_rows_alone(self, sign_in: Any, thrown: Any) -> None:
-        sign_in("delete_memory").post("/trash/", {"restore_one": thrown[0].uid, "uid": [thrown[1].uid]})
-        assert live(*thrown) == [True, False, False]
+    def test_the_button_of_one_row_is_of_a_form_without_the_ticked_ones(
+        self, sign_in: Any, thrown: Any
+    ) -> None:
+        page = sign_in("delete_memory").get("/trash/").content.decode()
+        assert page.count('form="restore-one" name="uid"') == 3
+        assert page.count('name="uid" form="bulk"') == 3
 
     def test_expired_ones_begin_anew(self, sign_in: Any, remember: Any, actor: Any) -> None:
         milk = remember("old milk", ttl_days=5)
         store.expire([milk.uid], actor)
-        sign_in("delete_memory").post("/trash/", {"restore_one": milk.uid})
+        sign_in("delete_memory").post("/acts/", {"act": "restore", "uid": milk.uid})
         assert live(milk) == [True]
 
     def test_what_is_not_shown_does_not_come_back(self, sign_in: Any, remember: Any, actor: Any) -> None:
         hidden = remember("hush", sensitivity="secret")
         store.trash([hidden.uid], actor)
         client = sign_in("delete_memory", "view_secret")
-        client.post("/trash/", {"restore_one": hidden.uid})
+        assert client.post("/acts/", {"act": "restore", "uid": hidden.uid}).status_code == 404
         assert live(hidden) == [False]
-        assert "0 memories restored" in text(client.get("/trash/"))
 
     def test_nothing_chosen_is_told(self, sign_in: Any, thrown: Any) -> None:
-        client = sign_in("delete_memory")
-        assert "Nothing was chosen" in text(client.post("/trash/", {"do": "restore"}, follow=True))
+        client = sign_in("erase_memory")
+        assert "Nothing was chosen" in text(client.post("/trash/", {}, follow=True))
 
     def test_it_leads_back_to_the_trash_only(self, sign_in: Any, thrown: Any) -> None:
-        client = sign_in("delete_memory")
+        client = sign_in("erase_memory")
         for wanted in ("https://elsewhere.example/trash/", "/admin/", "//trash/"):
-            response = client.post("/trash/", {"do": "restore", "uid": thrown[0].uid, "next": wanted})
+            response = client.post("/trash/", {"uid": "nosuch", "next": wanted})
             assert response["Location"] == "/trash/"
 
 
@@ -146,13 +151,13 @@ class TestErase:
     def test_it_needs_a_permission_of_its_own(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("delete_memory", "change_memory")
         assert "Erase" not in client.get("/trash/").content.decode()
-        form = {"do": "erase", "uid": thrown[0].uid, "confirmed": "yes"}
+        form = {"uid": thrown[0].uid, "confirmed": "yes"}
         assert client.post("/trash/", form).status_code == 403
         assert Memory.objects.filter(pk=thrown[0].pk).exists()
 
     def test_it_asks_first_and_names_what_will_be_lost(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")
-        page = client.post("/trash/", {"do": "erase", "uid": [thrown[0].uid, thrown[1].uid]})
+        page = client.post("/trash/", {"uid": [thrown[0].uid, thrown[1].uid]})
         assert "Erase 2 memories for good?" in text(page)
         assert "broken chair 1" in text(page)
         assert Memory.objects.filter(pk=thrown[0].pk).exists()
@@ -160,7 +165,7 @@ class TestErase:
     @pytest.mark.django_db(transaction=True)
     def test_confirmed_it_is_gone(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")
-        form = {"do": "erase", "uid": thrown[0].uid, "confirmed": "yes"}
+        form = {"uid": thrown[0].uid, "confirmed": "yes"}
         assert "1 memory erased for good." in text(client.post("/trash/", form, follow=True))
         assert not Memory.objects.filter(pk=thrown[0].pk).exists()
         assert JournalEntry.objects.get(operation="erase").actor == "user:ada"
@@ -168,15 +173,29 @@ class TestErase:
     def test_what_is_alive_is_not_erased_from_here(self, sign_in: Any, remember: Any) -> None:
         alive = remember("alive")
         client = sign_in("erase_memory")
-        client.post("/trash/", {"do": "erase", "uid": alive.uid, "confirmed": "yes"})
+        client.post("/trash/", {"uid": alive.uid, "confirmed": "yes"})
         assert Memory.objects.filter(pk=alive.pk).exists()
-        assert "None of these" in text(client.post("/trash/", {"do": "erase", "uid": alive.uid}, follow=True))
+        assert "None of these" in text(client.post("/trash/", {"uid": alive.uid}, follow=True))
+
+    def test_all_of_a_tab_are_named_before_they_are_erased(self, sign_in: Any, thrown: Any) -> None:
+        client = sign_in("erase_memory")
+        page = client.post("/trash/", {"every": "1", "list": "/trash/?tab=trashed"})
+        assert "Erase 3 memories for good?" in text(page)
+
+    def test_more_than_can_be_named_are_refused(
+        self, sign_in: Any, thrown: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trash, "MOST_AT_ONCE", 2)
+        form = {"uid": [one.uid for one in thrown], "confirmed": "yes"}
+        page = sign_in("erase_memory").post("/trash/", form, follow=True)
+        assert "Nothing was erased: at most 2 at once" in text(page)
+        assert Memory.objects.count() == 3
 
     def test_what_is_not_shown_is_not_erased(self, sign_in: Any, remember: Any, actor: Any) -> None:
         hidden = remember("hush", sensitivity="secret")
         store.trash([hidden.uid], actor)
         client = sign_in("erase_memory", "view_secret")
-        client.post("/trash/", {"do": "erase", "uid": hidden.uid, "confirmed": "yes"})
+        client.post("/trash/", {"uid": hidden.uid, "confirmed": "yes"})
         assert Memory.objects.filter(pk=hidden.pk).exists()
 
 
@@ -185,6 +204,6 @@ def test_hostile_markup_is_text(sign_in: Any, remember: Any, actor: Any) -> None
     made = remember(hostile, title=hostile, project=hostile)
     store.trash([made.uid], actor)
     client = sign_in("erase_memory", "delete_memory")
-    for response in (client.get("/trash/"), client.post("/trash/", {"do": "erase", "uid": made.uid})):
+    for response in (client.get("/trash/"), client.post("/trash/", {"uid": made.uid})):
         assert "<script>alert" not in response.content.decode()
         assert "&lt;script&gt;" in response.content.decode()

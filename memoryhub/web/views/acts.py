@@ -13,21 +13,27 @@ from memoryhub.models import Memory
 from memoryhub.store.acts_undone import kind_of
 from memoryhub.web import acts
 from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.selection import chosen
 
 
 @require_POST
 def act(request: HttpRequest) -> HttpResponse:
     """``act``: what to do; ``uid``: to which memories, many; values by name; ``next``: where to go on.
 
+    With ``every``: to all memories that the list at the address ``list`` shows, on all of its pages.
+
     Leads to ``next``, where a message tells what was done and undoes it; htmx follows and takes from that
     page what it needs. A single memory that may not be seen is not there.
     """
     back = acts.back_of(request)
+    seen = clearance_of(request)
     try:
-        wanted = acts.asked(request.POST, clearance_of(request))
+        wanted = acts.asked(request.POST, seen)
         if wanted.kind in acts.PERMISSIONS and not acts.may(request, wanted.kind):
             raise PermissionDenied
-        uids = request.POST.getlist("uid")
+        uids = chosen(
+            request.POST.getlist("uid"), "every" in request.POST, request.POST.get("list", ""), seen
+        )
         if not uids:
             raise store.StoreError("nothing was chosen; tick what it is to be done to", "uid")
         acted = store.act(wanted.kind, uids, actor_of(request), **wanted.values)

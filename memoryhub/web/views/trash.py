@@ -18,6 +18,7 @@ from memoryhub.retrieval.paging import BadCursor, page
 from memoryhub.sensitivity import Clearance
 from memoryhub.web.access import actor_of, clearance_of
 from memoryhub.web.lists import without
+from memoryhub.web.selection import chosen
 
 PAGE_SIZE = 50
 MOST_AT_ONCE = 1000
@@ -28,8 +29,8 @@ ERASE = "memoryhub.erase_memory"
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def trash(request: HttpRequest) -> HttpResponse:
-    """GET lists; POST with ``uid``s and ``do`` (restore or erase) acts, an erase after a confirmation."""
-    return _act(request) if request.method == "POST" else _list(request)
+    """GET lists; POST with ``uid``s erases, after a confirmation. (What is restored is an act.)"""
+    return _end(request) if request.method == "POST" else _list(request)
 
 
 def may_restore(request: HttpRequest) -> bool:
@@ -46,14 +47,16 @@ def _list(request: HttpRequest) -> HttpResponse:
     tab = request.GET.get("tab", "trashed")
     if tab not in _TABS:
         tab = "trashed"
+    counts = {name: _of(clearance, name).count() for name in _TABS}
     context: dict[str, Any] = {
         "tab": tab,
+        "total": counts[tab],
         "tabs": [
             {
                 "title": title,
                 "href": without(request, tab=name),
                 "current": name == tab,
-                "count": _of(clearance, name).count(),
+                "count": counts[name],
             }
             for name, (title, _) in _TABS.items()
         ],
@@ -74,28 +77,30 @@ def _of(clearance: Clearance, tab: str) -> MemoryQuerySet:
     return visible.trashed() if tab == "trashed" else visible.expired()
 
 
-def _act(request: HttpRequest) -> HttpResponse:
-    uids = request.POST.getlist("restore_one") or request.POST.getlist("uid")
-    uids = uids[:MOST_AT_ONCE]
-    doing = "restore" if "restore_one" in request.POST else request.POST.get("do")
+def _end(request: HttpRequest) -> HttpResponse:
+    if not may_erase(request):
+        raise PermissionDenied
+    try:
+        uids = _meant(request)
+    except store.StoreError as refusal:
+        messages.error(request, f"Nothing was erased: {refusal.message}.")
+        return redirect(_back(request))
     if not uids:
         messages.warning(request, "Nothing was chosen; tick what it is to be done with.")
-    elif doing == "restore":
-        _restore(request, uids)
-    elif doing == "erase":
-        if not may_erase(request):
-            raise PermissionDenied
-        if request.POST.get("confirmed") != "yes":
-            return _ask(request, uids)
+    elif request.POST.get("confirmed") != "yes":
+        return _ask(request, uids)
+    else:
         _erase(request, uids)
     return redirect(_back(request))
 
 
-def _restore(request: HttpRequest, uids: list[str]) -> None:
-    if not may_restore(request):
-        raise PermissionDenied
-    restored = store.restore(uids, actor_of(request))
-    messages.success(request, f"{_memories(len(restored))} restored.")
+def _meant(request: HttpRequest) -> list[str]:
+    """The ticked ones, or with ``every`` all of the tab; StoreError where they are too many."""
+    form = request.POST
+    uids = chosen(form.getlist("uid"), "every" in form, form.get("list", ""), clearance_of(request))
+    if len(uids) > MOST_AT_ONCE:
+        raise store.StoreError(f"at most {MOST_AT_ONCE} at once; tick fewer", "uid")
+    return uids
 
 
 def _erase(request: HttpRequest, uids: list[str]) -> None:

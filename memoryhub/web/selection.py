@@ -1,0 +1,92 @@
+"""All memories that a list's address stands for: what “all that match” in a bar of acts means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from urllib.parse import urlsplit
+
+from django.http import QueryDict
+from django.urls import Resolver404, ResolverMatch, resolve
+
+from memoryhub.models import Memory
+from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval.search import search
+from memoryhub.sensitivity import Clearance
+from memoryhub.store import StoreError
+from memoryhub.store.acts import MOST
+from memoryhub.web.filters import TimelineFilter
+from memoryhub.web.lists import BrowseFilter, SearchFilter
+
+Select = Callable[[QueryDict, ResolverMatch, Clearance], MemoryQuerySet]
+
+
+def matching(address: str, clearance: Clearance) -> list[str]:
+    """The ids of all memories that the list at this address shows on all of its pages, behind the gate.
+
+    StoreError where the address is of no such list, where its filters are wrong, and where more than
+    :data:`~memoryhub.store.acts.MOST` fit.
+    """
+    parts = urlsplit(address)
+    try:
+        place = resolve(parts.path)
+    except Resolver404:
+        raise _unknown() from None
+    if place.url_name not in LISTS:
+        raise _unknown()
+    found = LISTS[place.url_name](QueryDict(parts.query), place, clearance)
+    uids = list(found.order_by("-pk").values_list("uid", flat=True)[: MOST + 1])
+    if len(uids) > MOST:
+        raise StoreError(f"more than {MOST} match; narrow the filters first", "every")
+    return uids
+
+
+def _unknown() -> StoreError:
+    return StoreError("this list cannot be taken as a whole; tick what is meant", "list")
+
+
+def _browsed(query: QueryDict, place: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    form = BrowseFilter(query)
+    _require(form.is_valid())
+    return form.select(clearance)
+
+
+def _searched(query: QueryDict, place: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    form = SearchFilter(query)
+    _require(form.is_valid() and bool(query.get("q", "").strip()))
+    memories = form.wanted().select(clearance)
+    return memories.filter(pk__in=search(memories, form.value("q"), limit=0, min_score=form.floor()).ids)
+
+
+def _ended(query: QueryDict, place: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
+    return visible.expired() if query.get("tab") == "expired" else visible.trashed()
+
+
+def _happened(query: QueryDict, place: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    form = TimelineFilter(query)
+    _require(form.is_valid())
+    return form.wanted().select(clearance)
+
+
+def _of_session(query: QueryDict, place: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    session = Memory.objects.visible_to(clearance).live().in_session(place.kwargs["session_id"])
+    return session.filter(project=query["project"]) if "project" in query else session
+
+
+def _require(fits: bool) -> None:
+    if not fits:
+        raise StoreError("the filters of this list cannot be used; mend them first", "list")
+
+
+LISTS: dict[str, Select] = {
+    "memories": _browsed,
+    "search": _searched,
+    "trash": _ended,
+    "timeline-entries": _happened,
+    "session": _of_session,
+}
+
+
+def chosen(uids: Iterable[str], every: bool, address: str, clearance: Clearance) -> list[str]:
+    """What a form with boxes means: the ticked ones, or all that match."""
+    return matching(address, clearance) if every else list(uids)

@@ -1,0 +1,46 @@
+"""The bar under a list: what can be done to the memories that are ticked in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from memoryhub.sensitivity import LEVELS
+from memoryhub.store.acts import MOST
+from memoryhub.vocabulary import SCOPES, TYPES
+from memoryhub.web import acts
+from memoryhub.web.access import clearance_of
+from memoryhub.web.lists import without
+
+register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def may_act(context: dict[str, Any]) -> bool:
+    """Whether this person may do anything to a memory: then its row has a box."""
+    return any(acts.offered(context["request"]).values())
+
+
+@register.inclusion_tag("includes/bulk_bar.html", takes_context=True)
+def bulk_bar(context: dict[str, Any], total: int = 0, ended: bool = False) -> dict[str, Any]:
+    """``total``: how many match on all pages; 0 where they cannot be taken as a whole.
+
+    ``ended``: the list is of what lies in the trash or has expired.
+    """
+    request = context["request"]
+    seen = clearance_of(request).somewhere()
+    return {
+        "request": request,
+        "csrf_token": context.get("csrf_token"),
+        "perms": context.get("perms"),
+        "may": acts.offered(request),
+        "ended": ended,
+        "may_erase": ended and request.user.has_perm("memoryhub.erase_memory"),
+        "total": total,
+        "most": MOST,
+        "list": without(request),
+        "levels": [level for level in LEVELS if level in seen],
+        "types": [(kind, kind.replace("_", " ")) for kind in TYPES],
+        "scopes": SCOPES,
+    }

@@ -1,0 +1,96 @@
+// Lists with boxes: how many are ticked, ranges, all of a page; messages that are closed. Works without, too.
+(function () {
+  "use strict";
+  let last = null; // the box that was ticked or unticked before: where a range begins
+  let place = 0; // of the first row that is acted on: there the work goes on
+
+  const boxes = () => [...document.querySelectorAll(".row-check")];
+  const ticked = () => boxes().filter((box) => box.checked);
+  const every = () => document.querySelector(".bulk [name=every]");
+
+  function count() {
+    const told = document.querySelector("[data-bulk-count]");
+    const number = ticked().length;
+    if (told) told.textContent = every()?.checked ? "All that match" : number ? number + " selected" : "";
+    for (const all of document.querySelectorAll("[data-check-all]")) {
+      const rows = [...document.querySelectorAll(all.dataset.checkAll)];
+      const done = rows.filter((box) => box.checked).length;
+      all.checked = done > 0 && done === rows.length;
+      all.indeterminate = done > 0 && done < rows.length;
+    }
+  }
+
+  function clear() {
+    for (const box of boxes()) box.checked = false;
+    if (every()) every().checked = false;
+    count();
+  }
+
+  document.addEventListener("click", (event) => {
+    const box = event.target.closest(".row-check");
+    if (box) {
+      const all = boxes();
+      const from = all.indexOf(last);
+      if (event.shiftKey && from >= 0) {
+        const [low, high] = [from, all.indexOf(box)].sort((one, other) => one - other);
+        for (const one of all.slice(low, high + 1)) one.checked = box.checked;
+      }
+      last = box;
+    }
+    if (event.target.closest("[data-bulk-clear]")) {
+      const first = ticked()[0];
+      clear();
+      if (first) first.focus();
+    }
+    const closes = event.target.closest("[data-dismiss]");
+    if (closes) closes.closest(".notice").remove();
+  });
+
+  document.addEventListener("change", (event) => {
+    const all = event.target.closest("[data-check-all]");
+    if (all) for (const box of document.querySelectorAll(all.dataset.checkAll)) box.checked = all.checked;
+    if (event.target.closest(".row-check, [data-check-all], .bulk [name=every]")) count();
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.isComposing) return;
+    const field = event.target.closest(".bulk-fields .control");
+    if (event.key === "Enter" && field) {
+      event.preventDefault();
+      field.parentElement.querySelector("button").click();
+    } else if (event.key === "Escape" && !document.querySelector("dialog[open], [popover]:popover-open")) {
+      if (ticked().length || every()?.checked) clear();
+    }
+  });
+
+  // A button with an address of its own leads to a page: htmx would post to the form's.
+  document.addEventListener("submit", (event) => {
+    if (event.submitter && event.submitter.hasAttribute("formaction")) event.stopPropagation();
+  }, true);
+
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.detail.elt.id !== "bulk") return;
+    place = Math.max(0, boxes().findIndex((box) => box.checked));
+    event.detail.elt.dataset.busy = "";
+  });
+
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.elt.id === "bulk") delete event.detail.elt.dataset.busy;
+  });
+
+  // The list came anew: the focus goes on where the work was.
+  document.addEventListener("htmx:afterSettle", (event) => {
+    const source = event.detail.requestConfig && event.detail.requestConfig.elt;
+    if (!source || !(source.id === "bulk" || source.matches("[data-undo], [data-act]"))) return;
+    last = null;
+    count();
+    const all = boxes();
+    const next = all[Math.min(place, all.length - 1)];
+    if (next) next.focus({ preventScroll: true });
+    else document.getElementById("main").focus({ preventScroll: true });
+  });
+
+  // What a browser kept ticked over a reload counts.
+  window.addEventListener("pageshow", count);
+  count();
+})();
