@@ -124,16 +124,21 @@ def clashes(clearance: Clearance, project: str = "") -> int:
 
 def waiting(request: HttpRequest) -> str:
     """The badge: how many memories and contradictions wait for this person; empty for none."""
+    counted: dict[str, int] | None = getattr(request, "review_counted", None)
+    found = _count(request) if counted is None else _all(counted)
+    return f"{MOST_BADGE}+" if found > MOST_BADGE else str(found or "")
+
+
+def _all(counted: dict[str, int]) -> int:
+    return counted[reviewing.ALL] + counted[CLASHES]
+
+
+def _count(request: HttpRequest) -> int:
     clearance, reader = clearance_of(request), reader_of(request)
     # Who has never looked has a window that moves on; a day more or less of it is the same question.
     about = repr((eyes(clearance), reader.name, reader.since.date(), looked_at(request)))
 
-    def count() -> int:
-        found = numbers(clearance, reader)
-        return found[reviewing.ALL] + found[CLASHES]
-
-    found = kept("review", about, count)
-    return f"{MOST_BADGE}+" if found > MOST_BADGE else str(found or "")
+    return kept("review", about, lambda: _all(numbers(clearance, reader)))
 
 
 def tabs(counted: dict[str, int], current: str, project: str, alike: int | None = None) -> list[Tab]:

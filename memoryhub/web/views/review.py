@@ -43,11 +43,14 @@ def queue(request: HttpRequest) -> HttpResponse:
     """``tab``, ``project``, ``page`` in the address; ``at``: the memory to begin with."""
     form = ReviewFilter(request.GET)
     if not form.is_valid():
-        return render(request, "review/page.html", {"form": form, "tabs": []}, status=422)
+        wrong = " ".join(str(error) for errors in form.errors.values() for error in errors)
+        return render(request, "review/page.html", {"form": form, "wrong": wrong}, status=422)
     clearance, project = clearance_of(request), form.value("project")
     reader = review.reader_of(request)
     counted = review.numbers(clearance, reader, project)
     tab = form.value("tab") or review.first_tab(counted)
+    if not project:
+        request.review_counted = counted  # type: ignore[attr-defined]  # the badge counts the same
     context = {
         "form": form,
         "tab": tab,
