@@ -15,10 +15,13 @@ from django.core.exceptions import ImproperlyConfigured
 
 from memoryhub.mounts import mount_under
 
+# What commands of the hub run before they begin. The rest of Django's checks look at the code, and load every
+# page for it: `manage.py check` does.
+INSTALLATION = "installation"
 MIN_SQLITE = (3, 34, 0)  # the first with the trigram tokenizer
 
 
-@register()
+@register(INSTALLATION)
 def sqlite_is_able(**kwargs: Any) -> list[CheckMessage]:
     """SQLite must be new enough and built with FTS5."""
     if sqlite3.sqlite_version_info < MIN_SQLITE:
@@ -42,7 +45,7 @@ def sqlite_is_able(**kwargs: Any) -> list[CheckMessage]:
     return []
 
 
-@register()
+@register(INSTALLATION)
 def database_is_local(**kwargs: Any) -> list[CheckMessage]:
     """SQLite's write-ahead log is shared memory: on a network file system two machines corrupt the store."""
     path = Path(settings.DATABASES["default"]["NAME"])
@@ -73,7 +76,7 @@ def require_local_database() -> None:
             raise ImproperlyConfigured(f"{message.msg}. {message.hint}")
 
 
-@register()
+@register(INSTALLATION)
 def variables_are_known(**kwargs: Any) -> list[CheckMessage]:
     """A misspelt variable would otherwise be ignored without a word."""
     return [
@@ -82,7 +85,7 @@ def variables_are_known(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
-@register()
+@register(INSTALLATION)
 def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -> list[CheckMessage]:
     """Of two names for the store one would be ignored without a word."""
     if settings.DATABASE_URL and environ.get("LETSGO_MEMORY_DB"):
@@ -96,7 +99,7 @@ def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -
     return []
 
 
-@register()
+@register(INSTALLATION)
 def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     """Search goes on by words alone, so these are warnings; without them nobody would know why."""
     from memoryhub.embeddings.chosen import Chosen, problems, sends_key_in_clear
@@ -119,7 +122,7 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-@register()
+@register(INSTALLATION)
 def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
     """The rules read conversations in its place, so these are warnings."""
     from memoryhub.llm.chosen import Chosen, problems, sends_in_clear
@@ -142,7 +145,7 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-@register()
+@register(INSTALLATION)
 def daily_operations_are_known(**kwargs: Any) -> list[CheckMessage]:
     """A misspelt operation would otherwise never run, and nobody would know."""
     from memoryhub.lifecycle.operations import OPERATIONS

@@ -45,7 +45,7 @@ ALLOWED_HOSTS = environment.read_list("MEMORYHUB_ALLOWED_HOSTS", ",".join(LOOPBA
 
 INSTALLED_APPS = [
     "memoryhub",
-    "django.contrib.admin",
+    "memoryhub.apps.LateAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

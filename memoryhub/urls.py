@@ -4,6 +4,8 @@ from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
 
+admin.autodiscover()  # not when the apps are loaded: most commands need no page
+
 urlpatterns = [
     # One door for one's own password: the page that ends other sessions and tells the journal.
     path("admin/password_change/", RedirectView.as_view(pattern_name="you")),

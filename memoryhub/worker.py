@@ -22,13 +22,20 @@ __all__ = ["application"]
 from django.urls import get_resolver  # noqa: E402
 
 from memoryhub import embeddings  # noqa: E402 once the apps are loaded
+from memoryhub.encoding import secrets  # noqa: E402
 from memoryhub.extraction.working import Reader  # noqa: E402
 from memoryhub.hooks.watching import Watch  # noqa: E402
 from memoryhub.lifecycle import worker  # noqa: E402
 
 logger = logging.getLogger(__name__)
 
-len(get_resolver().url_patterns)  # loads every view now: the first hook of an agent must not wait for that
+# Loaded and compiled now, for the first hook of an agent must not wait for it: every view, and the rules,
+# which a command that needs none of them leaves alone.
+len(get_resolver().url_patterns)
+import memoryhub.extraction.rules.reading  # noqa: E402
+import memoryhub.retrieval.governor.judge  # noqa: E402, F401
+
+secrets.compile_rules()
 try:
     embeddings.configured()  # nor must the first search
 except embeddings.EmbeddingError as error:

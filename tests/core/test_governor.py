@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.retrieval.governor import MARK, inspect, strip_role_prefixes
+from memoryhub.retrieval.governor import MARK, inspect
+from memoryhub.retrieval.governor.roles import strip_role_prefixes
 
 ORDERS = {
     "override": [

@@ -40,6 +40,8 @@ Every call but the two of health needs a token: `manage.py create_token NAME` pr
 memories unless it asks for more with `allow_private` and `allow_secret`, and its token may. Errors are
 RFC 9457 problems."""
 
+_PROBLEM = "#/components/schemas/ProblemShape"
+
 
 class Api(NinjaAPI):
     """Ninja, with short operation ids, problems under their media type, and one description for all."""
@@ -61,7 +63,7 @@ class Api(NinjaAPI):
             for operation in operations.values():
                 for status, response in operation["responses"].items():
                     if status >= 400:
-                        response["content"] = {MEDIA_TYPE: response["content"].pop("application/json")}
+                        response["content"] = {MEDIA_TYPE: {"schema": {"$ref": _PROBLEM}}}
         return made
 
 

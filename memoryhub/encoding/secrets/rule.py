@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 from memoryhub.encoding.secrets.values import varied
 
@@ -23,9 +24,25 @@ class Rule:
 
     kind: str
     markers: tuple[str, ...]
-    pattern: re.Pattern[str]
+    source: str
     real: Real
-    hints: tuple[re.Pattern[str], ...] = ()
+    hints: tuple[str, ...] = ()
+    flags: int = 0
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Compiled when a text first holds a marker: most hold none, and rules are many."""
+        return re.compile(self.source, re.ASCII | self.flags)
+
+
+def hinted(hints: tuple[str, ...], low: str) -> bool:
+    """Whether a lowered text holds one of these hints."""
+    return any(_hint(hint).search(low) for hint in hints)
+
+
+@cache
+def _hint(source: str) -> re.Pattern[str]:
+    return re.compile(source, re.ASCII)
 
 
 def value_of(match: re.Match[str]) -> str:
@@ -61,9 +78,7 @@ def rule(
     kind: str, markers: str, pattern: str, real: Real = has_variety, *hints: str, flags: int = 0
 ) -> Rule:
     """``UUID`` in the pattern stands for the pattern of one."""
-    found = tuple(re.compile(hint, re.ASCII) for hint in hints)
-    compiled = re.compile(pattern.replace("UUID", _UUID), re.ASCII | flags)
-    return Rule(kind, tuple(markers.split()), compiled, real, found)
+    return Rule(kind, tuple(markers.split()), pattern.replace("UUID", _UUID), real, hints, flags)
 
 
 def issued(kind: str, markers: str, pattern: str) -> Rule:

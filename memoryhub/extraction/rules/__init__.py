@@ -5,6 +5,19 @@ be done, and a problem with its solution. Questions, thanks, requests for this o
 considered, and what the assistant explains are not remembered.
 """
 
-from memoryhub.extraction.rules.reading import extract
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memoryhub.extraction.candidates import Candidate
+from memoryhub.extraction.conversation import Turn
 
 __all__ = ["extract"]
+
+
+def extract(turns: Sequence[Turn]) -> list[Candidate]:
+    """The candidates of a conversation, in its order."""
+    # Compiling the signs takes a tenth of a second, which a process that reads no conversation does not owe.
+    from memoryhub.extraction.rules.reading import extract as read
+
+    return read(turns)

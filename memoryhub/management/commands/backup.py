@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from memoryhub import backup
+from memoryhub.checks import INSTALLATION
 
 
 class Command(BaseCommand):
@@ -16,6 +17,7 @@ class Command(BaseCommand):
         "Copy the store and the journal's mirror while agents go on writing, and verify the copy. It holds "
         "every memory, the secret ones too, in plain text: keep it where only you can read."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

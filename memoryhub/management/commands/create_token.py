@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from memoryhub.checks import INSTALLATION
 from memoryhub.sensitivity import LEVELS, Sensitivity, system
 from memoryhub.store.errors import StoreError
 from memoryhub.tokens import issue_token
@@ -22,6 +23,7 @@ class Command(BaseCommand):
         "Make a token for an agent and print it, alone on a line of standard output. It is stored hashed "
         "and cannot be shown again."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", help="the agent's name; the journal shows it as token:NAME")

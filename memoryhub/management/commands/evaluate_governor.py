@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from memoryhub.checks import INSTALLATION
 from memoryhub.retrieval.governor.evaluation import (
     HALVES,
     TYPICAL,
@@ -30,6 +31,7 @@ class Command(BaseCommand):
         "Run the memory governor over labelled injections and ordinary memories, and print its recall, its "
         "false alarms and its precision, by kind and by language."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from memoryhub.checks import INSTALLATION
 from memoryhub.encoding.secrets import find_secrets
 from memoryhub.management.secret_examples import Example, examples
 
@@ -23,6 +24,7 @@ class Command(BaseCommand):
         "print recall, false alarms, precision and time, for the half that rules were tuned on and for the "
         "other."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from pydantic import ValidationError
 
+from memoryhub.checks import INSTALLATION
 from memoryhub.interchange.dump import UNKNOWN, Selection
 from memoryhub.interchange.files import STDOUT, write_whole
 from memoryhub.interchange.formats import OWN, WRITERS
@@ -33,6 +34,7 @@ class Command(BaseCommand):
         "Write memories as JSON lines that import_memories takes back, with --whole facts, sessions and all "
         "history too, or in the format of another system. Public ones alone unless more is asked for."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from memoryhub.checks import INSTALLATION
 from memoryhub.extraction import queue, reading, rules
 from memoryhub.extraction.candidates import Place
 from memoryhub.extraction.conversation import Turn, turns
@@ -29,6 +30,7 @@ class Command(BaseCommand):
         "Read a conversation (JSON messages, a transcript of Claude Code, or text with User: and Assistant:) "
         "and store what is worth remembering. What is known already is skipped or merged."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("transcript", metavar="TRANSCRIPT", type=Path, help="the file")

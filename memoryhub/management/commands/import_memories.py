@@ -16,6 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 from tqdm import tqdm
 
+from memoryhub.checks import INSTALLATION
 from memoryhub.interchange import position
 from memoryhub.interchange.files import STDIN, UnreadableFile
 from memoryhub.interchange.formats import FORMATS, OWN, Format, recognised
@@ -42,6 +43,7 @@ class Command(BaseCommand):
         "Store what a file holds: the hub's own JSON lines, Markdown (CLAUDE.md), or what another memory "
         "system wrote. What is stored already stays or is refreshed, so the same file may be imported again."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", help="a file; - for JSON lines from standard input")

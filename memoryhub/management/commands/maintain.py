@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 from tqdm import tqdm
 
+from memoryhub.checks import INSTALLATION
 from memoryhub.lifecycle import runs, schedule
 from memoryhub.management.operator import operator, short_name, shown
 from memoryhub.management.run_table import lines_of, overview
@@ -31,6 +32,7 @@ class Command(BaseCommand):
         "Do the maintenance here and now: what the daily schedule does, or the operations that are named. "
         "Each is a run with a journal, like those started in the browser."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("operations", nargs="*", metavar="OPERATION", help="default: the daily ones")

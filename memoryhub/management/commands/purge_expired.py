@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from memoryhub import store
+from memoryhub.checks import INSTALLATION
 from memoryhub.management.operator import operator, plural, shown
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import system
@@ -21,6 +22,7 @@ class Command(BaseCommand):
         "Remove expired memories for good, each with a journal row. At once as the tool of this name does, "
         "or, as a scheduled job should, only those that could be revived for a while and were not."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         wait = parser.add_mutually_exclusive_group()

@@ -19,6 +19,7 @@ from django.utils.crypto import get_random_string
 
 import memoryhub
 from memoryhub import bootstrap, demo, serving
+from memoryhub.checks import INSTALLATION
 from memoryhub.management.operator import plural
 from memoryhub.management.replaying.demo import play_session
 from memoryhub.models import AgentToken, Fact, Memory, Session
@@ -36,6 +37,7 @@ class Command(BaseCommand):
         "Prepare a store, make an administrator and an agent's token where there is none, and serve. The "
         "demo lives in .demo beside manage.py; --no-demo serves your own memories in LETSGO_HOME (~/.letsgo)."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         # Abbreviations are off: manage.py looks for --no-demo itself, before the settings are read.

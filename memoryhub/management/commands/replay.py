@@ -13,6 +13,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
+from memoryhub.checks import INSTALLATION
 from memoryhub.claude_code import VARIABLE
 from memoryhub.management.operator import operator, plural, short_name, shown
 from memoryhub.management.replaying.doors import Door, Outside, Refused, inside, is_address
@@ -31,6 +32,7 @@ class Command(BaseCommand):
         "Play a recorded session of Claude Code through the hub's own endpoint, and show what was kept. "
         "Without --url it goes into the store in LETSGO_HOME. What was played before is not played again."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", type=Path, help="a transcript, as in fixtures/sessions")

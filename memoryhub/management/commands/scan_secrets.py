@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from memoryhub.checks import INSTALLATION
 from memoryhub.management.operator import operator, plural, shown
 from memoryhub.sensitivity import system
 from memoryhub.store import stored_secrets
@@ -20,6 +21,7 @@ class Command(BaseCommand):
         "extractions and runs, and tell kind, id, field and line, never the value. Without an option "
         "nothing is changed."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         mend = parser.add_mutually_exclusive_group()

@@ -11,10 +11,12 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub import serving
+from memoryhub.checks import INSTALLATION
 
 
 class Command(BaseCommand):
     help = "Serve the hub with granian (WSGI). Migrate first: manage.py migrate"
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")

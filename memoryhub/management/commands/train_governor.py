@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from memoryhub.checks import INSTALLATION
 from memoryhub.retrieval.governor.evaluation import Labelled, load
 from memoryhub.retrieval.governor.training import save, train
 from memoryhub.retrieval.governor.wording import WEIGHTS
@@ -23,6 +24,7 @@ class Command(BaseCommand):
         "Learn how orders to a model are worded, from the labelled texts (but not from their unseen half) "
         "and from the hub's own documentation as ordinary text. The same texts give the same weights."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--output", type=Path, default=WEIGHTS, help="the file (default: the one in use)")

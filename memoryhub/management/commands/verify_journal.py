@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from memoryhub import journal, mirror_audit
+from memoryhub.checks import INSTALLATION
 from memoryhub.management.operator import plural
 
 
@@ -18,6 +19,7 @@ class Command(BaseCommand):
         "Check the journal: its chain of hashes, row by row, and its mirror, line by line. "
         "Exit code 1 when something was changed, removed or inserted; 0 when at most the mirror is behind."
     )
+    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="the result as one JSON object")

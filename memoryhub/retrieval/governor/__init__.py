@@ -1,13 +1,12 @@
 """The memory governor: no memory gives orders to the agent that reads it. Pure.
 
 ``inspect`` looks at one text, ``inspect_fields`` at every text of a memory; both answer with the text made
-fit for a prompt and with what was found. ``strip_role_prefixes`` takes "assistant:" from the turns of a
-recorded conversation. See ``docs/governor.md``.
+fit for a prompt and with what was found. ``roles.strip_role_prefixes`` takes "assistant:" from the turns of
+a recorded conversation. See ``docs/governor.md``.
 """
 
 from memoryhub.retrieval.governor.inspection import inspect, inspect_fields
 from memoryhub.retrieval.governor.normalise import Normalised, normalise
-from memoryhub.retrieval.governor.roles import strip_role_prefixes
 from memoryhub.retrieval.governor.verdict import MARK, FieldFinding, FieldsVerdict, Finding, Verdict
 
 __all__ = [
@@ -20,5 +19,4 @@ __all__ = [
     "inspect",
     "inspect_fields",
     "normalise",
-    "strip_role_prefixes",
 ]

@@ -6,13 +6,22 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from memoryhub.retrieval.governor.encoded import backwards, encoded_passages, rot13
-from memoryhub.retrieval.governor.judge import WORDED, Charge, judge
 from memoryhub.retrieval.governor.markup import find_markup
 from memoryhub.retrieval.governor.normalise import Normalised, normalise
-from memoryhub.retrieval.governor.reading import read
-from memoryhub.retrieval.governor.verdict import MARK, FieldFinding, FieldsVerdict, Finding, Verdict
+from memoryhub.retrieval.governor.verdict import (
+    MARK,
+    WORDED,
+    FieldFinding,
+    FieldsVerdict,
+    Finding,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from memoryhub.retrieval.governor.judge import Charge
 
 SHORT = 200  # characters; a verdict on no more than this is kept for the next time
 KEPT = 1024  # verdicts on whole memories that are kept: some megabytes in each process
@@ -156,7 +165,7 @@ def _look(text: str, depth: int = 0) -> list[Finding]:
     if not text or text.isspace():
         return []
     plain = normalise(text)
-    found = [_placed(charge, plain, text) for charge in judge(plain.text, read(plain, text))]
+    found = [_placed(charge, plain, text) for charge in _charges(plain, text)]
     for markup in find_markup(plain.text):
         found.append(
             Finding(markup.kind, *plain.span(markup.start, markup.end), markup.reason, markup.removed)
@@ -169,6 +178,15 @@ def _look(text: str, depth: int = 0) -> list[Finding]:
                 reason = f"{inner[0].reason} (in {hidden.how})"
                 found.append(Finding(inner[0].kind, hidden.start, hidden.end, reason))
     return found
+
+
+def _charges(plain: Normalised, text: str) -> list[Charge]:
+    """What is charged against a text, given as it is and normalised."""
+    # Compiling the rules takes a third of a second, which a process that inspects nothing does not owe.
+    from memoryhub.retrieval.governor.judge import judge
+    from memoryhub.retrieval.governor.reading import read
+
+    return judge(plain.text, read(plain, text))
 
 
 def _placed(charge: Charge, plain: Normalised, text: str) -> Finding:
@@ -190,13 +208,13 @@ def _turned(plain: Normalised) -> Iterator[Finding]:
     size = len(plain.text)
     turned = rot13(plain.text)
     if turned:
-        for charge in judge(turned, read(Normalised(turned), turned)):
+        for charge in _charges(Normalised(turned), turned):
             yield Finding(
                 charge.kind, *plain.span(charge.start, charge.end), f"{charge.evidence[0]} (in rot13)"
             )
     turned = backwards(plain.text)
     if turned:
-        for charge in judge(turned, read(Normalised(turned), turned)):
+        for charge in _charges(Normalised(turned), turned):
             place = plain.span(size - charge.end, size - charge.start)
             yield Finding(charge.kind, *place, f"{charge.evidence[0]} (written backwards)")
 

@@ -12,6 +12,7 @@ from math import log
 from memoryhub.retrieval.governor.lexicon import LEXICON, WALL
 from memoryhub.retrieval.governor.reading import Reading
 from memoryhub.retrieval.governor.rules import Rule, candidates
+from memoryhub.retrieval.governor.verdict import WORDED
 from memoryhub.retrieval.governor.wording import MODEL, features
 
 THRESHOLD = 0.9
@@ -25,7 +26,6 @@ WORDING = 0.3  # weight of one point of wording
 CROWD = 0.7  # points off, times the logarithm of their number: of many passages one is odd by chance
 UNLIKELY = -1.5  # the wording speaks against an order
 DOUBT = -0.15  # what that takes away
-WORDED = "worded like orders to a model"
 _LOOK_BACK = 6
 _OF_THE_MODEL = frozenset({"persona", "leak"})  # kinds that speak to the model, or not about an order
 _QUOTES = 5  # quotations of one sentence that are looked at

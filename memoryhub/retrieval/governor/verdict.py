@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 MARK = "[instruction removed]"
+WORDED = "worded like orders to a model"
 
 
 @dataclass(frozen=True)
