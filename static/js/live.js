@@ -69,11 +69,6 @@
     return lists.some((one, index) => others[index] && holds(one, others[index]));
   }
 
-  function partMoves(part, fresh) {
-    const count = (element) => element.querySelectorAll("li, tr, dt, figure, a, p").length;
-    return isInSight(part) && count(part) !== count(fresh);
-  }
-
   // ------------------------------------------------------------------ taking it over
 
   function fill(element, fresh) {
@@ -90,6 +85,17 @@
     [...element.querySelectorAll("details")].forEach((one, index) => (one.open = Boolean(folds[index])));
     [...element.querySelectorAll("[tabindex='0']")].forEach((one, index) => (one.scrollLeft = scrolled[index] || 0));
     if (window.htmx) window.htmx.process(element);
+  }
+
+  // A part in sight that would grow or shrink stays as it is, unless someone asked for it.
+  function fillPart(part, fresh, all) {
+    const before = [...part.childNodes];
+    const height = part.offsetHeight;
+    const isStill = all || !isInSight(part);
+    fill(part, fresh);
+    if (isStill || Math.abs(part.offsetHeight - height) < 2) return true;
+    part.replaceChildren(...before);
+    return false;
   }
 
   function fillRow(row, fresh) {
@@ -139,10 +145,9 @@
     let waits = false;
     for (const region of here) {
       const other = fresh.get(region.id);
-      const isList = region.dataset.live === "rows";
-      if (!all && (isList ? moves(region, other) : partMoves(region, other))) waits = true;
-      else if (isList) fillList(region, other);
-      else fill(region, other);
+      if (region.dataset.live === "part") waits = !fillPart(region, other, all) || waits;
+      else if (!all && moves(region, other)) waits = true;
+      else fillList(region, other);
     }
     return waits;
   }
@@ -179,12 +184,10 @@
         words.textContent = "Signed out. Reload the page to sign in.";
         return;
       }
-      failures = 0;
+      failures = response.status === 200 || response.status === 304 ? 0 : failures + 1;
       if (response.status === 200) {
         mark = (response.headers.get("ETag") || "").replaceAll(/W\/|"/g, "");
         waiting = new DOMParser().parseFromString(await response.text(), "text/html");
-      } else if (response.status !== 304) {
-        failures += 1;
       }
     } catch {
       failures += 1; // No connection: asked again, less and less often.

@@ -1,0 +1,224 @@
+"""Pages that keep themselves up to date, and never move what someone reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.core.cache import cache
+from playwright.sync_api import Page, expect
+
+from memoryhub.models import Event, Session
+from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
+
+ROUND = 12_000  # ms: a little more than from one question to the next
+
+
+@pytest.fixture(autouse=True)
+def fresh_cache() -> None:
+    cache.clear()
+
+
+@pytest.fixture
+def open_live(open_page: Any) -> Any:
+    """A page whose clock goes as the test lets it, looked at by someone just now."""
+
+    def open_(path: str, user: Any, **options: Any) -> Page:
+        page = open_page("about:blank", user, **options)
+        page.clock.install()
+        page.goto(path)
+        page.locator("#live-turn").wait_for()
+        return page
+
+    return open_
+
+
+def wait_a_round(page: Page, hand: bool = True) -> None:
+    """Let the page ask once; ``hand``: someone is there."""
+    if hand:
+        page.mouse.move(5, 300)
+        page.mouse.move(6, 300)
+    with page.expect_response(lambda one: one.request.headers.get("if-none-match") is not None):
+        page.clock.run_for(ROUND)
+
+
+def titles(page: Page) -> list[str]:
+    return [text.strip() for text in page.locator("#live-new .row-title").all_inner_texts()]
+
+
+class TestHome:
+    def test_numbers_change_in_place_and_rows_wait_for_a_button(
+        self, open_live: Any, reader: Any, remember: Any
+    ) -> None:
+        remember("first zebra", project="zoo")
+        page = open_live("/", reader)
+        remember("second zebra", project="zoo")
+        wait_a_round(page)
+        expect(page.locator("#live-tally")).to_contain_text("2 memories")
+        assert titles(page) == ["first zebra"]
+        expect(page.get_by_role("status").filter(has_text="Something is new")).to_have_count(1)
+        page.get_by_role("button", name="Show what is new").click()
+        expect(page.locator("#live-new .row")).to_have_count(2)
+        assert titles(page) == ["second zebra", "first zebra"]
+        expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
+
+    def test_where_nobody_reads_they_come_by_themselves(
+        self, open_live: Any, reader: Any, remember: Any
+    ) -> None:
+        remember("first zebra")
+        page = open_live("/", reader)
+        page.clock.run_for(65_000)
+        remember("second zebra")
+        wait_a_round(page, hand=False)
+        expect(page.locator("#live-new .row")).to_have_count(2)
+        expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
+
+    def test_nothing_is_asked_while_it_is_paused_and_the_choice_is_kept(
+        self, open_live: Any, reader: Any, remember: Any
+    ) -> None:
+        remember("first zebra")
+        page = open_live("/", reader)
+        asked: list[str] = []
+        page.on("request", lambda one: asked.append(one.url))
+        page.get_by_role("button", name="Pause live updates").click()
+        page.clock.run_for(10 * ROUND)
+        assert asked == []
+        page.reload()
+        expect(page.get_by_role("button", name="Resume live updates")).to_be_visible()
+        remember("second zebra")
+        page.get_by_role("button", name="Resume live updates").click()
+        expect(page.locator("#live-tally")).to_contain_text("2 memories")
+
+    def test_nothing_is_asked_while_the_page_is_hidden(
+        self, open_live: Any, reader: Any, remember: Any
+    ) -> None:
+        remember("first zebra")
+        page = open_live("/", reader)
+        asked: list[str] = []
+        page.on("request", lambda one: asked.append(one.url))
+        page.evaluate(
+            "Object.defineProperty(document, 'hidden', {get: () => window.away, configurable: true});"
+            "window.away = true; document.dispatchEvent(new Event('visibilitychange'))"
+        )
+        page.clock.run_for(10 * ROUND)
+        assert asked == []
+        with page.expect_response(lambda one: one.status == 304):
+            page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+
+    def test_a_hub_that_does_not_answer_is_asked_less_and_less(
+        self, open_live: Any, reader: Any, remember: Any, watch: Any
+    ) -> None:
+        watch.expect(503)
+        remember("first zebra")
+        page = open_live("/", reader)
+        asked: list[str] = []
+
+        def refuse(route: Any) -> None:
+            asked.append(route.request.url)
+            route.fulfill(status=503, body="busy")
+
+        page.route("**/*", refuse)
+        for _ in range(30):
+            page.clock.run_for(10_000)
+        assert 3 <= len(asked) <= 7
+        expect(page.locator("#live-new .row")).to_have_count(1)
+
+    def test_the_empty_first_page_fills_itself(self, open_live: Any, reader: Any, remember: Any) -> None:
+        page = open_live("/", reader)
+        expect(page.get_by_text("Nothing is remembered here yet")).to_be_visible()
+        remember("first zebra")
+        wait_a_round(page)
+        expect(page.get_by_role("link", name="first zebra")).to_be_visible()
+
+    def test_a_hostile_title_stays_a_text(self, open_live: Any, reader: Any, remember: Any) -> None:
+        remember("first zebra")
+        page = open_live("/", reader)
+        remember("words", title="<img src=x onerror=alert(1)><script>alert(2)</script>")
+        wait_a_round(page)
+        page.get_by_role("button", name="Show what is new").click()
+        expect(page.get_by_role("link", name="<img src=x")).to_be_visible()
+        assert page.locator("#live-new img, #live-new script").count() == 0
+
+
+class TestSessions:
+    def test_the_focus_stays_on_its_row(self, open_live: Any, reader: Any, remember: Any) -> None:
+        for name in ("one", "two"):
+            remember(f"learnt {name}", session_id=name)
+        page = open_live("/sessions/", reader)
+        page.get_by_role("link", name="one", exact=True).focus()
+        remember("learnt more", session_id="three")
+        wait_a_round(page)
+        page.get_by_role("button", name="Show what is new").click()
+        expect(page.locator("#live-sessions tr")).to_have_count(3)
+        page.get_by_role("link", name="one", exact=True).focus()
+        remember("learnt more of one", session_id="one")
+        wait_a_round(page)
+        assert page.evaluate("document.activeElement.textContent") == "one"
+
+    def test_counts_of_a_session_change_in_its_row(self, open_live: Any, reader: Any, remember: Any) -> None:
+        remember("learnt", session_id="one")
+        page = open_live("/sessions/", reader)
+        Event.objects.create(session=Session.objects.get(), event="tool:post", tool_name="Read")
+        wait_a_round(page)
+        expect(page.locator("#live-sessions td[data-label=Events]")).to_have_text("1")
+        expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
+
+    def test_what_is_typed_is_kept_and_the_narrowed_list_is_the_one_that_is_live(
+        self, open_live: Any, reader: Any, remember: Any
+    ) -> None:
+        for name in ("owl", "bat"):
+            remember(f"learnt {name}", session_id=name)
+        page = open_live("/sessions/", reader)
+        page.get_by_label("Session or project").fill("owl")
+        page.clock.run_for(400)
+        expect(page.locator("#live-sessions tr")).to_have_count(1)
+        remember("learnt of bats", session_id="bat")
+        wait_a_round(page)
+        expect(page.locator("#live-sessions tr")).to_have_count(1)
+        expect(page.get_by_label("Session or project")).to_have_value("owl")
+
+
+class TestOpenSession:
+    def test_what_happens_is_added_at_the_end(self, open_live: Any, reader: Any, remember: Any) -> None:
+        remember("learnt one", session_id="night", project="zoo")
+        page = open_live("/sessions/night/?project=zoo", reader)
+        page.get_by_role("link", name="learnt one").last.focus()
+        remember("learnt two", session_id="night", project="zoo")
+        wait_a_round(page)
+        rows = page.locator("#live-days .timeline > li")
+        expect(rows).to_have_count(3)  # the start of the session, and two memories
+        expect(rows.last).to_contain_text("learnt two")
+        expect(page.locator("#live-meta")).to_contain_text("2 memories")
+        assert "learnt one" in page.evaluate("document.activeElement.textContent")
+        expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
+
+    def test_newest_first_it_waits_for_the_reader(self, open_live: Any, reader: Any, remember: Any) -> None:
+        remember("learnt one", session_id="night", project="zoo")
+        page = open_live("/sessions/night/?project=zoo&order=newest", reader)
+        remember("learnt two", session_id="night", project="zoo")
+        wait_a_round(page)
+        expect(page.locator("#live-days .timeline > li")).to_have_count(2)
+        page.get_by_role("button", name="Show what is new").click()
+        expect(page.locator("#live-days .timeline > li").first).to_contain_text("learnt two")
+
+
+def test_without_scripts_there_is_no_switch(open_page: Any, reader: Any, remember: Any) -> None:
+    remember("first zebra")
+    page = open_page("/", reader, java_script_enabled=False)
+    expect(page.locator("#live")).to_be_hidden()
+
+
+@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
+def test_axe_finds_nothing_to_mend_while_something_waits(
+    open_live: Any, reader: Any, remember: Any, theme: str, viewport: Any
+) -> None:
+    remember("first zebra")
+    page = open_live("/", reader, color_scheme=theme, viewport=viewport)
+    remember("second zebra")
+    page.keyboard.press("Tab")
+    wait_a_round(page)
+    expect(page.get_by_role("button", name="Show what is new")).to_be_visible()
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
+    assert no_sideways_scrolling(page)
