@@ -30,8 +30,7 @@ def kept(name: str, about: str, make: Callable[[], T]) -> T:
     ``name`` is of the question, ``about`` all that its answer depends on beside the store: whose eyes above
     all. At most :data:`LONGEST` seconds old, and never older than a change where it is :data:`CHEAP`.
     """
-    key = f"{name}-{hashlib.sha256(about.encode()).hexdigest()}"
-    state = _state()
+    key, state = _key(name, about), _state()
     found: tuple[str, float, Any] | None = cache.get(key)
     if found is not None and (found[0] == state or time.monotonic() < found[1]):
         answer: T = found[2]
@@ -44,7 +43,16 @@ def kept(name: str, about: str, make: Callable[[], T]) -> T:
     return answer
 
 
+def last(name: str, about: str) -> Any:
+    """What was answered lately, whether the store has changed since or not; None where nothing was."""
+    found = cache.get(_key(name, about))
+    return None if found is None else found[2]
+
+
+def _key(name: str, about: str) -> str:
+    return f"{name}-{hashlib.sha256(about.encode()).hexdigest()}"
+
+
 def _state() -> str:
     """The newest row of the journal, by its hash: every change of the store leaves another."""
-    last = JournalEntry.objects.order_by("-seq").values_list("hash", flat=True).first()
-    return last or ""
+    return JournalEntry.objects.order_by("-seq").values_list("hash", flat=True).first() or ""

@@ -2,44 +2,72 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Sequence
+from dataclasses import replace
 
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.retrieval.duplicates import Found, find
+from memoryhub.retrieval.duplicates import Cluster, Found, find
 from memoryhub.retrieval.related import related
+from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Clearance
 from memoryhub.store.apart import apart
+from memoryhub.store.rows import CHUNK
 from memoryhub.vocabulary import NEVER_MERGED
 from memoryhub.web.duplicates import Entered, Shown, one_cluster, shown
-from memoryhub.web.kept import eyes, kept
+from memoryhub.web.kept import eyes, kept, last
 
+_NAME = "near-duplicates"
 MOST_BESIDE = 5  # memories that are offered for merging with one
 
 
 def clusters(clearance: Clearance, project: str = "") -> Found:
-    """All of them, in one project or everywhere; as they were a moment ago where comparing takes long."""
-    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
-    live = live.filter(project=project) if project else live
-    return kept("near-duplicates", repr((eyes(clearance), project)), lambda: find(live, clearance))
+    """All of them, in one project or everywhere; where comparing takes long, as they were a moment ago.
+
+    What was decided since is left out.
+    """
+    live = _live(clearance)
+    narrowed = live.filter(project=project) if project else live
+    found = kept(_NAME, _about(clearance, project), lambda: find(narrowed, clearance))
+    return replace(found, clusters=_undecided(found.clusters, clearance))
+
+
+def counted(clearance: Clearance, project: str = "") -> int | None:
+    """How many there were when they were looked for lately; None when that is long ago."""
+    found: Found | None = last(_NAME, _about(clearance, project))
+    return None if found is None else len(found.clusters)
 
 
 def first(found: Found, clearance: Clearance, most: int) -> list[Shown]:
-    """The surest of them with their memories, without those that were decided about since."""
-    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    """The surest of them, with their memories."""
+    return shown(found.clusters[:most], _live(clearance))
+
+
+def _undecided(clusters: Sequence[Cluster], clearance: Clearance) -> list[Cluster]:
+    """Without those of which a memory is gone, or that somebody told apart."""
+    uids: dict[int, str] = {}
+    for pks in batched((pk for one in clusters for pk in _members(one)), CHUNK):
+        uids.update(_live(clearance).filter(pk__in=pks).values_list("pk", "uid"))
+    there = [one for one in clusters if all(pk in uids for pk in _members(one))]
     decided = apart(clearance)
-    picked: list[Shown] = []
-    for at in range(0, len(found.clusters), most):
-        some = shown(found.clusters[at : at + most], live)
-        picked += [one for one in some if not _is_apart(one, decided)]
-        if len(picked) >= most:
-            break
-    return picked[:most]
+    return [
+        one
+        for one in there
+        if not any(frozenset((uids[one.keep], uids[pk])) in decided for pk, _ in one.others)
+    ]
 
 
-def _is_apart(cluster: Shown, decided: set[frozenset[str]]) -> bool:
-    uids = [memory.uid for memory in cluster.everyone]
-    return any(frozenset(pair) in decided for pair in product(uids[:1], uids[1:]))
+def _members(cluster: Cluster) -> list[int]:
+    return [cluster.keep, *(pk for pk, _ in cluster.others)]
+
+
+def _live(clearance: Clearance) -> MemoryQuerySet:
+    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    return live
+
+
+def _about(clearance: Clearance, project: str) -> str:
+    return repr((eyes(clearance), project))
 
 
 def beside(memory: Memory, clearance: Clearance, likeness: float) -> Shown | None:
@@ -56,7 +84,6 @@ def beside(memory: Memory, clearance: Clearance, likeness: float) -> Shown | Non
         == (memory.project, memory.scope, memory.owner)
         and one.memory.category not in NEVER_MERGED
     ][:MOST_BESIDE]
-    ticked = frozenset(one.memory.uid for one in near if (one.likeness or 0) >= likeness)
+    ticked = frozenset([memory.uid, *(one.memory.uid for one in near if (one.likeness or 0) >= likeness)])
     pks = [memory.pk, *(one.memory.pk for one in near)]
-    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live().filter(pk__in=pks)
-    return one_cluster(live, "", Entered(ticked, frozenset(), "", ""))
+    return one_cluster(_live(clearance).filter(pk__in=pks), "", Entered(ticked, frozenset(), "", ""))

@@ -55,7 +55,7 @@ def queue(request: HttpRequest) -> HttpResponse:
         "form": form,
         "tab": tab,
         "project": project,
-        "tabs": review.tabs(counted, tab, project),
+        "tabs": review.tabs(counted, tab, project, near.counted(clearance, project)),
         "left": counted.get(tab),
         "back": request.get_full_path(),
         "now": timezone.now(),
@@ -63,6 +63,7 @@ def queue(request: HttpRequest) -> HttpResponse:
         "has_looked": review.looked_at(request) is not None,
         **rights(request),
     }
+    context["compare"] = tab != ALIKE and context["tabs"][-2].count is None
     if tab == CLASHES:
         context |= _clashes(request, project)
     elif tab == ALIKE:
@@ -75,14 +76,15 @@ def queue(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def counts(request: HttpRequest) -> HttpResponse:
-    """The tabs anew, after something was decided: a part of the page."""
+    """The tabs anew, after something was decided, or with near-duplicates counted (``compare``): a part."""
     form, clearance = _form(request), clearance_of(request)
     tab, project = form.value("tab") or NEW, form.value("project")
     counted = review.numbers(clearance, review.reader_of(request), project)
-    found = near.clusters(clearance, project)
+    compared = tab == ALIKE or "compare" in request.GET
+    alike = len(near.clusters(clearance, project).clusters) if compared else near.counted(clearance, project)
     context = {
-        "tabs": review.tabs(counted, tab, project, len(found.clusters)),
-        "left": len(found.clusters) if tab == ALIKE else counted[tab],
+        "tabs": review.tabs(counted, tab, project, alike),
+        "left": alike if tab == ALIKE else counted[tab],
         "waiting": review.waiting(request),
         "tab": tab,
     }
