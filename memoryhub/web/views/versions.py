@@ -29,9 +29,9 @@ def memory_compare(request: HttpRequest, uid: str) -> HttpResponse:
     clearance = clearance_of(request)
     offered = comparison.choices(memory, clearance)
     context = {"memory": memory, "offered": offered, "more": len(offered) > comparison.MOST}
-    if len(offered) == 1:
+    if len(offered) == 1 and not {"from", "to"} & request.GET.keys():
         return render(request, "memory/compare.html", context)
-    left = _asked(request.GET.get("from"), offered[1].number)
+    left = _asked(request.GET.get("from"), offered[min(1, len(offered) - 1)].number)
     right = _asked(request.GET.get("to"), 0)
     compared = comparison.compare(memory, left, right, clearance)
     if compared is None:

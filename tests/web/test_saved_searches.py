@@ -1,0 +1,297 @@
+"""Saved searches: one's own, exact, of the hub's own lists alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import saved_searches
+from memoryhub.models import SavedSearch
+from memoryhub.store.errors import Conflict, NotFound, StoreError
+from memoryhub.web.saved import PAGES, kept, place, place_at
+from tests.web.markup import PAYLOADS, Page, dangers, main
+
+HTMX = {"HX-Request": "true"}
+QUERY = "q=tide+tables&type=decision&project=&tag=%C3%A9t%C3%A9&tag=b"
+
+
+@pytest.fixture
+def ada(person: Any) -> User:
+    return person("ada")
+
+
+@pytest.fixture
+def client(ada: User) -> Client:
+    one = Client()
+    one.force_login(ada)
+    return one
+
+
+def save(client: Client, name: str = "Tides", page: str = "search", query: str = QUERY, **more: str) -> Any:
+    return client.post("/searches/", {"name": name, "page": page, "query": query, **more}, follow=True)
+
+
+class TestSaving:
+    def test_it_opens_again_exactly_as_it_was(self, client: Client) -> None:
+        assert "Saved as “Tides”" in main(save(client)).words
+        [search] = SavedSearch.objects.all()
+        assert (search.page, search.query, search.user.username) == ("search", QUERY, "ada")
+        links = main(client.get("/searches/")).links()
+        assert f"/search/?{QUERY}" in links
+        assert client.get(f"/search/?{QUERY}").status_code == 200
+
+    @pytest.mark.parametrize("page", PAGES)
+    def test_every_list_offers_to_be_saved_and_opens(self, client: Client, page: str) -> None:
+        whole = place(page, "project=p&cursor=abc&page=3")
+        assert whole is not None
+        assert whole.query == "project=p"
+        shown = client.get(whole.href)
+        assert shown.status_code == 200
+        assert whole.save_href in main(shown).links()
+        form = main(client.get(whole.save_href))
+        assert (form.value_of("page"), form.value_of("query")) == (page, "project=p")
+
+    @pytest.mark.parametrize(
+        "page", ["", "home", "memory", "logout", "https://elsewhere.example", "//x", "admin:index"]
+    )
+    def test_nothing_but_a_list_can_be_saved(self, client: Client, page: str) -> None:
+        assert save(client, page=page).status_code == 400
+        assert not SavedSearch.objects.exists()
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "//elsewhere.example",
+            "#x",
+            "a=1\r\nSet-Cookie: x",
+            'q="><script>alert(1)</script>',
+            "q=\x00",
+            "?q=1",
+            "&&",
+            "é=é",
+        ],
+    )
+    def test_a_link_never_leaves_the_list(self, client: Client, query: str) -> None:
+        assert save(client, query=query).status_code == 200
+        response = client.get("/searches/")
+        assert dangers(response.content.decode()) == []
+        [link] = [one for one in main(response).links() if one.startswith("/search/")]
+        assert link.partition("?")[0] == "/search/"
+        assert all(sign not in link for sign in '#\r\n\x00<>" ')
+        assert client.get(link).status_code < 500
+
+    def test_a_name_that_is_taken_is_asked_about_before_it_is_replaced(self, client: Client) -> None:
+        save(client)
+        again = save(client, query="q=other")
+        assert again.status_code == 422
+        page = Page(again.content.decode().partition('class="saved-form"')[2].partition("</form>")[0])
+        assert "a search of this name" in page.words
+        assert page.value_of("name") == "Tides"
+        assert page.value_of("query") == "q=other"
+        assert SavedSearch.objects.get().query == QUERY
+        assert save(client, query="q=other", replace="1").status_code == 200
+        assert SavedSearch.objects.get().query == "q=other"
+
+    def test_the_same_twice_is_no_conflict(self, client: Client) -> None:
+        save(client)
+        assert save(client, name="  Tides ").status_code == 200
+        assert SavedSearch.objects.count() == 1
+
+    @pytest.mark.parametrize(
+        ("name", "told"),
+        [
+            ("", "The name must be"),
+            (" ", "The name must be"),
+            ("x" * 101, "1 to 100"),
+            ("a\x07", "printable"),
+        ],
+    )
+    def test_a_name_is_mended_in_place(self, client: Client, name: str, told: str) -> None:
+        answer = save(client, name=name)
+        assert answer.status_code == 422
+        assert told in main(answer).words
+
+    def test_a_query_that_is_too_long_is_told(self, client: Client) -> None:
+        answer = save(client, query="q=" + "x" * 2000)
+        assert answer.status_code == 422
+        assert "more than 2000" in main(answer).words
+
+    def test_there_is_an_end_to_them(self, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(saved_searches, "MOST", 2)
+        for name in ("one", "two"):
+            saved_searches.save(ada, name, "search", "")
+        with pytest.raises(Conflict, match="2 saved searches"):
+            saved_searches.save(ada, "three", "search", "")
+        saved_searches.save(ada, "two", "search", "q=1", replace=True)
+
+
+class TestOnesOwn:
+    @pytest.fixture
+    def theirs(self, person: Any) -> SavedSearch:
+        return saved_searches.save(person("bob"), "Bob's list", "search", "q=bob")
+
+    def test_nobody_elses_shows_anywhere(self, client: Client, theirs: SavedSearch) -> None:
+        at = {"HX-Current-URL": "http://testserver/search/?q=bob"}
+        for response in (
+            client.get("/searches/"),
+            client.get("/searches/menu/", headers=HTMX | at),
+            client.get("/palette/", {"q": "bob"}),
+            client.get("/palette/"),
+        ):
+            assert "Bob" not in response.content.decode().replace("“bob”", "")
+
+    @pytest.mark.parametrize("deed", ["rename", "delete"])
+    def test_nor_can_it_be_touched(self, client: Client, theirs: SavedSearch, deed: str) -> None:
+        answer = client.post(f"/searches/{theirs.uid}/{deed}/", {"name": "mine"})
+        assert answer.status_code == 404
+        assert SavedSearch.objects.get().name == "Bob's list"
+
+    def test_two_people_may_use_one_name(self, client: Client, theirs: SavedSearch) -> None:
+        assert save(client, name="Bob's list").status_code == 200
+        assert SavedSearch.objects.count() == 2
+
+    def test_it_ends_with_the_account(self, theirs: SavedSearch) -> None:
+        theirs.user.delete()
+        assert not SavedSearch.objects.exists()
+
+
+class TestChanging:
+    @pytest.fixture
+    def search(self, ada: User) -> SavedSearch:
+        return saved_searches.save(ada, "Tides", "memories", "tag=tide")
+
+    def test_it_is_renamed(self, client: Client, search: SavedSearch) -> None:
+        page = client.post(f"/searches/{search.uid}/rename/", {"name": "Low water"}, follow=True)
+        assert "Low water" in main(page).words
+        assert SavedSearch.objects.get().name == "Low water"
+
+    @pytest.mark.parametrize("name", ["", "Other", "x" * 101])
+    def test_a_name_that_will_not_do_is_said_where_it_was_typed(
+        self, client: Client, search: SavedSearch, ada: User, name: str
+    ) -> None:
+        saved_searches.save(ada, "Other", "search", "")
+        answer = client.post(f"/searches/{search.uid}/rename/", {"name": name})
+        assert answer.status_code == 422
+        fields = [one for one in main(answer).all("input") if one.get("id") == f"name-{search.uid}"]
+        assert [one["value"] for one in fields] == [name]
+        assert SavedSearch.objects.filter(name="Tides").exists()
+
+    def test_it_is_deleted_and_comes_back(self, client: Client, search: SavedSearch) -> None:
+        page = main(client.post(f"/searches/{search.uid}/delete/", follow=True))
+        assert "Deleted: Tides" in " ".join(page.words.split())
+        assert not SavedSearch.objects.exists()
+        fields = {name: page.value_of(name) for name in ("name", "page", "query")}
+        client.post("/searches/", fields)
+        back = SavedSearch.objects.get()
+        assert (back.name, back.page, back.query) == ("Tides", "memories", "tag=tide")
+
+    @pytest.mark.parametrize("deed", ["rename", "delete"])
+    def test_a_link_changes_nothing(self, client: Client, search: SavedSearch, deed: str) -> None:
+        assert client.get(f"/searches/{search.uid}/{deed}/").status_code == 405
+
+    def test_what_is_not_there_is_not_found(self, ada: User) -> None:
+        with pytest.raises(NotFound):
+            saved_searches.forget(ada, "nothing")
+        with pytest.raises(StoreError):
+            saved_searches.rename(ada, "nothing", "")
+
+
+class TestMenu:
+    def menu(self, client: Client, address: str) -> Any:
+        return client.get("/searches/menu/", headers=HTMX | {"HX-Current-URL": address})
+
+    def test_it_holds_the_searches_of_this_list_and_marks_the_one_that_is_open(
+        self, client: Client, ada: User
+    ) -> None:
+        saved_searches.save(ada, "Here", "search", "q=1")
+        saved_searches.save(ada, "Here too", "search", "q=2")
+        saved_searches.save(ada, "Elsewhere", "journal", "q=1")
+        page = Page(self.menu(client, "http://testserver/search/?q=1&page=4").content.decode())
+        hrefs = {one["href"]: one.get("aria-current", "") for one in page.all("a")}
+        assert hrefs == {"/search/?q=1": "true", "/search/?q=2": "", "/searches/": ""}
+        assert (page.value_of("page"), page.value_of("query")) == ("search", "q=1")
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "",
+            "http://testserver/",
+            "http://testserver/admin/",
+            "http://[",
+            "x:y",
+            "http://testserver/nowhere/",
+        ],
+    )
+    def test_a_page_that_is_no_list_has_none(self, client: Client, address: str) -> None:
+        assert self.menu(client, address).status_code == 302
+        assert place_at(address) is None
+
+    def test_saving_in_it_answers_in_it(self, client: Client) -> None:
+        fields = {"name": "Mine", "page": "journal", "query": "actor=ada"}
+        done = client.post("/searches/", fields, headers=HTMX).content.decode()
+        assert "<html" not in done
+        assert "Saved as “Mine”" in Page(done).words
+        wrong = client.post("/searches/", fields | {"name": ""}, headers=HTMX)
+        assert wrong.status_code == 422
+        assert b"<html" not in wrong.content
+
+    def test_hostile_names_stay_texts(self, client: Client) -> None:
+        for number, payload in enumerate(PAYLOADS):
+            save(client, name=f"{number} {' '.join(payload.split())[:90]}", query=f"q={payload}")
+        at = {"HX-Current-URL": "http://testserver/search/"}
+        for response in (
+            client.get("/searches/"),
+            client.get("/searches/menu/", headers=HTMX | at),
+            client.get("/palette/"),
+            client.get("/searches/", {"page": "search", "query": PAYLOADS[0]}),
+        ):
+            assert dangers(response.content.decode()) == []
+
+
+class TestPalette:
+    def test_a_search_is_found_by_its_name(self, client: Client, ada: User) -> None:
+        saved_searches.save(ada, "Low tides", "facts", "subject=tide")
+        assert (
+            Page(client.get("/palette/", {"q": "tid"}).content.decode()).links()[0] == "/facts/?subject=tide"
+        )
+        assert (
+            "/facts/?subject=tide" not in Page(client.get("/palette/", {"q": "ebb"}).content.decode()).links()
+        )
+
+
+class TestWithoutCost:
+    def test_a_list_asks_nothing_more_for_its_menu(self, client: Client, ada: User) -> None:
+        saved_searches.save(ada, "one", "memories", "")
+        with CaptureQueriesContext(connection) as queries:
+            client.get("/memories/")
+        assert not [one["sql"] for one in queries if "savedsearch" in one["sql"]]
+
+    def test_the_queries_do_not_grow_with_the_searches(self, client: Client, ada: User) -> None:
+        counted = []
+        for number in range(12):
+            saved_searches.save(ada, f"search {number}", "search", f"q={number}")
+            if number in (0, 11):
+                with CaptureQueriesContext(connection) as queries:
+                    client.get("/searches/")
+                counted.append(len(queries))
+        assert counted[0] == counted[1]
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("?q=1", "q=1"),
+        ("q=1&cursor=x&page=2&before=3", "q=1"),
+        ("&&q=1&", "q=1"),
+        ("a=%C3%A9+b&a=2", "a=%C3%A9+b&a=2"),
+        ("a=é b", "a=%C3%A9+b"),
+        ("", ""),
+    ],
+)
+def test_a_query_is_kept_as_it_is_but_for_the_place_in_the_list(query: str, left: str) -> None:
+    assert kept(query) == left
