@@ -8,7 +8,7 @@ a folder marked as a demo's and into no other, and only where the store is empty
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -52,8 +52,11 @@ def mark() -> None:
     (home / MARKER).write_text(_MARKER_TEXT, "utf-8")
 
 
-def load(now: datetime | None = None) -> bool:
-    """Fill the marked folder's empty store, all or nothing; False when it has memories already."""
+def load(now: datetime | None = None, more: Iterable[tuple[str, Callable[[datetime], None]]] = ()) -> bool:
+    """Fill the marked folder's empty store, all or nothing; False when it has memories already.
+
+    ``more``: what else is to happen meanwhile, each with its moment as the fixtures tell it.
+    """
     home = Path(settings.HOME)
     if not (home / MARKER).exists():
         raise NotADemo(
@@ -65,7 +68,7 @@ def load(now: datetime | None = None) -> bool:
     with transaction.atomic():
         if Memory.objects.exists():
             return False
-        _History(now or timezone.now()).live()
+        _History(now or timezone.now()).live(more)
     return True
 
 
@@ -78,7 +81,9 @@ class _History:
     began: dict[str, datetime] = field(default_factory=dict)
     deeds: list[tuple[datetime, int, Callable[[datetime], None]]] = field(default_factory=list)
 
-    def live(self) -> None:
+    def live(self, more: Iterable[tuple[str, Callable[[datetime], None]]]) -> None:
+        for when, deed in more:
+            self.plan(self.moment(when), 4, deed)
         sessions = list(_read("sessions"))
         self.began = {row["session_id"]: self.moment(row["when"]) for row in sessions}
         for row in _read("memories"):

@@ -1,4 +1,4 @@
-"""Who works with the demo, and what they left behind in the pages: people, tokens, imports, dry runs."""
+"""Who works with the demo, and what they do there: people, tokens of agents, a dry run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from memoryhub import people, tokens
-from memoryhub.interchange import running
 from memoryhub.lifecycle import runs
-from memoryhub.models import AgentToken, MaintenanceRun
+from memoryhub.models import AgentToken
 from memoryhub.sensitivity import Actor, Clearance
 
 # name: role, level, projects with the level there
@@ -28,20 +27,6 @@ AGENTS: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, float]]
     "fieldhand": ("public", ("read", "write"), ("greenhouse",), 2.1),
     "night-shift": ("secret", ("read", "write", "maintain"), None, 0.5),
 }
-_NOTES = """# Notes for who works on harbor-board
-
-## Conventions
-- Money is a whole number of øre; a float never touches an invoice.
-- Every query has a deadline of two seconds, set where the connection is taken.
-- Names of quays are as the harbour office writes them, with their spaces.
-
-## Commands
-- `make tides` imports the year's tables; run it on the first Monday of December.
-- `make seed` fills an empty database with the harbour of Skagen.
-
-## Never
-- Never send a mail from a test: the sandbox of the provider counts against the month.
-"""
 
 
 def gather(admin: User) -> None:
@@ -50,10 +35,8 @@ def gather(admin: User) -> None:
         _join(admin, name, role, level, projects)
     for agent, (level, rights, reach, used) in AGENTS.items():
         _issue(admin, agent, level, rights, reach, used)
-    actor = Actor(f"user:{admin.get_username()}", Clearance.up_to("secret", owner=admin.get_username()))
-    _work(running.start(iter([_NOTES.encode()]), "CLAUDE.md", actor, project="harbor-board"))
-    for operation in ("consolidate", "compress", "summarize_old"):
-        _work(runs.start(operation, {}, actor, dry_run=True))
+    actor = Actor(f"user:{admin.get_username()}", Clearance.up_to("public", owner=admin.get_username()))
+    runs.work(runs.start("consolidate", {}, actor, dry_run=True))
 
 
 def _join(admin: User, name: str, role: str, level: str, projects: Mapping[str, str]) -> None:
@@ -71,7 +54,3 @@ def _issue(
     AgentToken.objects.filter(pk=token.pk).update(
         created_at=now - timedelta(days=40), last_used_at=now - timedelta(days=used)
     )
-
-
-def _work(run: MaintenanceRun) -> None:
-    runs.work(run)

@@ -12,7 +12,7 @@ from memoryhub import dates
 WIDTH, HEIGHT = 100.0, 190  # of the plot: percent of what there is, and pixels
 APART, APART_SMALL = 8.5, 24.0  # percent of the width between two words under the axis
 GAP = 0.18  # share of a step that stays empty
-LEAST_BARS = 20  # so that a young store does not show one bar as wide as the page
+LEAST_BARS = 12  # so that a young store does not show one bar as wide as the page
 _DAY, _WEEK, _MONTH, _YEAR = "day", "week", "month", "year"
 
 

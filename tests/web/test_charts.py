@@ -53,13 +53,13 @@ def test_each_type_is_drawn_as_one_path_of_all_its_pieces() -> None:
     chart = charts.over_time(rows)
     assert chart
     (bugfix, pieces), (feature, piece) = chart.shapes
-    assert (bugfix, pieces.count("z"), feature, piece) == ("bugfix", 2, "feature", "M0.45 0h4.1v95h-4.1z")
+    assert (bugfix, pieces.count("z"), feature, piece) == ("bugfix", 2, "feature", "M0.75 0h6.833v95h-6.833z")
 
 
 def test_a_young_store_has_no_bar_as_wide_as_the_page() -> None:
     chart = charts.over_time([(date(2020, 1, 1), "bugfix", 1)])
     assert chart
-    assert chart.bars[0].width <= 5
+    assert chart.bars[0].width < 8
 
 
 @given(ROWS)

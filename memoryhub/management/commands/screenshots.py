@@ -49,7 +49,7 @@ class Command(BaseCommand):
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CommandError(f"{folder} cannot be made: {error.strerror}") from None
-        with moment.standing_still():
+        with moment.standing_still(), moment.same_ids():
             passwords = scene.prepare()
             files = self._take(pictures, scene.found(), passwords, folder)
         size = sum(file.stat().st_size for file in files) / 1_000_000

@@ -16,8 +16,15 @@ _SEED = 11
 
 
 @contextmanager
-def standing_still() -> Iterator[None]:
-    """Within, it is :data:`NOW` for whoever asks Django's clock, and ids come in the same order each time."""
+def standing_still(at: datetime = NOW) -> Iterator[None]:
+    """Within, it is this moment for whoever asks Django's clock."""
+    with patch("django.utils.timezone.now", lambda: at):
+        yield
+
+
+@contextmanager
+def same_ids() -> Iterator[None]:
+    """Within, what is stored gets the same ids each time."""
     chance = SimpleNamespace(urandom=random.Random(_SEED).randbytes)  # noqa: S311 nothing is to be guessed
-    with patch("django.utils.timezone.now", lambda: NOW), patch.object(fields, "os", chance):
+    with patch.object(fields, "os", chance):
         yield

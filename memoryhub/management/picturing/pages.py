@@ -70,7 +70,12 @@ def _refused(page: Page) -> None:
     page.wait_for_selector("[aria-invalid=true]")
 
 
-_PROMPT = "?prompt=How+do+we+compute+the+tide+for+a+harbour%3F&project=harbor-board"
+def _asked(page: Page) -> None:
+    page.fill("[name=prompt]", "How do we compute the tide of a harbour, and is a year of it stored?")
+    page.fill("[name=project]", "harbor-board")
+    page.click("main form button.is-primary")
+
+
 _FILTERED = "?project=harbor-board&type=decision"
 _UID = {"uid": "memory"}
 PICTURES = (
@@ -82,9 +87,7 @@ PICTURES = (
     Picture("glance", "glance"),
     Picture("search", "search", query="?q=tide+tables"),
     Picture("search-nothing", "search", query="?q=zeppelin+mooring+permit"),
-    Picture(
-        "preview", "preview", query="?prompt=How+do+we+compute+the+tide+for+a+harbour%3F&project=harbor-board"
-    ),
+    Picture("preview", "preview", steps=_asked),
     Picture("memories", "memories"),
     Picture("memories-filtered", "memories", query=_FILTERED, who="admin:private"),
     Picture("memories-nothing", "memories", query="?tag=no-such-tag"),

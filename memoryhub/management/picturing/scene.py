@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -10,22 +11,75 @@ from django.core.management import call_command
 from django.utils.crypto import get_random_string
 
 from memoryhub import demo, people
+from memoryhub.interchange import running
+from memoryhub.lifecycle import runs
 from memoryhub.management import demo_team
+from memoryhub.management.picturing import moment
 from memoryhub.management.picturing.moment import NOW
 from memoryhub.management.picturing.pages import ADMIN, READER
 from memoryhub.management.replaying.demo import play_session
-from memoryhub.models import MaintenanceRun, Memory, Session
+from memoryhub.models import Extraction, MaintenanceRun, Memory, ModelUse, Session
+from memoryhub.sensitivity import Actor, Clearance
+
+_IMPORTS = settings.BASE_DIR / "fixtures/demo/imports"
+# Days ago: calls, failures, tokens sent, tokens answered
+_USE = {
+    0: (42, 0, 61_300, 9_120),
+    1: (118, 2, 171_900, 24_700),
+    2: (96, 0, 139_400, 20_100),
+    5: (203, 7, 301_000, 44_800),
+}
 
 
 def prepare() -> dict[str, str]:
     """Fill the store; returns the passwords of those who sign in for the pictures."""
-    # On a busy machine, too, each prompt of the session gets what it would have got.
-    settings.MEMORYHUB = replace(settings.MEMORYHUB, injection_deadline_ms=10_000)
+    settings.MEMORYHUB = replace(
+        settings.MEMORYHUB,
+        injection_deadline_ms=10_000,  # on a busy machine, too, each prompt gets what it would have got
+        llm="openai",
+        llm_url="http://127.0.0.1:11434/v1",
+        llm_model="qwen3:8b",
+        llm_daily_calls=250,
+    )
     call_command("migrate", verbosity=0)
     demo.mark()
-    demo.load(NOW)
+    demo.load(NOW, [("9d 16:40", _import)])
     play_session(NOW)
+    _language_model()
     return _people()
+
+
+def _import(at: datetime) -> None:
+    """A file that another system wrote, with a line that is broken; and one that was looked through."""
+    actor = Actor(f"user:{ADMIN}", Clearance.up_to("public", owner=ADMIN))
+    with moment.standing_still(at):
+        for name, dry_run in (("CLAUDE.md", True), ("memory.jsonl", False)):
+            file = iter([(_IMPORTS / name).read_bytes()])
+            runs.work(running.start(file, name, actor, project="harbor-board", dry_run=dry_run))
+
+
+def _language_model() -> None:
+    """Some days of a model that reads conversations, and one that it could not read."""
+    for ago, (calls, failures, sent, answered) in _USE.items():
+        ModelUse.objects.create(
+            day=NOW.date() - timedelta(days=ago),
+            model="qwen3:8b",
+            calls=calls,
+            failures=failures,
+            prompt_tokens=sent,
+            completion_tokens=answered,
+        )
+    Extraction.objects.create(
+        status=Extraction.Status.DONE,
+        project="harbor-board",
+        session_id="hb-webhooks",
+        actor="token:claude-code",
+        extractor="rules",
+        tries=3,
+        error="the model answered too late three times; rules read it",
+        created_at=NOW - timedelta(days=1, hours=3),
+        finished_at=NOW - timedelta(days=1, hours=2),
+    )
 
 
 def _people() -> dict[str, str]:
@@ -50,7 +104,9 @@ def found() -> dict[str, str]:
         "session": Session.objects.filter(ended_at__isnull=False).order_by("-last_at")[0].session_id,
         "person": READER,
         "nowhere": "nowhere",
-        "run": MaintenanceRun.objects.filter(status="done", operation="compress").latest("created_at").uid,
+        "run": MaintenanceRun.objects.filter(status="done", operation="consolidate", dry_run=True)
+        .latest("created_at")
+        .uid,
         "failed": MaintenanceRun.objects.filter(status="failed").latest("created_at").uid,
-        "import": MaintenanceRun.objects.filter(operation="import").latest("created_at").uid,
+        "import": MaintenanceRun.objects.filter(operation="import", dry_run=False).latest("created_at").uid,
     }

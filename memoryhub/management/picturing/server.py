@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
 from django.core.wsgi import get_wsgi_application
+
+from memoryhub.lifecycle.worker import Worker
 
 HOST = "127.0.0.1"
 
@@ -18,6 +20,13 @@ class _Quiet(WSGIRequestHandler):
         """What was asked for is not told; an error of a page shows in its picture and stops the command."""
 
 
+class _Idle(Worker):
+    """A worker that waits: pages tell that there is one, and nothing changes between two pictures."""
+
+    def run(self) -> None:
+        Event().wait()
+
+
 @contextmanager
 def serving() -> Iterator[int]:
     """Serve at a free port, which is given; ended at the end."""
@@ -25,6 +34,7 @@ def serving() -> Iterator[int]:
         server.set_app(get_wsgi_application())
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
+        _Idle(dry_runs=False).start()
         try:
             yield int(server.server_address[1])
         finally:
