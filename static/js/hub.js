@@ -34,6 +34,26 @@
     dark.addEventListener("change", () => nameTheme(themeButton));
   }
 
+  // How long ago something was stays true while a page stays open; words as the hub writes them.
+  const STEPS = [["month", 2629800], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60]];
+
+  function ago(at) {
+    const seconds = (Date.now() - at) / 1000;
+    const [unit, size] = STEPS.find((step) => Math.abs(seconds) >= step[1]) || ["", 0];
+    if (!unit) return seconds >= 0 ? "just now" : "in a moment";
+    const count = Math.floor(Math.abs(seconds) / size);
+    const words = count + "\u00a0" + unit + (count === 1 ? "" : "s");
+    return seconds > 0 ? words + " ago" : "in " + words;
+  }
+
+  setInterval(() => {
+    if (document.hidden) return;
+    for (const time of document.querySelectorAll("time[data-ago]")) {
+      const words = ago(Date.parse(time.dateTime));
+      if (time.textContent !== words) time.textContent = words;
+    }
+  }, 60_000);
+
   // What htmx could not fetch is said, not swallowed.
   const failure = document.getElementById("failure");
   function say(text) {

@@ -1,0 +1,97 @@
+// Coming back to a list: the scroll and the focus are where they were. The address has the filters, order and page.
+(function () {
+  "use strict";
+  const LISTS = "main .rows, main .table, main .timeline, main .injections, main .briefs, main .month";
+  const KEPT = 20; // addresses of lists that are remembered
+
+  function read() {
+    try {
+      return JSON.parse(sessionStorage.getItem("lists") || "[]");
+    } catch {
+      return []; // Storage is switched off, or somebody wrote into it.
+    }
+  }
+
+  function here() {
+    return location.pathname + location.search;
+  }
+
+  function write(entries) {
+    try {
+      sessionStorage.setItem("lists", JSON.stringify(entries.slice(-KEPT)));
+    } catch {
+      // Without storage the browser alone goes back.
+    }
+  }
+
+  // Someone leaves a list by one of its links.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href]");
+    if (!link || event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (!link.closest(LISTS) || link.origin !== location.origin || link.pathname === location.pathname) return;
+    const same = [...document.querySelectorAll("main a")].filter((one) => one.href === link.href);
+    const one = {
+      at: here(),
+      to: link.pathname,
+      href: link.getAttribute("href"),
+      nth: same.indexOf(link),
+      y: Math.round(scrollY),
+      title: document.title.replace(/ · memoryhub$/, ""),
+    };
+    write([...read().filter((other) => other.at !== one.at), one]);
+  });
+
+  function settle() {
+    const left = read().findLast((one) => one.at === here());
+    if (!left) return;
+    const links = document.querySelectorAll('main a[href="' + CSS.escape(left.href) + '"]');
+    const link = links[left.nth] || links[0];
+    if (link && document.activeElement === document.body) link.focus({ preventScroll: true });
+    if (Math.abs(scrollY - left.y) > 2) scrollTo({ top: left.y, behavior: "instant" });
+  }
+
+  function isBack() {
+    const entry = performance.getEntriesByType("navigation")[0];
+    return entry && (entry.type === "back_forward" || entry.type === "reload" && wasReloadedByHtmx());
+  }
+
+  // htmx reloads the page when it has no copy of what the browser goes back to.
+  function wasReloadedByHtmx() {
+    const was = sessionStorage.getItem("going-back") === here();
+    sessionStorage.removeItem("going-back");
+    return was;
+  }
+  window.addEventListener("popstate", (event) => {
+    if (!event.state || !event.state.htmx) return;
+    try {
+      sessionStorage.setItem("going-back", here());
+    } catch {
+      // As above.
+    }
+  });
+
+  // A link on the page of one thing to the list it was opened from.
+  for (const back of document.querySelectorAll("[data-back]")) {
+    const left = read().findLast((one) => one.to === location.pathname);
+    if (!left) continue;
+    back.href = left.at;
+    back.querySelector("[data-back-name]").textContent = left.title;
+    back.parentElement.hidden = false;
+    back.addEventListener("click", (event) => {
+      const isPlain = !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0;
+      if (isPlain) sessionStorage.setItem("going-back-to", left.at);
+    });
+  }
+
+  function isSent() {
+    const was = sessionStorage.getItem("going-back-to") === here();
+    sessionStorage.removeItem("going-back-to");
+    return was;
+  }
+
+  try {
+    if (isSent() || isBack()) settle();
+  } catch {
+    // Storage is switched off.
+  }
+})();
