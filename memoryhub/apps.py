@@ -20,9 +20,11 @@ class MemoryhubConfig(AppConfig):
     def ready(self) -> None:
         from memoryhub import checks, membership, roles, signing  # noqa: F401  checks register themselves
         from memoryhub.lifecycle import guests
+        from memoryhub.retrieval import deadline
 
         guests.register("import", "memoryhub.interchange.running.IMPORT")
 
+        deadline.connect()
         membership.connect()
         signing.connect()
         post_migrate.connect(roles.install, sender=self)

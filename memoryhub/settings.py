@@ -60,9 +60,10 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "memoryhub.safety.headers.HeadersMiddleware",
+    "memoryhub.safety.patience.PatienceMiddleware",
     "memoryhub.agents.problems.ApiProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "memoryhub.web.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -164,6 +165,8 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_MAX_AGE = 3600
+# A font is never changed under its name; what `asset` names carries a digest (web/static_files.py).
+WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/fonts/"
 
 # The API answers a larger body with 413; uploads of the browser's import stream to disk.
 DATA_UPLOAD_MAX_MEMORY_SIZE = MEMORYHUB.max_body_bytes

@@ -17,6 +17,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
 from memoryhub import dates
+from memoryhub.retrieval.deadline import was_broken_off
 from memoryhub.transactions import is_busy
 from memoryhub.web import live, signed_in
 from memoryhub.web.htmx import patch_vary
@@ -43,10 +44,14 @@ class PageMiddleware(LoginRequiredMiddleware):
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """A database that stayed locked is no fault of the page: it says so, here and in the admin."""
-        if not is_busy(exception):
+        """A database that stayed locked is no fault of the page: it says so, here and in the admin.
+
+        So does a read that was broken off.
+        """
+        is_slow = was_broken_off(exception)
+        if not is_slow and not is_busy(exception):
             return None
-        page = render(request, "503.html", status=503)
+        page = render(request, "503.html", {"is_slow": is_slow}, status=503)
         page["Retry-After"] = "5"
         return page
 

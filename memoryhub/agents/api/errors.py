@@ -23,6 +23,7 @@ from memoryhub.agents.problems import (
     too_large,
     unauthenticated,
 )
+from memoryhub.retrieval.deadline import was_broken_off
 from memoryhub.retrieval.paging import BadCursor
 from memoryhub.store import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.transactions import is_busy
@@ -104,6 +105,9 @@ def _(exc: OperationalError) -> Problem:
     headers = {"Retry-After": RETRY_AFTER}
     if is_busy(exc):
         return Problem(503, "database_busy", "the database is busy; try again", headers=headers)
+    if was_broken_off(exc):
+        detail = "this took too long and was broken off; ask for less, or try again later"
+        return Problem(503, "took_too_long", detail, headers=headers)
     detail = "the database cannot serve this; see /readyz"
     return Problem(503, "database_unavailable", detail, headers=headers)
 
