@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from django import template
 from django.conf import settings
-from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import reverse
@@ -26,6 +23,7 @@ from memoryhub.retrieval.overview import EXPIRING_DAYS
 from memoryhub.retrieval.search import Hit, default_weights
 from memoryhub.text import collapse, shorten
 from memoryhub.vocabulary import TrashReason
+from memoryhub.web.static_files import digest
 
 register = template.Library()
 
@@ -47,13 +45,7 @@ def words(text: str) -> list[str]:
 @register.simple_tag
 def asset(path: str) -> str:
     """The address of a static file with a digest of its bytes: a new version is never taken for the old."""
-    return f"{static(path)}?v={_digest(path)}" if not settings.DEBUG else static(path)
-
-
-@lru_cache
-def _digest(path: str) -> str:
-    found = finders.find(path)
-    return hashlib.sha256(Path(str(found)).read_bytes()).hexdigest()[:10] if found else ""
+    return f"{static(path)}?v={digest(path)}" if not settings.DEBUG else static(path)
 
 
 @register.simple_tag

@@ -1,0 +1,86 @@
+"""Static files: compressed for whom takes it, kept for good under the address of their bytes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from memoryhub.web.static_files import digest
+
+SHEET = "css/components.css"
+BYTES = (Path(settings.BASE_DIR) / "static" / SHEET).read_bytes()
+
+
+class Sent(NamedTuple):
+    """An answer that is read to its end, which closes the file behind it."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def get(client: Client, path: str, query: dict[str, str] | None = None, **headers: str) -> Sent:
+    response = client.get(
+        f"/static/{path}", query, headers={name.replace("_", "-"): value for name, value in headers.items()}
+    )
+    body = b"".join(response.streaming_content)
+    return Sent(response.status_code, response.headers, body)
+
+
+def test_a_style_sheet_is_compressed_for_a_browser_that_takes_it(client: Client) -> None:
+    sent = get(client, SHEET, accept_encoding="gzip, br")
+
+    assert sent.headers["Content-Encoding"] == "gzip"
+    assert int(sent.headers["Content-Length"]) == len(sent.body) < len(BYTES) / 2
+    assert gzip.decompress(sent.body) == BYTES
+    assert "Accept-Encoding" in sent.headers["Vary"]
+
+
+def test_it_is_sent_as_it_is_to_whom_does_not(client: Client) -> None:
+    sent = get(client, SHEET)
+
+    assert "Content-Encoding" not in sent.headers
+    assert sent.body == BYTES
+    assert "Accept-Encoding" in sent.headers["Vary"]
+
+
+def test_a_font_is_not_compressed_a_second_time(client: Client) -> None:
+    sent = get(client, "fonts/literata-latin.woff2", accept_encoding="gzip")
+
+    assert "Content-Encoding" not in sent.headers
+    assert "immutable" in sent.headers["Cache-Control"]
+
+
+def test_a_part_of_a_file_is_a_part_of_its_own_bytes(client: Client) -> None:
+    sent = get(client, SHEET, accept_encoding="gzip", range="bytes=0-9")
+
+    assert (sent.status, sent.body) == (206, BYTES[:10])
+
+
+def test_under_the_digest_of_its_bytes_a_file_is_kept_for_good(client: Client) -> None:
+    assert "immutable" in get(client, SHEET, {"v": digest(SHEET)}).headers["Cache-Control"]
+
+
+@pytest.mark.parametrize("named", ["", "0123456789"])
+def test_under_another_version_it_is_kept_for_an_hour(client: Client, named: str) -> None:
+    assert get(client, SHEET, {"v": named}).headers["Cache-Control"] == "max-age=3600, public"
+
+
+def test_a_file_that_one_has_is_not_sent_again(client: Client) -> None:
+    first = get(client, SHEET, accept_encoding="gzip")
+
+    again = get(client, SHEET, accept_encoding="gzip", if_none_match=first.headers["ETag"])
+
+    assert (again.status, again.body) == (304, b"")
+
+
+def test_a_page_is_not_compressed_for_its_size_would_tell_of_what_it_holds(admin_client: Client) -> None:
+    response = admin_client.get("/search/", {"q": "token"}, headers={"accept-encoding": "gzip"})
+
+    assert "Content-Encoding" not in response
