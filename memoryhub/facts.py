@@ -5,7 +5,8 @@ Each change and its journal row are one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Exists, Max, OuterRef, Q
@@ -13,16 +14,18 @@ from django.utils import timezone
 
 from memoryhub import journal
 from memoryhub.drafts import FactDraft
-from memoryhub.models import Fact, Memory
+from memoryhub.models import Fact, JournalEntry, Memory
+from memoryhub.models.fields import new_uid
 from memoryhub.past import Past
 from memoryhub.querysets import FactQuerySet, gate, memory_gate
 from memoryhub.sensitivity import LEVELS, Actor, Clearance
-from memoryhub.store.errors import Conflict, NotFound
+from memoryhub.store.errors import Conflict, NotFound, StoreError
 from memoryhub.store.rows import own_words, project_for
 from memoryhub.store.screening import FACT_FIELDS, noting_refusals, refuse_secrets
 from memoryhub.transactions import write
 
 _WORDS = ("subject", "predicate", "object")
+MOST = 500  # facts that end, or are deleted, at once
 _IDENTITY = frozenset({*_WORDS, "project", "sensitivity"})
 
 
@@ -258,6 +261,84 @@ def delete_fact(uid: str, actor: Actor, now: datetime | None = None) -> Fact:
         journal.record(actor, [journal.of_fact("delete", fact)], now or timezone.now())
         fact.delete()
     return fact
+
+
+def delete_facts(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Fact]:
+    """Remove those of them that the actor may see, at most :data:`MOST`."""
+    with write():
+        facts = list(
+            Fact.objects.visible_to(actor.clearance).select_related("memory").filter(uid__in=_few(uids))
+        )
+        journal.record(actor, [journal.of_fact("delete", fact) for fact in facts], now or timezone.now())
+        Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
+    return facts
+
+
+@dataclass(frozen=True)
+class Ended:
+    """``first`` and ``last``: the numbers of the journal rows; :func:`begin_again` wants them with the id."""
+
+    id: str
+    facts: list[Fact]
+    first: int = 0
+    last: int = 0
+
+
+def end_facts(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> Ended:
+    """These facts hold until now and no longer. What ended before, or may not be seen, is left out.
+
+    StoreError where more than :data:`MOST` are named.
+    """
+    now = now or timezone.now()
+    wanted, act = _few(uids), new_uid()
+    with write():
+        before = journal.last_number()
+        visible = Fact.objects.visible_to(actor.clearance).current(now).select_related("memory")
+        facts = list(visible.filter(uid__in=wanted).order_by("pk"))
+        changes = []
+        for fact in facts:
+            was = fact.valid_until.isoformat() if fact.valid_until else None
+            fact.valid_until = now
+            fact.save(update_fields=["valid_until"])
+            changes.append(journal.of_fact("end", fact, act=act, was=was))
+        journal.record(actor, changes, now)
+    return Ended(act, facts, before + 1 if facts else 0, before + len(facts))
+
+
+def begin_again(act: str, actor: Actor, first: int, last: int, now: datetime | None = None) -> list[Fact]:
+    """Take back what this actor ended so: the facts hold as they did before.
+
+    Those that were ended or superseded otherwise since stay as they are. :class:`NotFound` when the actor did
+    no such thing.
+    """
+    now = now or timezone.now()
+    if not act or not 0 < first <= last or last - first >= MOST:
+        raise NotFound("there is no such act of yours")
+    rows = JournalEntry.objects.filter(seq__range=(first, last), actor=actor.name, object_type="fact")
+    own = rows.filter(operation="end", detail__act=act).exclude(detail__has_key="imported")
+    entries = {row.object_id: row for row in own}
+    if not entries:
+        raise NotFound("there is no such act of yours")
+    with write():
+        visible = Fact.objects.visible_to(actor.clearance).select_related("memory").filter(uid__in=entries)
+        back = [
+            fact
+            for fact in visible.order_by("pk")
+            if fact.valid_until == entries[fact.uid].at and fact.superseded_by_id is None
+        ]
+        for fact in back:
+            was = entries[fact.uid].detail["was"]
+            fact.valid_until = datetime.fromisoformat(was) if was else None
+            fact.save(update_fields=["valid_until"])
+        journal.record(actor, [journal.of_fact("undo_end", fact, undoes=act) for fact in back], now)
+    return back
+
+
+def _few(uids: Iterable[str]) -> list[str]:
+    wanted = list(dict.fromkeys(uids))
+    if len(wanted) > MOST:
+        raise StoreError(f"at most {MOST} facts at once; narrow the selection", "uid")
+    return wanted
 
 
 def _find(uid: str, actor: Actor) -> Fact:

@@ -3,6 +3,7 @@
   "use strict";
   let last = null; // the box that was ticked or unticked before: where a range begins
   let place = 0; // of the first row that is acted on: there the work goes on
+  let above = 0; // how far the page was scrolled: a list that comes anew must not move it
 
   const boxes = () => [...document.querySelectorAll(".row-check")];
   const ticked = () => boxes().filter((box) => box.checked);
@@ -78,12 +79,19 @@
     if (event.detail.elt.id === "bulk") delete event.detail.elt.dataset.busy;
   });
 
+  const isAct = (source) => Boolean(source) && (source.id === "bulk" || source.matches("[data-undo], [data-act]"));
+
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (isAct(event.detail.requestConfig.elt)) above = window.scrollY;
+  });
+
   // The list came anew: the focus goes on where the work was.
   document.addEventListener("htmx:afterSettle", (event) => {
     const source = event.detail.requestConfig && event.detail.requestConfig.elt;
-    if (!source || !(source.id === "bulk" || source.matches("[data-undo], [data-act]"))) return;
+    if (!isAct(source)) return;
     last = null;
     count();
+    window.scrollTo({ top: above, behavior: "instant" });
     const all = boxes();
     const next = all[Math.min(place, all.length - 1)];
     if (next) next.focus({ preventScroll: true });

@@ -140,6 +140,26 @@ class TestTokens:
         assert client.post(f"/you/tokens/{token.uid}/{what}/").status_code == 404
         assert tokens.authenticate(raw)
 
+    def test_several_are_revoked_after_a_page_that_names_them(self, ada):
+        made = [tokens.issue_token(f"bot {n}", "ada", actor=system("tests")) for n in range(3)]
+        client = sign_in()
+        form = {"uid": [token.uid for token, _ in made[:2]]}
+        asked = client.post("/you/tokens/revoke/", form).content.decode()
+        assert "Revoke 2 tokens for good?" in asked
+        assert "bot 1" in asked
+        assert "bot 2" not in asked
+        assert all(tokens.authenticate(raw) for _, raw in made)
+        done = client.post("/you/tokens/revoke/", {**form, "confirmed": "yes"}, follow=True)
+        assert "2 tokens are revoked" in done.content.decode()
+        assert [bool(tokens.authenticate(raw)) for _, raw in made] == [False, False, True]
+
+    def test_those_of_others_are_not_among_them(self, ada):
+        theirs, raw = tokens.issue_token("theirs", "bob", actor=system("tests"))
+        form = {"uid": theirs.uid, "confirmed": "yes"}
+        answer = sign_in().post("/you/tokens/revoke/", form, follow=True)
+        assert "Nothing was chosen" in answer.content.decode()
+        assert tokens.authenticate(raw)
+
     def test_where_it_was_last_used_is_told(self, ada):
         _, raw = tokens.issue_token("bot", "ada", actor=system("tests"))
         Client(REMOTE_ADDR="10.9.8.7", headers={"Authorization": f"Bearer {raw}"}).get("/api/v1/memories")

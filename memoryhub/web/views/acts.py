@@ -49,7 +49,7 @@ def act(request: HttpRequest) -> HttpResponse:
 @require_POST
 def act_undo(request: HttpRequest, uid: str) -> HttpResponse:
     """``first`` and ``last``: the journal numbers that came with the act; only who did it takes it back."""
-    first, last = (_number(request.POST.get(name, "")) for name in ("first", "last"))
+    first, last = (number(request.POST.get(name, "")) for name in ("first", "last"))
     actor = actor_of(request)
     try:
         if not acts.may(request, kind_of(uid, actor, first, last)):
@@ -65,6 +65,6 @@ def _is_there(request: HttpRequest, uid: str) -> bool:
     return bool(Memory.objects.visible_to(clearance_of(request)).filter(uid=uid).exists())
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
     """0 for what is no number of a row."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0

@@ -103,6 +103,22 @@ def token_revoke(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 @require_POST
+def tokens_revoke(request: HttpRequest) -> HttpResponse:
+    """``uid``: several of one's own tokens. Asks first, and names them."""
+    chosen = list(_active(request).filter(uid__in=request.POST.getlist("uid")[:MOST]))
+    if not chosen:
+        messages.warning(request, "Nothing was chosen; tick the tokens to revoke.")
+        return redirect("you")
+    if request.POST.get("confirmed") != "yes":
+        return render(request, "you/tokens_revoke.html", {"chosen": chosen})
+    for token in chosen:
+        tokens.revoke(token.uid, actor_of(request))
+    told = "1 token is" if len(chosen) == 1 else f"{len(chosen)} tokens are"
+    messages.success(request, f"{told} revoked: what comes with one is refused from now on.")
+    return redirect("you")
+
+
+@require_POST
 def sessions_end(request: HttpRequest) -> HttpResponse:
     """``mark``: one other session; without one, all others."""
     ended = signed_in.end(request, request.POST.get("mark", ""))
