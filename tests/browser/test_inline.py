@@ -1,0 +1,305 @@
+"""Fields changed where they stand, versions compared and restored, and saved searches: in a real browser."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+
+from memoryhub import saved_searches, store
+from memoryhub.drafts import MemoryPatch
+from memoryhub.models import Memory, SavedSearch
+from memoryhub.sensitivity import Actor
+from memoryhub.store.rows import listed
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
+
+
+@pytest.fixture
+def ada(person: Any) -> User:
+    user: User = person("ada", "change_memory", "view_private")
+    return user
+
+
+@pytest.fixture
+def memory(remember: Any, actor: Actor) -> Memory:
+    """With two changes behind it."""
+    made: Memory = remember("the first text\n\nand a second line", title="A title", tags=["old"])
+    store.update(made.uid, MemoryPatch(content="the next text\n\nand a second line", importance=0.9), actor)
+    return store.update(made.uid, MemoryPatch(tags=["old", "older"]), actor)
+
+
+def link(page: Page, what: str) -> Any:
+    return page.get_by_role("link", name=f"Change the {what}")
+
+
+class TestFields:
+    def test_enter_opens_enter_saves_and_the_focus_stays(
+        self, open_page: OpenPage, ada: User, memory: Memory
+    ) -> None:
+        page = open_page(f"/memories/{memory.uid}/", ada)
+        link(page, "title").focus()
+        page.keyboard.press("Enter")
+        box = page.get_by_label("Title", exact=True)
+        expect(box).to_be_focused()
+        expect(box).to_have_value("A title")
+        box.fill("A better title")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_have_text("A better title")
+        expect(link(page, "title")).to_be_focused()
+        expect(page).to_have_title("A better title · memoryhub")
+        told = page.locator("#told")
+        expect(told).to_contain_text("The title is saved.")
+        # The history follows without a new page.
+        expect(page.locator("#memory-history .versions > li").first).to_contain_text("Title")
+        told.get_by_role("button", name="Undo").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("A title")
+        assert Memory.objects.get(pk=memory.pk).title == "A title"
+
+    def test_escape_leaves_and_nothing_is_stored(
+        self, open_page: OpenPage, ada: User, memory: Memory
+    ) -> None:
+        page = open_page(f"/memories/{memory.uid}/", ada)
+        link(page, "tags").click()
+        box = page.get_by_label("Tags", exact=True)
+        box.fill("something else")
+        page.keyboard.press("Escape")
+        expect(link(page, "tags")).to_be_focused()
+        expect(page.locator("#field-tags")).to_contain_text("older")
+        assert listed(Memory.objects.get(pk=memory.pk), "tags") == ["old", "older"]
+
+    def test_a_click_on_the_value_opens_it_too(self, open_page: OpenPage, ada: User, memory: Memory) -> None:
+        page = open_page(f"/memories/{memory.uid}/", ada)
+        page.locator("#field-importance .meter").click()
+        expect(page.get_by_label("Importance", exact=True)).to_be_focused()
+        page.get_by_role("heading", level=1).click()
+        expect(page.get_by_label("Title", exact=True)).to_be_focused()
+        # What stood open stays open.
+        expect(page.get_by_label("Importance", exact=True)).to_have_value("0.9")
+
+    def test_what_is_wrong_is_said_in_place_and_what_was_typed_stays(
+        self, open_page: OpenPage, ada: User, memory: Memory, watch: Any
+    ) -> None:
+        watch.expect(422)
+        page = open_page(f"/memories/{memory.uid}/", ada)
+        link(page, "importance").click()
+        page.get_by_label("Importance", exact=True).fill("7")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("Give a number up to 1.")).to_be_visible()
+        expect(page.get_by_label("Importance", exact=True)).to_have_value("7")
+        expect(page.get_by_label("Importance", exact=True)).to_be_focused()
+        page.keyboard.press("ControlOrMeta+a")
+        page.keyboard.type("0.4")
+        page.keyboard.press("Enter")
+        expect(page.locator("#field-importance")).to_contain_text("0.40")
+
+    def test_what_someone_else_wrote_is_shown_before_it_is_replaced(
+        self, open_page: OpenPage, ada: User, memory: Memory, actor: Actor, watch: Any
+    ) -> None:
+        watch.expect(422)
+        page = open_page(f"/memories/{memory.uid}/", ada)
+        link(page, "title").click()
+        page.get_by_label("Title", exact=True).fill("My title")
+        store.update(memory.uid, MemoryPatch(title="Their title"), actor)
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("Someone changed this meanwhile.")).to_be_visible()
+        expect(page.get_by_label("Title", exact=True)).to_have_value("My title")
+        page.get_by_role("button", name="Save over it").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("My title")
+
+    def test_the_level_changes_on_the_whole_page(
+        self, open_page: OpenPage, ada: User, memory: Memory
+    ) -> None:
+        page = open_page(f"/memories/{memory.uid}/", ada)
+        page.get_by_role("button", name="private").click()
+        page.goto(f"/memories/{memory.uid}/")
+        link(page, "level").click()
+        page.get_by_label("Level").select_option("private")
+        page.locator("#field-sensitivity").get_by_role("button", name="Save").click()
+        expect(page.locator("#lead-meta .badge-private")).to_be_visible()
+
+    def test_the_message_stays_in_sight_and_can_be_closed(
+        self, open_page: OpenPage, ada: User, memory: Memory
+    ) -> None:
+        page = open_page(f"/memories/{memory.uid}/", ada, viewport=PHONE)
+        link(page, "importance").click()
+        page.get_by_label("Importance", exact=True).fill("0.1")
+        page.keyboard.press("Enter")
+        told = page.locator("#told .notice")
+        expect(told).to_be_in_viewport()
+        page.get_by_role("button", name="Close this message").click()
+        expect(told).to_have_count(0)
+
+    def test_without_scripts_the_edit_form_opens_at_the_field(
+        self, open_page: OpenPage, ada: User, memory: Memory
+    ) -> None:
+        page = open_page(f"/memories/{memory.uid}/", ada, java_script_enabled=False)
+        link(page, "importance").click()
+        expect(page).to_have_url(re.compile(rf"/memories/{memory.uid}/edit/#id_importance$"))
+        page.get_by_label("Importance").fill("0.3")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_text("Saved.")).to_be_visible()
+
+
+class TestVersions:
+    @pytest.mark.parametrize("scripts", [True, False])
+    def test_two_are_chosen_compared_restored_and_it_is_undone(
+        self, open_page: OpenPage, ada: User, memory: Memory, scripts: bool
+    ) -> None:
+        page = open_page(f"/memories/{memory.uid}/", ada, java_script_enabled=scripts)
+        page.get_by_role("link", name="Compare versions").click()
+        page.get_by_label("Compare", exact=True).select_option("1")
+        page.get_by_label("with").select_option("2")
+        page.get_by_role("button", name="Compare").click()
+        expect(page).to_have_url(re.compile(r"from=1&to=2$"))
+        expect(page.locator(".cmp-old mark")).to_have_text("first")
+        expect(page.locator(".cmp-new mark")).to_have_text("next")
+        page.get_by_role("link", name="Swap").click()
+        expect(page.locator(".cmp-old mark")).to_have_text("next")
+        page.get_by_role("button", name="Restore version 1").click()
+        expect(page.get_by_text("Version 1 is restored.")).to_be_visible()
+        expect(page.get_by_text("the first text").first).to_be_visible()
+        page.get_by_role("button", name="Undo").click()
+        expect(page.get_by_text("Taken back")).to_be_visible()
+        now = Memory.objects.get(pk=memory.pk)
+        assert (now.content.split("\n")[0], now.importance) == ("the next text", 0.9)
+
+    def test_a_version_is_restored_from_the_history_after_a_change_in_place(
+        self, open_page: OpenPage, ada: User, memory: Memory
+    ) -> None:
+        page = open_page(f"/memories/{memory.uid}/", ada)
+        link(page, "importance").click()
+        page.get_by_label("Importance", exact=True).fill("0.2")
+        page.keyboard.press("Enter")
+        newest = page.locator("#change-3")
+        expect(newest).to_contain_text("Importance")
+        newest.get_by_role("button", name="Restore version 3").click()
+        expect(page.get_by_text("Version 3 is restored.")).to_be_visible()
+        assert Memory.objects.get(pk=memory.pk).importance == 0.9
+
+
+class TestSavedSearches:
+    @pytest.fixture(autouse=True)
+    def _some(self, remember: Any) -> None:
+        remember("low tide", project="harbour")
+        remember("high tide", project="harbour", type="decision")
+
+    def test_a_search_is_saved_where_it_was_typed_and_opened_from_the_palette(
+        self, open_page: OpenPage, ada: User
+    ) -> None:
+        page = open_page("/search/", ada)
+        page.get_by_label("Search for").press_sequentially("tide")
+        expect(page).to_have_url(re.compile("q=tide"))
+        page.locator("details.saved > summary").click()
+        page.get_by_label("Save this search as").fill("Tides")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("Saved as “Tides”.")).to_be_visible()
+        assert [(one.page, "q=tide" in one.query) for one in SavedSearch.objects.all()] == [("search", True)]
+        page.goto("/journal/")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("tid")
+        expect(page.get_by_role("option", name="Tides")).to_be_visible()
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile(r"/search/\?.*q=tide"))
+        expect(page.get_by_text("low tide").first).to_be_visible()
+
+    def test_the_menu_opens_by_key_closes_by_escape_and_asks_before_it_replaces(
+        self, open_page: OpenPage, ada: User, watch: Any
+    ) -> None:
+        watch.expect(422)
+        saved_searches.save(ada, "Mine", "memories", "project=harbour")
+        page = open_page("/memories/?type=decision", ada)
+        summary = page.locator("details.saved > summary")
+        summary.focus()
+        page.keyboard.press("Enter")
+        box = page.get_by_label("Save this search as")
+        expect(box).to_be_visible()
+        expect(page.get_by_role("link", name="Mine")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(box).to_be_hidden()
+        expect(summary).to_be_focused()
+        page.keyboard.press("Enter")
+        box.fill("Mine")
+        page.get_by_role("button", name="Save", exact=True).click()
+        expect(page.get_by_text("You have a search of this name")).to_be_visible()
+        page.get_by_role("button", name="Replace the one I have").click()
+        expect(page.get_by_text("Saved as “Mine”.")).to_be_visible()
+        assert SavedSearch.objects.get().query == "type=decision"
+        page.get_by_role("heading", level=1).click()
+        expect(page.locator("details.saved[open]")).to_have_count(0)
+
+    def test_all_of_it_works_without_scripts(self, open_page: OpenPage, ada: User) -> None:
+        page = open_page("/memories/?type=decision", ada, java_script_enabled=False)
+        page.locator("details.saved > summary").click()
+        page.get_by_role("link", name="Save this search").click()
+        page.get_by_label("Save this search as").fill("Decisions")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_text("Saved as “Decisions”.")).to_be_visible()
+        page.locator("summary", has_text="Change").click()
+        page.get_by_label("Name").fill("What was decided")
+        page.get_by_role("button", name="Rename").click()
+        page.get_by_role("link", name="What was decided").click()
+        expect(page).to_have_url(re.compile(r"/memories/\?type=decision$"))
+        page.goto("/searches/")
+        page.locator("summary", has_text="Change").click()
+        page.get_by_role("button", name="Delete").click()
+        page.get_by_role("button", name="Undo").click()
+        expect(page.get_by_role("link", name="What was decided")).to_be_visible()
+
+
+@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
+class TestAccessibly:
+    def test_axe_finds_nothing_to_mend_and_nothing_is_too_wide(
+        self,
+        open_page: OpenPage,
+        ada: User,
+        memory: Memory,
+        actor: Actor,
+        watch: Any,
+        remember: Any,
+        theme: str,
+        viewport: Any,
+    ) -> None:
+        watch.expect(422)
+        saved_searches.save(ada, "Unbroken" * 12, "memories", "tag=" + "unbroken" * 60)
+        page = open_page(f"/memories/{memory.uid}/", ada, color_scheme=theme, viewport=viewport)
+        wrong = []
+
+        def look(where: str) -> None:
+            report = Axe().run(page).generate_report()
+            wrong.append("" if report.startswith("Found 0") else f"{where}\n{report}")
+            wrong.append("" if no_sideways_scrolling(page) else f"{where} is too wide")
+
+        for what in ("title", "tags", "importance", "level"):
+            link(page, what).click()
+            expect(page.locator("[data-inline-form]").first).to_be_visible()
+        expect(page.locator("[data-inline-form]")).to_have_count(4)
+        look("open fields")
+        page.get_by_label("Title", exact=True).fill("Mine")
+        store.update(memory.uid, MemoryPatch(title="Theirs " + "unbroken" * 30), actor)
+        page.get_by_label("Title", exact=True).press("Enter")
+        expect(page.get_by_text("Someone changed this meanwhile.")).to_be_visible()
+        look("a conflict")
+        page.get_by_label("Importance", exact=True).fill("0.1")
+        page.get_by_label("Importance", exact=True).press("Enter")
+        expect(page.locator("#told .notice")).to_be_visible()
+        look("a field that was saved")
+        for address in (
+            f"/memories/{memory.uid}/compare/?from=1",
+            f"/memories/{memory.uid}/compare/?from=2&to=2",
+            f"/memories/{remember('untouched').uid}/compare/",
+            "/searches/",
+            "/searches/?page=memories&query=q%3D" + "unbroken" * 40,
+        ):
+            page.goto(address)
+            look(address)
+        page.locator("details.saved-change > summary").first.click()
+        look("changing a saved search")
+        page.goto("/memories/?tag=" + "unbroken" * 60)
+        page.locator("details.saved > summary").click()
+        expect(page.get_by_label("Save this search as")).to_be_visible()
+        look("the menu")
+        assert not any(wrong), "\n\n".join(filter(None, wrong))
