@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -42,12 +42,21 @@ def _below(found: list[Any], before: str) -> Iterator[tuple[str, URLPattern]]:
 class Walk:
     """The addresses that this person can open, found by trying every object of the store in each."""
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(
+        self, client: Client, look: Callable[[str, Any], None] = lambda address, response: None
+    ) -> None:
+        """``look`` is shown each address and its answer."""
+        self.client, self.look = client, look
         self.unopened: list[str] = []
 
-    def pages(self, most: int = 400) -> list[str]:
-        """``most``: of each kind of object, the first ones."""
+    def opens(self, address: str) -> bool:
+        response = self.client.get(address)
+        if self.look is not None and response.status_code == 200:
+            self.look(address, response)
+        return bool(response.status_code == 200)
+
+    def pages(self, most: int = 4) -> list[str]:
+        """``most``: of each kind of object, from the first to the last; of memories and sessions all."""
         found = []
         for pattern in urls.urlpatterns:
             opened = list(self._of(pattern, most))
@@ -56,19 +65,19 @@ class Walk:
                 self.unopened.append(str(pattern.pattern))
         return found
 
-    def admin(self, most: int = 400) -> list[str]:
+    def admin(self, most: int = 2) -> list[str]:
         found = [reverse("admin:index"), reverse("admin:app_list", args=["memoryhub"])]
         for model in admin.site._registry:
             name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
             found += [reverse(f"{name}_changelist"), reverse(f"{name}_add")]
-            for pk in model._default_manager.order_by("pk").values_list("pk", flat=True)[:most]:
+            for pk in _spread(model._default_manager.order_by("pk").values_list("pk", flat=True), most):
                 found += [reverse(f"{name}_{about}", args=[pk]) for about in ("change", "history", "delete")]
-        return [one for one in found if self.client.get(one).status_code == 200]
+        return [one for one in found if self.opens(one)]
 
     def _of(self, pattern: URLPattern, most: int) -> Iterator[str]:
         for known in self._arguments(pattern, most):
             address = reverse(str(pattern.name), kwargs=known) if pattern.name else f"/{pattern.pattern}"
-            if self.client.get(address).status_code == 200:
+            if self.opens(address):
                 yield address
 
     def _arguments(self, pattern: URLPattern, most: int) -> Iterator[dict[str, str]]:
@@ -77,6 +86,8 @@ class Walk:
             yield {}
             return
         first, *others = names
+        if pattern.name in ("memory", "session"):
+            most = 1000
         for value in self._values(first, str(pattern.pattern), most):
             if others == ["form"]:
                 yield from ({first: value, "form": form} for form in FORMS)
@@ -87,9 +98,9 @@ class Walk:
 
     def _values(self, name: str, pattern: str, most: int) -> list[str]:
         if name == "session_id":
-            return list(Session.objects.order_by("pk").values_list("session_id", flat=True)[:most])
+            return _spread(Session.objects.order_by("pk").values_list("session_id", flat=True), most)
         if name == "name":
-            return list(User.objects.order_by("pk").values_list("username", flat=True)[:most])
+            return _spread(User.objects.order_by("pk").values_list("username", flat=True), most)
         models: dict[str, Any] = {
             "memories/": Memory,
             "facts/": Fact,
@@ -114,6 +125,12 @@ class Walk:
         except NoReverseMatch:
             return True
         return self.client.get(address).status_code not in (302, 403, 405)
+
+
+def _spread(rows: Iterable[Any], most: int) -> list[Any]:
+    """At most so many of them, from the first to the last."""
+    found = list(rows)
+    return found[:: max(1, -(-len(found) // most))]
 
 
 def enter(user: User) -> Client:

@@ -71,7 +71,9 @@ def parse(body: bytes, *, halves: bool = False) -> Any:
 
 
 def require_json(request: HttpRequest) -> None:
-    """415 for a body that is not said to be JSON in UTF-8."""
+    """415 for a body that is not said to be JSON in UTF-8, or that is compressed, however large that may be."""
+    if request.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        raise Problem(415, "unsupported_encoding", "send the body as it is, without Content-Encoding")
     charset = (request.content_params or {}).get("charset", "utf-8").lower()
     if not _JSON_TYPE.fullmatch(request.content_type or "") or charset not in ("utf-8", "utf8"):
         detail = "send the body as JSON in UTF-8, with Content-Type: application/json"
