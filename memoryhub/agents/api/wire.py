@@ -71,7 +71,7 @@ def parse(body: bytes, *, halves: bool = False) -> Any:
 
 
 def require_json(request: HttpRequest) -> None:
-    """415 for a body that is not said to be JSON in UTF-8, or that is compressed, however large that may be."""
+    """415 for a body that is not said to be JSON in UTF-8, or that is compressed: it may be of any size."""
     if request.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
         raise Problem(415, "unsupported_encoding", "send the body as it is, without Content-Encoding")
     charset = (request.content_params or {}).get("charset", "utf-8").lower()
