@@ -10,13 +10,6 @@
     link.click();
   });
 
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest("#told [data-dismiss]");
-    if (!button) return;
-    document.getElementById("told").replaceChildren();
-    document.getElementById("main").focus({ preventScroll: true });
-  });
-
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.isComposing) return;
     const form = event.target.closest("[data-inline-form]");

@@ -51,7 +51,7 @@ class TestFields:
         expect(page.get_by_role("heading", level=1)).to_have_text("A better title")
         expect(link(page, "title")).to_be_focused()
         expect(page).to_have_title("A better title · memoryhub")
-        told = page.locator("#told")
+        told = page.locator("#messages")
         expect(told).to_contain_text("The title is saved.")
         # The history follows without a new page.
         expect(page.locator("#memory-history .versions > li").first).to_contain_text("Title")
@@ -128,7 +128,7 @@ class TestFields:
         link(page, "importance").click()
         page.get_by_label("Importance", exact=True).fill("0.1")
         page.keyboard.press("Enter")
-        told = page.locator("#told .notice")
+        told = page.locator("#messages .notice")
         expect(told).to_be_in_viewport()
         page.get_by_role("button", name="Close this message").click()
         expect(told).to_have_count(0)
@@ -285,7 +285,7 @@ class TestAccessibly:
         look("a conflict")
         page.get_by_label("Importance", exact=True).fill("0.1")
         page.get_by_label("Importance", exact=True).press("Enter")
-        expect(page.locator("#told .notice")).to_be_visible()
+        expect(page.locator("#messages .notice")).to_be_visible()
         look("a field that was saved")
         for address in (
             f"/memories/{memory.uid}/compare/?from=1",

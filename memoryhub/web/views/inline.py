@@ -72,13 +72,11 @@ def _done(request: HtmxHttpRequest, memory: Memory, name: str, *, changed: bool)
     called = _CALLED.get(name, name)
     said = undo_form(request, memory, f"The {called} is saved.") if changed else _NOTHING
     is_seen = clearance_of(request).opens(memory.project, memory.sensitivity)
-    if request.htmx and is_seen:
-        memory = reading.find(request, memory.uid)
-        kind = "good" if changed else "info"
-        response = _text(request, memory, name, said=said, kind=kind, changed=changed)
-        return trigger_client_event(response, "memory-changed") if changed else response
     if is_seen:
         messages.add_message(request, messages.SUCCESS if changed else messages.INFO, said)
+    if request.htmx and is_seen:
+        response = _text(request, reading.find(request, memory.uid), name, done=True, changed=changed)
+        return trigger_client_event(response, "memory-changed") if changed else response
     response = shown(request, memory)
     return HttpResponseClientRedirect(response["Location"]) if request.htmx else response
 
