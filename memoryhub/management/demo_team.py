@@ -40,6 +40,8 @@ def gather(admin: User) -> None:
 
 
 def _join(admin: User, name: str, role: str, level: str, projects: Mapping[str, str]) -> None:
+    if User.objects.filter(username__iexact=name).exists():
+        return
     person = people.add(name, "", admin, email=f"{name}@harbour.example")
     people.change(person, admin, role=role, level=level, is_active=True, is_staff=role == "administrator")
     for project, within in projects.items():

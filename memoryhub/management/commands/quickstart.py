@@ -20,6 +20,7 @@ from django.utils.crypto import get_random_string
 import memoryhub
 from memoryhub import bootstrap, demo, serving
 from memoryhub.checks import INSTALLATION
+from memoryhub.management import demo_team
 from memoryhub.management.operator import plural
 from memoryhub.management.replaying.demo import play_session
 from memoryhub.models import AgentToken, Fact, Memory, Session
@@ -79,6 +80,9 @@ class Command(BaseCommand):
             self.tell("Holds", f"nothing yet; fill it: {_command(real, 'import_memories FILE')}")
         self.administrator(real)
         self.token(real)
+        admin = get_user_model().objects.filter(is_superuser=True, is_active=True).order_by("pk").first()
+        if loaded and admin is not None:
+            demo_team.gather(admin)
 
     def administrator(self, real: bool) -> None:
         """Say who may log in; make an administrator where there is none."""
