@@ -2,6 +2,23 @@
 (function () {
   "use strict";
   if (!navigator.clipboard) return;
+
+  for (const button of document.querySelectorAll("[data-copy-link]")) {
+    const words = button.querySelector("span");
+    const before = words.textContent;
+    words.setAttribute("role", "status");
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(new URL(button.dataset.copyLink, location.href).href);
+        words.textContent = "Copied";
+      } catch {
+        words.textContent = "It could not be copied";
+      }
+      setTimeout(() => (words.textContent = before), 2000);
+    });
+  }
+
   const status = document.getElementById("copied");
 
   async function copy(link) {

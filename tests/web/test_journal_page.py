@@ -25,7 +25,7 @@ Remember = Callable[..., Memory]
 
 def rows(client: Client, **query: str) -> list[int]:
     html = client.get("/journal/", query).content.decode()
-    return [int(seq) for seq in re.findall(r'data-label="Row" class="num">(\d+)<', html)]
+    return [int(seq) for seq in re.findall(r'data-label="Row" class="num"><a[^>]+>(\d+)<', html)]
 
 
 class TestGate:
@@ -99,7 +99,7 @@ class TestPage:
         seen, address = [], "/journal/"
         while address:
             response = visitor.get(address)
-            seen += [int(seq) for seq in re.findall(r'"Row" class="num">(\d+)<', response.content.decode())]
+            seen += [int(seq) for seq in re.findall(r'"Row" class="num"><a[^>]+>(\d+)<', response.content.decode())]
             following = [link for link in main(response).links() if "cursor=" in link]
             address = f"/journal/{following[-1]}" if following else ""
         assert seen == [5, 4, 3, 2, 1]

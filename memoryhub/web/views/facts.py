@@ -10,7 +10,7 @@ from django.core.exceptions import BadRequest
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub import facts as fact_store
 from memoryhub import store
@@ -98,6 +98,17 @@ def _select(clearance: Clearance, form: FactFilter) -> FactQuerySet:
     if thing:
         rows = rows.filter(Q(subject=thing) | Q(object=thing))
     return rows if exact or not form.value("object") else rows.filter(object__icontains=form.value("object"))
+
+
+@require_safe
+def fact(request: HttpRequest, uid: str) -> HttpResponse:
+    """One fact, and where to look on from it."""
+    visible = Fact.objects.visible_to(clearance_of(request)).select_related("memory", "superseded_by")
+    found = visible.filter(uid=uid).first()
+    if found is None:
+        raise Http404
+    context = {"fact": found, "facts": [found], "may_reinstate": request.user.has_perm(_CHANGE)}
+    return render(request, "facts/one.html", context)
 
 
 @require_POST

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.core.exceptions import BadRequest
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
@@ -36,6 +36,17 @@ def injections(request: HttpRequest) -> HttpResponse:
         "first": not request.GET.get("cursor"),
     }
     return render(request, "injections/page.html", context, status=200 if valid else 422)
+
+
+@require_safe
+def injection(request: HttpRequest, uid: str) -> HttpResponse:
+    """One injection, with what of it may be seen."""
+    clearance = clearance_of(request)
+    visible = Injection.objects.visible_to(clearance).select_related("session").filter(uid=uid)
+    logs = look_up(visible, clearance)
+    if not logs:
+        raise Http404
+    return render(request, "injections/one.html", {"log": logs[0]})
 
 
 def _narrow(rows: InjectionQuerySet, form: InjectionFilter) -> InjectionQuerySet:

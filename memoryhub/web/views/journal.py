@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import BadRequest
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
@@ -55,6 +55,23 @@ def journal(request: HttpRequest) -> HttpResponse:
     form = JournalFilter(request.GET)
     context = _list(request, form)
     return render(request, "journal/page.html", context, status=200 if form.is_valid() else 422)
+
+
+@require_safe
+def journal_row(request: HttpRequest, seq: int) -> HttpResponse:
+    """One row, by its number, with those beside it that may be seen."""
+    visible = JournalEntry.objects.visible_to(clearance_of(request))
+    row = visible.filter(seq=seq).first() if seq < 2**63 else None
+    if row is None:
+        raise Http404
+    _name(request, [row])
+    context = {
+        "row": row,
+        "rows": [row],
+        "before": visible.filter(seq__lt=seq).order_by("-seq").values_list("seq", flat=True).first(),
+        "after": visible.filter(seq__gt=seq).order_by("seq").values_list("seq", flat=True).first(),
+    }
+    return render(request, "journal/row.html", context)
 
 
 @require_POST
