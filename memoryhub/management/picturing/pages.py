@@ -74,6 +74,7 @@ def _asked(page: Page) -> None:
     page.fill("[name=prompt]", "How do we compute the tide of a harbour, and is a year of it stored?")
     page.fill("[name=project]", "harbor-board")
     page.click("main form button.is-primary")
+    page.wait_for_selector("#shown-title")
 
 
 _FILTERED = "?project=harbor-board&type=decision"
