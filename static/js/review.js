@@ -9,11 +9,14 @@
 
   // The list is told anew what is left.
   function recount() {
-    htmx.ajax("GET", review.dataset.counts, { target: "#review-head", swap: "outerHTML" });
+    // Its source gives up the one before: an older answer must not come last.
+    const place = { source: "#review-recount", target: "#review-head", swap: "outerHTML" };
+    // One that was given up for a newer one is no error; what fails is told by hub.js.
+    htmx.ajax("GET", review.dataset.counts, place).catch(() => undefined);
   }
 
   document.addEventListener("htmx:beforeSwap", (event) => {
-    const card = event.detail.target.closest && event.detail.target.closest(".review-card");
+    const card = event.detail.target.matches(".review-card") && event.detail.target;
     const posted = event.detail.requestConfig.verb === "post";
     place = card && posted && event.detail.xhr.status < 300 ? cards().indexOf(card) : -1;
   });

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.core.cache import cache
@@ -282,6 +283,28 @@ class TestDeciding:
         self, client: Client, unsure: Memory, address: str
     ) -> None:
         assert act(client, "approve", unsure, next=address)["Location"] == "/review/"
+
+
+class TestEditing:
+    @pytest.mark.parametrize(
+        ("address", "leads_to"),
+        [
+            ("/review/?tab=new", "/review/?tab=new"),
+            ("https://elsewhere.example/review/", None),
+            ("//elsewhere.example/review/", None),
+            ("/logout/", None),
+        ],
+    )
+    def test_saving_leads_back_to_the_queue_and_nowhere_else(
+        self, sign_in: SignIn, unsure: Memory, address: str, leads_to: str | None
+    ) -> None:
+        client = sign_in("change_memory")
+        edit = f"/memories/{unsure.uid}/edit/?{urlencode({'next': address})}"
+        form = client.get(edit).context["form"]
+        fields = {name: form[name].value() or "" for name in form.fields} | {"title": "Better"}
+        response = client.post(edit, fields)
+        assert response.status_code == 302
+        assert response["Location"] == (leads_to or f"/memories/{unsure.uid}/")
 
 
 class TestLooking:

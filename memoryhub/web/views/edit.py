@@ -10,6 +10,8 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub import store
@@ -58,7 +60,10 @@ def _store(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
 @require_http_methods(["GET", "HEAD", "POST"])
 @permission_required("memoryhub.change_memory", raise_exception=True)
 def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
-    """A form over a memory; what someone else changed meanwhile is shown, never overwritten unseen."""
+    """A form over a memory; what someone else changed meanwhile is shown, never overwritten unseen.
+
+    ``next`` in the address: the page of the review to go on with.
+    """
     memory = reading.find(request, uid)
     if memory.deleted_at:
         messages.warning(request, "This memory lies in the trash; restore it to edit it.")
@@ -71,7 +76,7 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
     if form.is_valid():
         if form.draft is None:
             messages.info(request, "Nothing was changed.")
-            return redirect("memory", uid=uid)
+            return redirect(_after(request, memory))
         opened = form.cleaned_data["unchanged_since"]
         try:
             store.update(uid, form.draft, actor_of(request), unchanged_since=opened)
@@ -83,8 +88,15 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
             form.refuse(refusal)
         else:
             messages.success(request, "Saved.")
-            return redirect("memory", uid=uid)
+            return redirect(_after(request, memory))
     return _form_page(request, form, memory, status=422)
+
+
+def _after(request: HttpRequest, memory: Memory) -> str:
+    """Where it goes on after editing: with the review that led here, else with the memory."""
+    wanted = request.GET.get("next", "")
+    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    return wanted if safe and wanted.startswith("/review/") else reverse("memory", args=[memory.uid])
 
 
 def _conflict_page(request: HttpRequest, uid: str, form: MemoryForm) -> HttpResponse:
@@ -100,6 +112,8 @@ def _form_page(
     request: HttpRequest, form: MemoryForm, memory: Memory | None = None, status: int = 200, **more: Any
 ) -> HttpResponse:
     context = {"form": form, "memory": memory, **more}
+    if memory:
+        context["back"] = _after(request, memory)
     return render(request, "memory/form.html", context, status=status)
 
 
