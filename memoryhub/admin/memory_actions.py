@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import islice
 from typing import Any
 
 from django import forms
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin
-from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.loader import render_to_string
 
 from memoryhub import store
 from memoryhub.accounts import actor_of
 from memoryhub.admin.bulk import Answer, Question, Row, ask, counted, is_confirmed, say, select
-from memoryhub.drafts import MemoryPatch
 from memoryhub.models import Memory
-from memoryhub.sensitivity import LEVELS, Actor, Sensitivity
+from memoryhub.sensitivity import LEVELS, Sensitivity
 
 MOST_ERASED = 500  # all of them are named on the confirmation page
-_CHUNK = 100  # changes in one transaction: agents wait no longer than for these
 _REFUSALS_SHOWN = 5
 
 _Levels = [(level, level) for level in LEVELS]
@@ -63,29 +59,28 @@ def _set(
         lead = f"The {name} of {_memories(len(rows))} will be set to:"
         question = Question(f"Set {name}", lead, f"Set {name}")
         return ask(model_admin, request, f"set_{name}", question, rows, form)
-    patch = MemoryPatch.model_validate(form.cleaned_data)
-    done, refused = change_each((row.uid for row in rows), patch, actor_of(request))
-    if done:
-        say(model_admin, request, f"The {name} of {_memories(done)} is now {form.cleaned_data[name]}.")
-    for text in refused[:_REFUSALS_SHOWN]:
-        say(model_admin, request, f"Not changed: {text}", "WARNING")
-    if len(refused) > _REFUSALS_SHOWN:
-        say(model_admin, request, f"Not changed: {len(refused) - _REFUSALS_SHOWN} more.", "WARNING")
+    try:
+        acted = store.act("set", [row.uid for row in rows], actor_of(request), **form.cleaned_data)
+    except store.StoreError as refusal:  # a credential, as a rule
+        say(model_admin, request, f"Nothing was changed: {refusal.message}.", "ERROR")
+        return None
+    if held := len(acted.done) + len(acted.same):
+        _tell(
+            model_admin, request, acted, f"The {name} of {_memories(held)} is now {form.cleaned_data[name]}."
+        )
+    for uid, words in acted.refused[:_REFUSALS_SHOWN]:
+        say(model_admin, request, f"Not changed: {uid}: {words}", "WARNING")
+    if len(acted.refused) > _REFUSALS_SHOWN:
+        say(model_admin, request, f"Not changed: {len(acted.refused) - _REFUSALS_SHOWN} more.", "WARNING")
     return None
 
 
-def change_each(uids: Iterable[str], patch: MemoryPatch, actor: Actor) -> tuple[int, list[str]]:
-    """Update each memory; how many were, and why others were refused. One refusal does not stop the rest."""
-    done, refused, waiting = 0, [], iter(uids)
-    while chunk := list(islice(waiting, _CHUNK)):
-        with transaction.atomic():
-            for uid in chunk:
-                try:
-                    store.update(uid, patch, actor)
-                    done += 1
-                except store.StoreError as refusal:
-                    refused.append(f"{uid}: {refusal.message}")
-    return done, refused
+def _tell(model_admin: ModelAdmin[Any], request: HttpRequest, acted: store.Acted, text: str) -> None:
+    """What was done, with a button that takes it back where anything was."""
+    if acted.done:
+        context = {"acted": acted, "text": text, "back": request.get_full_path()}
+        text = render_to_string("admin/memoryhub/acted.html", context, request=request)
+    say(model_admin, request, text, "SUCCESS")
 
 
 @admin.action(description="Set sensitivity…", permissions=["change"])
@@ -107,32 +102,35 @@ def _do(
     model_admin: ModelAdmin[Any],
     request: HttpRequest,
     queryset: QuerySet[Memory],
-    change: Callable[[list[str], Actor], list[Memory]],
+    kind: str,
     done: str,
 ) -> None:
     """A change that can be undone: done at once."""
     rows = select(model_admin, request, queryset, "title")
     if not rows:
         return
-    changed = change([row.uid for row in rows], actor_of(request))
-    say(model_admin, request, f"{_memories(len(changed))} {done}.", "SUCCESS" if changed else "WARNING")
-    if left := len(rows) - len(changed):
+    acted = store.act(kind, [row.uid for row in rows], actor_of(request))
+    if acted.done:
+        _tell(model_admin, request, acted, f"{_memories(len(acted.done))} {done}.")
+    else:
+        say(model_admin, request, f"0 memories {done}.", "WARNING")
+    if left := len(rows) - len(acted.done):
         say(model_admin, request, f"{_memories(left)} left as before.", "INFO")
 
 
 @admin.action(description="Let expire now", permissions=["change"])
 def expire(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-    _do(model_admin, request, queryset, store.expire, "expired")
+    _do(model_admin, request, queryset, "expire", "expired")
 
 
 @admin.action(description="Move to the trash", permissions=["delete"])
 def trash(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-    _do(model_admin, request, queryset, store.trash, "moved to the trash")
+    _do(model_admin, request, queryset, "trash", "moved to the trash")
 
 
 @admin.action(description="Restore from trash or expiry", permissions=["change", "delete"])
 def restore(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-    _do(model_admin, request, queryset, store.restore, "restored")
+    _do(model_admin, request, queryset, "restore", "restored")
 
 
 @admin.action(description="Erase for good…", permissions=["erase"])

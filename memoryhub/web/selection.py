@@ -26,10 +26,10 @@ def matching(address: str, clearance: Clearance) -> list[str]:
     StoreError where the address is of no such list, where its filters are wrong, and where more than
     :data:`~memoryhub.store.acts.MOST` fit.
     """
-    parts = urlsplit(address)
     try:
+        parts = urlsplit(address)
         place = resolve(parts.path)
-    except Resolver404:
+    except (ValueError, Resolver404):
         raise _unknown() from None
     if place.url_name not in LISTS:
         raise _unknown()

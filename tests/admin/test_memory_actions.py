@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -13,6 +14,7 @@ from memoryhub import facts, store
 from memoryhub.admin import bulk, memory_actions
 from memoryhub.drafts import FactDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory
+from memoryhub.store import acts
 from tests import disk
 from tests.admin.conftest import CURATOR, act, confirm, page, show, told
 
@@ -132,8 +134,28 @@ def test_one_refusal_does_not_stop_the_rest(curator, remember, actor):
     assert any(first.uid in text and "trash" in text for text in texts)
 
 
+def test_the_message_has_a_button_that_takes_it_back(curator, three):
+    before = list(Memory.objects.values("title", "importance", "updated_at", "deleted_at"))
+    for action in ("set_importance", "trash"):
+        response = act(curator, action, *three)
+        if action == "set_importance":
+            response = confirm(curator, response, importance="0.9")
+        text = " ".join(told(curator, response))
+        address = re.search(r'action="(/acts/[^"]+)"', text)[1]
+        fields = dict(re.findall(r'name="(first|last|next)" value="([^"]*)"', text))
+        assert fields["next"].startswith("/admin/")
+        assert curator.post(address, fields).headers["Location"] == fields["next"]
+        assert list(Memory.objects.values("title", "importance", "updated_at", "deleted_at")) == before
+
+
+def test_a_credential_as_a_category_is_refused(curator, three):
+    response = confirm(curator, act(curator, "set_category", *three), category="ghp_" + "a1B2" * 9)
+    assert any("Nothing was changed" in text for text in told(curator, response))
+    assert not JournalEntry.objects.filter(operation="update").exists()
+
+
 def test_many_changes_go_through_in_chunks(curator, remember, monkeypatch):
-    monkeypatch.setattr(memory_actions, "_CHUNK", 2)
+    monkeypatch.setattr(acts, "CHUNK", 2)
     memories = [remember(f"number {n}") for n in range(5)]
     confirm(curator, act(curator, "set_category", *memories), category="ops")
     assert Memory.objects.filter(category="ops").count() == 5

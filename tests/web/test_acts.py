@@ -7,11 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
+from memoryhub import store
 from memoryhub.models import Memory
+from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store.acts import KINDS
 from memoryhub.store.rows import listed
+from memoryhub.web import selection
 from memoryhub.web.acts import PERMISSIONS
 
 Remember = Callable[..., Memory]
@@ -186,3 +191,121 @@ def test_it_leads_back_to_the_list_as_it_was(hand: Client, three: list[Memory]) 
 def test_looking_at_the_address_does_nothing(hand: Client, three: list[Memory]) -> None:
     assert hand.get("/acts/", {"act": "trash", "uid": three[0].uid}).status_code == 405
     assert hand.get("/acts/x/undo/").status_code == 405
+
+
+def matching(address: str, clearance: Clearance | None = None) -> list[str]:
+    return selection.matching(address, clearance or Clearance())
+
+
+def test_all_that_match_is_what_the_list_shows_on_all_of_its_pages(
+    four_levels: dict[str, Memory], remember: Remember, actor: Actor
+) -> None:
+    other = remember("giraffe", project="elsewhere", session_id="s", tags=["tall"])
+    gone, spent = remember("gone"), remember("spent")
+    store.trash([gone.uid], actor)
+    store.expire([spent.uid], actor)
+    zebra = four_levels["public"].uid
+    assert set(matching("/memories/")) == {zebra, other.uid}
+    assert matching("/memories/?tag=tall&cursor=whatever&order=-importance") == [other.uid]
+    assert matching("/search/?q=zebra+stripes") == [zebra]
+    assert matching("/timeline/entries/?project=zoo") == [zebra]
+    assert matching("/sessions/s/?project=elsewhere") == [other.uid]
+    assert matching("/sessions/s/?project=zoo") == []
+    assert matching("/trash/") == [gone.uid]
+    assert matching("/trash/?tab=expired") == [spent.uid]
+    assert len(matching("/memories/?project=zoo", Clearance.up_to("secret"))) == 3
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "/",
+        "/nowhere/",
+        "/journal/",
+        "https://[bad",
+        "/memories/?type=cosmic",
+        "/memories/?since=x",
+        "/search/",
+        "/search/?q=+",
+        "/search/?q=x&min_score=9",
+        "/timeline/entries/?until=never",
+    ],
+)
+def test_a_list_that_cannot_be_taken_as_a_whole_is_refused_in_words(db: None, address: str) -> None:
+    with pytest.raises(store.StoreError, match="this list"):
+        matching(address)
+
+
+def test_more_than_can_be_done_at_once_are_refused_before_anything_is_done(
+    hand: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "MOST", 2)
+    page = do(hand, "trash", [], every="1", list="/memories/")
+    assert "Nothing was changed: more than 2 match; narrow the filters first." in page
+    assert Memory.objects.filter(deleted_at=None).count() == 3
+
+
+def test_all_that_match_are_changed_and_taken_back_as_one(
+    hand: Client, three: list[Memory], remember: Remember
+) -> None:
+    remember("elsewhere", project="q", importance=0.8)
+    page = do(hand, "demote", three[:1], every="1", list="/memories/?project=p")
+    assert "3 memories demoted" in page
+    assert Memory.objects.filter(importance=0.4).count() == 3
+    address, fields = undo_of(page)
+    hand.post(address, fields)
+    assert Memory.objects.filter(importance=0.8).count() == 4
+
+
+def test_a_list_has_boxes_for_who_may_act_and_none_for_who_may_not(
+    hand: Client, sign_in: SignIn, three: list[Memory]
+) -> None:
+    reader = sign_in(name="reader")
+    for address in ("/memories/", "/search/?q=memory", "/timeline/entries/"):
+        assert hand.get(address).content.decode().count('class="row-check"') == 3
+        assert 'class="row-check"' not in reader.get(address).content.decode()
+        assert 'id="bulk"' not in reader.get(address).content.decode()
+
+
+def test_the_bar_offers_what_the_person_may_do_and_no_more(sign_in: SignIn, three: list[Memory]) -> None:
+    thrower = sign_in("delete_memory").get("/memories/").content.decode()
+    assert 'value="trash"' in thrower
+    assert 'value="approve"' not in thrower
+    assert 'name="tag"' not in thrower.partition('id="bulk"')[2]
+
+
+def test_the_bar_offers_the_levels_whose_switch_is_on(sign_in: SignIn, three: list[Memory]) -> None:
+    page = sign_in("change_memory", "view_private", on=["private"]).get("/memories/").content.decode()
+    bar = page.partition('id="bulk"')[2]
+    assert "<option>private</option>" in bar
+    assert "<option>secret</option>" not in bar
+
+
+def test_many_boxes_cost_no_queries_of_their_own(
+    hand: Client, three: list[Memory], remember: Remember
+) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as counted:
+            hand.get("/memories/")
+        return len(counted)
+
+    queries()
+    few = queries()
+    for n in range(20):
+        remember(f"more {n}", project="p")
+    queries()  # the header counts what is new, once
+    assert queries() == few
+
+
+def test_an_act_over_htmx_leads_to_a_message_that_is_closed_by_hand(
+    hand: Client, three: list[Memory]
+) -> None:
+    headers = {"HX-Request": "true", "HX-Target": "listing", "HX-Current-URL": "http://testserver/memories/"}
+    fields = {"act": "trash", "uid": three[0].uid, "next": "/memories/"}
+    answer = hand.post("/acts/", fields, headers=headers, follow=True)
+    page = answer.content.decode()
+    assert 'class="toasts"' in page
+    assert "data-dismiss" in page
+    assert 'hx-target="#listing"' in page.partition('id="messages"')[2].partition("</form>")[0]
+    assert "HX-Push-Url" not in answer.headers
