@@ -1,4 +1,4 @@
-"""Who works with the demo, and what they do there: people, tokens of agents, a dry run."""
+"""Who works with the demo, and what they do there: people, tokens of agents, saved searches, a dry run."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from datetime import timedelta
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from memoryhub import people, tokens
+from memoryhub import people, saved_searches, tokens
 from memoryhub.lifecycle import runs
 from memoryhub.models import AgentToken
 from memoryhub.sensitivity import Actor, Clearance
 
-# name: role, level, projects with the level there
-TEAM: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
-    "mara": ("administrator", "private", {}),
-    "kenji": ("maintainer", "private", {}),
-    "priya": ("curator", "public", {"greenhouse": "private"}),
-    "tomasz": ("curator", "public", {"harbor-board": "", "greenhouse": ""}),
-    "noor": ("viewer", "public", {"harbor-board": ""}),
+# name: role, level, projects with the level there, days ago that they signed in
+TEAM: Mapping[str, tuple[str, str, Mapping[str, str], float | None]] = {
+    "mara": ("administrator", "private", {}, 0.2),
+    "kenji": ("maintainer", "private", {}, 1.3),
+    "priya": ("curator", "public", {"greenhouse": "private"}, 3.1),
+    "tomasz": ("curator", "public", {"harbor-board": "", "greenhouse": ""}, 9),
+    "noor": ("viewer", "public", {"harbor-board": ""}, None),
 }
 # name: level, rights, projects, days ago that it was used
 AGENTS: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, float]] = {
@@ -27,14 +27,25 @@ AGENTS: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, float]]
     "fieldhand": ("public", ("read", "write"), ("greenhouse",), 2.1),
     "night-shift": ("secret", ("read", "write", "maintain"), None, 0.5),
 }
+# name: the list, and its filters
+SEARCHES: Mapping[str, tuple[str, str]] = {
+    "Decided for the harbour": ("memories", "project=harbor-board&type=decision"),
+    "Soon gone, but important": ("memories", "expiring=1&order=-importance"),
+    "Tides": ("search", "q=tide+tables"),
+    "Who opened secrets": ("journal", "operation=reveal"),
+}
 
 
 def gather(admin: User) -> None:
     """Add all of it to the demo; ``admin`` is who invited the others. Nobody of them has a password."""
-    for name, (role, level, projects) in TEAM.items():
+    for name, (role, level, projects, seen) in TEAM.items():
         _join(admin, name, role, level, projects)
+        if seen is not None:
+            User.objects.filter(username=name).update(last_login=timezone.now() - timedelta(days=seen))
     for agent, (level, rights, reach, used) in AGENTS.items():
         _issue(admin, agent, level, rights, reach, used)
+    for name, (page, query) in SEARCHES.items():
+        saved_searches.save(admin, name, page, query, replace=True)
     actor = Actor(f"user:{admin.get_username()}", Clearance.up_to("public", owner=admin.get_username()))
     runs.work(runs.start("consolidate", {}, actor, dry_run=True))
 
