@@ -10,9 +10,9 @@
   // The list is told anew what is left.
   function recount() {
     // Its source gives up the one before: an older answer must not come last.
-    const place = { source: "#review-recount", target: "#review-head", swap: "outerHTML" };
+    const where = { source: "#review-recount", target: "#review-head", swap: "outerHTML" };
     // One that was given up for a newer one is no error; what fails is told by hub.js.
-    htmx.ajax("GET", review.dataset.counts, place).catch(() => undefined);
+    htmx.ajax("GET", review.dataset.counts, where).catch(() => undefined);
   }
 
   document.addEventListener("htmx:beforeSwap", (event) => {
