@@ -1,4 +1,4 @@
-// The menu of saved searches: filled when it opens, closed by Escape and by a click beside it.
+// The menu of saved searches: filled when it opens, closed by Escape, by a click beside it, and by Tab out of it.
 (function () {
   "use strict";
 
@@ -14,6 +14,12 @@
     event.preventDefault();
     menu.open = false;
     menu.querySelector("summary").focus();
+  });
+
+  // Open it would lie over what has the focus next (WCAG 2.4.11). Without somewhere next, the window was left.
+  document.addEventListener("focusout", (event) => {
+    const menu = event.target.closest("details.saved[open]");
+    if (menu && event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
   });
 
   document.addEventListener("click", (event) => {
