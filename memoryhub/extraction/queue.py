@@ -79,15 +79,19 @@ def find(uid: str, actor: Actor) -> Extraction | None:
 
 def troubled(clearance: Clearance) -> QuerySet[Extraction]:
     """What could not be read as configured, newest first, as far as this clearance may know of it."""
-    rows = Extraction.objects.exclude(error="").filter(gate(clearance))
-    if not clearance.every_owner:
-        rows = rows.filter(~Q(scope=Scope.PERSONAL.value) | Q(reach__owner=clearance.owner))
-    return rows.order_by("-pk")
+    return _known_to(clearance).exclude(error="").order_by("-pk")
 
 
-def counts() -> dict[str, int]:
-    """How many there are in each state."""
-    rows = Extraction.objects.order_by().values("status").annotate(count=Count("pk"))
+def _known_to(clearance: Clearance) -> QuerySet[Extraction]:
+    rows = Extraction.objects.filter(gate(clearance))
+    if clearance.every_owner:
+        return rows
+    return rows.filter(~Q(scope=Scope.PERSONAL.value) | Q(reach__owner=clearance.owner))
+
+
+def counts(clearance: Clearance) -> dict[str, int]:
+    """How many there are in each state, as far as this clearance may know of them."""
+    rows = _known_to(clearance).order_by().values("status").annotate(count=Count("pk"))
     return {row["status"]: row["count"] for row in rows}
 
 

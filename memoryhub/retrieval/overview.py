@@ -48,7 +48,7 @@ def _most_first(item: tuple[str, int]) -> tuple[int, str]:
 
 
 def statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
-    """The numbers of ``GET /stats``; all of them behind the gate, but for the sizes of the files."""
+    """The numbers of ``GET /stats``, all of them behind the gate; :func:`sizes` go with them."""
     now = now or timezone.now()
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     live = visible.live(now)
@@ -63,13 +63,22 @@ def statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, A
         "sessions": Session.objects.visible_to(clearance).count(),
         "max_memories": settings.MEMORYHUB.max_memories,
         "near_cap": _near_cap(found["project"]),
-        **schema.sizes(),
-        "index_bytes": schema.index_bytes(),
     }
 
 
+def sizes(clearance: Clearance) -> dict[str, int | None]:
+    """Bytes of the database file, of what is free in it and of the indexes.
+
+    They tell how much there is in every project: ``None`` each for who is confined to some.
+    """
+    if clearance.projects is not None:
+        return dict.fromkeys(("database_bytes", "free_bytes", "index_bytes"))
+    return {**schema.sizes(), "index_bytes": schema.index_bytes()}
+
+
 def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
-    """The model, how many live memories lack its vector (behind the gate), and the bytes of all vectors.
+    """The model, how many live memories lack its vector (behind the gate), and the bytes of all vectors,
+    which are ``None`` as in :func:`sizes`.
 
     Without a model, or with one that cannot be used, nothing is lacking: search goes by words alone.
     """
@@ -83,8 +92,12 @@ def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict
     return {
         "embedding_model": model,
         "embedding_missing": live.filter(without).count() if model else 0,
-        "vector_bytes": sum(size for _, size in vector_log.census().values()),
+        "vector_bytes": _vector_bytes() if clearance.projects is None else None,
     }
+
+
+def _vector_bytes() -> int:
+    return sum(size for _, size in vector_log.census().values())
 
 
 def near_cap(live: MemoryQuerySet) -> dict[str, int]:

@@ -138,6 +138,12 @@ class FactFilter(ListFilter):
     state = forms.ChoiceField(
         required=False, choices=[("", "holding now"), ("ended", "that ended"), ("all", "all of them")]
     )
+    marks = forms.BooleanField(required=False, label="Also where sessions change their subject")
+
+    def leaves_out_marks(self) -> bool:
+        """The hub's own notes of where a segment begins stand in the table only for who asks for them."""
+        named = self.value("predicate") or self.value("subject") or self.value("thing")
+        return not (named or self.value("marks"))
 
 
 class JournalFilter(ListFilter):

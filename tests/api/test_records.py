@@ -259,6 +259,13 @@ def test_statistics_count_and_measure(bot):
     assert Memory.objects.count() == 3
 
 
+def test_sizes_tell_of_every_project_and_are_not_for_who_is_confined(bot, agent):
+    bot.post("/memories", {"content": "a", "project": "hub"})
+    stats = agent("public", "farmer", projects=["farm"]).get("/stats").json()
+    assert stats["total"] == 0
+    assert [stats[name] for name in ("database_bytes", "index_bytes", "vector_bytes")] == [None] * 3
+
+
 def test_a_session_id_that_is_too_long_is_told_of_in_characters(bot):
     response = bot.post("/events", {"event": "session:start", "session_id": "s" * 201})
     [error] = is_problem(response, 422)["errors"]

@@ -11,6 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, get_resolver
+from django.utils import timezone
 
 from memoryhub.extraction import queue
 from memoryhub.membership import reach_of
@@ -22,6 +23,7 @@ from memoryhub.models import (
     MaintenanceRun,
     Membership,
     Memory,
+    ModelUse,
     Session,
 )
 from memoryhub.sensitivity import LEVELS
@@ -239,3 +241,18 @@ def test_texts_that_could_not_be_read_show_by_the_level_of_their_project(db, mem
             )
     ada = member("view_private", farm="secret", barn="")
     assert {(row.project, row.sensitivity) for row in queue.troubled(reach_of(ada))} == OPEN
+
+
+def test_texts_are_counted_by_the_level_of_their_project_and_what_was_spent_is_not_told(db, member):
+    for project in ("farm", "barn", "zoo"):
+        for level in LEVELS:
+            Extraction.objects.create(project=project, sensitivity=level, status="failed", actor="token:bot")
+    today = timezone.now().date()
+    ModelUse.objects.create(day=today, model="m", calls=19, prompt_tokens=8765)
+    ada = member("view_private", "view_maintenancerun", farm="secret", barn="")
+    assert queue.counts(reach_of(ada)) == {"failed": len(OPEN)}
+    page = enter(ada, *LEVELS).get("/maintenance/language-model/").content.decode()
+    assert "8,765" not in page
+    assert "Some is left" in page
+    whole = enter(member("view_maintenancerun", name="bob")).get("/maintenance/language-model/")
+    assert "8,765" in whole.content.decode()

@@ -15,6 +15,7 @@ from django.utils import timezone
 from memoryhub import dates, tokens
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.sensitivity import system
+from memoryhub.web.views import you
 from tests.team.conftest import enter
 
 GOOD = "a good password"
@@ -27,8 +28,8 @@ def sign_in(name: str = "ada", agent: str = "Firefox/140.0 Linux", address: str 
     return client
 
 
-def page(client: Client) -> str:
-    response = client.get("/you/")
+def page(client: Client, path: str = "/you/") -> str:
+    response = client.get(path)
     assert response.status_code == 200
     return response.content.decode()
 
@@ -173,6 +174,18 @@ class TestSessions:
         assert "Safari on iPhone" in text
         assert "10.0.0.2" in text
         assert "Firefox on Linux" in text
+
+    def test_many_sessions_stand_on_pages_this_one_on_the_first(self, ada):
+        for number in range(you.SESSIONS + 4):
+            sign_in(address=f"10.0.1.{number}")
+        this = sign_in(address="10.0.2.1")
+        first, second = page(this), page(this, "/you/?page=2")
+        assert ">this one<" in first
+        assert "Page 1 of 2" in first
+        assert ">this one<" not in second
+        found = [re.findall(r"10\.0\.1\.\d+", text) for text in (first, second)]
+        assert [len(one) for one in found] == [you.SESSIONS - 1, 5]
+        assert "Page 1 of 2" in page(this, "/you/?page=nonsense")
 
     def test_sessions_of_others_do_not_show(self, ada, member):
         member(name="bob")

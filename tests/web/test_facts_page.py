@@ -259,3 +259,27 @@ class TestPage:
     def test_an_empty_list_says_what_a_fact_is(self, visitor: Client) -> None:
         assert "No facts yet" in main(visitor.get("/facts/")).words
         assert "No fact fits" in main(visitor.get("/facts/?subject=x")).words
+
+
+class TestMarks:
+    """The hub's own notes of where a session changes its subject."""
+
+    @pytest.fixture(autouse=True)
+    def two(self, fact: StoreFact) -> None:
+        fact("zebra", "eats", "oats")
+        fact("session:night", "boundary_at", "{}")
+
+    def test_they_are_left_out_and_the_page_says_so(self, visitor: Client) -> None:
+        assert subjects(visitor) == ["zebra"]
+        assert 'href="?marks=on"' in visitor.get("/facts/").content.decode()
+
+    @pytest.mark.parametrize(
+        "query", [{"marks": "on"}, {"predicate": "boundary_at"}, {"subject": "session:night"}]
+    )
+    def test_who_asks_for_them_sees_them(self, visitor: Client, query: dict[str, str]) -> None:
+        assert "session:night" in subjects(visitor, **query)
+        assert "Show these too" not in visitor.get("/facts/", query).content.decode()
+
+    def test_where_there_are_none_nothing_is_said(self, visitor: Client) -> None:
+        Fact.objects.filter(predicate="boundary_at").delete()
+        assert "Show these too" not in visitor.get("/facts/").content.decode()

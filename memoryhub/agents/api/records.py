@@ -25,7 +25,7 @@ from memoryhub.agents.asking import Asking
 from memoryhub.agents.auth import READ, WRITE, ApiRequest
 from memoryhub.drafts import FactDraft
 from memoryhub.models import JournalEntry
-from memoryhub.retrieval.overview import statistics, vector_statistics
+from memoryhub.retrieval.overview import sizes, statistics, vector_statistics
 from memoryhub.retrieval.paging import page
 
 router = Router()
@@ -113,4 +113,4 @@ def verify_journal(request: ApiRequest) -> HttpResponse:
 def get_statistics(request: ApiRequest, wanted: Query[Asking]) -> HttpResponse:
     """Counts of what the token may see and asks for; sizes of the whole store."""
     clearance = wanted.clearance(request.auth)
-    return answer({**statistics(clearance), **vector_statistics(clearance)})
+    return answer({**statistics(clearance), **sizes(clearance), **vector_statistics(clearance)})

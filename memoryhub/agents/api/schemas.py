@@ -304,11 +304,11 @@ class Statistics(BaseModel):
     sessions: int
     max_memories: int
     near_cap: dict[str, int]
-    database_bytes: int
-    index_bytes: int
+    database_bytes: int | None  # the sizes are null for who is confined to projects
+    index_bytes: int | None
     embedding_model: str
     embedding_missing: int
-    vector_bytes: int
+    vector_bytes: int | None
 
 
 class ToolsetShape(BaseModel):

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from memoryhub import facts as fact_store
 from memoryhub import store
+from memoryhub.encoding import segmentation
 from memoryhub.models import Fact
 from memoryhub.querysets import FactQuerySet
 from memoryhub.retrieval import paging
@@ -25,6 +26,7 @@ from memoryhub.web.forms import FactForm
 from memoryhub.web.graph import key_of
 
 PAGE = 50
+_MARKS = Q(predicate=segmentation.PREDICATE, subject__startswith="session:")
 _CHANGE = "memoryhub.change_fact"
 _PREFILLED = ("subject", "predicate", "object", "project", "session_id", "memory_id")
 
@@ -74,10 +76,15 @@ def _table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpRespon
         "add_open": add.is_bound or "add" in request.GET,
         "page": page,
         "first": not cursor,
+        "hidden_marks": valid and form.leaves_out_marks() and _has_marks(request),
         "graph": _graph(request, form) if valid else "",
         "may_reinstate": valid and bool(form.value("state")) and request.user.has_perm(_CHANGE),
     }
     return render(request, "facts/page.html", context, status=status if valid else 422)
+
+
+def _has_marks(request: HttpRequest) -> bool:
+    return Fact.objects.visible_to(clearance_of(request)).filter(_MARKS).exists()
 
 
 def _graph(request: HttpRequest, form: FactFilter) -> str:
@@ -95,6 +102,8 @@ def _select(clearance: Clearance, form: FactFilter) -> FactQuerySet:
         min_confidence=form.value("min_confidence") or 0.0,
         ended={"": False, "ended": True}.get(form.value("state")),
     )
+    if form.leaves_out_marks():
+        rows = rows.exclude(_MARKS)
     if thing:
         rows = rows.filter(Q(subject=thing) | Q(object=thing))
     return rows if exact or not form.value("object") else rows.filter(object__icontains=form.value("object"))

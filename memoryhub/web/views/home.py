@@ -48,7 +48,7 @@ def home(request: HttpRequest) -> HttpResponse:
             "expiring_days": overview.EXPIRING_DAYS,
             "broken": health.broken_runs(clearance, timezone.now()) if may_look(request.user) else [],
         }
-    live.shows(request, _live(numbers), [(memory.uid, memory.updated_at) for memory in recent])
+    live.shows(request, numbers, [(memory.uid, memory.updated_at) for memory in recent])
     return render(request, "home.html", context)
 
 
@@ -66,11 +66,6 @@ def journal_health(request: HttpRequest) -> HttpResponse:
         cache.set(key, known, VERIFIED_FOR)
     context = {"verification": known[0], "at": known[1], "confined": is_confined(request.user)}
     return render(request, "includes/journal_health.html", context)
-
-
-def _live(numbers: dict[str, Any]) -> dict[str, Any]:
-    """The numbers that the page shows; those of the files change with every write of anybody."""
-    return {name: value for name, value in numbers.items() if not name.endswith("_bytes")}
 
 
 def _full(near: dict[str, int]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from memoryhub import model_budget
 from memoryhub.extraction import queue
 from memoryhub.lifecycle.asking import may_look
 from memoryhub.llm.chosen import Chosen, problems, sends_in_clear
+from memoryhub.membership import is_confined
 from memoryhub.model_budget import Spent
 from memoryhub.web.access import clearance_of
 
@@ -45,16 +46,20 @@ def language_model(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied
     chosen = Chosen.now()
     days = model_budget.days(DAYS)
+    shares, confined = _shares(days[0][1]), is_confined(request.user)
     context = {
         "chosen": chosen,
         "host": urlsplit(chosen.url).netloc,
         "problems": problems(chosen),
         "in_clear": sends_in_clear(chosen),
         "config": settings.MEMORYHUB,
-        "shares": _shares(days[0][1]),
-        "days": [(day, spent) for day, spent in days if spent.calls],
+        # What was spent tells of every project: who sees some of them is told whether there is any left.
+        "confined": confined,
+        "shares": [] if confined else shares,
+        "is_spent": any(share.is_spent for share in shares),
+        "days": [] if confined else [(day, spent) for day, spent in days if spent.calls],
         "most_days": DAYS,
-        "counts": queue.counts(),
+        "counts": queue.counts(clearance_of(request)),
         "troubles": list(queue.troubled(clearance_of(request))[:TROUBLES]),
     }
     return render(request, "language_model/page.html", context)

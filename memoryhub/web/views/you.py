@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
@@ -22,6 +23,7 @@ from memoryhub.web.access import actor_of
 from memoryhub.web.person_forms import PasswordForm, PlainForm, PreferencesForm, TokenForm
 
 ISSUE = "memoryhub.add_agenttoken"
+SESSIONS = 20  # on a page
 MOST = 100  # tokens listed, forms remembered
 _USED = "token_forms_used"  # in the session: those that made a token
 
@@ -141,10 +143,22 @@ def _page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
         "may_issue": may_issue,
         "token_form": forms.get("token") or (TokenForm(user) if may_issue else None),
         "tokens": _active(request)[:MOST],
-        "sessions": signed_in.sessions_of(request),
+        **_sessions(request),
         "wrong": next(iter(forms), ""),
     }
     return render(request, "you/page.html", context, status=422 if forms else 200)
+
+
+def _sessions(request: HttpRequest) -> dict[str, Any]:
+    """A page of where the person is signed in; a wrong number leads to the nearest one."""
+    pages = Paginator(signed_in.sessions_of(request), SESSIONS)
+    shown = pages.get_page(request.GET.get("page"))
+    return {
+        "sessions": shown.object_list,
+        "sessions_count": pages.count,
+        "number": shown.number,
+        "last": pages.num_pages,
+    }
 
 
 def _reach(user: User) -> list[tuple[str, list[str]]] | None:
