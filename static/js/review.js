@@ -16,9 +16,10 @@
   }
 
   document.addEventListener("htmx:beforeSwap", (event) => {
+    // Counts come in between, and move nothing.
+    if (event.detail.requestConfig.verb !== "post") return;
     const card = event.detail.target.matches(".review-card") && event.detail.target;
-    const posted = event.detail.requestConfig.verb === "post";
-    place = card && posted && event.detail.xhr.status < 300 ? cards().indexOf(card) : -1;
+    place = card && event.detail.xhr.status < 300 ? cards().indexOf(card) : -1;
   });
 
   document.addEventListener("htmx:afterSettle", (event) => {
@@ -34,7 +35,7 @@
     const next = cards()[place] || cards()[place - 1];
     place = -1;
     if (next) {
-      next.querySelector(".row-title a").focus();
+      (next.querySelector(".row-title a") || next.querySelector("a[href]")).focus();
       return;
     }
     const end = document.getElementById("review-end");
