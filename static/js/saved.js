@@ -5,7 +5,13 @@
   // Toggle does not bubble, but it can be caught on its way down.
   document.addEventListener("toggle", (event) => {
     const menu = event.target;
-    if (menu.matches("details.saved") && menu.open) menu.dispatchEvent(new CustomEvent("saved-open"));
+    if (!menu.matches("details.saved") || !menu.open) return;
+    // What was typed into it stays, unless the list has other filters now.
+    const form = menu.querySelector(".saved-form");
+    if (form && menu.dataset.at === window.location.href) return;
+    if (form) form.remove();
+    menu.dataset.at = window.location.href;
+    menu.dispatchEvent(new CustomEvent("saved-open"));
   }, true);
 
   document.addEventListener("keydown", (event) => {

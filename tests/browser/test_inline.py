@@ -218,11 +218,12 @@ class TestSavedSearches:
         box = page.get_by_label("Save this search as")
         expect(box).to_be_visible()
         expect(page.get_by_role("link", name="Mine")).to_be_visible()
+        box.fill("Mine")
         page.keyboard.press("Escape")
         expect(box).to_be_hidden()
         expect(summary).to_be_focused()
         page.keyboard.press("Enter")
-        box.fill("Mine")
+        expect(box).to_have_value("Mine")  # closing it loses nothing
         page.get_by_role("button", name="Save", exact=True).click()
         expect(page.get_by_text("You have a search of this name")).to_be_visible()
         page.get_by_role("button", name="Replace the one I have").click()
