@@ -70,6 +70,12 @@ def _refused(page: Page) -> None:
     page.wait_for_selector("[aria-invalid=true]")
 
 
+def _ticked(page: Page) -> None:
+    """Three rows of a list, for the bar of what can be done to them."""
+    for index in range(3):
+        page.locator(".row-check").nth(index).check()
+
+
 def _asked(page: Page) -> None:
     page.fill("[name=prompt]", "How do we compute the tide of a harbour, and is a year of it stored?")
     page.fill("[name=project]", "harbor-board")
@@ -91,6 +97,7 @@ PICTURES = (
     Picture("preview", "preview", steps=_asked),
     Picture("memories", "memories"),
     Picture("memories-filtered", "memories", query=_FILTERED, who="admin:private"),
+    Picture("memories-ticked", "memories", steps=_ticked, window=True),
     Picture("memories-nothing", "memories", query="?tag=no-such-tag"),
     Picture("memory", "memory", _UID),
     Picture("memory-secret", "memory", {"uid": "private"}, who="admin:private"),
@@ -107,14 +114,17 @@ PICTURES = (
     Picture("session", "session", {"session_id": "session"}),
     Picture("session-report", "session-report", {"session_id": "session"}),
     Picture("injections", "injections"),
+    Picture("injection", "injection", {"uid": "injection"}),
     Picture("timeline", "timeline"),
     Picture("connect", "connect"),
     Picture("facts", "facts"),
+    Picture("fact", "fact", {"uid": "fact"}),
     Picture("facts-graph", "facts-graph"),
     Picture("facts-contradictions", "fact-conflicts"),
     Picture("transfer", "transfer"),
     Picture("import", "import", {"uid": "import"}),
     Picture("journal", "journal"),
+    Picture("journal-row", "journal-row", {"seq": "journal row"}),
     Picture("trash", "trash"),
     Picture("maintenance", "maintenance"),
     Picture("runs", "runs"),
@@ -157,6 +167,7 @@ NOT_PICTURED = {
             "connect-revoke",
         ),
         *("import-start", "import-stop", "import-resume", "import-for-good", "journal-verify"),
+        *("facts-delete", "facts-end", "facts-end-undo", "you-tokens-revoke"),
         *("act", "act-undo", "review-act", "review-undo", "review-looked"),
         *("version-restore", "version-undo", "search-rename", "search-delete"),
         *("run-start", "run-stop", "run-resume", "run-undo"),

@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.utils.crypto import get_random_string
 
 from memoryhub import demo, people
+from memoryhub.hooks import watching
 from memoryhub.interchange import running
 from memoryhub.lifecycle import runs
 from memoryhub.management import demo_team
@@ -18,7 +19,16 @@ from memoryhub.management.picturing import moment
 from memoryhub.management.picturing.moment import NOW
 from memoryhub.management.picturing.pages import ADMIN, READER
 from memoryhub.management.replaying.demo import play_session
-from memoryhub.models import Extraction, MaintenanceRun, Memory, ModelUse, Session
+from memoryhub.models import (
+    Extraction,
+    Fact,
+    Injection,
+    JournalEntry,
+    MaintenanceRun,
+    Memory,
+    ModelUse,
+    Session,
+)
 from memoryhub.sensitivity import Actor, Clearance
 
 _IMPORTS = settings.BASE_DIR / "fixtures/demo/imports"
@@ -46,6 +56,7 @@ def prepare() -> dict[str, str]:
     demo.load(NOW, [("9d 16:40", _import)])
     play_session(NOW)
     _language_model()
+    _watched()
     return _people()
 
 
@@ -56,6 +67,13 @@ def _import(at: datetime) -> None:
         for name, dry_run in (("CLAUDE.md", True), ("memory.jsonl", False)):
             file = iter([(_IMPORTS / name).read_bytes()])
             runs.work(running.start(file, name, actor, project="harbor-board", dry_run=dry_run))
+
+
+def _watched() -> None:
+    """As the server's own process does beside its requests: the governor looks at what was written."""
+    row: int | None = 0
+    while row is not None:
+        row = watching.look(row)
 
 
 def _language_model() -> None:
@@ -102,6 +120,9 @@ def found() -> dict[str, str]:
         "private": live.filter(sensitivity="private")[0].uid,
         "trashed": Memory.objects.trashed().filter(sensitivity="public").order_by("pk")[0].uid,
         "session": Session.objects.filter(ended_at__isnull=False).order_by("-last_at")[0].session_id,
+        "fact": Fact.objects.filter(predicate="uses_database").latest("updated_at").uid,
+        "injection": Injection.objects.filter(withheld__icontains="governor").latest("at").uid,
+        "journal row": str(JournalEntry.objects.filter(operation="update").latest("seq").seq),
         "person": READER,
         "nowhere": "nowhere",
         "run": MaintenanceRun.objects.filter(status="done", operation="consolidate", dry_run=True)
