@@ -12,7 +12,7 @@ from django.core.cache import cache
 from memoryhub.models import JournalEntry
 from memoryhub.sensitivity import Clearance
 
-CHEAP = 0.02  # seconds of processor time: what costs less is made anew after every change
+CHEAP = 0.05  # seconds of processor time: what costs less is made anew after every change
 REST = 60  # so many times what it cost, an answer is told again although the store has changed
 LONGEST = 300.0  # seconds
 T = TypeVar("T")
