@@ -41,6 +41,9 @@ def main() -> None:
     parser.add_argument(
         "--run-seconds", type=float, default=60, help="a maintenance run is stopped after so long"
     )
+    parser.add_argument(
+        "--page-visits", type=int, default=0, help="open every page in Chromium so often (bench/pages.py)"
+    )
     parser.add_argument("--home", type=Path, help="keep the store of the last size here")
     parser.add_argument("--json", action="store_true", help="print figures as JSON too")
     options = parser.parse_args()
@@ -48,8 +51,9 @@ def main() -> None:
     for size in map(int, options.sizes.split(",")):
         with tempfile.TemporaryDirectory(prefix="memoryhub-bench-") as folder:
             home = options.home or Path(folder)
+            lines = corpus.read(options.corpus)
             figures[size] = measure(
-                home, corpus.read(options.corpus), size, options.requests, options.run_seconds
+                home, lines, size, options.requests, options.run_seconds, options.page_visits
             )
             report(size, figures[size])
     if options.json:
@@ -57,9 +61,12 @@ def main() -> None:
 
 
 def measure(
-    home: Path, lines: list[dict[str, Any]], size: int, requests: int, seconds: float
+    home: Path, lines: list[dict[str, Any]], size: int, requests: int, seconds: float, visits: int
 ) -> dict[str, Any]:
-    """All figures of one size; a maintenance run beside which stores are measured lasts so many seconds."""
+    """All figures of one size; a maintenance run beside which stores are measured lasts so many seconds.
+
+    Each page is opened ``visits`` times; 0 leaves out what needs a browser.
+    """
     environment = {**os.environ, "LETSGO_HOME": str(home), "MEMORYHUB_MAX_MEMORIES": "0"}
     for name in ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL"):
         environment.pop(name, None)
@@ -85,6 +92,10 @@ def measure(
             found[f"tool:post {clients}"] = latency(crowd(port, token, calls, clients))
             asked = happenings.prompts(lines, requests, seed=10 + clients)
             found[f"prompt:submit {clients}"] = latency(crowd(port, token, asked, clients))
+        if visits:
+            from bench import pages
+
+            found["pages"] = list(pages.measure(environment, port, visits))
         found["upkeep"] = tended(port, token, home / "memory.db", seconds)
     found["bare"] = bare(home / "memory.db", queries)
     found["bytes"] = (home / "memory.db").stat().st_size
@@ -195,6 +206,12 @@ def report(size: int, found: dict[str, Any]) -> None:
                 f"  {event:13}, {clients} client(s){figure['rate']:7.0f} /s   p50 {figure['p50_ms']:7.2f} ms"
                 f"   p95 {figure['p95_ms']:7.2f} ms   statuses {figure['statuses']}"
             )
+    if found.get("pages"):
+        from bench import pages
+
+        print(pages.HEAD)
+        for page in found["pages"]:
+            pages.report(page)
     print("  a store of one agent beside maintenance, in ms")
     for run in found["upkeep"]:
         shares = "  ".join(f"{share} {run[share]:6.1f}" for share in ("p50", "p95", "p99", "longest"))

@@ -44,6 +44,7 @@ PAGES = (
 )
 # Lists of which the first item's page is measured too: the list, the part of its addresses that tells it.
 FIRST_OF = (("/memories/", "main a[href^='/memories/']"), ("/sessions/", "main a[href^='/sessions/']"))
+HEAD = "  page: first paint at a first visit and at the next (ms), weight of the first"
 MOST_KB, MOST_MS = 250, 500  # what a page may weigh; within which home and search have painted
 _PAINT = """() => {
   const [paint] = performance.getEntriesByName('first-contentful-paint');
@@ -89,7 +90,7 @@ def main() -> None:
     for name in ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL"):
         environment.pop(name, None)
     with server(environment) as port:
-        print("\n  page: first paint at a first visit and at the next (ms), weight of the first")
+        print(HEAD)
         for one in measure(environment, port, options.visits, options.only):
             report(one)
 
