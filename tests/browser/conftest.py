@@ -119,6 +119,7 @@ def open_page(chromium: Browser, live_server: Any, watch: Watch) -> Iterator[Ope
         options.setdefault("reduced_motion", "reduce")
         context = chromium.new_context(base_url=live_server.url, locale="en-GB", **options)
         context.set_default_timeout(10_000)
+        context.set_default_navigation_timeout(30_000)
         contexts.append(context)
         if user is not None:
             context.add_cookies([_session_cookie(user, live_server.url)])

@@ -1,0 +1,49 @@
+"""Give a new agent access: make it a token for one project, watch it arrive, take the token back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.test import Client
+from playwright.sync_api import expect
+
+from memoryhub.models import AgentToken, Memory
+
+
+def remember(token: str, project: str) -> int:
+    """What an agent is answered that stores something."""
+    answer = Client().post(
+        "/api/v1/memories",
+        {"content": f"the oven in {project} runs hot", "project": project},
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    return int(answer.status_code)
+
+
+def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
+    set_out: Any, person: Any, scripts: bool
+) -> None:
+    page = set_out("/", person("ada", "add_agenttoken", "change_agenttoken"))
+    if scripts:
+        page.get_by_role("button", name="Account of ada").click()
+        page.get_by_role("link", name="Connect an agent").click()
+    else:
+        page.goto("/connect/")
+    page.get_by_label("Name", exact=True).fill("baker-bot")
+    page.get_by_label("Project", exact=True).fill("bakery")
+    page.get_by_role("button", name="Make a token").click()
+    expect(page.get_by_role("status").filter(has_text="baker-bot")).to_contain_text("confined to bakery")
+    token = page.locator("#export").inner_text().partition("=")[2]
+    expect(page.get_by_text("baker-bot has not been heard yet.")).to_be_visible()
+    assert remember(token, "bakery") == 201
+    assert remember(token, "bank") in (403, 404, 422)
+    assert [memory.project for memory in Memory.objects.all()] == ["bakery"]
+    if scripts:
+        expect(page.locator("#arrived")).to_contain_text("baker-bot was heard")
+    page.goto("/connect/")
+    page.get_by_text("Revoke…").click()
+    page.get_by_role("button", name="Revoke for good").click()
+    expect(page.get_by_text("You have no token in force.")).to_be_visible()
+    assert AgentToken.objects.active().count() == 0
+    assert remember(token, "bakery") == 401

@@ -1,0 +1,48 @@
+"""Undo a bad consolidation: a memory has faded, the runs tell by what, and that run is taken back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from memoryhub.lifecycle import runs
+from memoryhub.models import MaintenanceRun, Memory
+from memoryhub.sensitivity import Actor, Clearance
+
+
+def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
+    set_out: Any, person: Any, remember: Any, scripts: bool
+) -> None:
+    faded = [remember(f"faded paint {n}", title=f"Paint {n}", project="attic") for n in range(3)]
+    Memory.objects.update(updated_at=timezone.now() - timedelta(days=40))
+    actor = Actor("user:olena", Clearance.up_to("secret"))
+    bad = runs.start("consolidate", {}, actor)
+    runs.work(bad)
+    assert {memory.importance for memory in Memory.objects.all()} == {0.0}
+
+    rights = ("add_maintenancerun", "view_maintenancerun", "view_private", "view_secret")
+    page = set_out(f"/memories/{faded[0].uid}/", person("keeper", *rights))
+    importance = page.locator("#field-importance")
+    expect(importance).to_contain_text("0.0")
+    page.get_by_role("link", name="Maintenance", exact=True).first.click()
+    page.get_by_role("link", name="All runs").click()
+    page.get_by_role("link", name="Consolidate").first.click()
+    expect(page.locator(".change-row")).to_have_count(3)
+    expect(page.get_by_text("user:olena").first).to_be_visible()
+    # It reached further than what is shown here; who takes it back has to look at all of it.
+    expect(page.get_by_role("link", name="Undo")).to_have_count(0)
+    for level in ("private", "secret"):
+        page.get_by_role("button", name=f"Show {level}").click()
+    page.get_by_role("link", name="Undo").click()
+    page.get_by_role("button", name="Undo it").click()
+    expect(page.locator("#run-state")).to_contain_text("Waiting to begin")
+    runs.work(MaintenanceRun.objects.latest("pk"))
+    if not scripts:
+        page.get_by_role("link", name="Ask again how far it is").click()
+    expect(page.locator("#run-state")).to_contain_text("Done")
+    page.goto(f"/memories/{faded[0].uid}/")
+    expect(importance).to_contain_text("0.5")
+    assert {memory.importance for memory in Memory.objects.all()} == {0.5}

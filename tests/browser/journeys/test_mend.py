@@ -1,0 +1,80 @@
+"""Mend a wrong memory: find it by its words, change it, see what changed, think better of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from memoryhub.models import Memory
+from tests.browser.conftest import OpenPage
+
+WRONG = "The boiler is bled in June, before the heating season"
+
+
+@pytest.fixture
+def curator(person: Any) -> Any:
+    return person("ada", "change_memory")
+
+
+@pytest.fixture
+def wrong(remember: Any) -> Memory:
+    remember("The kettle is cleaned with vinegar", title="Kettle", project="house")
+    made: Memory = remember(WRONG, title="Bleeding the boiler", project="house")
+    return made
+
+
+def test_a_wrong_memory_is_found_changed_compared_and_put_back(
+    set_out: Any, curator: Any, wrong: Memory
+) -> None:
+    page = set_out("/", curator)
+    page.get_by_role("link", name="Search", exact=True).first.click()
+    page.get_by_role("searchbox", name="Search for").fill("boiler")
+    page.get_by_role("searchbox", name="Search for").press("Enter")
+    page.get_by_role("link", name="Bleeding the boiler").click()
+    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_label("Content").fill(WRONG.replace("June", "September"))
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved.")).to_be_visible()
+    expect(page.locator(".cmp-old mark")).to_have_text("June")
+    expect(page.locator(".cmp-new mark")).to_have_text("September")
+    # It was right after all.
+    page.goto(f"/memories/{wrong.uid}/compare/")
+    page.get_by_role("button", name="Restore").first.click()
+    expect(page.get_by_role("status").filter(has_text="version").first).to_be_visible()
+    assert Memory.objects.get(pk=wrong.pk).content == WRONG
+    assert [row.before["content"] for row in wrong.revisions.order_by("number")] == [
+        WRONG,
+        WRONG.replace("June", "September"),
+    ]
+
+
+def tab_to(page: Page, name: str) -> None:
+    """By the keyboard alone, as far as it takes."""
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        here = page.evaluate("document.activeElement.textContent.trim() || document.activeElement.id")
+        if here == name:
+            return
+    raise AssertionError(f"no Tab leads to {name}")
+
+
+def test_the_keyboard_alone_suffices(open_page: OpenPage, curator: Any, wrong: Memory) -> None:
+    page = open_page("/", curator)
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Search for")).to_be_focused()
+    page.keyboard.type("boiler")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search/?q=boiler*", wait_until="networkidle")
+    tab_to(page, "Bleeding the boiler")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Bleeding the boiler")
+    page.keyboard.press("e")
+    page.wait_for_url("**/edit/")
+    tab_to(page, "id_title")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("When the boiler is bled")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("When the boiler is bled")
+    expect(page.get_by_text("Saved.")).to_be_visible()

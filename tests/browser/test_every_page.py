@@ -1,0 +1,117 @@
+"""Every page, in both themes and at both widths: axe-core, the console, requests, width, and the focus."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import BadRequest
+from django.db import OperationalError, connection
+from django.test import Client
+from playwright.sync_api import Page
+
+from memoryhub.web.views import glance
+from tests.browser import world
+from tests.browser.conftest import OpenPage, Watch
+from tests.browser.looking import Requests, complaints, unfold
+from tests.browser.walking import NOT_FOUND, Walk
+
+HERE = ""  # the page that is open
+PARTS = 3  # processes that may share the walk
+
+
+@pytest.fixture(autouse=True)
+def home(settings: Any, tmp_path: Path) -> None:
+    """The demo goes into one folder, with its database and its mirror."""
+    settings.HOME = Path(connection.settings_dict["NAME"]).parent
+    settings.MEMORY_LOG = settings.HOME / tmp_path.name / "memory-journal.jsonl"
+
+
+def enter(user: User) -> Client:
+    """A browser in which every level is shown."""
+    client = Client()
+    client.force_login(user)
+    session = client.session
+    session.update({"show_private": True, "show_secret": True})
+    session.save()
+    return client
+
+
+def look_at(page: Page, addresses: Iterable[str]) -> None:
+    """Fails with what is wrong, and on which pages."""
+    requests = Requests(page)
+    page.keyboard.press("Tab")  # from here on the focus shows
+    wrong: dict[str, list[str]] = defaultdict(list)
+    for address in addresses:
+        if address != HERE:
+            page.goto(address)
+        unfold(page)
+        requests.settle()
+        for one in complaints(page):
+            wrong[one].append(address)
+    assert not wrong, "\n" + "\n".join(f"{what}\n    on {places}" for what, places in wrong.items())
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_nothing_is_to_be_mended_on_any_page(
+    open_page: OpenPage, live_server: Any, watch: Watch, part: int
+) -> None:
+    watch.expect(404, 422)
+    boss = world.fill()
+    client = enter(boss)
+    page = open_page(NOT_FOUND)
+    page.context.add_cookies(
+        [{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live_server.url}]
+    )
+    look_at(page, Walk(client, boss).addresses()[part::PARTS])
+
+
+def test_nor_where_nothing_was_stored_yet(open_page: OpenPage, reader: User, watch: Watch) -> None:
+    """For somebody without any right, too."""
+    watch.expect(404, 422)
+    client = Client()
+    client.force_login(reader)
+    plain = [one for one in Walk(client, reader).plain() if "?" not in one]
+    look_at(open_page(NOT_FOUND, reader), plain)
+
+
+@pytest.mark.parametrize(
+    ("raised", "status"),
+    [
+        (RuntimeError("out of paint"), 500),
+        (OperationalError("database is locked"), 503),
+        (BadRequest("which one?"), 400),
+    ],
+)
+def test_nor_where_a_page_cannot_be_shown(
+    open_page: OpenPage, reader: User, watch: Watch, monkeypatch: Any, caplog: Any, raised: Any, status: int
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(glance, "render", fail)
+    caplog.set_level(logging.CRITICAL)
+    watch.expect(status)
+    look_at(open_page("/glance/", reader), [HERE])
+
+
+def test_nor_where_somebody_is_refused(open_page: OpenPage, reader: User, watch: Watch) -> None:
+    watch.expect(403)
+    look_at(open_page("/login/"), [HERE])
+    look_at(open_page("/people/", reader), [HERE])
+    page = open_page("/login/")
+    page.get_by_label("User name").fill("reader")
+    page.get_by_label("Password").fill("not it")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("alert").first.wait_for()
+    look_at(page, [HERE])
+    page.evaluate("document.querySelector('main form [name=csrfmiddlewaretoken]').remove()")
+    page.get_by_label("Password").fill("nor this")
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_function("document.querySelector('main form') === null")
+    look_at(page, [HERE])

@@ -1,0 +1,140 @@
+"""The keyboard alone: over each kind of page in its order and out again, in and out of dialogs and menus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from memoryhub import facts
+from memoryhub.drafts import FactDraft
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage
+from tests.browser.looking import AXE, EVERYTHING, by_axe
+
+PATHS = [
+    "/",
+    "/search/?q=zebra&min_score=0",
+    "/memories/",
+    "/memories/{uid}/",
+    "/memories/{uid}/edit/",
+    "/review/",
+    "/facts/",
+    "/facts/graph/",
+    "/timeline/",
+    "/glance/",
+    "/trash/",
+    "/you/",
+]
+# Where Tab has been, in its own marks; radio buttons of one name are one stop.
+STOPS = """() => [...document.querySelectorAll(
+    "a[href], button, input, select, textarea, summary, [tabindex]")]
+  .filter((one) => one.tabIndex >= 0 && !one.disabled && one.type !== "radio"
+    && !one.closest("dialog:not([open])") && one.checkVisibility({visibilityProperty: true}))
+  .map((one, place) => { one.stop = place; return one.outerHTML.slice(0, 120); })"""
+FROM_THE_TOP = """() => {
+  document.body.tabIndex = -1;
+  document.body.focus();
+  document.body.removeAttribute("tabindex");
+}"""
+HERE = "document.activeElement === document.body ? -1 : document.activeElement.stop ?? -2"
+
+
+@pytest.fixture
+def uid(remember: Any, actor: Any) -> str:
+    for name in ("first", "second"):
+        made = remember(f"{name} zebra\n\nIt is fed at six.", project="zoo", tags=["oats"], session_id="s1")
+    for number in range(3):
+        facts.store_fact(FactDraft(subject="zebra", predicate="eats", object=f"hay {number}"), actor)
+    return str(made.uid)
+
+
+def here(page: Page) -> int:
+    return int(page.evaluate(HERE))
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["large", "small"])
+def test_tab_reaches_everything_in_its_order_and_leaves_every_page(
+    open_page: OpenPage, insider: Any, uid: str, viewport: Any
+) -> None:
+    page = open_page("/", insider, viewport=viewport)
+    for path in PATHS:
+        page.goto(path.format(uid=uid), wait_until="networkidle")
+        page.evaluate(FROM_THE_TOP)
+        stops = page.evaluate(STOPS)
+        reached: list[int] = []
+        for _ in range(len(stops) + 20):
+            page.keyboard.press("Tab")
+            if (now := here(page)) == -1 or (now == 0 and reached):
+                break  # out of the page, or with nothing around it at its beginning again
+            reached.append(now)
+        else:
+            pytest.fail(f"{path}: Tab does not lead out of the page but to {stops[now]}")
+        reached = [stop for stop in reached if stop >= 0]
+        assert reached == sorted(reached), f"{path}: Tab jumps: {reached}"
+        missed = [stops[stop] for stop in set(range(len(stops))) - set(reached)]
+        assert not missed, f"{path}: Tab never gets to {missed}"
+
+
+def test_the_first_tab_offers_to_skip_to_the_content(open_page: OpenPage, insider: Any, uid: str) -> None:
+    page = open_page("/memories/", insider)
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to the content")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("Boolean(document.activeElement.closest('main'))")
+
+
+@pytest.mark.parametrize(("key", "name"), [("Control+k", "Go to"), ("?", "Keyboard")])
+def test_a_dialog_keeps_the_focus_and_gives_it_back(
+    open_page: OpenPage, insider: Any, uid: str, key: str, name: str
+) -> None:
+    page = open_page("/memories/", insider)
+    page.keyboard.press("j")
+    before = page.evaluate("document.activeElement.textContent")
+    page.keyboard.press(key)
+    dialog = page.get_by_role("dialog", name=name, exact=True)
+    expect(dialog).to_be_visible()
+    for step in ["Tab"] * 8 + ["Shift+Tab"] * 8:
+        page.keyboard.press(step)
+        # Between the last place and the first lies the browser's own frame.
+        assert page.evaluate("""() => document.activeElement === document.body
+            || Boolean(document.activeElement.closest("dialog[open]"))""")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    assert page.evaluate("document.activeElement.textContent") == before
+
+
+@pytest.mark.parametrize("button", ["Account of insider", "Menu"])
+def test_a_menu_opens_closes_and_gives_the_focus_back(
+    open_page: OpenPage, insider: Any, uid: str, button: str
+) -> None:
+    page = open_page("/memories/", insider, viewport=PHONE)
+    opener = page.get_by_role("button", name=button, exact=True)
+    opener.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("Boolean(document.activeElement.closest(':popover-open'))")
+    page.keyboard.press("Escape")
+    expect(opener).to_be_focused()
+    assert page.locator(":popover-open").count() == 0
+
+
+def test_the_menu_of_saved_searches_closes_when_the_focus_leaves_it(
+    open_page: OpenPage, insider: Any, uid: str
+) -> None:
+    page = open_page("/memories/", insider)
+    menu = page.locator("details.saved")
+    menu.locator("summary").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="All saved searches").wait_for()
+    page.evaluate(AXE)
+    assert not list(by_axe(page, EVERYTHING))
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if not page.evaluate("Boolean(document.activeElement.closest('details.saved'))"):
+            break
+    expect(menu).not_to_have_attribute("open", "")
+    assert page.evaluate("Boolean(document.activeElement.closest('main'))")
