@@ -6,7 +6,7 @@
   for (const button of document.querySelectorAll("[data-copy-link]")) {
     const words = button.querySelector("span");
     const before = words.textContent;
-    words.setAttribute("role", "status");
+    const told = button.nextElementSibling;
     button.hidden = false;
     button.addEventListener("click", async () => {
       try {
@@ -15,17 +15,23 @@
       } catch {
         words.textContent = "It could not be copied";
       }
+      told.textContent = words.textContent;
       setTimeout(() => (words.textContent = before), 2000);
     });
   }
 
   const status = document.getElementById("copied");
 
+  async function textOf(link) {
+    if ("copySelf" in link.dataset) return link.href;
+    const response = await fetch(link.href);
+    if (!response.ok || response.redirected) throw new Error(response.statusText);
+    return response.text();
+  }
+
   async function copy(link) {
     try {
-      const response = await fetch(link.href);
-      if (!response.ok || response.redirected) throw new Error(response.statusText);
-      await navigator.clipboard.writeText(await response.text());
+      await navigator.clipboard.writeText(await textOf(link));
     } catch {
       window.location.assign(link.href);
       return;

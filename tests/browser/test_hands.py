@@ -207,6 +207,20 @@ class TestCopies:
         expect(page.locator("#copied")).to_have_text(f"Copied as {form}")
         assert page.evaluate("navigator.clipboard.readText()").startswith(begins)
 
+    def test_the_address_of_a_memory_and_of_a_session_is_copied(
+        self, open_page: Any, reader: Any, remember: Any
+    ) -> None:
+        uid = remember("zebra", session_id="night", project="zoo").uid
+        rights = ["clipboard-read", "clipboard-write"]
+        page = open_page(f"/memories/{uid}/?from=mail#history", reader, permissions=rights)
+        page.get_by_role("link", name="Copy the link").click()
+        expect(page.locator("#copied")).to_have_text("Copied as link")
+        assert page.evaluate("navigator.clipboard.readText()").endswith(f"/memories/{uid}/")
+        page.goto("/sessions/night/")
+        page.get_by_role("button", name="Copy link").click()
+        expect(page.get_by_role("button", name="Copied")).to_be_visible()
+        assert page.evaluate("navigator.clipboard.readText()").endswith("/sessions/night/?project=zoo")
+
     def test_without_scripts_the_text_opens(self, open_page: Any, reader: Any, three: Any) -> None:
         page = open_page(f"/memories/{three[0].uid}/", reader, java_script_enabled=False)
         page.get_by_role("link", name="Markdown").click()
@@ -232,6 +246,19 @@ class TestReport:
         expect(page.locator(".timeline-at .seconds").first).to_be_visible()
         # Dark letters, also for who reads light ones on the screen.
         expect(page.locator("body")).to_have_css("color", "rgb(25, 32, 29)")
+
+    def test_a_memory_is_printed_with_exact_times_and_without_what_is_there_to_be_clicked(
+        self, open_page: Any, insider: Any, three: Any
+    ) -> None:
+        page = open_page(f"/memories/{three[0].uid}/", insider)
+        page.emulate_media(media="print")
+        for hidden in (".page-head .buttons", ".copies", ".memory .copy >> nth=0"):
+            expect(page.locator(hidden)).to_be_hidden()
+        told = page.evaluate(
+            "getComputedStyle(document.querySelector('.memory time[title]'), '::after').content"
+        )
+        assert " UTC" in told
+        expect(page.locator(".memory time").first).to_have_css("font-size", "0px")
 
     def test_axe_finds_nothing_to_mend_in_a_report(self, open_page: Any, reader: Any, remember: Any) -> None:
         remember("learnt", session_id="night", project="zoo")
