@@ -16,11 +16,11 @@ from memoryhub.interchange.jsonl import dump, line
 from memoryhub.lifecycle.reach import knows_all
 from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Revision, Session
 from memoryhub.querysets import FactQuerySet, MemoryQuerySet
-from memoryhub.retrieval import history
 from memoryhub.retrieval.details import lists_of
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity
+from memoryhub.store.versions import walk
 from memoryhub.transactions import write
 from memoryhub.vocabulary import Scope
 
@@ -126,7 +126,7 @@ class Selection:
         for memory in _rows(changed):
             known = [
                 row
-                for row, seen in history.walk(memory, clearance)
+                for row, seen in walk(memory, clearance)
                 if seen or (self.everything and row.sensitivity in LEVELS)
             ]
             for row in reversed(known):

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from memoryhub.batches import batched
 from memoryhub.lifecycle.plan import (
     Change,
     OnProject,
@@ -29,7 +30,6 @@ from memoryhub.lifecycle.plan import (
 )
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Actor
 from memoryhub.store import upkeep
 from memoryhub.store.rows import CHUNK

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from memoryhub.batches import batched
 from memoryhub.lifecycle import reach
 from memoryhub.lifecycle.operations import Change, known
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, RunChanges
-from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Clearance
 
 KEPT = 20_000  # changes that a run lists; beyond it they are counted

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import connection, models
 
-from memoryhub.batches import batched as batched  # noqa: PLC0414 others take it from here
+from memoryhub.batches import batched
 
 # One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and
 # each savepoint makes FTS5 write out what it holds. Measured: 63 against 160 µs a memory.

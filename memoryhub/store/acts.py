@@ -16,11 +16,11 @@ from django.utils import timezone
 from pydantic import ValidationError
 
 from memoryhub import journal
+from memoryhub.batches import batched
 from memoryhub.drafts import MemoryPatch
 from memoryhub.models import Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Actor
 from memoryhub.store import embedding
 from memoryhub.store.change import apply

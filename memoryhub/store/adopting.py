@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from memoryhub.batches import batched
 from memoryhub.drafts import MemoryPatch
 from memoryhub.models import Evidence, Memory, Revision
 from memoryhub.past import Past
-from memoryhub.search import bulk
 from memoryhub.sensitivity import LEVELS, Actor
 from memoryhub.store.errors import Conflict, Forbidden, NotFound, SecretDetected, StoreError
 from memoryhub.store.rows import CHUNK, LISTS, SCALARS, owner_for
@@ -160,6 +160,6 @@ def _memories(uids: Iterable[str], actor: Actor) -> dict[str, Memory]:
     visible = Memory.objects.visible_to(actor.clearance)
     return {
         memory.uid: memory
-        for chunk in bulk.batched(dict.fromkeys(uids), CHUNK)
+        for chunk in batched(dict.fromkeys(uids), CHUNK)
         for memory in visible.filter(uid__in=chunk)
     }

@@ -13,6 +13,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef
 
 from memoryhub import embeddings
+from memoryhub.batches import batched
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
 from memoryhub.embeddings.failures import warn
 from memoryhub.models import Embedding, Memory
@@ -99,7 +100,7 @@ def fill(model: str, passages: dict[int, str], made: Vectors) -> set[int]:
     taken: list[tuple[int, Vectors]] = []
     by_key = dict(zip(passages, made, strict=True))
     with write():
-        for keys in bulk.batched(passages, CHUNK):
+        for keys in batched(passages, CHUNK):
             rows = lacking(model).filter(pk__in=keys).values_list("pk", *COLUMNS)
             still = [pk for pk, *texts in rows if embeddings.passage(*texts) == passages[pk]]
             Embedding.objects.filter(memory__in=still).delete()

@@ -10,10 +10,10 @@ from django.db.models import Case, F, Q, Value, When
 from django.utils import timezone
 
 from memoryhub import journal
+from memoryhub.batches import batched
 from memoryhub.models import Event, Fact, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import schema
-from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import LEVELS, Actor, higher, rank
 from memoryhub.store.rows import CHUNK, expiry, pick
 from memoryhub.transactions import write

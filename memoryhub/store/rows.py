@@ -13,12 +13,12 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Exists, Model, OuterRef, Q
 
+from memoryhub.batches import batched
 from memoryhub.drafts import MAX_LIST, MemoryDraft
 from memoryhub.models import Entity, FileLink, Label, Memory, Revision, Session
 from memoryhub.models.fields import new_uid
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import bulk
-from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import Forbidden
 from memoryhub.text import make_title, summary

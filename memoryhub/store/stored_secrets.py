@@ -17,6 +17,7 @@ from django.db.models import Max, Model, Q, QuerySet
 from django.utils import timezone
 
 from memoryhub import journal
+from memoryhub.batches import batched
 from memoryhub.models import (
     Entity,
     Event,
@@ -33,7 +34,6 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.search import schema
-from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import LEVELS, Actor, Sensitivity, rank
 from memoryhub.store import embedding, rows
 from memoryhub.store.change import twins

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from memoryhub import journal
+from memoryhub.batches import batched
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import bulk
@@ -61,7 +62,7 @@ def weigh(worths: Sequence[Worth], actor: Actor, run: str, now: datetime) -> set
 def _as_read(worths: Sequence[Worth], actor: Actor, now: datetime) -> dict[int, tuple[Any, ...]]:
     live = Memory.objects.visible_to(actor.clearance).live(now)
     found: dict[int, tuple[Any, ...]] = {}
-    for chunk in bulk.batched(worths, CHUNK):
+    for chunk in batched(worths, CHUNK):
         rows = live.filter(pk__in=[worth.pk for worth in chunk])
         for pk, importance, accesses, *gate in rows.values_list("pk", "importance", "accessed_count", *GATE):
             found[pk] = (importance, accesses, tuple(gate))
@@ -123,7 +124,7 @@ def unweigh(changes: Iterable[tuple[str, float, float]], run: str, actor: Actor,
 
 def _still(uids: Iterable[str], actor: Actor) -> Iterator[Any]:
     visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
-    for chunk in bulk.batched(uids, CHUNK):
+    for chunk in batched(uids, CHUNK):
         yield from visible.filter(uid__in=chunk).values_list("pk", "uid", "importance", *GATE)
 
 
@@ -158,7 +159,7 @@ def still_there(uids: Iterable[str], at: datetime, reason: TrashReason, actor: A
     """
     visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
     found: list[str] = []
-    for chunk in bulk.batched(uids, CHUNK):
+    for chunk in batched(uids, CHUNK):
         rows = visible.filter(uid__in=chunk).order_by("pk").values_list("uid", "deleted_at", "trash_reason")
         found += [uid for uid, since, why in rows if since == at and why == reason.value]
     return found

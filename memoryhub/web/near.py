@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from memoryhub.batches import batched
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.duplicates import Cluster, Found, find
 from memoryhub.retrieval.related import related
-from memoryhub.search.bulk import batched
 from memoryhub.sensitivity import Clearance
 from memoryhub.store.apart import apart
 from memoryhub.store.rows import CHUNK

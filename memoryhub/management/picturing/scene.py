@@ -45,7 +45,6 @@ def prepare() -> dict[str, str]:
     """Fill the store; returns the passwords of those who sign in for the pictures."""
     settings.MEMORYHUB = replace(
         settings.MEMORYHUB,
-        injection_deadline_ms=10_000,  # on a busy machine, too, each prompt gets what it would have got
         llm="openai",
         llm_url="http://127.0.0.1:11434/v1",
         llm_model="qwen3:8b",
