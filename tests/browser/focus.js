@@ -50,7 +50,7 @@
   // The element itself, or what stands for it: the label of a box, a picture beside it, a part of a picture.
   function ringOf(element) {
     if (!element.matches(":focus-visible")) return undefined;
-    const near = [element, element.nextElementSibling, element.closest("label"), element.parentElement];
+    const near = [...(element.labels ?? []), element, element.nextElementSibling, element.parentElement];
     if (element instanceof SVGElement) near.push(...element.querySelectorAll("*"));
     return near.find((at) => at && at.getBoundingClientRect().width > 4 && ringColour(at));
   }
