@@ -12,6 +12,8 @@ from typing import NoReturn
 from django.conf import settings
 from django.db import connections
 
+from memoryhub.safety import slow_clients
+
 APPLICATION = "memoryhub.worker:application"
 # Processes: one for each processor, for the threads of one take turns at Python; few, for each needs memory.
 WORKERS = min(os.cpu_count() or 1, 4)
@@ -72,6 +74,7 @@ def serve(
     sys.stdout.flush()
     sys.stderr.flush()
     options = ["--interface", "wsgi", "--host", host, "--port", str(port), "--no-ws"]
-    options += ["--workers", str(workers), "--blocking-threads", str(threads)]
+    environ[slow_clients.THREADS] = str(threads)
+    options += ["--workers", str(workers), "--blocking-threads", str(slow_clients.WAITING)]
     options += ["--workers-kill-timeout", str(SECONDS_TO_END), "--log-level", "warning" if quiet else "info"]
     os.execve(sys.executable, [sys.executable, "-m", "granian", *options, APPLICATION], environ)  # noqa: S606

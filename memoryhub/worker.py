@@ -9,13 +9,17 @@ the governor's look at what was written.
 
 import gc
 import logging
+import os
 import signal
 
 # Until granian sets its own handler, this process has a copy of its parent's, which would swallow the signal.
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
-from memoryhub.wsgi import application  # noqa: E402
+from memoryhub import wsgi  # noqa: E402
+from memoryhub.safety.slow_clients import THREADS, BodyFirst  # noqa: E402
+
+application = BodyFirst(wsgi.application, int(os.environ.get(THREADS, "2")))
 
 __all__ = ["application"]
 

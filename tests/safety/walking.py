@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
-from memoryhub.models import AgentToken, Fact, MaintenanceRun, Memory, SavedSearch, Session
+from memoryhub.models import AgentToken, Fact, JournalEntry, MaintenanceRun, Memory, SavedSearch, Session
 from memoryhub.web import urls
 
 # Parameters of the pages' addresses; a page takes those it knows.
@@ -56,7 +56,7 @@ class Walk:
         return bool(response.status_code == 200)
 
     def pages(self, most: int = 4) -> list[str]:
-        """``most``: of each kind of object, from the first to the last; of memories and sessions all."""
+        """``most``: of each kind of object, from the first to the last; of memories and sessions more."""
         found = []
         for pattern in urls.urlpatterns:
             opened = list(self._of(pattern, most))
@@ -76,7 +76,10 @@ class Walk:
 
     def _of(self, pattern: URLPattern, most: int) -> Iterator[str]:
         for known in self._arguments(pattern, most):
-            address = reverse(str(pattern.name), kwargs=known) if pattern.name else f"/{pattern.pattern}"
+            try:
+                address = reverse(str(pattern.name), kwargs=known) if pattern.name else f"/{pattern.pattern}"
+            except NoReverseMatch:  # the argument is of another kind
+                continue
             if self.opens(address):
                 yield address
 
@@ -87,7 +90,7 @@ class Walk:
             return
         first, *others = names
         if pattern.name in ("memory", "session"):
-            most = 1000
+            most = 40
         for value in self._values(first, str(pattern.pattern), most):
             if others == ["form"]:
                 yield from ({first: value, "form": form} for form in FORMS)
@@ -104,6 +107,7 @@ class Walk:
         models: dict[str, Any] = {
             "memories/": Memory,
             "facts/": Fact,
+            "journal/": JournalEntry,
             "transfer/": MaintenanceRun,
             "maintenance/": MaintenanceRun,
             "you/": AgentToken,

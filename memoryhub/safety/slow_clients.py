@@ -1,0 +1,98 @@
+"""Clients that send slowly, or not at all, hold up nobody else.
+
+The server gives each request a thread before its body has come, and reading the body waits for the client.
+So there are many of those threads, which only read and wait, and few that work (more of them would
+take turns at Python): these are handed a request once its body is there. One that does not come in
+time is answered with 408.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from io import BufferedReader, BytesIO, RawIOBase
+from typing import Any
+
+SECONDS = 20.0  # that a body may take to come, up to MOST bytes of it
+MOST = 1024 * 1024  # what is more, a file that is imported, is read by the one who was let in with it
+THREADS = "HUB_THREADS"  # in the environment of a worker: how many threads work
+WAITING = 64  # threads of one worker that may read and wait
+
+_Begin = Callable[..., Any]
+_Application = Callable[[dict[str, Any], _Begin], Iterable[bytes]]
+_LATE = b'{"type": "about:blank", "title": "Request Timeout", "status": 408, "code": "too_slow", ' + (
+    b'"detail": "the body did not come in time; send it again", "errors": []}'
+)
+
+
+class BodyFirst:
+    """A WSGI application before which bodies are read; ``threads`` of them work at once."""
+
+    def __init__(self, application: _Application, threads: int, seconds: float = SECONDS) -> None:
+        self.application = application
+        self.seconds = seconds
+        self._working = ThreadPoolExecutor(threads, "working")
+
+    def __call__(self, environ: dict[str, Any], start_response: _Begin) -> Iterable[bytes]:
+        if not self._has_come(environ):
+            headers = [
+                ("Content-Type", "application/problem+json"),
+                ("Content-Length", str(len(_LATE))),
+                ("Cache-Control", "no-store"),
+                ("Connection", "close"),
+            ]
+            start_response("408 Request Timeout", headers)
+            return [_LATE]
+        told: list[Any] = []
+        answer = self._working.submit(self.application, environ, lambda *said: told.extend(said)).result()
+        start_response(*told)
+        return answer
+
+    def _has_come(self, environ: dict[str, Any]) -> bool:
+        """Put what was read in the place of the stream; False when it did not come in time."""
+        length = environ.get("CONTENT_LENGTH") or ""
+        if length == "0" or not (length or environ.get("HTTP_TRANSFER_ENCODING")):
+            return True
+        body = environ["wsgi.input"]
+        most = min(int(length), MOST) if length.isdecimal() else MOST
+        come = _Coming(body, most)
+        come.start()
+        come.join(self.seconds)
+        if come.is_alive():
+            return False
+        environ["wsgi.input"] = BufferedReader(_Joined(come.read_so_far, body, come.error))
+        return True
+
+
+class _Coming(threading.Thread):
+    """Reads the first bytes of a body; ends at the latest when the client is gone."""
+
+    def __init__(self, body: Any, most: int) -> None:
+        super().__init__(daemon=True)
+        self.body, self.most = body, most
+        self.read_so_far = b""
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        try:
+            self.read_so_far = self.body.read(self.most)
+        except OSError as error:  # told to whoever reads
+            self.error = error
+
+
+class _Joined(RawIOBase):
+    """What was read already, and then the rest of the stream."""
+
+    def __init__(self, begun: bytes, rest: Any, error: OSError | None) -> None:
+        self._begun, self._rest, self._error = BytesIO(begun), rest, error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int:
+        if self._error is not None:
+            raise self._error
+        found = self._begun.read(len(room)) or self._rest.read(len(room))
+        room[: len(found)] = found
+        return len(found)

@@ -1,0 +1,105 @@
+"""Who sends slowly holds up nobody else."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from io import BytesIO
+
+import pytest
+
+from memoryhub.safety.slow_clients import MOST, BodyFirst
+
+
+def echo(environ, start_response):
+    """An application that answers with the body it was sent, and its own thread's name."""
+    body = environ["wsgi.input"].read()
+    start_response("200 OK", [("X-Thread", threading.current_thread().name)])
+    return [body]
+
+
+class Stuck:
+    """A body that never comes, until the client is gone."""
+
+    def __init__(self):
+        self.gone = threading.Event()
+
+    def read(self, size=-1):
+        assert self.gone.wait(30)
+        raise OSError("the client is gone")
+
+
+@pytest.fixture
+def stuck():
+    one = Stuck()
+    yield one
+    one.gone.set()
+
+
+def ask(application, body, **environ):
+    told = []
+    answer = application({"wsgi.input": body, **environ}, lambda *said: told.extend(said))
+    return told[0], b"".join(answer), dict(told[1])
+
+
+def _let_go(application, body, **environ):
+    with suppress(OSError):
+        ask(application, body, **environ)
+
+
+def test_a_body_comes_through_whole():
+    for size in (0, 1, 1000, MOST - 1, MOST, MOST + 1, 3 * MOST):
+        sent = bytes(size % 251 for size in range(min(size, 1000))) * (size // 1000 or 1)
+        status, got, _ = ask(BodyFirst(echo, 1), BytesIO(sent), CONTENT_LENGTH=str(len(sent)))
+        assert (status, got) == ("200 OK", sent)
+
+
+def test_a_body_in_chunks_comes_through_whole():
+    sent = b"chunk " * 400_000
+    assert ask(BodyFirst(echo, 1), BytesIO(sent), HTTP_TRANSFER_ENCODING="chunked")[1] == sent
+
+
+def test_lines_of_a_body_are_lines():
+    def lines(environ, start_response):
+        start_response("200 OK", [])
+        return [line.upper() for line in environ["wsgi.input"]]
+
+    assert ask(BodyFirst(lines, 1), BytesIO(b"one\ntwo\nthree"), CONTENT_LENGTH="13")[1] == b"ONE\nTWO\nTHREE"
+
+
+def test_a_body_that_does_not_come_in_time_is_408(stuck):
+    status, body, headers = ask(BodyFirst(echo, 1, seconds=0.05), stuck, CONTENT_LENGTH="100")
+    assert status == "408 Request Timeout"
+    assert b"too_slow" in body
+    assert headers["Content-Type"] == "application/problem+json"
+
+
+def test_a_client_that_sends_nothing_holds_up_no_other(stuck):
+    application = BodyFirst(echo, 1, seconds=20)
+    told = {"CONTENT_LENGTH": "9"}
+    waiting = [threading.Thread(target=_let_go, args=(application, stuck), kwargs=told) for _ in range(8)]
+    for thread in waiting:
+        thread.start()
+    assert ask(application, BytesIO())[0] == "200 OK"
+    assert ask(application, BytesIO(b"hay"), CONTENT_LENGTH="3")[1] == b"hay"
+    assert all(thread.is_alive() for thread in waiting)
+
+
+def test_a_body_that_breaks_off_is_told_to_who_reads_it(stuck):
+    stuck.gone.set()
+    with pytest.raises(OSError, match="gone"):
+        ask(BodyFirst(echo, 1), stuck, CONTENT_LENGTH="100")
+
+
+def test_few_threads_work_whoever_asks():
+    application = BodyFirst(echo, 2)
+    names = {ask(application, BytesIO())[2]["X-Thread"] for _ in range(10)}
+    assert names <= {"working_0", "working_1"}
+
+
+def test_what_an_application_raises_is_raised():
+    def broken(environ, start_response):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        ask(BodyFirst(broken, 1), BytesIO())
