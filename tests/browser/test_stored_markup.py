@@ -1,0 +1,165 @@
+"""What an agent stores never runs, loads or leads away in a real browser, whichever page shows it.
+
+``tests/safety/hostile.py`` fills every text field of every table; ``tests/safety`` looks at the same pages on
+the server's side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import Browser, BrowserContext, Error, Request, Route
+
+from memoryhub.models import Memory, Session
+from tests.safety import hostile, payloads
+from tests.safety.walking import Walk, enter
+
+# What only a payload can have put into a page, by the document's own account.
+PROBE = """() => {
+  const found = [];
+  const foreign = (value) => value && new URL(value, location).host !== location.host;
+  for (const one of document.querySelectorAll("*")) {
+    const tag = one.localName;
+    if (/^(xss-probe|base|iframe|object|embed|math|marquee|plaintext|xmp)$/.test(tag)) found.push(tag);
+    for (const { name, value } of one.attributes) {
+      const told = `<${tag} ${name}=${JSON.stringify(value.slice(0, 80))}>`;
+      if (name.startsWith("on") || name === "srcdoc" || name === "http-equiv") found.push(told);
+      if (name === "style" && /evil|url\\(/.test(value)) found.push(told);
+      if (["src", "action", "formaction", "data", "poster", "background", "ping"].includes(name)
+          && foreign(value) && !value.startsWith("data:image/")) found.push(told);
+      if (/^hx-(get|post|put|patch|delete)$/.test(name) && foreign(value)) found.push(told);
+      if (name.endsWith("href") && tag !== "a" && foreign(value)) found.push(told);
+    }
+    if (tag === "a" && one.hasAttribute("href")) {
+      const told = `<a href=${one.href.slice(0, 80)} rel=${one.rel}>`;
+      if (!["http:", "https:", "mailto:"].includes(one.protocol)) found.push(told);
+      else if (one.protocol !== "mailto:" && one.host !== location.host && !/noopener/.test(one.rel))
+        found.push(told);
+    }
+  }
+  if (document.cookie.includes("evil")) found.push("a cookie");
+  return found;
+}"""
+
+
+class Witness:
+    """A browser's window that notes whatever a payload might do."""
+
+    def __init__(self, context: BrowserContext, host: str) -> None:
+        self.host, self.seen = host, list[str]()
+        context.route(self._is_foreign, self._refuse)
+        self.page = context.new_page()
+        self.page.on("dialog", self._dialog)
+        self.page.on("console", lambda one: self._note(one.text, one.type in ("error", "warning")))
+        self.page.on("pageerror", lambda error: self._note(f"script error: {error}"))
+        self.page.on("request", self._request)
+        self.page.on("popup", lambda popup: self._note(f"popup: {popup.url}"))
+        self.page.on("download", lambda one: self._note(f"download: {one.url}"))
+
+    def _is_foreign(self, url: str) -> bool:
+        return urlsplit(url).scheme in ("http", "https", "ws", "wss") and urlsplit(url).netloc != self.host
+
+    def _refuse(self, route: Route) -> None:
+        route.abort()
+
+    def _dialog(self, dialog: Any) -> None:
+        self._note(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _request(self, request: Request) -> None:
+        if self._is_foreign(request.url) or unquote(request.url).endswith("/x"):
+            self._note(f"request: {request.url}")
+
+    def _note(self, what: str, counts: bool = True) -> None:
+        if counts and "the server responded with a status of" not in what:
+            self.seen.append(what[:200])
+
+    def open(self, address: str) -> list[str]:
+        """What happened at this address, and what is wrong with the page."""
+        self.seen.clear()
+        self.page.goto(address)
+        return self.judge(address)
+
+    def judge(self, address: str) -> list[str]:
+        if unquote(urlsplit(self.page.url).path) != unquote(urlsplit(address).path):
+            self.seen.append(f"led to {self.page.url}")
+        return [*self.seen, *self.page.evaluate(PROBE)]
+
+
+@pytest.fixture
+def witness(chromium: Browser, live_server: Any, settings: Any) -> Any:
+    """A window in which the administrator of the hostile store is signed in."""
+    settings.MEMORYHUB = hostile.configuration()
+    boss = hostile.fill()
+    client = enter(boss)
+    context = chromium.new_context(base_url=live_server.url, reduced_motion="reduce")
+    cookie = client.cookies["sessionid"].value
+    context.add_cookies([{"name": "sessionid", "value": cookie, "url": live_server.url}])
+    context.set_default_timeout(20_000)
+    one = Witness(context, urlsplit(live_server.url).netloc)
+    one.client = client
+    yield one
+    context.close()
+
+
+def addresses(client: Any) -> list[str]:
+    """Every page and fragment, many memories and sessions, some of each other kind."""
+    uids = Memory.objects.order_by("pk").values_list("uid", flat=True)
+    sessions = Session.objects.order_by("pk").values_list("session_id", flat=True)
+    found = [
+        *Walk(client).pages(most=1),
+        *Walk(client).admin(most=1),
+        *(reverse("memory", args=[uid]) for uid in uids[::4]),
+        *(reverse("session", args=[one]) for one in sessions[::2]),
+    ]
+    return [one for one in dict.fromkeys(found) if _is_html(client, one)]
+
+
+def _is_html(client: Any, address: str) -> bool:
+    response = client.get(address)
+    is_file = "attachment" in response.headers.get("Content-Disposition", "")
+    return response.status_code == 200 and response["Content-Type"].startswith("text/html") and not is_file
+
+
+def test_nothing_that_is_stored_runs_loads_or_leads_away(witness, monkeypatch):
+    _walks_in_peace(witness)
+    _hands_in_peace(witness)
+    _would_be_seen(witness, monkeypatch)
+
+
+def _walks_in_peace(witness: Witness) -> None:
+    wrong = {}
+    found = addresses(witness.client)
+    assert len(found) > 100
+    for address in found:
+        try:
+            if seen := witness.open(address):
+                wrong[address] = seen[:3]
+        except Error as error:
+            wrong[address] = [str(error)[:200]]
+    assert not wrong
+
+
+def _hands_in_peace(witness: Witness) -> None:
+    """What scripts put into a page: lists searched as one types, the palette, what is typed itself."""
+    page = witness.page
+    for address in ("/search/", "/facts/graph/", "/memories/"):
+        witness.open(address)
+        page.keyboard.press("Control+k")
+        for typed in ("evil", payloads.payload(4), payloads.payload(46)):
+            page.keyboard.type(typed[:20])
+            page.wait_for_timeout(400)
+            assert not witness.judge(address), (address, typed)
+        page.keyboard.press("Escape")
+    for text in (payloads.payload(0), payloads.payload(46), payloads.payload(66)):
+        assert not witness.open(f"/search/?min_score=0&q={text.replace('&', '%26').replace('#', '%23')}")
+
+
+def _would_be_seen(witness: Witness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test can fail: the same pages, and what they escape let through."""
+    monkeypatch.setattr("django.template.base.conditional_escape", str)
+    for address in ("/memories/", "/sessions/", "/facts/", "/journal/", "/admin/memoryhub/memory/"):
+        assert witness.open(address), address
