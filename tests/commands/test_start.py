@@ -45,9 +45,8 @@ def test_a_command_of_the_hub_loads_no_page_and_compiles_no_rule_that_it_does_no
 
 
 def test_a_worker_has_loaded_and_compiled_all_of_it_before_its_first_request(tmp_path: Path) -> None:
-    code = (
-        "from memoryhub.lifecycle import worker\nworker.begin = lambda guest: None\nimport memoryhub.worker"
-    )
+    code = "import django\ndjango.setup()\nfrom memoryhub.lifecycle import worker\n"
+    code += "worker.begin = lambda *guests: None\nimport memoryhub.worker"
 
     assert loaded_by(code, tmp_path).issuperset(HEAVY)
 
