@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.contrib.admin import ModelAdmin
 from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
+from django.forms import SplitDateTimeField
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
@@ -127,6 +128,14 @@ class TokenAdmin(DraftAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: AgentToken | None = None) -> Any:
         return () if obj is None else (*self.readonly_fields, "owner")
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Django's label of a moment is for neither of its two fields: each is told by name."""
+        field = super().formfield_for_dbfield(db_field, request, **kwargs)
+        if isinstance(field, SplitDateTimeField):
+            for part, widget in zip(("date", "time"), field.widget.widgets, strict=True):
+                widget.attrs["aria-label"] = f"{db_field.verbose_name}: {part}".capitalize()
+        return field
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, change, **kwargs)
