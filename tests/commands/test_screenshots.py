@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -12,10 +13,12 @@ from django.core.management import CommandError, call_command
 from django.urls import NoReverseMatch
 
 from memoryhub import bootstrap
+from memoryhub.management.commands.screenshots import FOLDER
 from memoryhub.management.picturing.pages import NOT_PICTURED, PICTURES
 from memoryhub.models import Memory
 from memoryhub.web import urls
 from tests.commands import hub as hubs
+from tests.commands.hub import ROOT
 
 TAKEN = {
     f"{one.name}-{width}-{theme}"
@@ -106,3 +109,18 @@ def test_it_takes_pictures_in_both_themes_and_widths_and_leaves_no_store_behind(
         "login-phone-light.webp": (390, 844),
         "login-phone-dark.webp": (390, 844),
     }
+
+
+def test_the_pictures_of_every_page_are_there_and_small():
+    files = list((ROOT / FOLDER).glob("*.webp"))
+    assert sorted(TAKEN - {file.stem for file in files}) == []
+    assert sorted({file.stem for file in files} - TAKEN) == []
+    assert sum(file.stat().st_size for file in files) < 15_000_000
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/tour.md"])
+def test_what_a_document_shows_is_there(document):
+    page = ROOT / document
+    shown = re.findall(r'(?:src|srcset)="([^"]+)"', page.read_text("utf-8"))
+    assert shown
+    assert [name for name in shown if not (page.parent / name).exists()] == []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -41,7 +42,15 @@ def _told_by_the_clock() -> list[Field[Any, Any]]:
 
 @contextmanager
 def same_ids() -> Iterator[None]:
-    """Within, what is stored gets the same ids each time."""
-    chance = SimpleNamespace(urandom=random.Random(_SEED).randbytes)  # noqa: S311 nothing is to be guessed
-    with patch.object(fields, "os", chance):
+    """Within, what is stored gets the same ids each time, and tokens the same beginnings."""
+    chance = random.Random(_SEED)  # noqa: S311 of a store that nobody else reaches, and that is gone soon
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(fields, "os", SimpleNamespace(urandom=chance.randbytes)))
+        stack.enter_context(
+            patch("memoryhub.tokens.secrets", SimpleNamespace(token_urlsafe=_urlsafe(chance)))
+        )
         yield
+
+
+def _urlsafe(chance: random.Random) -> Callable[[int], str]:
+    return lambda size: base64.urlsafe_b64encode(chance.randbytes(size)).rstrip(b"=").decode()
