@@ -11,7 +11,16 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
-from memoryhub.models import AgentToken, Fact, JournalEntry, MaintenanceRun, Memory, SavedSearch, Session
+from memoryhub.models import (
+    AgentToken,
+    Fact,
+    Injection,
+    JournalEntry,
+    MaintenanceRun,
+    Memory,
+    SavedSearch,
+    Session,
+)
 from memoryhub.web import urls
 
 # Parameters of the pages' addresses; a page takes those it knows.
@@ -23,7 +32,7 @@ PARAMETERS = (
 ).split()
 FORMS = ("markdown", "json", "md")
 # Addresses that end something or lead away, and so are no pages.
-LEADS_AWAY = {"logout", "single-sign-on", "single-sign-on-back"}
+LEADS_AWAY = {"logout", None, "single-sign-on", "single-sign-on-back"}
 
 
 def patterns() -> Iterator[tuple[str, URLPattern]]:
@@ -55,7 +64,7 @@ class Walk:
             self.look(address, response)
         return bool(response.status_code == 200)
 
-    def pages(self, most: int = 4) -> list[str]:
+    def pages(self, most: int = 5) -> list[str]:
         """``most``: of each kind of object, from the first to the last; of memories and sessions more."""
         found = []
         for pattern in urls.urlpatterns:
@@ -108,6 +117,7 @@ class Walk:
             "memories/": Memory,
             "facts/": Fact,
             "journal/": JournalEntry,
+            "injections/": Injection,
             "transfer/": MaintenanceRun,
             "maintenance/": MaintenanceRun,
             "you/": AgentToken,

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -53,12 +53,11 @@ def people_list(request: HttpRequest) -> HttpResponse:
             return redirect("person", name=made.username)
     typed = request.GET.get("q", "").strip()
     rows = User.objects.filter(username__icontains=typed).select_related("profile")
-    page = paging.page(
-        rows.prefetch_related("groups", "memberships", "user_permissions"),
-        "pk",
-        PAGE,
-        request.GET.get("cursor"),
-    )
+    rows = rows.prefetch_related("groups", "memberships", "user_permissions")
+    try:
+        page = paging.page(rows, "pk", PAGE, request.GET.get("cursor"))
+    except paging.BadCursor as error:
+        raise BadRequest(str(error)) from None
     context = {
         "page": page,
         "first": not request.GET.get("cursor"),
