@@ -8,7 +8,7 @@ from dataclasses import replace
 from memoryhub.batches import batched
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.retrieval.duplicates import Cluster, Found, find
+from memoryhub.retrieval.duplicates import Cluster, Found, arrange, find, read
 from memoryhub.retrieval.related import related
 from memoryhub.sensitivity import Clearance
 from memoryhub.store.apart import apart
@@ -73,7 +73,7 @@ def _about(clearance: Clearance, project: str) -> str:
 def beside(memory: Memory, clearance: Clearance, likeness: float) -> Shown | None:
     """A memory and those most like it of its project, scope and owner; None where there is none.
 
-    Only those are ticked that are at least as alike as ``likeness``, a cosine.
+    Only those are ticked that are at least as alike as ``likeness``, a cosine; one of them is kept.
     """
     if memory.category in NEVER_MERGED:
         return None
@@ -84,6 +84,15 @@ def beside(memory: Memory, clearance: Clearance, likeness: float) -> Shown | Non
         == (memory.project, memory.scope, memory.owner)
         and one.memory.category not in NEVER_MERGED
     ][:MOST_BESIDE]
-    ticked = frozenset([memory.uid, *(one.memory.uid for one in near if (one.likeness or 0) >= likeness)])
+    alike = [one.memory for one in near if (one.likeness or 0) >= likeness]
+    ticked = frozenset([memory.uid, *(one.uid for one in alike)])
+    # What is kept is one of those that are ticked: else the second key would merge it into something else.
+    keep, why = memory.uid, "it is the one you were looking at"
+    if alike:
+        pks = [memory.pk, *(one.pk for one in alike)]
+        best, _, why = arrange(read(_live(clearance).filter(pk__in=pks)))
+        keep = next(one.uid for one in (memory, *alike) if one.pk == best.pk)
     pks = [memory.pk, *(one.memory.pk for one in near)]
-    return one_cluster(_live(clearance).filter(pk__in=pks), "", Entered(ticked, frozenset(), "", ""))
+    entered = Entered(ticked, frozenset(), "", "")
+    found = one_cluster(_live(clearance).filter(pk__in=pks), keep, entered)
+    return replace(found, why=why) if found else None

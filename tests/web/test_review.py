@@ -374,6 +374,19 @@ class TestNearDuplicates:
         assert alike[1].uid in page
         assert "Merge the ticked into one" in page
 
+    def test_what_hardly_resembles_it_is_neither_ticked_nor_the_one_that_it_goes_into(
+        self, embedding: Any, curator: Client, remember: Remember, settings: Any
+    ) -> None:
+        one = remember("the cache of the runner is emptied", project="p")
+        longer = "the cache of the browser has a size of its own, and the runner knows nothing of it"
+        other = remember(longer, project="p", importance=1.0)
+        page = Page(shown(curator, f"/review/cards/{one.uid}/merge/"))
+        boxes = page.all("input")
+        assert [box["value"] for box in boxes if box.get("name") == "keep" and "checked" in box] == [one.uid]
+        assert [
+            ("checked" in box) for box in boxes if box.get("name") == "uid" and box["value"] == other.uid
+        ] == [False]
+
     def test_where_nothing_is_like_it_that_is_said(self, curator: Client, unsure: Memory) -> None:
         assert "No memory of the same place is like" in shown(curator, f"/review/cards/{unsure.uid}/merge/")
 
