@@ -18,7 +18,7 @@ class MemoryhubConfig(AppConfig):
     verbose_name = "memoryhub"
 
     def ready(self) -> None:
-        from memoryhub import checks, membership, roles, signing  # noqa: F401  checks register themselves
+        from memoryhub import checks, membership, roles, signing, tokens  # noqa: F401  checks register themselves
         from memoryhub.lifecycle import guests
         from memoryhub.retrieval import deadline
 
@@ -27,6 +27,7 @@ class MemoryhubConfig(AppConfig):
         deadline.connect()
         membership.connect()
         signing.connect()
+        tokens.connect()
         post_migrate.connect(roles.install, sender=self)
         pre_migrate.connect(_drop_triggers, sender=self)
         post_migrate.connect(_install_schema, sender=self)

@@ -15,10 +15,10 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 from django.db.models import Q
 
-from memoryhub import roles
+from memoryhub import roles, tokens
 from memoryhub.membership import PERMISSIONS, is_confined
 from memoryhub.models import Membership, Profile
-from memoryhub.sensitivity import LEVELS, Sensitivity, rank
+from memoryhub.sensitivity import LEVELS, Actor, Sensitivity, rank
 from memoryhub.signing import note
 from memoryhub.store.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.transactions import write
@@ -55,9 +55,14 @@ def givable_roles(by: User) -> list[str]:
 
 
 def within_reach(by: User, user: User) -> bool:
-    """Whether ``by`` may change this account: it may do nothing that they may not."""
+    """Whether ``by`` may change this account: it may do and see nothing that they may not.
+
+    Who sets a password can sign in with it, and read what a membership opens there.
+    """
     if by.is_superuser:
         return True
+    if Membership.objects.filter(user=user).exclude(clearance__in=["", *givable_levels(by)]).exists():
+        return False
     held = Permission.objects.filter(Q(user=user) | Q(group__user=user)).select_related("content_type")
     return not user.is_superuser and _holds(by, held.distinct())
 
@@ -118,6 +123,8 @@ def change(user: User, by: User, *, role: str, level: str, is_active: bool, is_s
     with write():
         _set_rights(user, after, changed)
         note(user, "rights", by.get_username(), **{name: after[name] for name in changed})
+        if {"role", "level"} & set(changed):
+            tokens.hold_against(User.objects.get(pk=user.pk), Actor(f"user:{by.get_username()}"))
     return changed
 
 

@@ -22,6 +22,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from memoryhub import journal
+from memoryhub.addresses import network_of
 from memoryhub.models import JournalEntry
 from memoryhub.sensitivity import Actor
 from memoryhub.transactions import write
@@ -30,7 +31,9 @@ PERSON = "person"  # object_type of journal rows about people
 HUB = "system:accounts"  # owner of rows that are nobody's own: no account can be called so
 WINDOW = timedelta(minutes=15)
 PER_PAIR, PER_ADDRESS, PER_NAME = 5, 30, 50  # failures within the window
-_NEWEST = 200  # rows looked at; the index of operations has them in order
+# Rows looked at; the index of operations has them in order. Nobody has passwords hashed much faster than this
+# many times within the window, so that a flood of failures elsewhere does not hide those that count.
+_NEWEST = 5000
 # As some proxies write an address; the port is another for each connection.
 _WITH_PORT = re.compile(r"(?P<v4>[0-9.]+):\d+|\[(?P<v6>[0-9a-fA-F:.]+)\](?::\d+)?")
 _IN, _FAILED = "login", "login_failed"
@@ -60,18 +63,18 @@ class _Attempt:
     at: datetime
     failed: bool
     name: str
-    address: str
+    network: str
 
 
 def wait(request: HttpRequest, name: str, now: datetime | None = None) -> int:
     """Seconds until a password for this name is looked at again from this address; 0 for at once."""
     now = now or timezone.now()
-    address, hashed = address_of(request), _hashed(name)
+    network, hashed = _network(address_of(request)), _hashed(name)
     recent = _recent(now)
-    pair = _since_success([one for one in recent if (one.name, one.address) == (hashed, address)])
+    pair = _since_success([one for one in recent if (one.name, one.network) == (hashed, network)])
     counted = (
         (PER_PAIR, pair),
-        (PER_ADDRESS, [one for one in recent if one.failed and one.address == address]),
+        (PER_ADDRESS, [one for one in recent if one.failed and one.network == network]),
         (PER_NAME, [one for one in recent if one.failed and one.name == hashed]),
     )
     # The one that has to age is the oldest of the newest ``most``.
@@ -88,8 +91,13 @@ def _recent(now: datetime) -> list[_Attempt]:
             if at <= now - WINDOW:
                 break
             name = detail.get("name") or _hashed(account)
-            found.append(_Attempt(at, operation == _FAILED, name, detail.get("from", "")))
+            found.append(_Attempt(at, operation == _FAILED, name, _network(detail.get("from", ""))))
     return sorted(found, key=lambda one: one.at, reverse=True)
+
+
+def _network(address: str) -> str:
+    """What counts as one address: of IPv6 all that one subscriber has."""
+    return network_of(address) or address
 
 
 def _since_success(attempts: list[_Attempt]) -> list[_Attempt]:

@@ -16,8 +16,8 @@ import jwt
 import requests
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.exceptions import SuspiciousOperation
-from django.http import HttpRequest
+from django.core.exceptions import SuspiciousOperation, ValidationError
+from django.http import HttpRequest, HttpResponse
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import import_from_settings
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
@@ -128,9 +128,18 @@ class SingleSignOnBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # t
         return bool(claims.get("email")) and claims.get("email_verified") is True
 
     def create_user(self, claims: dict[str, Any]) -> User:
-        """An account without a role or a password, called by its address."""
+        """An account without a role or a password, called by its address, where nobody is called so yet."""
+        email = str(claims["email"])
         with write():
-            user = User.objects.create_user(str(claims["email"])[:150], email=str(claims["email"]))
+            user = User(username=email, email=email)
+            user.set_unusable_password()
+            try:
+                user.full_clean()
+            except ValidationError as wrong:
+                raise SuspiciousOperation(f"no account can be made: {'; '.join(wrong.messages)}") from None
+            if User.objects.filter(username__iexact=email).exists():
+                raise SuspiciousOperation("no account can be made: somebody is called by this address")
+            user.save()
             note(user, "account_made", through=settings.OIDC_ISSUER)
         return user
 
@@ -144,3 +153,15 @@ class ToProvider(OIDCAuthenticationRequestView):  # type: ignore[misc]
 
 class FromProvider(OIDCAuthenticationCallbackView):  # type: ignore[misc]
     get_settings = staticmethod(setting)
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """An error ends the session, but only where this browser went to the provider for it.
+
+        Else any link to here, on any page, would sign out who follows it.
+        """
+        went_there = request.GET.get("state") in request.session.get("oidc_states", {})
+        if "error" in request.GET and not went_there:
+            failed: HttpResponse = self.login_failure()
+            return failed
+        answer: HttpResponse = super().get(request)
+        return answer

@@ -15,19 +15,20 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.db import OperationalError, connection, models
 from django.db.models import Q
+from django.db.models.signals import pre_delete
 from django.utils import timezone
 
 from memoryhub import journal
-from memoryhub.membership import reach_of_owner
+from memoryhub.membership import reach_of, reach_of_owner
 from memoryhub.models import AgentToken, Profile
 from memoryhub.models.token import default_rights
-from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity
+from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity, rank, system
 from memoryhub.store.errors import Conflict, NotFound, StoreError
 from memoryhub.transactions import write
-from memoryhub.vocabulary import RIGHTS
+from memoryhub.vocabulary import RIGHTS, Right
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,13 @@ _BY_DIGEST = (
 )
 NOTE_PATIENCE = 0.1  # seconds that a caller waits for others to have written, before the note is left out
 USE_NOTED_EVERY = timedelta(minutes=1)
+# What a person must be allowed, for a token to get a right from them.
+_NEEDS = {Right.WRITE.value: "memoryhub.add_memory", Right.MAINTAIN.value: "memoryhub.add_maintenancerun"}
+
+
+def grantable_rights(user: User | AnonymousUser) -> list[str]:
+    """The rights that a person may hand to an agent: none that they lack."""
+    return [right for right in RIGHTS if right not in _NEEDS or user.has_perm(_NEEDS[right])]
 
 
 def issue_token(
@@ -187,6 +195,51 @@ def rotate(
         token.save(update_fields=["prefix", "digest", "last_used_at", "last_used_from"])
         journal.record(actor, [_change("rotate", token)], now)
     return token, raw
+
+
+def hold_against(owner: User, actor: Actor, now: datetime | None = None) -> list[AgentToken]:
+    """Take from a person's tokens the levels and rights that they lack; returns those that it changed.
+
+    For when a person's rights were changed; ``owner`` must have been read since. A token that is left without
+    a right is revoked. Projects need no such care: see :func:`actor_of`.
+    """
+    now = now or timezone.now()
+    changed = []
+    with write():
+        for token in AgentToken.objects.active(now).filter(owner=owner.get_username()):
+            clearance = _lowered(token.clearance, reach_of(owner).somewhere())
+            rights = [right for right in token.rights if right in grantable_rights(owner)]
+            fields = ["clearance"] * (clearance != token.clearance) + ["rights"] * (rights != token.rights)
+            if not fields:
+                continue
+            changed.append(token)
+            if not rights:
+                revoke(token.uid, actor, now)
+                continue
+            token.clearance, token.rights = clearance, rights
+            token.save(update_fields=fields)
+            journal.record(actor, [_change("update", token, fields=fields, **_reach(token))], now)
+    return changed
+
+
+def _lowered(clearance: str, levels: frozenset[str]) -> str:
+    """The highest level up to this one below which all are among ``levels``; at least public."""
+    fits = [one for one in LEVELS[: rank(clearance) + 1] if Clearance.up_to(one).levels <= levels]
+    return fits[-1] if fits else Sensitivity.PUBLIC.value
+
+
+def _owner_goes(instance: User, **kwargs: Any) -> None:
+    """Nothing says any more what the owner might see, and their name may become somebody else's."""
+    with write():
+        for uid in (
+            AgentToken.objects.active().filter(owner=instance.get_username()).values_list("uid", flat=True)
+        ):
+            revoke(uid, system("accounts"))
+
+
+def connect() -> None:
+    """Tokens end with their owner's account, at whatever door it is deleted."""
+    pre_delete.connect(_owner_goes, sender=User, dispatch_uid="tokens end with their owner")
 
 
 def actor_of(token: AgentToken) -> Actor:

@@ -15,6 +15,8 @@ from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
 from django.http import HttpRequest
 
+from memoryhub import tokens
+from memoryhub.accounts import actor_of
 from memoryhub.membership import is_confined
 from memoryhub.models import Membership
 from memoryhub.signing import note
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 else:
     _Inline = admin.TabularInline
     _UserAdmin = UserAdmin
+
+
+_RIGHTS = {"groups", "user_permissions", "is_superuser"}  # fields
 
 
 def may_enter(request: HttpRequest) -> bool:
@@ -66,6 +71,16 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         """Memberships of an account that is there: the first one confines it."""
         return self.inlines if obj is not None else ()
 
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
+        """A name is for good: personal memories, tokens and the journal know the person by it."""
+        fields = super().get_readonly_fields(request, obj)
+        return fields if obj is None else (*fields, "username")
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        if _RIGHTS & set(form.changed_data):
+            _hold_tokens(request, [form.instance.pk])
+
     def log_addition(self, request: HttpRequest, obj: User, message: Any) -> LogEntry:
         self._note(request, [obj], "account_made")
         return super().log_addition(request, obj, message)
@@ -86,6 +101,17 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
 
 class RoleAdmin(SuperusersOnly, GroupAdmin):
     """The ready-made roles, and other groups."""
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        if "permissions" in form.changed_data:
+            _hold_tokens(request, form.instance.user_set.values_list("pk", flat=True))
+
+
+def _hold_tokens(request: HttpRequest, people: Iterable[int]) -> None:
+    """The tokens of these people do no more than they do now."""
+    for person in User.objects.filter(pk__in=people):
+        tokens.hold_against(person, actor_of(request))
 
 
 def _fields(message: Any) -> list[str]:

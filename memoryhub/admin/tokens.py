@@ -27,7 +27,6 @@ from memoryhub.models import AgentToken
 from memoryhub.models.token import default_rights
 from memoryhub.sensitivity import Clearance
 from memoryhub.store.errors import StoreError
-from memoryhub.vocabulary import RIGHTS
 
 if TYPE_CHECKING:
     _ModelForm = forms.ModelForm[Any]
@@ -49,12 +48,11 @@ class TokenForm(_ModelForm):
     refusal: StoreError | None = None
     owners: list[str] = []
     clearances: list[str] = []
+    may: list[str] = []
 
     owner = forms.ChoiceField(help_text="Whose personal memories the agent reads and writes")
     clearance = forms.ChoiceField(help_text="The strictest level that it may ask for")
-    rights = forms.MultipleChoiceField(
-        choices=[(right, right) for right in RIGHTS], widget=forms.CheckboxSelectMultiple
-    )
+    rights = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
     projects = Lines(help_text="One a line; empty: all projects")
 
     class Meta:
@@ -65,8 +63,13 @@ class TokenForm(_ModelForm):
         super().__init__(*args, **kwargs)
         self._offer("clearance", self.clearances)
         self._offer("owner", self.owners)
+        self._offer("rights", self.may)
         if not self.instance.pk:
-            self.initial = {"owner": self.owners[0], "rights": default_rights(), **self.initial}
+            self.initial = {
+                "owner": self.owners[0],
+                "rights": [one for one in default_rights() if one in self.may],
+                **self.initial,
+            }
 
     def _offer(self, name: str, choices: list[str]) -> None:
         """Set the choices of a field, where the person may choose: Django drops what is read-only."""
@@ -140,7 +143,13 @@ class TokenAdmin(DraftAdmin):
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, change, **kwargs)
         return type(
-            form.__name__, (form,), {"owners": _owners(request), "clearances": grantable(request.user)}
+            form.__name__,
+            (form,),
+            {
+                "owners": _owners(request),
+                "clearances": grantable(request.user),
+                "may": tokens.grantable_rights(request.user),
+            },
         )
 
     def has_change_permission(self, request: HttpRequest, obj: AgentToken | None = None) -> bool:

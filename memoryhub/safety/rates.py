@@ -8,7 +8,6 @@ too, and of very many callers at once those that came least lately.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import threading
 import time
@@ -16,6 +15,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from django.conf import settings
+
+from memoryhub.addresses import network_of
 
 _INSTANT = 1e-6  # seconds: what adding up fractions may be wrong by
 MOST_KEPT = 20_000  # buckets of one kind; each takes some 200 bytes
@@ -145,26 +146,6 @@ def forget() -> None:
     """Count anew."""
     for counted in (_TOKENS, _ADDRESSES, _REFUSED, _GOOD):
         counted.clear()
-
-
-def network_of(address: str) -> str | None:
-    """Whose requests are counted together: one IPv4 address, or the /64 that one subscriber has of IPv6.
-
-    None for this machine itself, with an address of its own or none. What is no address counts as written.
-    """
-    if not address:
-        return None
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv6Address):
-        found = found.ipv4_mapped or found
-    if found.is_loopback:
-        return None
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((int(found), 64), strict=False))
-    return str(found)
 
 
 def _of_refusals() -> tuple[float, int]:

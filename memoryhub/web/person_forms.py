@@ -16,14 +16,9 @@ from memoryhub import dates, people, roles
 from memoryhub.accounts import grantable
 from memoryhub.membership import is_confined, reach_of
 from memoryhub.store.errors import StoreError
-from memoryhub.vocabulary import Right
+from memoryhub.tokens import grantable_rights
 
 _LEVELS = {"public": "public alone", "private": "public and private", "secret": "all, secrets too"}
-_RIGHTS = {
-    Right.READ.value: ("read", ""),
-    Right.WRITE.value: ("write", "memoryhub.add_memory"),
-    Right.MAINTAIN.value: ("maintain", "memoryhub.add_maintenancerun"),
-}
 
 
 class PlainForm(forms.Form):
@@ -101,9 +96,7 @@ class TokenForm(PlainForm):
     once = forms.CharField(max_length=100, required=False, widget=forms.HiddenInput())
 
     def __init__(self, user: User, data: Mapping[str, Any] | None = None) -> None:
-        rights = [
-            right for right, (_, permission) in _RIGHTS.items() if not permission or user.has_perm(permission)
-        ]
+        rights = grantable_rights(user)
         initial = {"once": secrets.token_urlsafe(12), "rights": rights[:2], "name": "agent"}
         super().__init__(data, initial=initial)
         levels = [(level, _LEVELS[level]) for level in grantable(user)]

@@ -26,7 +26,7 @@ FORM = {
     "expires_at_0": "",
     "expires_at_1": "",
 }
-MANAGER = ("view_agenttoken", "add_agenttoken", "change_agenttoken", "delete_agenttoken")
+MANAGER = ("view_agenttoken", "add_agenttoken", "change_agenttoken", "delete_agenttoken", "add_memory")
 
 
 @pytest.fixture

@@ -146,7 +146,7 @@ def test_a_month_leads_to_its_neighbour(open_page: Any, reader: Any, remember: A
 def test_connecting_shows_a_token_once_and_follows_what_arrives(
     open_page: Any, person: Any, remember: Any
 ) -> None:
-    user = person("keeper", "add_agenttoken", "change_agenttoken")
+    user = person("keeper", "add_agenttoken", "change_agenttoken", "add_memory")
     page = open_page("/connect/", user)
     page.get_by_role("button", name="Make a token").click()
     assert '"MEMORYHUB_TOKEN": "mh_' in page.locator("#settings").text_content()
@@ -163,7 +163,7 @@ def test_connecting_shows_a_token_once_and_follows_what_arrives(
 def test_axe_finds_nothing_to_mend(
     open_page: Any, person: Any, short: Session, theme: str, viewport: Any
 ) -> None:
-    user = person("keeper", "add_agenttoken", "change_agenttoken", "view_private")
+    user = person("keeper", "add_agenttoken", "change_agenttoken", "add_memory", "view_private")
     page = open_page("/", user, color_scheme=theme, viewport=viewport)
     found = {}
     for path in PATHS:

@@ -8,8 +8,9 @@ import threading
 import pytest
 from django.test import Client
 
+from memoryhub.addresses import network_of
 from memoryhub.safety import rates
-from memoryhub.safety.rates import Buckets, Recent, network_of
+from memoryhub.safety.rates import Buckets, Recent
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 HOOK = {"hook_event_name": "SessionStart", "session_id": "s"}

@@ -232,3 +232,13 @@ def test_an_address_is_asked_for_where_there_is_a_provider(browser, settings):
 
 def test_an_account_needs_a_password_without_an_address(browser):
     assert "too short" in browser.post("/people/", {"username": "dora", "password": ""}).content.decode()
+
+
+def test_who_reads_more_in_a_project_is_not_managed_by_who_reads_less(browser, member):
+    member(name="eve", farm="secret")
+    answer = browser.post("/people/eve/password/", {"password": BETTER})
+    assert "may do more than you" in answer.content.decode()
+    assert not fresh("eve").check_password(BETTER)
+    member(name="dan", farm="private")
+    browser.post("/people/dan/password/", {"password": BETTER})
+    assert fresh("dan").check_password(BETTER)

@@ -144,3 +144,23 @@ def test_behind_a_proxy_the_address_is_the_one_it_names(ada, rf, settings):
     settings.BEHIND_PROXY = True
     request = rf.get("/", headers={"X-Forwarded-For": "1.2.3.4, 5.6.7.8"}, REMOTE_ADDR="127.0.0.1")
     assert signing.address_of(request) == "5.6.7.8"
+
+
+def test_failures_elsewhere_do_not_hide_those_that_count(ada, rf):
+    fail(signing.PER_PAIR)
+    newest = JournalEntry.objects.latest("seq")
+    detail = {"from": "10.9.9.9", "with": "curl", "name": "0" * 16}
+    JournalEntry.objects.bulk_create(
+        JournalEntry(
+            seq=newest.seq + n, at=newest.at, operation="login_failed", object_type="person", detail=detail
+        )
+        for n in range(1, 401)
+    )
+    assert sign_in().status_code == 429
+
+
+def test_all_addresses_of_one_subscriber_of_ipv6_are_one(ada):
+    for n in range(signing.PER_PAIR):
+        fail(1, address=f"2001:db8::{n:x}")
+    assert sign_in(address="2001:db8::ffff").status_code == 429
+    assert sign_in(address="2001:db8:0:1::1").status_code == 302

@@ -191,3 +191,21 @@ class TestConfiguration:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         with pytest.raises(ConfigError, match="pip install"):
             self.read(ISSUER="https://id.example.org", CLIENT_ID="x", CLIENT_SECRET="y")
+
+
+@pytest.mark.parametrize(
+    "email",
+    ["taken@example.org", "TAKEN@example.org", "a/b@example.org", "a b@example.org", "x" * 150 + "@x.org"],
+)
+def test_no_account_is_made_whose_name_is_taken_or_cannot_be_one(provider, settings, email):
+    User.objects.create_user("Taken@example.org", email="else@example.org")
+    settings.OIDC_CREATE = True
+    provider.claims = {"email": email}
+    assert refused(go(provider)[1])
+    assert set(User.objects.values_list("username", flat=True)) == {"ada", "Taken@example.org"}
+
+
+def test_a_link_with_an_error_signs_nobody_out(provider):
+    client, _ = go(provider)
+    assert refused(client.get(f"{BACK}?error=access_denied&state=forged"))
+    assert client.get("/").status_code == 200

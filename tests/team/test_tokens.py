@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import tokens
+from memoryhub import people, tokens
 from memoryhub.membership import reach_of
-from memoryhub.models import AgentToken, Membership
+from memoryhub.models import AgentToken, JournalEntry, Membership
 from memoryhub.sensitivity import LEVELS, system
 from memoryhub.store.errors import StoreError
 from tests.api.test_gate import LISTING_DOORS
@@ -137,3 +137,91 @@ def test_the_admin_refuses_a_wider_token_and_shows_a_member_their_own_alone(memb
     assert client.post("/admin/memoryhub/agenttoken/add/", {**form, "projects": ""}).status_code == 200
     assert AgentToken.objects.count() == 1
     assert b"somebody elses" not in client.get("/admin/memoryhub/agenttoken/").content
+
+
+def of_cleo(member: Any, clearance: str = "private", rights: tuple[str, ...] = ("read", "write")) -> str:
+    """A token of someone without memberships, who may write and reads private memories."""
+    cleo = member("view_private", "add_agenttoken", name="cleo")
+    cleo.groups.add(Group.objects.get(name="curator"))
+    return tokens.issue_token("agent", "cleo", clearance, rights, actor=system("test"))[1]
+
+
+def lower(**rights: Any) -> None:
+    boss = User.objects.create_superuser("boss", password="a good password")
+    wanted = {"role": "curator", "level": "private", "is_active": True, "is_staff": False, **rights}
+    people.change(User.objects.get(username="cleo"), boss, **wanted)
+
+
+def test_a_token_loses_the_level_that_its_owner_loses(member):
+    raw = of_cleo(member)
+    lower(level="public")
+    assert tokens.actor_of(tokens.authenticate(raw)).clearance.levels == {"public"}
+    [row] = JournalEntry.objects.filter(object_type="token", operation="update")
+    assert (row.actor, row.detail["fields"], row.detail["clearance"]) == (
+        "user:boss",
+        ["clearance"],
+        "public",
+    )
+
+
+def test_a_token_loses_the_right_that_its_owner_loses(member):
+    raw = of_cleo(member)
+    lower(role="viewer")
+    token = tokens.authenticate(raw)
+    assert (token.rights, token.clearance) == (["read"], "private")
+
+
+def test_a_token_that_is_left_without_a_right_is_revoked(member):
+    raw = of_cleo(member, rights=("write",))
+    lower(role="")
+    assert tokens.authenticate(raw) is None
+
+
+def test_a_token_within_what_its_owner_keeps_stays_as_it_is(member):
+    raw = of_cleo(member, clearance="public", rights=("read",))
+    lower(role="", level="public")
+    assert tokens.authenticate(raw).rights == ["read"]
+    assert not JournalEntry.objects.filter(object_type="token", operation="update").exists()
+
+
+def test_a_role_that_loses_a_permission_takes_the_right_from_tokens(member):
+    raw = of_cleo(member)
+    role = Group.objects.get(name="curator")
+    keep = role.permissions.exclude(codename="add_memory").values_list("pk", flat=True)
+    boss = User.objects.create_superuser("boss", password="a good password")
+    page = {"name": "curator", "permissions": list(keep)}
+    assert enter(boss).post(f"/admin/auth/group/{role.pk}/change/", page).status_code == 302
+    assert tokens.authenticate(raw).rights == ["read"]
+
+
+def test_a_token_ends_with_the_account_of_its_owner(world, member):
+    ada = member(farm="")
+    raw = tokens.issue_token("agent", "ada", "secret", actor=system("test"))[1]
+    assert tokens.authenticate(raw) is not None
+    ada.delete()
+    assert tokens.authenticate(raw) is None
+    assert JournalEntry.objects.filter(object_type="token", operation="revoke").exists()
+
+
+def test_an_account_keeps_its_name_by_which_its_tokens_and_memories_know_it(member):
+    bob = member(name="bob")
+    boss = enter(User.objects.create_superuser("boss", password="a good password"))
+    assert 'name="username"' not in boss.get(f"/admin/auth/user/{bob.pk}/change/").content.decode()
+
+
+MANAGES = ("add_agenttoken", "view_agenttoken", "change_agenttoken")
+
+
+def test_the_admin_gives_a_token_no_right_that_the_person_lacks(member):
+    browser = enter(member(*MANAGES, staff=True))
+    form = {"name": "w", "owner": "ada", "clearance": "public", "projects": ""}
+    browser.post("/admin/memoryhub/agenttoken/add/", {**form, "rights": ["read", "maintain"]})
+    assert not AgentToken.objects.exists()
+    browser.post("/admin/memoryhub/agenttoken/add/", {**form, "rights": ["read"]})
+    assert AgentToken.objects.get().rights == ["read"]
+
+
+def test_the_page_that_connects_an_agent_gives_no_right_that_the_person_lacks(member):
+    form = {"name": "w", "clearance": "public", "toolset": "letsgo"}
+    assert enter(member(*MANAGES)).post("/connect/", form).status_code == 200
+    assert AgentToken.objects.get().rights == ["read"]

@@ -24,7 +24,7 @@ BOSS = Actor("user:boss")
 
 @pytest.fixture
 def manager(sign_in: Any) -> Client:
-    client: Client = sign_in("add_agenttoken", "change_agenttoken")
+    client: Client = sign_in("add_agenttoken", "change_agenttoken", "add_memory")
     return client
 
 

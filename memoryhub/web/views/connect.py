@@ -19,6 +19,7 @@ from memoryhub import claude_code, snippets, tokens
 from memoryhub.accounts import grantable
 from memoryhub.membership import reach_of
 from memoryhub.models import AgentToken, Event
+from memoryhub.models.token import default_rights
 from memoryhub.sensitivity import LEVELS, rank
 from memoryhub.serving import is_loopback
 from memoryhub.snippets import Place
@@ -63,6 +64,7 @@ def _issue(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, str] | 
             form.cleaned_data["name"],
             request.user.get_username(),
             form.cleaned_data["clearance"],
+            [right for right in default_rights() if right in tokens.grantable_rights(request.user)],
             projects=[project] if project else None,
             actor=actor_of(request),
             within=reach_of(request.user),
