@@ -18,9 +18,10 @@ class MemoryhubConfig(AppConfig):
     verbose_name = "memoryhub"
 
     def ready(self) -> None:
-        from memoryhub import checks, membership, roles, signing, tokens  # noqa: F401  checks register themselves
+        from memoryhub import checks  # noqa: F401  checks register themselves
         from memoryhub.lifecycle import guests
         from memoryhub.retrieval import deadline
+        from memoryhub.team import membership, roles, signing, tokens  # noqa: F401  checks register themselves
 
         guests.register("import", "memoryhub.interchange.running.IMPORT")
 

@@ -138,9 +138,9 @@ def _database() -> dict[str, Any]:
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-AUTHENTICATION_BACKENDS = ["memoryhub.accounts.AccountBackend"]
+AUTHENTICATION_BACKENDS = ["memoryhub.team.accounts.AccountBackend"]
 if OIDC_ISSUER:
-    AUTHENTICATION_BACKENDS.append("memoryhub.single_sign_on.SingleSignOnBackend")
+    AUTHENTICATION_BACKENDS.append("memoryhub.team.single_sign_on.SingleSignOnBackend")
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

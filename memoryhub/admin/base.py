@@ -18,9 +18,9 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.text import capfirst
 
-from memoryhub.accounts import clearance_of
 from memoryhub.admin.history import history_page
 from memoryhub.sensitivity import Clearance
+from memoryhub.team.accounts import clearance_of
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]

@@ -12,7 +12,6 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from memoryhub import facts
-from memoryhub.accounts import actor_of
 from memoryhub.admin.base import admin_url, column
 from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
 from memoryhub.admin.columns import EMPTY, level_badge, link, moment
@@ -22,6 +21,7 @@ from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Fact, Memory
 from memoryhub.store.errors import NotFound
+from memoryhub.team.accounts import actor_of
 from memoryhub.text import shorten
 
 _CELL = 80

@@ -10,10 +10,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memoryhub.accounts import clearance_of
 from memoryhub.models import Memory
 from memoryhub.retrieval.overview import EXPIRING_DAYS, counts
 from memoryhub.sensitivity import LEVELS
+from memoryhub.team.accounts import clearance_of
 
 UNKNOWN = "unknown"
 _MOST_VALUES = 60

@@ -10,9 +10,9 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.text import capfirst
 
-from memoryhub.accounts import clearance_of
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.retrieval.history import revisions
+from memoryhub.team.accounts import clearance_of
 
 _PER_PAGE = 100
 

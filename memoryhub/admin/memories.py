@@ -15,7 +15,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memoryhub import store
-from memoryhub.accounts import actor_of, clearance_of, reveal
 from memoryhub.admin import memory_actions
 from memoryhub.admin.base import admin_url, column
 from memoryhub.admin.bulk import counted
@@ -37,6 +36,7 @@ from memoryhub.models import Fact, Memory
 from memoryhub.retrieval.search import search
 from memoryhub.sensitivity import Sensitivity
 from memoryhub.store.rows import listed
+from memoryhub.team.accounts import actor_of, clearance_of, reveal
 from memoryhub.text import shorten
 from memoryhub.vocabulary import SCOPES, TYPES
 

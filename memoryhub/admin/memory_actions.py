@@ -12,10 +12,10 @@ from django.http import HttpRequest
 from django.template.loader import render_to_string
 
 from memoryhub import store
-from memoryhub.accounts import actor_of
 from memoryhub.admin.bulk import Answer, Question, Row, ask, counted, is_confirmed, say, select
 from memoryhub.models import Memory
 from memoryhub.sensitivity import LEVELS, Sensitivity
+from memoryhub.team.accounts import actor_of
 
 MOST_ERASED = 500  # all of them are named on the confirmation page
 _REFUSALS_SHOWN = 5

@@ -15,11 +15,11 @@ from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
 from django.http import HttpRequest
 
-from memoryhub import tokens
-from memoryhub.accounts import actor_of
-from memoryhub.membership import is_confined
 from memoryhub.models import Membership
-from memoryhub.signing import note
+from memoryhub.team import tokens
+from memoryhub.team.accounts import actor_of
+from memoryhub.team.membership import is_confined
+from memoryhub.team.signing import note
 from memoryhub.transactions import write
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 
-from memoryhub.accounts import actor_of
 from memoryhub.admin.base import admin_url
 from memoryhub.admin.bulk import counted, is_confirmed, say
 from memoryhub.lifecycle import runs, telling
@@ -18,6 +17,7 @@ from memoryhub.lifecycle.asking import FOR_GOOD, form_fields, given, loss, may_r
 from memoryhub.lifecycle.operations import OPERATIONS
 from memoryhub.models import MaintenanceRun
 from memoryhub.store.errors import StoreError
+from memoryhub.team.accounts import actor_of
 
 _OWN = ("operation", "dry_run")
 

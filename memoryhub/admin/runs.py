@@ -15,7 +15,6 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memoryhub.accounts import actor_of, clearance_of
 from memoryhub.admin.base import GatedAdmin, admin_url, column
 from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
 from memoryhub.admin.columns import EMPTY, link, moment, pretty
@@ -26,6 +25,7 @@ from memoryhub.lifecycle.asking import may_look
 from memoryhub.models import MaintenanceRun, Memory
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store.errors import StoreError
+from memoryhub.team.accounts import actor_of, clearance_of
 from memoryhub.text import shorten
 
 _CELL = 80

@@ -12,13 +12,13 @@ from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from memoryhub.accounts import clearance_of
 from memoryhub.admin.base import ReadOnlyAdmin, admin_url, column
 from memoryhub.admin.bulk import counted
 from memoryhub.admin.columns import EMPTY, level_badge, link, moment, pretty
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.retrieval.injections import Log, look_up
+from memoryhub.team.accounts import clearance_of
 from memoryhub.text import shorten
 
 _CELL = 80

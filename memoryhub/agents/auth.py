@@ -8,12 +8,12 @@ from typing import Any
 from django.http import HttpRequest
 from ninja.security import APIKeyHeader, HttpBearer
 
-from memoryhub import tokens
 from memoryhub.agents.problems import Problem, too_often, unauthenticated
 from memoryhub.models import AgentToken
 from memoryhub.safety import rates
 from memoryhub.sensitivity import Actor
-from memoryhub.signing import address_of
+from memoryhub.team import tokens
+from memoryhub.team.signing import address_of
 from memoryhub.vocabulary import Right
 
 

@@ -20,7 +20,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from memoryhub.safety import rates
-from memoryhub.signing import address_of
+from memoryhub.team.signing import address_of
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"  # seconds until a busy database is worth another try

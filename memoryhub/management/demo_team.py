@@ -8,10 +8,10 @@ from datetime import timedelta
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from memoryhub import people, saved_searches, tokens
 from memoryhub.lifecycle import runs
 from memoryhub.models import AgentToken
 from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.team import people, saved_searches, tokens
 
 # name: role, level, projects with the level there, days ago that they signed in
 TEAM: Mapping[str, tuple[str, str, Mapping[str, str], float | None]] = {

@@ -1,12 +1,12 @@
-"""The access rules of :mod:`memoryhub.accounts`, and the switches for the header of every page."""
+"""The access rules of :mod:`memoryhub.team.accounts`, and the switches for the header of every page."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from memoryhub.accounts import SWITCHES, actor_of, clearance_of, is_on, may_see, reveal, turn
-from memoryhub.people import may_manage
+from memoryhub.team.accounts import SWITCHES, actor_of, clearance_of, is_on, may_see, reveal, turn
+from memoryhub.team.people import may_manage
 
 __all__ = [
     "SWITCHES",

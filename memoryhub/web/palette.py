@@ -9,11 +9,11 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from memoryhub.models import Memory
-from memoryhub.people import may_manage
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.overview import counts
-from memoryhub.saved_searches import saved_by
 from memoryhub.sensitivity import Clearance
+from memoryhub.team.people import may_manage
+from memoryhub.team.saved_searches import saved_by
 from memoryhub.text import fold
 from memoryhub.web.saved import saved_place
 

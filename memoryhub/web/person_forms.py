@@ -12,11 +12,12 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from memoryhub import dates, people, roles
-from memoryhub.accounts import grantable
-from memoryhub.membership import is_confined, reach_of
+from memoryhub import dates
 from memoryhub.store.errors import StoreError
-from memoryhub.tokens import grantable_rights
+from memoryhub.team import people, roles
+from memoryhub.team.accounts import grantable
+from memoryhub.team.membership import is_confined, reach_of
+from memoryhub.team.tokens import grantable_rights
 
 _LEVELS = {"public": "public alone", "private": "public and private", "secret": "all, secrets too"}
 

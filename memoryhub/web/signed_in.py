@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from memoryhub import signing
+from memoryhub.team import signing
 from memoryhub.transactions import write
 
 NOTED_EVERY = timedelta(minutes=5)

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import facts, store, tokens
+from memoryhub import facts, store
 from memoryhub.drafts import FactDraft, MemoryPatch
 from memoryhub.models import (
     AgentToken,
@@ -20,6 +20,7 @@ from memoryhub.models import (
     Memory,
     Session,
 )
+from memoryhub.team import tokens
 from tests.admin.conftest import CURATOR, act, page, show
 
 MODELS = [Memory, Fact, Session, Event, Injection, JournalEntry, AgentToken, MaintenanceRun]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from memoryhub import journal, store, tokens
+from memoryhub import journal, store
 from memoryhub.models import Event, Injection, JournalEntry, Memory, Session
+from memoryhub.team import tokens
 from tests.admin.conftest import act, page
 
 MODELS = [JournalEntry, Session, Event, Injection]

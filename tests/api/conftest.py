@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import tokens
 from memoryhub.sensitivity import system
+from memoryhub.team import tokens
 
 API = "/api/v1"
 RIGHTS = ("read", "write", "maintain")

@@ -7,10 +7,10 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 from django.utils import timezone
 
-from memoryhub import tokens
 from memoryhub.models import AgentToken, JournalEntry
 from memoryhub.sensitivity import system
 from memoryhub.store import NotFound, StoreError
+from memoryhub.team import tokens
 from tests.api.conftest import Agent, is_problem
 
 BOSS = system("tests")

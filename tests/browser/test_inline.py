@@ -10,11 +10,12 @@ from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
-from memoryhub import saved_searches, store
+from memoryhub import store
 from memoryhub.drafts import MemoryPatch
 from memoryhub.models import Memory, SavedSearch
 from memoryhub.sensitivity import Actor
 from memoryhub.store.rows import listed
+from memoryhub.team import saved_searches
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
 
 

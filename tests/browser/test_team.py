@@ -8,9 +8,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import Group, User
 
-from memoryhub import tokens
 from memoryhub.models import AgentToken, Membership
 from memoryhub.sensitivity import system
+from memoryhub.team import tokens
 from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 
 VIEWS = [(theme, viewport) for theme in ("light", "dark") for viewport in (DESKTOP, PHONE)]

@@ -12,12 +12,13 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.utils import timezone
 
-from memoryhub import demo, store, tokens
+from memoryhub import demo, store
 from memoryhub.drafts import MemoryDraft
 from memoryhub.interchange import running
 from memoryhub.lifecycle import runs
 from memoryhub.models import Extraction, MaintenanceRun, Membership, Memory, ModelUse, SavedSearch
 from memoryhub.sensitivity import Actor, Clearance, system
+from memoryhub.team import tokens
 
 OWNER = demo.OWNER
 LONG = "a_name_without_any_blank_" * 7

@@ -8,10 +8,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from memoryhub import store, tokens
+from memoryhub import store
 from memoryhub.doctor.registry import Status, ok
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.sensitivity import system
+from memoryhub.team import tokens
 from tests.commands.examining import WRITER, look, look_first, named, remember
 from tests.conftest import without_journal_triggers
 

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from memoryhub.models import AgentToken, Event, Memory, Session
-from memoryhub.tokens import issue_token
+from memoryhub.team.tokens import issue_token
 
 COMMIT = (
     "git commit -m 'fix(rates): round once at the end' -m 'Because cents got lost between two currencies.'"

@@ -294,7 +294,7 @@ def test_a_database_that_fails_at_the_door_is_answered_empty(bot, monkeypatch):
     def fails(*args, **kwargs):
         raise OperationalError("database or disk is full")
 
-    monkeypatch.setattr("memoryhub.tokens.authenticate", fails)
+    monkeypatch.setattr("memoryhub.team.tokens.authenticate", fails)
     assert send(bot, commit()) == {}
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from memoryhub import tokens
 from memoryhub.agents.auth import Caller
 from memoryhub.agents.mcp import http
 from memoryhub.agents.mcp.stdio import Wire
@@ -18,6 +17,7 @@ from memoryhub.agents.toolset import Tool, Toolset
 from memoryhub.agents.toolsets import TOOLSETS
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.sensitivity import system
+from memoryhub.team import tokens
 from memoryhub.vocabulary import Right
 from tests.mcp.conftest import Door
 

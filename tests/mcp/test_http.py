@@ -11,10 +11,10 @@ from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import tokens
 from memoryhub.agents.mcp import sessions
 from memoryhub.models import AgentToken
 from memoryhub.sensitivity import system
+from memoryhub.team import tokens
 from tests.api.conftest import is_problem
 from tests.mcp.conftest import META, STATELESS, Door
 

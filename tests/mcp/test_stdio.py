@@ -216,7 +216,7 @@ class TestWho:
         with started(served, "letsgo", MEMORYHUB_TOKEN=token) as process:
             assert say(process, PING)["result"] == {}
             revoke = (
-                "from memoryhub import tokens; from memoryhub.models import AgentToken;"
+                "from memoryhub.team import tokens; from memoryhub.models import AgentToken;"
                 "from memoryhub.sensitivity import system;"
                 "tokens.revoke(AgentToken.objects.get(name='brief').uid, system('tests'))"
             )

@@ -9,7 +9,7 @@ import pytest
 
 from memoryhub.safety import rates
 from memoryhub.sensitivity import Actor
-from memoryhub.tokens import issue_token
+from memoryhub.team.tokens import issue_token
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from django.contrib.auth.models import Group, User
 from django.db import models
 from django.utils import timezone
 
-from memoryhub import facts, hooks, journal, store, tokens
+from memoryhub import facts, hooks, journal, store
 from memoryhub.conf import Config
 from memoryhub.drafts import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.interchange import running
@@ -36,6 +36,7 @@ from memoryhub.models import (
 )
 from memoryhub.retrieval.inject import Wanted, inject
 from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.team import tokens
 from memoryhub.transactions import write
 from tests.safety.payloads import EVERYTHING, PAYLOADS, payload
 

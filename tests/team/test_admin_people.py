@@ -8,8 +8,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from memoryhub.membership import is_confined
 from memoryhub.models import JournalEntry, Membership
+from memoryhub.team.membership import is_confined
 from tests.team.conftest import enter
 
 LIST, GROUPS = "/admin/auth/user/", "/admin/auth/group/"

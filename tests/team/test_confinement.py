@@ -14,7 +14,6 @@ from django.urls import URLPattern, get_resolver
 from django.utils import timezone
 
 from memoryhub.extraction import queue
-from memoryhub.membership import reach_of
 from memoryhub.models import (
     Extraction,
     Fact,
@@ -27,6 +26,7 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.sensitivity import LEVELS
+from memoryhub.team.membership import reach_of
 from memoryhub.web import urls
 from tests.team.conftest import enter, seen, word
 

@@ -8,10 +8,10 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from memoryhub import people, roles
-from memoryhub.membership import is_confined
 from memoryhub.models import JournalEntry, Membership
 from memoryhub.store.errors import StoreError
+from memoryhub.team import people, roles
+from memoryhub.team.membership import is_confined
 from tests.team.conftest import enter
 
 BETTER = "quite another phrase"

@@ -11,7 +11,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.core.management import call_command
 from django.test import Client
 
-from memoryhub import roles
+from memoryhub.team import roles
 
 pytestmark = pytest.mark.django_db
 

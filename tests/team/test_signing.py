@@ -9,9 +9,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from memoryhub import signing
 from memoryhub.models import JournalEntry
 from memoryhub.sensitivity import Clearance
+from memoryhub.team import signing
 from tests.admin.conftest import login
 
 GOOD = "a good password"

@@ -26,8 +26,8 @@ def provider(settings: Any, db: None) -> Iterator[Provider]:
     server = serve(one)
     settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET = one.issuer, CLIENT, SECRET
     settings.AUTHENTICATION_BACKENDS = [
-        "memoryhub.accounts.AccountBackend",
-        "memoryhub.single_sign_on.SingleSignOnBackend",
+        "memoryhub.team.accounts.AccountBackend",
+        "memoryhub.team.single_sign_on.SingleSignOnBackend",
     ]
     User.objects.create_user("ada", email="Ada@example.org")
     yield one

@@ -10,11 +10,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import people, tokens
-from memoryhub.membership import reach_of
 from memoryhub.models import AgentToken, JournalEntry, Membership
 from memoryhub.sensitivity import LEVELS, system
 from memoryhub.store.errors import StoreError
+from memoryhub.team import people, tokens
+from memoryhub.team.membership import reach_of
 from tests.api.test_gate import LISTING_DOORS
 from tests.team.conftest import enter, seen
 

@@ -12,9 +12,10 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import dates, tokens
+from memoryhub import dates
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.sensitivity import system
+from memoryhub.team import tokens
 from memoryhub.web.views import you
 from tests.team.conftest import enter
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import snippets, tokens
+from memoryhub import snippets
 from memoryhub.models import AgentToken, Event, JournalEntry, Memory, Session
 from memoryhub.sensitivity import Actor
 from memoryhub.snippets import Place
+from memoryhub.team import tokens
 from tests.web.markup import PAYLOADS, dangers, main
 
 PAGE, ARRIVED, REVOKE = (f"/connect/{end}" for end in ("", "arrived/", "revoke/"))

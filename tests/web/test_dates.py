@@ -14,9 +14,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import dates, people
+from memoryhub import dates
 from memoryhub.models import Event, Memory, Profile, Session
 from memoryhub.retrieval import local_days, overview
+from memoryhub.team import people
 from memoryhub.web import charts
 from memoryhub.web.templatetags.hub import moment, when
 

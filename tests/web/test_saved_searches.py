@@ -10,10 +10,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import saved_searches
 from memoryhub.models import SavedSearch
 from memoryhub.store.errors import Conflict, NotFound, StoreError
-from memoryhub.web.saved import PAGES, kept, place, place_at
+from memoryhub.team import saved_searches
+from memoryhub.web.saved import PAGES, place, place_at, placeless
 from tests.web.markup import PAYLOADS, Page, dangers, main
 
 HTMX = {"HX-Request": "true"}
@@ -294,4 +294,4 @@ class TestWithoutCost:
     ],
 )
 def test_a_query_is_kept_as_it_is_but_for_the_place_in_the_list(query: str, left: str) -> None:
-    assert kept(query) == left
+    assert placeless(query) == left

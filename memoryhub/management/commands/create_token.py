@@ -12,7 +12,7 @@ from django.utils import timezone
 from memoryhub.checks import INSTALLATION
 from memoryhub.sensitivity import LEVELS, Sensitivity, system
 from memoryhub.store.errors import StoreError
-from memoryhub.tokens import issue_token
+from memoryhub.team.tokens import issue_token
 from memoryhub.vocabulary import RIGHTS
 
 LONGEST_DAYS = 36_500

@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from memoryhub import environment, tokens
+from memoryhub import environment
 from memoryhub.agents.auth import Caller
 from memoryhub.agents.mcp.stdio import Wire
 from memoryhub.agents.problems import Problem, unauthenticated
@@ -23,6 +23,7 @@ from memoryhub.agents.toolsets import TOOLSETS
 from memoryhub.checks import require_local_database
 from memoryhub.management.operator import short_name
 from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity
+from memoryhub.team import tokens
 from memoryhub.vocabulary import RIGHTS, Right
 
 VARIABLE = "MEMORYHUB_TOKEN"

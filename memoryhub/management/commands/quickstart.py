@@ -25,7 +25,7 @@ from memoryhub.management.operator import plural
 from memoryhub.management.replaying.demo import play_session
 from memoryhub.models import AgentToken, Fact, Memory, Session
 from memoryhub.sensitivity import system
-from memoryhub.tokens import issue_token
+from memoryhub.team.tokens import issue_token
 from memoryhub.vocabulary import RIGHTS
 
 ADMIN = demo.OWNER

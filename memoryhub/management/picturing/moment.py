@@ -47,7 +47,7 @@ def same_ids() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(fields, "os", SimpleNamespace(urandom=chance.randbytes)))
         stack.enter_context(
-            patch("memoryhub.tokens.secrets", SimpleNamespace(token_urlsafe=_urlsafe(chance)))
+            patch("memoryhub.team.tokens.secrets", SimpleNamespace(token_urlsafe=_urlsafe(chance)))
         )
         yield
 

@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.utils.crypto import get_random_string
 
-from memoryhub import demo, people
+from memoryhub import demo
 from memoryhub.hooks import watching
 from memoryhub.interchange import running
 from memoryhub.lifecycle import runs
@@ -30,6 +30,7 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.team import people
 
 _IMPORTS = settings.BASE_DIR / "fixtures/demo/imports"
 # Days ago: calls, failures, tokens sent, tokens answered

@@ -16,8 +16,8 @@ from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import tokens
 from memoryhub.sensitivity import Actor, Sensitivity
+from memoryhub.team import tokens
 
 TIMEOUT = 30  # seconds for one answer
 PATIENCE = 5  # times that a busy hub is asked again

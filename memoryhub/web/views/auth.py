@@ -8,7 +8,7 @@ from django.conf import settings
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse
 
-from memoryhub import signing
+from memoryhub.team import signing
 
 
 class Login(LoginView):

@@ -15,15 +15,16 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub import claude_code, snippets, tokens
-from memoryhub.accounts import grantable
-from memoryhub.membership import reach_of
+from memoryhub import claude_code, snippets
 from memoryhub.models import AgentToken, Event
 from memoryhub.models.token import default_rights
 from memoryhub.sensitivity import LEVELS, rank
 from memoryhub.serving import is_loopback
 from memoryhub.snippets import Place
 from memoryhub.store.errors import StoreError
+from memoryhub.team import tokens
+from memoryhub.team.accounts import grantable
+from memoryhub.team.membership import reach_of
 from memoryhub.web.access import actor_of, clearance_of
 from memoryhub.web.token_form import ConnectForm
 

@@ -13,7 +13,6 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub import contradictions
-from memoryhub.membership import is_confined
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import glance as numbers
@@ -21,6 +20,7 @@ from memoryhub.retrieval import overview
 from memoryhub.retrieval.duplicates import find
 from memoryhub.search import schema, vector_log
 from memoryhub.sensitivity import Clearance
+from memoryhub.team.membership import is_confined
 from memoryhub.web import charts
 from memoryhub.web import glance as shown
 from memoryhub.web.access import clearance_of

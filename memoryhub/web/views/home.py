@@ -13,10 +13,10 @@ from django.views.decorators.http import require_safe
 
 from memoryhub import journal
 from memoryhub.lifecycle.asking import may_look
-from memoryhub.membership import is_confined
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import overview
+from memoryhub.team.membership import is_confined
 from memoryhub.web import charts, health, live
 from memoryhub.web.access import clearance_of
 from memoryhub.web.breakdowns import breakdown

@@ -13,10 +13,10 @@ from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub import journal as chain
-from memoryhub.membership import is_confined
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import JournalQuerySet
 from memoryhub.retrieval import paging
+from memoryhub.team.membership import is_confined
 from memoryhub.web.access import clearance_of
 from memoryhub.web.filters import JournalFilter
 from memoryhub.web.htmx import HtmxHttpRequest

@@ -15,8 +15,8 @@ from memoryhub import model_budget
 from memoryhub.extraction import queue
 from memoryhub.lifecycle.asking import may_look
 from memoryhub.llm.chosen import Chosen, problems, sends_in_clear
-from memoryhub.membership import is_confined
 from memoryhub.model_budget import Spent
+from memoryhub.team.membership import is_confined
 from memoryhub.web.access import clearance_of
 
 DAYS, TROUBLES = 14, 10

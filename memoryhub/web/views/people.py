@@ -13,11 +13,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub import people, roles
-from memoryhub.membership import is_confined
 from memoryhub.models import JournalEntry, Membership
 from memoryhub.retrieval import paging
 from memoryhub.store.errors import StoreError
+from memoryhub.team import people, roles
+from memoryhub.team.membership import is_confined
 from memoryhub.web.person_forms import AddPersonForm, JoinForm, NewPasswordForm, PlainForm, RightsForm
 
 PAGE, ROWS, FAILED = 50, 30, 10  # people, journal rows of one, failed logins

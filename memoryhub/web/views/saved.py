@@ -14,9 +14,9 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub import saved_searches
 from memoryhub.models import SavedSearch
 from memoryhub.store.errors import Conflict, NotFound, StoreError
+from memoryhub.team import saved_searches
 from memoryhub.web import saved
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
 

@@ -20,7 +20,7 @@ def start(request: HttpRequest) -> HttpResponse:
     if not settings.OIDC_ISSUER:
         raise Http404
     # The library comes with an extra that is not installed everywhere.
-    from memoryhub.single_sign_on import FAILED, NoProvider, ToProvider
+    from memoryhub.team.single_sign_on import FAILED, NoProvider, ToProvider
 
     try:
         answer: HttpResponse = ToProvider.as_view()(request)
@@ -36,7 +36,7 @@ def back(request: HttpRequest) -> HttpResponse:
     """Where the provider sends the browser back to."""
     if not settings.OIDC_ISSUER:
         raise Http404
-    from memoryhub.single_sign_on import FromProvider
+    from memoryhub.team.single_sign_on import FromProvider
 
     answer: HttpResponse = FromProvider.as_view()(request)
     return answer

@@ -13,11 +13,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from memoryhub import people, roles, tokens
-from memoryhub.membership import is_confined, reach_of
 from memoryhub.models import AgentToken, Profile
 from memoryhub.sensitivity import LEVELS
 from memoryhub.store.errors import StoreError
+from memoryhub.team import people, roles, tokens
+from memoryhub.team.membership import is_confined, reach_of
 from memoryhub.web import signed_in
 from memoryhub.web.access import actor_of
 from memoryhub.web.person_forms import PasswordForm, PlainForm, PreferencesForm, TokenForm

@@ -9,10 +9,11 @@ from django.test import Client
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from memoryhub import store, tokens
+from memoryhub import store
 from memoryhub.drafts import MemoryPatch
 from memoryhub.models import Injection, Memory, Session
 from memoryhub.sensitivity import Actor, Clearance, system
+from memoryhub.team import tokens
 
 ADVICE = "Deploys of the ledger go out on Friday afternoon, when the office is quiet"
 PROMPT = "When should the deploy of the ledger go out?"

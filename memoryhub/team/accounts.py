@@ -1,0 +1,99 @@
+"""Who a browser's request is, and what it may see now: for the pages and the admin alike.
+
+A level above public needs the permission *and* a switch that the person has turned on; the switches live in
+the session, stay visible in the page's header, and end with the login.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib.auth.backends import ModelBackend
+from django.contrib.auth.models import AnonymousUser, User
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+
+from memoryhub import journal
+from memoryhub.models import Memory
+from memoryhub.sensitivity import Actor, Clearance, Sensitivity
+from memoryhub.team import signing
+from memoryhub.team.membership import PERMISSIONS, reach_of
+from memoryhub.transactions import write
+
+SWITCHES = PERMISSIONS
+
+
+class AccountBackend(ModelBackend):
+    """Accounts of the hub; with the person comes their profile, which every page asks for.
+
+    Who has guessed too often waits, at every door that takes a password: until then none is looked at.
+    """
+
+    def authenticate(
+        self,
+        request: HttpRequest | None,
+        username: str | None = None,
+        password: str | None = None,
+        **more: Any,
+    ) -> User | None:
+        if request is not None and username and signing.wait(request, username):
+            request.login_held_back = True  # type: ignore[attr-defined]
+            raise PermissionDenied
+        found: User | None = super().authenticate(request, username, password, **more)
+        return found
+
+    def get_user(self, user_id: int) -> User | None:
+        user = User.objects.select_related("profile").filter(pk=user_id).first()
+        return user if user is not None and self.user_can_authenticate(user) else None
+
+
+def may_see(user: User | AnonymousUser, level: str) -> bool:
+    """Whether the person may see a level above public, in one project at least."""
+    if not user.is_authenticated:
+        return False
+    return level in reach_of(user, [level]).somewhere()
+
+
+def grantable(user: User | AnonymousUser) -> list[str]:
+    """The clearances that a person may hand to an agent: a token must not reach further than they do.
+
+    A token reads every level up to its clearance, so one that the person lacks bars all above it. Where
+    projects differ for this person, ``tokens.issue_token`` holds each of the token's against ``reach_of``.
+    """
+    levels = [Sensitivity.PUBLIC.value]
+    for level in SWITCHES:
+        if not may_see(user, level):
+            break
+        levels.append(level)
+    return levels
+
+
+def is_on(request: HttpRequest, level: str) -> bool:
+    """Whether the person asks for a level and may see it."""
+    return bool(request.session.get(f"show_{level}")) and may_see(request.user, level)
+
+
+def turn(request: HttpRequest, level: str, on: bool) -> None:
+    """Turn a switch; turning one on without the permission does nothing."""
+    request.session[f"show_{level}"] = on and may_see(request.user, level)
+
+
+def clearance_of(request: HttpRequest, also: Iterable[str] = ()) -> Clearance:
+    """What this request sees: public, and the levels whose switches are on, in the person's projects.
+
+    ``also``: levels to count as switched on.
+    """
+    asked = {level for level in SWITCHES if request.session.get(f"show_{level}")}
+    return reach_of(request.user, asked | set(also))
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """The person, for the store and the journal; writes reach what the pages show."""
+    return Actor(f"user:{request.user.get_username()}", clearance_of(request))
+
+
+def reveal(request: HttpRequest, memory: Memory, page: str) -> None:
+    """Write down that this person opened a secret, and where; without that row nothing is shown."""
+    with write():
+        journal.record(actor_of(request), [journal.of_memory("reveal", memory, page=page)])
