@@ -4,7 +4,11 @@
   const help = document.getElementById("keys");
   if (!help) return;
 
-  const ROWS = "main .rows > li, main .table > tbody > tr, main .timeline > li, main .injections > li";
+  const ROWS = [
+    "main :is(.rows, .timeline, .injections, .briefs, .month) > li",
+    "main .table > tbody > tr",
+    "main :is(.clusters, .clashes) > article",
+  ].join();
   const TYPING = "textarea, select, [contenteditable], [role=combobox], [role=textbox], [role=listbox]";
   const NOT_TYPED = new Set(["checkbox", "radio", "button", "submit", "reset", "image", "file", "range", "color"]);
   const toggle = document.getElementById("keys-on");

@@ -16,6 +16,7 @@
   let timer = 0;
   let lastHand = Date.now();
   let isIncomplete = false; // what has the focus, or is selected, was left as it is
+  let isOut = false; // nobody is signed in any more
   let isOn = true;
   try {
     isOn = localStorage.getItem("live") !== "off";
@@ -36,8 +37,10 @@
     return at.bottom > 0 && at.top < window.innerHeight;
   }
 
+  // The focus of the page as a whole, or of the switch, is no place where someone reads.
   function isAlone() {
-    return Date.now() - lastHand > ALONE && !isHeld(document.querySelector("main"));
+    const parts = [...document.getElementById("main").children].filter((part) => part !== box);
+    return Date.now() - lastHand > ALONE && !parts.some(isHeld);
   }
 
   // ------------------------------------------------------------------ what changed
@@ -180,8 +183,9 @@
         headers: { "If-None-Match": '"' + mark + '"' },
         redirect: "manual",
       });
-      if (response.type === "opaqueredirect") {
-        words.textContent = "Signed out. Reload the page to sign in.";
+      isOut = response.type === "opaqueredirect";
+      if (isOut) {
+        tell();
         return;
       }
       failures = response.status === 200 || response.status === 304 ? 0 : failures + 1;
@@ -192,6 +196,7 @@
     } catch {
       failures += 1; // No connection: asked again, less and less often.
     }
+    tell();
     if (isOn && address === window.location.href.split("#")[0]) settle();
     schedule();
   }
@@ -201,12 +206,20 @@
     if (isOn && !document.hidden) timer = setTimeout(ask, EVERY * 2 ** Math.min(failures, 5));
   }
 
+  // One question without an answer may be a restart of the hub; two are worth a word.
   function tell() {
-    box.classList.toggle("is-on", isOn);
-    words.textContent = isOn ? "Pause live updates" : "Resume live updates";
+    const isLost = failures > 1;
+    box.classList.toggle("is-on", isOn && !isLost && !isOut);
+    if (isOut) words.textContent = "Signed out: reload to sign in";
+    else if (!isOn) words.textContent = "Resume live updates";
+    else words.textContent = isLost ? "Pause live updates (no answer)" : "Pause live updates";
   }
 
   turn.addEventListener("click", () => {
+    if (isOut) {
+      window.location.reload();
+      return;
+    }
     isOn = !isOn;
     try {
       localStorage.setItem("live", isOn ? "on" : "off");

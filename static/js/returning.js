@@ -1,7 +1,7 @@
 // Coming back to a list: the scroll and the focus are where they were. The address has the filters, order and page.
 (function () {
   "use strict";
-  const LISTS = "main .rows, main .table, main .timeline, main .injections, main .briefs, main .month";
+  const LISTS = "main .rows, main .table, main .timeline, main .injections, main .briefs, main .month, main .clusters, main .clashes";
   const KEPT = 20; // addresses of lists that are remembered
 
   function read() {
@@ -10,6 +10,11 @@
     } catch {
       return []; // Storage is switched off, or somebody wrote into it.
     }
+  }
+
+  // Links of pictures too, whose href is an object, not a text.
+  function leadingTo(href) {
+    return [...document.querySelectorAll("main a[href]")].filter((one) => one.getAttribute("href") === href);
   }
 
   function here() {
@@ -29,12 +34,12 @@
     const link = event.target.closest("a[href]");
     if (!link || event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey) return;
     if (!link.closest(LISTS) || link.origin !== location.origin || link.pathname === location.pathname) return;
-    const same = [...document.querySelectorAll("main a")].filter((one) => one.href === link.href);
+    const href = link.getAttribute("href");
     const one = {
       at: here(),
       to: link.pathname,
-      href: link.getAttribute("href"),
-      nth: same.indexOf(link),
+      href,
+      nth: leadingTo(href).indexOf(link),
       y: Math.round(scrollY),
       title: document.title.replace(/ · memoryhub$/, ""),
     };
@@ -44,7 +49,7 @@
   function settle() {
     const left = read().findLast((one) => one.at === here());
     if (!left) return;
-    const links = document.querySelectorAll('main a[href="' + CSS.escape(left.href) + '"]');
+    const links = leadingTo(left.href);
     const link = links[left.nth] || links[0];
     if (link && document.activeElement === document.body) link.focus({ preventScroll: true });
     if (Math.abs(scrollY - left.y) > 2) scrollTo({ top: left.y, behavior: "instant" });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -49,6 +50,24 @@ class TestKeys:
         assert focused(page) == "second zebra"
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1)).to_have_text("second zebra")
+
+    @pytest.mark.usefixtures("embedding")
+    def test_j_and_k_move_through_the_days_of_a_month_and_through_clusters(
+        self, open_page: Any, reader: Any, remember: Any
+    ) -> None:
+        for day, name in ((3, "third"), (4, "fourth")):
+            remember(f"{name} zebra", created_at=datetime(2026, 5, day, 12, tzinfo=UTC))
+        for ending in ("summer", "winter"):
+            remember(f"# Trains\n\nThey run late in {ending}")
+        page = open_page("/timeline/?month=2026-05", reader)
+        days = []
+        for _ in range(2):
+            page.keyboard.press("j")
+            days.append(focused(page))
+        assert sorted(days) == ["Mon, 4 May", "Sun, 3 May"]
+        page.goto("/duplicates/")
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.closest('.clusters > article') !== null")
 
     def test_slash_goes_to_the_search_from_a_page_without_a_box(self, open_page: Any, reader: Any) -> None:
         page = open_page("/journal/", reader)

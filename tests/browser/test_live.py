@@ -74,6 +74,20 @@ class TestHome:
         expect(page.locator("#live-new .row")).to_have_count(2)
         expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
 
+    def test_who_looked_at_what_was_new_and_went_away_gets_the_next_without_a_hand(
+        self, open_live: Any, reader: Any, remember: Any
+    ) -> None:
+        remember("first zebra")
+        page = open_live("/", reader)
+        remember("second zebra")
+        wait_a_round(page)
+        page.get_by_role("button", name="Show what is new").click()
+        expect(page.locator("#live-new .row")).to_have_count(2)
+        page.clock.run_for(65_000)
+        remember("third zebra")
+        wait_a_round(page, hand=False)
+        expect(page.locator("#live-new .row")).to_have_count(3)
+
     def test_nothing_is_asked_while_it_is_paused_and_the_choice_is_kept(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
@@ -123,6 +137,22 @@ class TestHome:
             page.clock.run_for(10_000)
         assert 3 <= len(asked) <= 7
         expect(page.locator("#live-new .row")).to_have_count(1)
+        expect(page.locator("#live-turn")).to_have_text("Pause live updates (no answer)")
+        expect(page.locator("#live.is-on")).to_have_count(0)
+        page.unroute_all()
+        with page.expect_response(lambda one: one.status == 304):
+            page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        expect(page.locator("#live-turn")).to_have_text("Pause live updates")
+
+    def test_the_switch_says_when_nobody_is_signed_in_any_more_and_leads_to_the_sign_in(
+        self, open_live: Any, reader: Any, remember: Any
+    ) -> None:
+        remember("first zebra")
+        page = open_live("/", reader)
+        page.context.clear_cookies()
+        wait_a_round(page)
+        page.get_by_role("button", name="Signed out: reload to sign in").click()
+        expect(page.get_by_label("Password")).to_be_visible()
 
     def test_the_empty_first_page_fills_itself(self, open_live: Any, reader: Any, remember: Any) -> None:
         page = open_live("/", reader)

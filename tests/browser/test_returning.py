@@ -109,6 +109,29 @@ def test_pages_and_facets_that_htmx_fetched_survive_too(open_page: Any, reader: 
     expect(page.get_by_role("link", name="Important")).to_have_attribute("aria-current", "true")
 
 
+def test_the_list_of_a_session_survives_beside_its_picture_whose_links_lead_to_the_same(
+    open_page: Any, reader: Any, remember: Any
+) -> None:
+    begun = timezone.now() - timedelta(hours=3)
+    for number in range(30):
+        at = begun + timedelta(minutes=5 * number)
+        remember(f"zebra {number:03}", session_id="night", project="zoo", created_at=at)
+    page = open_page("/sessions/night/?project=zoo", reader)
+    expect(page.locator("main svg a").first).to_be_visible()
+    there_and_back(page, page.locator("main .timeline-title a").nth(20), page.go_back)
+
+
+@pytest.mark.usefixtures("embedding")
+def test_the_clusters_of_duplicates_survive_too(open_page: Any, reader: Any, remember: Any) -> None:
+    for number in range(6):
+        word = chr(ord("a") + number) * 6
+        for ending in ("summer", "winter"):
+            remember(f"# {word.title()}\n\n{word} trains run late in {ending}", project="zoo")
+    page = open_page("/duplicates/", reader)
+    links = page.locator("main .clusters a[href^='/memories/']")
+    there_and_back(page, links.last, page.go_back)
+
+
 def test_a_memory_leads_back_to_the_list_it_was_opened_from(open_page: Any, reader: Any, many: None) -> None:
     page = open_page("/memories/?project=zoo&order=-created_at", reader)
     there_and_back(
