@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from urllib.parse import urlsplit
 
 from django.http import QueryDict
 from django.urls import Resolver404, ResolverMatch, resolve
+from django.utils.dateparse import parse_datetime
 
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
@@ -23,6 +25,7 @@ Select = Callable[[QueryDict, ResolverMatch, Clearance], MemoryQuerySet]
 def matching(address: str, clearance: Clearance) -> list[str]:
     """The ids of all memories that the list at this address shows on all of its pages, behind the gate.
 
+    ``as_of`` in the address, ISO 8601: what came after that moment was not on the list that the person saw.
     StoreError where the address is of no such list, where its filters are wrong, and where more than
     :data:`~memoryhub.store.acts.MOST` fit.
     """
@@ -33,11 +36,22 @@ def matching(address: str, clearance: Clearance) -> list[str]:
         raise _unknown() from None
     if place.url_name not in LISTS:
         raise _unknown()
-    found = LISTS[place.url_name](QueryDict(parts.query), place, clearance)
+    query = QueryDict(parts.query)
+    found = LISTS[place.url_name](query, place, clearance)
+    if shown := _moment(query.get("as_of", "")):
+        found = found.exclude(created_at__gt=shown).exclude(imported_at__gt=shown)
     uids = list(found.order_by("-pk").values_list("uid", flat=True)[: MOST + 1])
     if len(uids) > MOST:
         raise StoreError(f"more than {MOST} match; narrow the filters first", "every")
     return uids
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        found = parse_datetime(text)
+    except ValueError:  # well written, but there is no such day or hour
+        return None
+    return found if found is not None and found.tzinfo is not None else None
 
 
 def _unknown() -> StoreError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from memoryhub.store.acts import KINDS
 from memoryhub.store.rows import listed
 from memoryhub.web import selection
 from memoryhub.web.acts import PERMISSIONS
+from tests.web.markup import Page
 
 Remember = Callable[..., Memory]
 SignIn = Callable[..., Client]
@@ -214,6 +216,26 @@ def test_all_that_match_is_what_the_list_shows_on_all_of_its_pages(
     assert matching("/trash/") == [gone.uid]
     assert matching("/trash/?tab=expired") == [spent.uid]
     assert len(matching("/memories/?project=zoo", Clearance.up_to("secret"))) == 3
+
+
+def test_what_agents_stored_since_the_list_was_shown_is_not_among_all_that_match(
+    hand: Client, three: list[Memory], remember: Remember
+) -> None:
+    page = Page(hand.get("/memories/?project=p").content.decode())
+    late = remember("stored a moment later", project="p")
+    brought = remember("brought in a moment later", project="p")
+    past = brought.created_at - timedelta(days=9)
+    Memory.objects.filter(pk=brought.pk).update(created_at=past, imported_at=brought.created_at)
+    told = do(hand, "trash", [], every="1", list=page.value_of("list"))
+    assert "3 memories moved to the trash" in told
+    assert set(Memory.objects.live().values_list("uid", flat=True)) == {late.uid, brought.uid}
+
+
+@pytest.mark.parametrize("moment", ["", "never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
+def test_a_list_without_the_moment_it_was_shown_is_taken_as_it_is_now(
+    three: list[Memory], moment: str
+) -> None:
+    assert len(matching(f"/memories/?project=p&as_of={moment}")) == 3
 
 
 @pytest.mark.parametrize(

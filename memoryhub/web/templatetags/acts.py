@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
+from django.utils import timezone
 
 from memoryhub.sensitivity import LEVELS
 from memoryhub.store.acts import MOST
@@ -39,7 +40,7 @@ def bulk_bar(context: dict[str, Any], total: int = 0, ended: bool = False) -> di
         "may_erase": ended and request.user.has_perm("memoryhub.erase_memory"),
         "total": total,
         "most": MOST,
-        "list": without(request),
+        "list": without(request, as_of=timezone.now().isoformat()),
         "levels": [level for level in LEVELS if level in seen],
         "types": [(kind, kind.replace("_", " ")) for kind in TYPES],
         "scopes": SCOPES,
