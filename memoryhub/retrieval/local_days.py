@@ -13,6 +13,7 @@ from django.utils import timezone
 
 Dated = list[tuple[date, str, int]]
 _DAY, _HOUR, _MINUTE = 10, 13, 16  # characters of 2026-05-04 13:30
+_SINCE = 2000  # zones had other offsets in other years; before this one, nobody kept memories
 
 
 def counted(rows: QuerySet[Any], moment: str, kind: str) -> Dated:
@@ -39,9 +40,9 @@ def _in_days(pieces: Iterable[tuple[str, str | None, int]], zone: tzinfo) -> Dat
 
 
 def _chars(zone: tzinfo) -> int:
-    """How much of a moment in UTC tells its day in this zone: in both halves of the year."""
-    year = timezone.now().year
-    offsets = {zone.utcoffset(datetime(year, month, 1)) for month in (1, 7)}
+    """How much of a moment in UTC tells its day in this zone: in both halves of each year."""
+    years = range(_SINCE, timezone.now().year + 1)
+    offsets = {zone.utcoffset(datetime(year, month, 1)) for year in years for month in (1, 7)}
     seconds = {offset.total_seconds() if offset else 0.0 for offset in offsets}
     if seconds == {0.0}:
         return _DAY
