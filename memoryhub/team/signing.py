@@ -72,11 +72,13 @@ def wait(request: HttpRequest, name: str, now: datetime | None = None) -> int:
     network, hashed = _network(address_of(request)), _hashed(name)
     recent = _recent(now)
     pair = _since_success([one for one in recent if (one.name, one.network) == (hashed, network)])
-    counted = (
+    counted = [
         (PER_PAIR, pair),
         (PER_ADDRESS, [one for one in recent if one.failed and one.network == network]),
-        (PER_NAME, [one for one in recent if one.failed and one.name == hashed]),
-    )
+    ]
+    of_name = [one for one in recent if one.failed and one.name == hashed]
+    if len(of_name) >= PER_NAME and not _has_been(name.strip(), network):
+        counted.append((PER_NAME, of_name))
     # The one that has to age is the oldest of the newest ``most``.
     ends = [found[most - 1].at + WINDOW for most, found in counted if len(found) >= most]
     return max(0, *(int((end - now).total_seconds()) + 1 for end in ends)) if ends else 0
@@ -87,12 +89,21 @@ def _recent(now: datetime) -> list[_Attempt]:
     found = []
     for operation in (_IN, _FAILED):
         rows = JournalEntry.objects.filter(operation=operation, object_type=PERSON).order_by("-seq")
-        for at, account, detail in rows.values_list("at", "object_id", "detail")[:_NEWEST]:
+        newest = rows.values_list("at", "object_id", "detail")[:_NEWEST]
+        for at, account, detail in newest.iterator(chunk_size=100):  # as a rule there are few in the window
             if at <= now - WINDOW:
                 break
             name = detail.get("name") or _hashed(account)
             found.append(_Attempt(at, operation == _FAILED, name, _network(detail.get("from", ""))))
     return sorted(found, key=lambda one: one.at, reverse=True)
+
+
+def _has_been(name: str, network: str) -> bool:
+    """Whether somebody of this name signed in from there lately: guesses elsewhere do not shut them out."""
+    logins = JournalEntry.objects.filter(operation=_IN, object_type=PERSON, object_id=name).order_by("-seq")
+    return any(
+        _network(said.get("from", "")) == network for said in logins.values_list("detail", flat=True)[:20]
+    )
 
 
 def _network(address: str) -> str:

@@ -123,6 +123,16 @@ def test_a_name_that_is_tried_from_many_addresses_has_to_wait(ada):
     assert sign_in(address="10.0.0.1").status_code == 429
 
 
+def test_who_guesses_from_many_addresses_does_not_shut_out_who_was_here_before(ada):
+    assert sign_in(address="10.0.0.1").status_code == 302
+    for number in range(signing.PER_NAME):
+        sign_in("guess", address=f"10.6.6.{number}")
+    assert sign_in(address="10.0.0.1").status_code == 302
+    assert sign_in(address="10.0.0.2").status_code == 429
+    fail(signing.PER_PAIR, address="10.0.0.1")
+    assert sign_in(address="10.0.0.1").status_code == 429
+
+
 def test_capitals_and_blanks_make_no_other_name(ada):
     for name in ("ada", "ADA", " ada", "Ada", "aDa"):
         sign_in("guess", name=name)
