@@ -47,15 +47,6 @@ def login(user: User) -> Client:
     return client
 
 
-def show(client: Client, *levels: str) -> Client:
-    """Turn on the switches of these levels, as the header's buttons do."""
-    session = client.session
-    for level in levels:
-        session[f"show_{level}"] = True
-    session.save()
-    return client
-
-
 def page(model: type[Model] | str, view: str = "changelist", *args: Any) -> str:
     name = model if isinstance(model, str) else model._meta.model_name
     return reverse(f"admin:memoryhub_{name}_{view}", args=args)

@@ -7,7 +7,8 @@ import pytest
 from memoryhub import facts
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Fact, JournalEntry
-from tests.admin.conftest import act, confirm, page, show, told
+from tests.admin.conftest import act, confirm, page, told
+from tests.visiting import show
 
 FORM = {
     "subject": "hub",

@@ -9,7 +9,8 @@ from memoryhub import facts, store
 from memoryhub.drafts import FactDraft, MemoryPatch
 from memoryhub.models import Event, Fact, Injection, JournalEntry, Memory, Session
 from memoryhub.sensitivity import Actor
-from tests.admin.conftest import CURATOR, act, page, show
+from tests.admin.conftest import CURATOR, act, page
+from tests.visiting import show
 
 LEVELS = ("public", "private", "secret", "cosmic")
 SEES = {

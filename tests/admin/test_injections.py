@@ -6,7 +6,8 @@ import pytest
 
 from memoryhub import store
 from memoryhub.models import Injection
-from tests.admin.conftest import page, show
+from tests.admin.conftest import page
+from tests.visiting import show
 
 SEES = {(): {"public"}, ("private", "secret"): {"public", "private", "secret"}}
 

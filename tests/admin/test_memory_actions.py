@@ -16,7 +16,8 @@ from memoryhub.drafts import FactDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.store import acts
 from tests import disk
-from tests.admin.conftest import CURATOR, act, confirm, page, show, told
+from tests.admin.conftest import CURATOR, act, confirm, page, told
+from tests.visiting import show
 
 FORMS = {"set_sensitivity": "sensitivity", "set_importance": "importance", "set_category": "category"}
 

@@ -13,7 +13,8 @@ from memoryhub import store
 from memoryhub.drafts import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.store.rows import listed
-from tests.admin.conftest import page, show, told
+from tests.admin.conftest import page, told
+from tests.visiting import show
 
 FULL = {
     "title": "A title",

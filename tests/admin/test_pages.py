@@ -21,7 +21,8 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.team import tokens
-from tests.admin.conftest import CURATOR, act, page, show
+from tests.admin.conftest import CURATOR, act, page
+from tests.visiting import show
 
 MODELS = [Memory, Fact, Session, Event, Injection, JournalEntry, AgentToken, MaintenanceRun]
 WITH_HISTORY = [Memory, Fact, AgentToken, MaintenanceRun]

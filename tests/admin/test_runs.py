@@ -11,7 +11,8 @@ from django.utils import timezone
 from memoryhub import store
 from memoryhub.lifecycle import runs
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
-from tests.admin.conftest import act, confirm, page, show, told
+from tests.admin.conftest import act, confirm, page, told
+from tests.visiting import show
 
 Status = MaintenanceRun.Status
 

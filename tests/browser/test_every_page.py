@@ -20,6 +20,7 @@ from tests.browser import world
 from tests.browser.conftest import OpenPage, Watch
 from tests.browser.looking import Requests, complaints, unfold
 from tests.browser.walking import NOT_FOUND, Walk
+from tests.visiting import enter
 
 HERE = ""  # the page that is open
 PARTS = 3  # processes that may share the walk
@@ -30,16 +31,6 @@ def home(settings: Any, tmp_path: Path) -> None:
     """The demo goes into one folder, with its database and its mirror."""
     settings.HOME = Path(connection.settings_dict["NAME"]).parent
     settings.MEMORY_LOG = settings.HOME / tmp_path.name / "memory-journal.jsonl"
-
-
-def enter(user: User) -> Client:
-    """A browser in which every level is shown."""
-    client = Client()
-    client.force_login(user)
-    session = client.session
-    session.update({"show_private": True, "show_secret": True})
-    session.save()
-    return client
 
 
 def look_at(page: Page, addresses: Iterable[str]) -> None:
@@ -63,7 +54,7 @@ def test_nothing_is_to_be_mended_on_any_page(
 ) -> None:
     watch.expect(404, 422)
     boss = world.fill()
-    client = enter(boss)
+    client = enter(boss, "private", "secret")
     page = open_page(NOT_FOUND)
     page.context.add_cookies(
         [{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live_server.url}]

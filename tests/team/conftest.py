@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.test import Client
 from django.utils import timezone
 
 from memoryhub.lifecycle import reach
@@ -42,17 +41,6 @@ def member(db: None) -> Callable[..., User]:
         return User.objects.get(pk=user.pk)
 
     return make
-
-
-def enter(user: User, *levels: str) -> Client:
-    """A browser in which this person is signed in, with these switches on."""
-    client = Client()
-    client.force_login(user)
-    session = client.session
-    for level in levels:
-        session[f"show_{level}"] = True
-    session.save()
-    return client
 
 
 def word(project: str, level: str) -> str:

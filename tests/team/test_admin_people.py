@@ -10,7 +10,7 @@ from django.test import Client
 
 from memoryhub.models import JournalEntry, Membership
 from memoryhub.team.membership import is_confined
-from tests.team.conftest import enter
+from tests.visiting import enter
 
 LIST, GROUPS = "/admin/auth/user/", "/admin/auth/group/"
 BETTER = "quite another phrase"

@@ -28,7 +28,8 @@ from memoryhub.models import (
 from memoryhub.sensitivity import LEVELS
 from memoryhub.team.membership import reach_of
 from memoryhub.web import urls
-from tests.team.conftest import enter, seen, word
+from tests.team.conftest import seen, word
+from tests.visiting import enter
 
 # farm: every level, though ada has no permission; barn: her permission for private; zoo: not hers.
 OPEN = {("farm", "public"), ("farm", "private"), ("farm", "secret"), ("barn", "public"), ("barn", "private")}

@@ -12,7 +12,7 @@ from memoryhub.models import JournalEntry, Membership
 from memoryhub.store.errors import StoreError
 from memoryhub.team import people, roles
 from memoryhub.team.membership import is_confined
-from tests.team.conftest import enter
+from tests.visiting import enter
 
 BETTER = "quite another phrase"
 

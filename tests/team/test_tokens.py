@@ -16,7 +16,8 @@ from memoryhub.store.errors import StoreError
 from memoryhub.team import people, tokens
 from memoryhub.team.membership import reach_of
 from tests.api.test_gate import LISTING_DOORS
-from tests.team.conftest import enter, seen
+from tests.team.conftest import seen
+from tests.visiting import enter
 
 ASKED = {"allow_private": True, "allow_secret": True}
 

@@ -17,7 +17,7 @@ from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.sensitivity import system
 from memoryhub.team import tokens
 from memoryhub.web.views import you
-from tests.team.conftest import enter
+from tests.visiting import enter
 
 GOOD = "a good password"
 BETTER = "quite another phrase"

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from tests.visiting import show
+
 WORDS = {
     "public": "publicwords",
     "private": "privatewords",
@@ -44,9 +46,7 @@ class TestDoors:
         self, sign_in: Any, four_levels: Any, path: str
     ) -> None:
         client = sign_in()
-        session = client.session
-        session.update({"show_private": True, "show_secret": True})
-        session.save()
+        show(client, "private", "secret")
         assert shown(client, path) == {"public"}
 
 
