@@ -6,15 +6,11 @@ seconds, at a tenth of a core's time. Injections are governed whether it has com
 
 from __future__ import annotations
 
-import fcntl
 import threading
 import time
-from pathlib import Path
 from typing import IO, Any
 
-from django.conf import settings
-
-from memoryhub.lifecycle.worker import Background
+from memoryhub.lifecycle.worker import OneAtATime
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.retrieval.details import lists_of
 from memoryhub.retrieval.governor import inspect_fields
@@ -29,16 +25,15 @@ _WRITTEN = ("insert", "update")
 _TEXTS = ("title", "subtitle", "abstract", "overview", "content")
 
 
-class Watch(Background):
-    """Whoever holds the lock looks, until its process ends; the file says how far the journal is read."""
+class Watch(OneAtATime):
+    """Inspects what was written; the file of its lock says how far the journal is read."""
 
     def __init__(self) -> None:
         super().__init__(GOVERNOR, threading.Condition())
-        self._file: IO[str] | None = None
 
     def turn(self) -> bool:
         """Inspect what the next rows of the journal are about; False when there are none."""
-        file = self._file or self._take_over()
+        file = self.hold()
         if file is None:
             return False
         began = time.thread_time()
@@ -48,28 +43,6 @@ class Watch(Background):
         _move(file, last)
         self.ending.wait(REST * (time.thread_time() - began))
         return True
-
-    def run(self) -> None:
-        try:
-            super().run()
-        finally:
-            self.let_go()
-
-    def let_go(self) -> None:
-        """Give the lock back; another process may look from now on."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _take_over(self) -> IO[str] | None:
-        file = Path(settings.HOME, "governor.lock").open("a+")  # noqa: SIM115 held for life
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            return None
-        self._file = file
-        return file
 
 
 def look(after: int) -> int | None:

@@ -7,11 +7,14 @@ preview need not wait for them. Only the server starts them (``memoryhub/worker.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import IO
 
 from django.conf import settings
 from django.db import DatabaseError, connections
@@ -70,6 +73,45 @@ class Background(threading.Thread):
         with self.wake:
             if not self.ending.is_set():
                 self.wake.wait(seconds)
+
+
+class OneAtATime(Background):
+    """Of all processes that have this thread, the one that holds the lock works, until it ends.
+
+    The lock is the file ``<name>.lock`` in the home.
+    """
+
+    def __init__(self, name: str, wake: threading.Condition) -> None:
+        super().__init__(name, wake)
+        self.held: IO[str] | None = None
+
+    def taken_over(self) -> None:
+        """What the holder does first: nobody else can be at work now."""
+
+    def hold(self) -> IO[str] | None:
+        """The file of the lock, open, which is taken if it is free; None while another process has it."""
+        if self.held is None:
+            file = Path(settings.HOME, f"{self.name}.lock").open("a+")  # noqa: SIM115 held for life
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                return None
+            self.held = file
+            self.taken_over()
+        return self.held
+
+    def let_go(self) -> None:
+        """Give the lock back; another process may work from now on."""
+        if self.held is not None:
+            self.held.close()
+            self.held = None
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            self.let_go()
 
 
 class Worker(Background):
