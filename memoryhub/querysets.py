@@ -310,6 +310,13 @@ class InjectionQuerySet(GatedQuerySet):
     ``visible_to`` goes by the injection's own level and project, as for everything with both columns.
     """
 
+    def empty(self) -> Self:
+        """Where the agent got nothing: nothing was found, all of it was held back, or it took too long."""
+        return self.filter(injected=[])
+
+    def filled(self) -> Self:
+        return self.exclude(injected=[])
+
 
 # What ends an object for good; a memory's "delete" is a move to the trash.
 _ENDS = Q(operation__in=("erase", "purge")) | Q(operation="delete", object_type="fact")

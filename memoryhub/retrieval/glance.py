@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from django.db.models import Case, Count, IntegerField, Q, QuerySet, TextField, Value, When
 from django.db.models.fields.json import KeyTextTransform
+from django.utils import timezone
 
 from memoryhub.models import Event, Injection, JournalEntry
 from memoryhub.querysets import MemoryQuerySet
@@ -22,12 +23,35 @@ from memoryhub.retrieval.mending import AILMENTS, ailing
 from memoryhub.sensitivity import Clearance
 from memoryhub.store.screening import BLOCKED
 
-AGES = (7, 30, 90, 180, 365)  # days: the ends of all steps of age but the last, which is open
+AGES = (7, 30, 90, 180, 365)  # days, today among them: all steps of age but the last, which is open
 IMPORTANCES = (0.2, 0.4, 0.6, 0.8)  # the ends of all steps of importance but the last, which ends at 1
-READS = (1, 5)  # accesses: never, a few times, often
+WORTHS = ("0–0.2", "0.2–0.4", "0.4–0.6", "0.6–0.8", "0.8–1")
+READS = (1, 5)  # accesses: the ends of the first two of
+USES = ("never", "some", "often")
 EXPIRING_DAYS = 28
 MOST_JOURNAL = 20_000  # rows, the newest, that one look at the journal counts at most
 
+
+def worth_within(name: str) -> Q:
+    """The condition on memories whose importance lies in one of :data:`WORTHS`."""
+    return _within("importance", IMPORTANCES, WORTHS.index(name))
+
+
+def used(name: str) -> Q:
+    """The condition on memories that were read as often as one of :data:`USES` says."""
+    return _within("accessed_count", READS, USES.index(name))
+
+
+def _within(column: str, ends: Sequence[float], step: int) -> Q:
+    least = Q(**{f"{column}__gte": ends[step - 1]}) if step else Q()
+    return least & Q(**{f"{column}__lt": ends[step]}) if step < len(ends) else least
+
+
+def age_days(today: date) -> list[tuple[date | None, date]]:
+    """The first and the last day of each step of age, the youngest first; the oldest has no first day."""
+    firsts = [today - timedelta(days=days - 1) for days in AGES]
+    lasts = [today, *(first - timedelta(days=1) for first in firsts)]
+    return list(zip([*firsts, None], lasts, strict=True))
 
 
 @dataclass
@@ -45,7 +69,8 @@ class Lives:
 
 def lives(live: MemoryQuerySet, now: datetime) -> Lives:
     """One pass over gated, live memories."""
-    ages = [now - timedelta(days=days) for days in AGES]
+    first_days = [first for first, _ in age_days(timezone.localdate(now)) if first]
+    ages = [timezone.make_aware(datetime.combine(day, time.min)) for day in first_days]
     stepped = live.order_by().annotate(
         age=_step([Q(created_at__gte=edge) for edge in ages]),
         worth=_step([Q(importance__lt=edge) for edge in IMPORTANCES]),
@@ -85,7 +110,7 @@ def captured(clearance: Clearance, since: datetime) -> tuple[int, Counter[str]]:
 
 
 def injected(clearance: Clearance, since: datetime) -> Dated:
-    """Injections of each day: "filled", or "empty" where all that was found was held back."""
+    """Injections of each day: "filled", or "empty" where the agent got nothing."""
     rows = Injection.objects.visible_to(clearance).filter(at__gte=since)
     empty = Case(When(injected=[], then=Value("empty")), default=Value("filled"), output_field=TextField())
     return local_days.counted(rows.annotate(outcome=empty), "at", "outcome")

@@ -110,23 +110,33 @@ def put_before(
 ) -> Injected:
     """The block of what ``find`` finds: chosen, governed, logged; on time or empty."""
     deadline = Deadline(settings.MEMORYHUB.injection_deadline_ms)
+    now, wanted = now or timezone.now(), _placed(wanted, actor)
     try:
-        return _put_before(find, wanted, actor, now or timezone.now(), deadline, record)
+        return _put_before(find, wanted, actor, now, deadline, record)
     except TooLate:
         logger.warning("an injection was not ready after %g ms and left out", deadline.milliseconds)
         reason = f"injection: not ready after {deadline.milliseconds:g} ms"
     except Exception:
         logger.exception("an injection failed and was left out")
         reason = "injection failed; the log has the details"
-    return Injected(skipped=[reason], took_ms=deadline.took())
+    missed = Injected(skipped=[reason], took_ms=deadline.took())
+    if record:
+        injection_log.note_missed(wanted, missed, actor, now, deadline)
+    return missed
+
+
+def _placed(wanted: Wanted, actor: Actor) -> Wanted:
+    """Without a project, an actor that is confined to one means that."""
+    projects = actor.clearance.projects or ()
+    if wanted.project or len(projects) != 1:
+        return wanted
+    return replace(wanted, project=next(iter(projects)))
 
 
 def _put_before(
     find: Find, wanted: Wanted, actor: Actor, now: datetime, deadline: Deadline, record: bool
 ) -> Injected:
     clearance = wanted.clearance(actor)
-    if not wanted.project and len(clearance.projects or ()) == 1:
-        wanted = replace(wanted, project=next(iter(clearance.projects or ())))
     notes: list[str] = []
     with deadline.reading():
         found = find(wanted, clearance, now)

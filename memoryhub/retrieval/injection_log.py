@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 MOST_PREVIEWED = 100_000  # characters, more than any preview: a credential is not cut in two at its end
+EMPTY_WAITS = 0.1  # seconds for other writers; then an answer without memories goes out without its row
 MOST_LOOKED_AT = 30  # prompts of a session back
 
 
@@ -51,16 +52,17 @@ def write_down(
 ) -> bool:
     """Log the injection and count an access of each memory shown; whether that could be done.
 
-    A prompt that brought nothing up is not logged. The log is as sensitive as the prompt, and as all that is
-    shown.
+    A prompt that brought nothing up leaves a row without memories, but none in a project out of reach. The
+    log is as sensitive as the prompt, and as all that is shown.
     """
-    if not result.injected and not result.withheld:
+    if wanted.project and not clearance.reaches(wanted.project):
         return True
     level = wanted.sensitivity
     for one in result.shown:
         level = higher(level, one.candidate.memory.sensitivity)
+    left = deadline.left()
     try:
-        with write(patience=deadline.left()):
+        with write(patience=left if result.injected else min(left, EMPTY_WAITS)):
             Injection.objects.create(
                 session=_session(wanted, clearance, actor, now),
                 project=wanted.project,
@@ -84,6 +86,14 @@ def write_down(
         logger.warning("an injection could not be logged: %s", error)
         return not result.injected
     return True
+
+
+def note_missed(wanted: Wanted, result: Injected, actor: Actor, now: datetime, deadline: Deadline) -> None:
+    """Log a prompt that got nothing because its answer was late or failed. Never raises, hardly waits."""
+    try:
+        write_down(wanted, result, wanted.clearance(actor), actor, now, deadline)
+    except Exception:
+        logger.exception("that a prompt got nothing could not be logged")
 
 
 def _orders(result: Injected) -> dict[str, list[str]]:

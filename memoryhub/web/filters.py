@@ -82,8 +82,7 @@ class ListFilter(forms.Form):
 
     def end(self) -> datetime | None:
         """The end of the last day, which is shown too."""
-        day = self.cleaned_data["until"]
-        return _midnight(day + timedelta(days=1)) if day else None
+        return day_of(self.cleaned_data["until"])[1]
 
 
 class SessionFilter(ListFilter):
@@ -95,6 +94,9 @@ class InjectionFilter(ListFilter):
     q = WordField(label="In the prompt", widget=forms.TextInput(attrs={"type": "search"}))
     project = ProjectField()
     session_id = WordField(label="Session")
+    outcome = forms.ChoiceField(
+        required=False, choices=[("", "Any"), ("filled", "with memories"), ("empty", "empty")]
+    )
     since = DayField(label="From")
     until = DayField(label="To")
 
@@ -147,11 +149,17 @@ class FactFilter(ListFilter):
 
 
 class JournalFilter(ListFilter):
+    project = ProjectField()
     operation = WordField(widget=forms.TextInput(attrs={"list": "operations"}))
     actor = WordField(label="Who")
     object_id = WordField(label="Object id")
     since = DayField(label="From")
     until = DayField(label="To")
+
+
+def day_of(day: date | None) -> tuple[datetime | None, datetime | None]:
+    """Its beginning and its end, in the reader's time zone; both open without one."""
+    return _midnight(day), _midnight(day + timedelta(days=1)) if day else None
 
 
 def _midnight(day: date | None) -> datetime | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -15,14 +16,14 @@ from django.utils.http import urlencode
 from memoryhub.retrieval import glance, mending
 from memoryhub.retrieval.glance import Lives
 from memoryhub.retrieval.local_days import Dated
+from memoryhub.store.screening import BLOCKED
 from memoryhub.web import charts
-from memoryhub.web.filters import ListFilter
+from memoryhub.web.filters import ListFilter, ProjectField
 
 PERIODS = (7, 30, 90, 365)  # days
 PERIOD = 30
 MOST = 12  # rows of a chart with a row for each name
 _AGES = ("a week", "a month", "3 months", "6 months", "a year", "older")
-_WORTHS = ("0–0.2", "0.2–0.4", "0.4–0.6", "0.6–0.8", "0.8–1")
 _SHADES = 5  # of a cell with something in it: classes heat-1 to heat-5
 _CHANGES = {
     "added": {"insert", "evidence", "restore", "reinstate", "issue"},
@@ -35,14 +36,20 @@ Days = tuple[date, date]  # the first and the last
 
 
 class GlanceFilter(ListFilter):
-    """Over which time is counted what happens day by day."""
+    """Of which project, and over which time is counted what happens day by day."""
 
+    project = ProjectField()
     days = forms.ChoiceField(
         required=False,
         label="What happened within",
         choices=[("", f"{PERIOD} days"), *((str(n), f"{n} days") for n in PERIODS if n != PERIOD)],
         error_messages={"invalid_choice": "There is no such choice; pick one of the list."},
     )
+
+    def project_asked(self) -> str:
+        """Empty for all of them, and where a wrong one was asked for."""
+        asked: str = self.cleaned_data.get("project") or ""
+        return asked
 
     def period(self) -> int:
         """In days; the default where a wrong one was asked for."""
@@ -58,6 +65,7 @@ class Part:
     count: int
     x: float
     width: float
+    href: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,11 @@ class Bars:
 
 @dataclass(frozen=True)
 class Columns:
-    """A chart of days with the words around it; ``href`` is the list that a column leads to."""
+    """A chart of days with the words around it.
+
+    ``href`` is the list that a column leads to, ``by`` the filter of it that a series is, ``day`` the one
+    that a day is where it is not from ``since`` to ``until``.
+    """
 
     name: str
     title: str
@@ -89,6 +101,8 @@ class Columns:
     chart: charts.Chart | None
     words: Mapping[str, str]
     href: str = ""
+    by: str = ""
+    day: str = ""
 
     @property
     def legend(self) -> list[tuple[str, str, int]]:
@@ -96,6 +110,22 @@ class Columns:
         if self.chart is None:
             return []
         return [(kind, self.words.get(kind, kind), count) for kind, count in self.chart.types]
+
+    @property
+    def rows(self) -> list[tuple[charts.Bar, str, list[tuple[int, str]]]]:
+        """Each step with something in it, its list, and of each series the number and the list."""
+        found = []
+        for bar in self.chart.bars if self.chart else []:
+            days = (
+                {self.day: str(bar.first)} if self.day else {"since": str(bar.first), "until": str(bar.last)}
+            )
+            href = f"{self.href}{urlencode(days)}" if self.href else ""
+            cells = [
+                (count, f"{href}&{urlencode({self.by: kind})}" if self.by and href else "")
+                for count, (kind, _) in zip(bar.counts, self.chart.types if self.chart else [], strict=True)
+            ]
+            found += [(bar, href, cells)] if bar.total else []
+        return found
 
     def total(self) -> int:
         return self.chart.total if self.chart else 0
@@ -112,8 +142,8 @@ class Complaint:
     href: str
 
 
-def health(found: Lives, contradictions: int) -> list[Complaint]:
-    """What is known without comparing memories with each other."""
+def health(found: Lives, contradictions: int, project: str = "") -> list[Complaint]:
+    """What is known without comparing memories with each other; of one project or of all."""
     said = {
         mending.STALE: ("Stale", f"neither read nor changed for {mending.STALE_DAYS} days"),
         mending.UNUSED: ("Never used", f"not read once in {mending.UNUSED_DAYS} days or more"),
@@ -121,29 +151,43 @@ def health(found: Lives, contradictions: int) -> list[Complaint]:
         mending.NO_PROJECT: ("Without a project", "found in no project's list"),
     }
     lines = [
-        Complaint(title, means, found.ailing[name], _percent(found.ailing[name], found.total), _mend(name))
+        Complaint(
+            title,
+            means,
+            found.ailing[name],
+            _percent(found.ailing[name], found.total),
+            address("memories", mend=name, project=project),
+        )
         for name, (title, means) in said.items()
+        if not (project and name == mending.NO_PROJECT)
     ]
     clash = "other things are said of one subject, and only one can be true"
-    return [Complaint("Contradicting facts", clash, contradictions, 0, reverse("fact-conflicts")), *lines]
+    mended = address("fact-conflicts", project=project)
+    return [Complaint("Contradicting facts", clash, contradictions, 0, mended), *lines]
 
 
-def _mend(ailment: str) -> str:
-    return f"{reverse('memories')}?{urlencode({'mend': ailment})}"
+def address(page: str, **query: object) -> str:
+    """Of a page with these parameters, those left out that are empty."""
+    asked = urlencode({name: str(value) for name, value in query.items() if value})
+    return f"{reverse(page)}?{asked}" if asked else reverse(page)
 
 
 def _percent(count: int, total: int) -> float:
     return round(100 * count / total, 1) if total else 0
 
 
-def worth(found: Lives) -> dict[str, Any]:
-    """Importance against age, as rows of cells, the most important first."""
+def worth(found: Lives, today: date, project: str = "") -> dict[str, Any]:
+    """Importance against age, as rows of cells (count, shade, list), the most important first."""
     most = max(found.worth.values(), default=0)
+    days = glance.age_days(today)
     rows = []
-    for step in reversed(range(len(_WORTHS))):
+    for step, label in reversed(list(enumerate(glance.WORTHS))):
         counts = [found.worth[step, age] for age in range(len(_AGES))]
-        cells = [(count, _shade(count, most)) for count in counts]
-        rows.append({"label": _WORTHS[step], "cells": cells, "total": sum(counts)})
+        lists = [
+            address("memories", worth=label, since=first, until=last, project=project) for first, last in days
+        ]
+        cells = [(count, _shade(count, most), href) for count, href in zip(counts, lists, strict=True)]
+        rows.append({"label": label, "cells": cells})
     return {"ages": _AGES, "rows": rows}
 
 
@@ -152,22 +196,26 @@ def _shade(count: int, most: int) -> int:
     return 0 if not count else max(1, round(_SHADES * (count / most) ** 0.5))
 
 
-def use(found: Lives) -> Bars:
+def use(found: Lives, project: str = "") -> Bars:
     """How much of each type is read."""
     series = [("often", "5 times or more"), ("some", "1 to 4 times"), ("never", "never")]
-    counted = {kind: dict(zip(("never", "some", "often"), n, strict=True)) for kind, n in found.use.items()}
+    counted = {kind: dict(zip(glance.USES, n, strict=True)) for kind, n in found.use.items()}
     named = {kind: kind.replace("_", " ") for kind in counted}
-    return _bars(series, counted, named, "memories", lambda kind: {"type": kind})
+
+    def listed(kind: str, reads: str) -> str:
+        return address("memories", type=kind, reads=reads, project=project)
+
+    return _bars(series, counted, named, listed)
 
 
 def capture(kept: int, skipped: Counter[str]) -> Bars:
     """What became of what agents did: kept, and skipped by reason."""
     counted = {"": {"kept": kept}} | {reason: {"skipped": count} for reason, count in skipped.items()}
     series = [("kept", "kept"), ("skipped", "skipped")]
-    return _bars(series, counted, {"": "kept as a memory"}, "", None)
+    return _bars(series, counted, {"": "kept as a memory"})
 
 
-def activity(found: Mapping[str, Counter[str]], since: date) -> Bars:
+def activity(found: Mapping[str, Counter[str]], since: date, project: str = "") -> Bars:
     """Who did how much, by what it did to the store."""
     series = [*((kind, kind) for kind in _CHANGES), (OTHER, OTHER)]
     counted: dict[str, dict[str, int]] = {}
@@ -176,7 +224,11 @@ def activity(found: Mapping[str, Counter[str]], since: date) -> Bars:
         for operation, count in operations.items():
             kind = next((kind for kind, named in _CHANGES.items() if operation in named), OTHER)
             of[kind] = of.get(kind, 0) + count
-    return _bars(series, counted, {}, "journal", lambda actor: {"actor": actor, "since": since.isoformat()})
+
+    def rows(actor: str, kind: str) -> str:
+        return "" if kind else address("journal", actor=actor, since=since, project=project)
+
+    return _bars(series, counted, {}, rows)
 
 
 def storage(numbers: Mapping[str, Any], vector_bytes: int) -> Bars:
@@ -189,54 +241,61 @@ def storage(numbers: Mapping[str, Any], vector_bytes: int) -> Bars:
         "vectors": {"bytes": vector_bytes},
         "free": {"bytes": free},
     }
-    return _bars([("bytes", "bytes")], counted, {}, "", None)
+    return _bars([("bytes", "bytes")], counted, {})
 
 
 def _bars(
     series: list[tuple[str, str]],
     counted: Mapping[str, Mapping[str, int]],
     named: Mapping[str, str],
-    page: str,
-    query: Any,
+    lists: Callable[[str, str], str] = lambda name, kind: "",
 ) -> Bars:
-    """The longest bar first; ``query`` gives the parameters of a row's link to ``page``."""
+    """The longest bar first; ``lists`` gives the address of a name and a kind, or of all its kinds."""
     order = sorted(counted, key=lambda name: (-sum(counted[name].values()), name))
     most = max((sum(counts.values()) for counts in counted.values()), default=0)
     rows = [
         Bar(
             named.get(name, name),
             sum(counted[name].values()),
-            _parts(series, counted[name], most),
-            f"{reverse(page)}?{urlencode(query(name))}" if page else "",
+            _parts(series, counted[name], most, partial(lists, name)),
+            lists(name, ""),
         )
         for name in order[:MOST]
     ]
     return Bars(series, rows, max(len(order) - MOST, 0))
 
 
-def _parts(series: Sequence[tuple[str, str]], counts: Mapping[str, int], most: int) -> list[Part]:
+def _parts(
+    series: Sequence[tuple[str, str]], counts: Mapping[str, int], most: int, lists: Callable[[str], str]
+) -> list[Part]:
     parts, x = [], 0.0
     for kind, words in series:
         count = counts.get(kind, 0)
         width = 100 * count / most if most else 0
-        parts.append(Part(kind, words, count, round(x, 2), round(width, 2)))
+        parts.append(Part(kind, words, count, round(x, 2), round(width, 2), lists(kind)))
         x += width
     return parts
 
 
-def injections(rows: Dated, days: Days) -> Columns:
+def injections(rows: Dated, days: Days, project: str = "") -> Columns:
     words = {"filled": "with memories", "empty": "empty"}
     chart = charts.over_time(_whole(rows, days))
-    return Columns("injections", "Injections", "Injections", chart, words, reverse("injections") + "?")
+    href = _open(address("injections", project=project))
+    return Columns("injections", "Injections", "Injections", chart, words, href, by="outcome")
 
 
-def secrets(rows: Dated, days: Days) -> Columns:
+def _open(href: str) -> str:
+    """An address to which parameters are added."""
+    return f"{href}&" if "?" in href else f"{href}?"
+
+
+def secrets(rows: Dated, days: Days, project: str = "") -> Columns:
     """One series: which kinds there were stands in a table beside it."""
     counted: Counter[date] = Counter()
     for day, _, count in rows:
         counted[day] += count
     chart = charts.over_time(_whole([(day, "blocked", n) for day, n in sorted(counted.items())], days))
-    href = f"{reverse('journal')}?operation=secret_blocked&"
+    href = _open(address("journal", operation=BLOCKED, project=project))
     return Columns("secrets", "Secrets blocked", "Credentials refused", chart, {"blocked": "blocked"}, href)
 
 
@@ -245,14 +304,16 @@ def secret_kinds(rows: Dated) -> Bars:
     for _, kind, count in rows:
         kinds[kind] += count
     counted = {kind: {"blocked": count} for kind, count in kinds.items()}
-    return _bars([("blocked", "blocked")], counted, {"": "of no kind"}, "", None)
+    return _bars([("blocked", "blocked")], counted, {"": "of no kind"})
 
 
-def ending(rows: Dated, today: date) -> Columns:
+def ending(rows: Dated, today: date, project: str = "") -> Columns:
     words = {kind: kind.replace("_", " ") for _, kind, _ in rows}
     title = f"Expiring within {glance.EXPIRING_DAYS} days"
     days = (today, today + timedelta(days=glance.EXPIRING_DAYS))
-    return Columns("expiring", title, "Memories that expire", charts.over_time(_whole(rows, days)), words)
+    href = _open(address("memories", project=project))
+    chart = charts.over_time(_whole(rows, days))
+    return Columns("expiring", title, "Memories that expire", chart, words, href, by="type", day="ends")
 
 
 def _whole(rows: Dated, days: Days) -> Dated:

@@ -12,12 +12,13 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import glance
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.mending import AILMENTS, ailing
 from memoryhub.retrieval.overview import EXPIRING_DAYS
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.vocabulary import SCOPES, TYPES
-from memoryhub.web.filters import DayField, ListFilter, ProjectField, WordField
+from memoryhub.web.filters import DayField, ListFilter, ProjectField, WordField, day_of
 
 ORDERS = {
     "-updated_at": "Changed",
@@ -109,6 +110,9 @@ class SearchFilter(MemoryListFilter):
 class BrowseFilter(MemoryListFilter):
     expiring = forms.BooleanField(required=False, label="Expiring soon")
     mend = _choice(AILMENTS, label="To mend", help_text="What the health report counts.")
+    worth = _choice(glance.WORTHS, label="Importance")
+    reads = _choice(glance.USES, label="Read", help_text="Some: 1 to 4 times.")
+    ends = DayField(label="Expires on")
     order = forms.ChoiceField(
         required=False, choices=list(ORDERS.items()), error_messages={"invalid_choice": _KNOWN_ORDER}
     )
@@ -118,6 +122,11 @@ class BrowseFilter(MemoryListFilter):
         memories = self.wanted().select(clearance)
         if ailment := self.value("mend"):
             memories = memories.filter(ailing(ailment))
+        if worth := self.value("worth"):
+            memories = memories.filter(glance.worth_within(worth))
+        if reads := self.value("reads"):
+            memories = memories.filter(glance.used(reads))
+        memories = memories.between("expires_at", *day_of(self.value("ends")))
         soon = timezone.now() + timedelta(days=EXPIRING_DAYS)
         return memories.filter(expires_at__lte=soon) if self.value("expiring") else memories
 

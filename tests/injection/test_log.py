@@ -76,9 +76,26 @@ def test_a_preview_counts_nothing_and_logs_nothing(remember, ask):
     assert not Session.objects.exists()
 
 
-def test_a_prompt_that_brings_nothing_up_is_not_logged(remember, ask):
+def test_a_prompt_that_brings_nothing_up_leaves_a_row_without_memories(remember, ask):
     remember("zebra stripes")
     ask("thanks, that is fine", session_id="s1")
+    row = Injection.objects.get()
+    assert (row.injected, row.withheld, row.session.session_id) == ([], [], "s1")
+    assert row.prompt_preview == "thanks, that is fine"
+
+
+def test_an_injection_that_fails_leaves_a_row_without_memories(remember, ask, monkeypatch):
+    remember("zebra stripes")
+    monkeypatch.setattr("memoryhub.retrieval.inject.candidates", lambda *_: 1 / 0)
+    assert ask(session_id="s1").skipped == ["injection failed; the log has the details"]
+    assert Injection.objects.get().injected == []
+
+
+def test_where_even_that_cannot_be_logged_the_answer_is_empty_all_the_same(remember, ask, monkeypatch):
+    remember("zebra stripes")
+    monkeypatch.setattr("memoryhub.retrieval.inject.candidates", lambda *_: 1 / 0)
+    monkeypatch.setattr("memoryhub.retrieval.injection_log.write_down", lambda *_: 1 / 0)
+    assert ask(session_id="s1").skipped == ["injection failed; the log has the details"]
     assert not Injection.objects.exists()
 
 

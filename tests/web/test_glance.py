@@ -17,6 +17,8 @@ from django.utils import timezone
 from memoryhub import facts, store
 from memoryhub.drafts import FactDraft, MemoryDraft
 from memoryhub.models import Event, FileLink, Injection, Membership, Memory, Session
+from memoryhub.retrieval.inject import Wanted
+from memoryhub.retrieval.inject import inject as inject_for
 from memoryhub.retrieval.mending import AILMENTS
 from memoryhub.sensitivity import Actor, Clearance
 from tests.web.deciding import SAYING
@@ -70,6 +72,51 @@ def link(memory: Memory) -> None:
     FileLink.objects.create(memory=memory, access="read", path="src/a.py", basename="a.py")
 
 
+def listed(client: Client, address: str) -> int:
+    """How many memories the list at this address says that it has."""
+    told = words(client.get(address.replace("&amp;", "&")).content.decode())
+    found = re.search(r"(\d+) memor(?:y|ies) with these filters", told)
+    return int(found[1]) if found else 0
+
+
+class TestProject:
+    @pytest.fixture(autouse=True)
+    def two(self, remember: Any, actor: Any) -> None:
+        for project in ("zoo", "circus"):
+            memory = remember(f"old {project}", project=project, type="decision")
+            age(memory, 100)
+            for name in ("Bram", "Mara"):
+                draft = FactDraft(subject="board", predicate="led_by", object=name, project=project)
+                facts.store_fact(draft, actor)
+        inject()
+        Injection.objects.create(project="circus", injected=[])
+
+    def test_every_number_is_counted_of_the_project_that_was_asked_for(self, visitor: Client) -> None:
+        here = "/glance/?project=zoo"
+        assert row(visitor, "Stale", here).endswith("days 1 100 %")
+        assert row(visitor, "Contradicting facts", here).endswith("true 1")
+        assert row(visitor, "decision", here) == "decision 1 1"
+        assert "with memories 1" in part(visitor, "Injections", here)
+        assert "empty 1" not in part(visitor, "Injections", here)
+
+    def test_its_links_stay_in_the_project(self, visitor: Client) -> None:
+        page = visitor.get("/glance/?project=zoo").content.decode()
+        main = page[page.index("<main") : page.index("</main>")]
+        lists = re.findall(r'href="(/(?:memories|injections|journal|facts|duplicates)/[^"]*)"', main)
+        assert len(lists) > 10
+        assert [one for one in lists if "project=zoo" not in one] == []
+
+    def test_the_sizes_of_all_projects_are_left_out(self, visitor: Client) -> None:
+        assert "Storage" not in visitor.get("/glance/?project=zoo").content.decode()
+
+    def test_a_project_that_is_out_of_reach_is_as_empty_as_one_that_is_not_there(self, sign_in: Any) -> None:
+        client = sign_in(name="bob")
+        Membership.objects.create(user=User.objects.get(username="bob"), project="zoo")
+        told = [words(client.get(f"/glance/?project={name}").content.decode()) for name in ("circus", "none")]
+        assert told[0] == told[1]
+        assert "There is no memory of this project" in told[0]
+
+
 class TestHealth:
     def test_what_is_neither_read_nor_changed_for_long_is_stale(self, visitor: Client, remember: Any) -> None:
         age(remember("old"), 91)
@@ -112,7 +159,7 @@ class TestHealth:
     ) -> None:
         visitor.get("/glance/duplicates/")
         with monkeypatch.context() as patch:
-            patch.delattr("memoryhub.web.views.glance.find")
+            patch.delattr("memoryhub.web.near.find")
             assert words(visitor.get("/glance/duplicates/").content.decode()) == "2 in 1 cluster"
         store.trash([alike[0].uid], actor)
         assert words(visitor.get("/glance/duplicates/").content.decode()) == "none"
@@ -158,6 +205,33 @@ class TestMemories:
         assert row(visitor, "0.4–0.6") == "0.4–0.6 0 1 0 0 0 0"
         assert row(visitor, "0–0.2") == "0–0.2 0 0 0 0 0 1"
 
+    @pytest.mark.parametrize("days", [0, 6, 7, 29, 30, 364, 365])
+    def test_each_cell_of_importance_and_age_leads_to_a_list_of_as_many(
+        self, visitor: Client, remember: Any, days: int
+    ) -> None:
+        for importance in (0.0, 0.2, 0.799, 0.8, 1.0):
+            age(remember(f"worth {importance}", importance=importance), days)
+        page = visitor.get("/glance/").content.decode()
+        cells = re.findall(r'<a class="plain" href="(/memories/\?worth=[^"]+)">(\d+)</a>', page)
+        assert sorted(int(count) for _, count in cells) == [1, 1, 1, 2]
+        assert [listed(visitor, address) for address, _ in cells] == [int(count) for _, count in cells]
+
+    def test_each_number_of_reads_leads_to_a_list_of_as_many(self, visitor: Client, remember: Any) -> None:
+        for reads in (0, 1, 4, 5):
+            age(remember(f"read {reads}", type="decision"), 1, accessed_count=reads)
+        page = visitor.get("/glance/").content.decode()
+        cells = re.findall(r'href="(/memories/\?type=decision&amp;reads=\w+)">(\d+)</a>', page)
+        assert [int(count) for _, count in cells] == [1, 2, 1]
+        assert [listed(visitor, address) for address, _ in cells] == [1, 2, 1]
+
+    def test_a_day_of_ends_leads_to_what_ends_on_it(self, visitor: Client, remember: Any) -> None:
+        remember("soon", ttl_days=3)
+        remember("soon too", ttl_days=3, type="decision")
+        remember("later", ttl_days=4)
+        page = visitor.get("/glance/").content.decode()
+        cells = re.findall(r'<th scope="row"><a href="(/memories/\?ends=[^"]+)">', page)
+        assert [listed(visitor, address) for address in cells] == [1, 2]
+
     def test_reads_are_counted_by_type(self, visitor: Client, remember: Any) -> None:
         for reads in (0, 0, 1, 4, 5):
             age(remember(f"read {reads} {timezone.now()}", type="decision"), 1, accessed_count=reads)
@@ -201,6 +275,28 @@ class TestDays:
         told = part(visitor, "Injections")
         assert "with memories 2" in told
         assert "empty 1" in told
+
+    def test_a_prompt_that_got_nothing_is_counted_as_empty(
+        self, visitor: Client, remember: Any, actor: Any
+    ) -> None:
+        remember("zebra stripes")
+        inject_for(Wanted("thanks, that is fine", session_id="s"), actor)
+        told = part(visitor, "Injections")
+        assert "empty 1" in told
+        assert "with memories" not in told
+
+    @pytest.mark.parametrize(("outcome", "count"), [("empty", 1), ("filled", 2)])
+    def test_each_number_of_injections_leads_to_as_many(
+        self, visitor: Client, outcome: str, count: int
+    ) -> None:
+        inject()
+        inject()
+        inject(shown=0)
+        page = visitor.get("/glance/").content.decode()
+        address = re.search(rf'href="(/injections/\?since=[^"]+outcome={outcome})">{count}</a>', page)
+        assert address
+        found = visitor.get(address[1].replace("&amp;", "&")).content.decode()
+        assert found.count('id="injection-') == count
 
     def test_refused_secrets_are_counted_by_day_and_kind(self, visitor: Client, actor: Any) -> None:
         with pytest.raises(store.SecretDetected):

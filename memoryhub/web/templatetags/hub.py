@@ -210,5 +210,6 @@ def score(hit: Hit) -> dict[str, Any]:
 
 @register.simple_tag
 def listing(**filters: str) -> str:
-    """The address of the list of memories with these filters: ``{% listing tag=word project=name %}``."""
-    return f"{reverse('memories')}?{urlencode(filters)}"
+    """The address of the list of memories with these filters, blanks left out:
+    ``{% listing tag=word project=name %}``."""
+    return f"{reverse('memories')}?{urlencode({name: value for name, value in filters.items() if value})}"

@@ -2,57 +2,63 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub import contradictions
-from memoryhub.models import JournalEntry, Memory
+from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import glance as numbers
 from memoryhub.retrieval import overview
-from memoryhub.retrieval.duplicates import find
 from memoryhub.search import schema, vector_log
-from memoryhub.sensitivity import Clearance
+from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.team.membership import is_confined
-from memoryhub.web import charts
+from memoryhub.web import charts, near
 from memoryhub.web import glance as shown
 from memoryhub.web.access import clearance_of
 from memoryhub.web.breakdowns import breakdown
 
-COUNTED_FOR = 300  # seconds that a count of near-duplicates is told again while nothing changes
+_ALL = LEVELS[-1]
 
 
 @require_safe
 def glance(request: HttpRequest) -> HttpResponse:
-    """``days`` in the address: over which time is counted what happens."""
+    """``project`` in the address: of which; ``days``: over which time is counted what happens."""
     form = shown.GlanceFilter(request.GET)
     valid = form.is_valid()
-    clearance = clearance_of(request)
-    context = {"form": form, "days": form.period(), **_memories(clearance), **_flows(clearance, form)}
-    if not is_confined(request.user):  # the sizes of the files tell of every project
+    project = form.project_asked()
+    clearance = _within(clearance_of(request), project)
+    context = {
+        "form": form,
+        "days": form.period(),
+        "project": project,
+        "duplicates_at": shown.address("duplicates", project=project),
+        **_memories(clearance, project),
+        **_flows(clearance, form),
+    }
+    if not (project or is_confined(request.user)):  # the sizes of the files tell of every project
         context |= _storage()
     return render(request, "glance/page.html", context, status=200 if valid else 422)
+
+
+def _within(clearance: Clearance, project: str) -> Clearance:
+    """What may be seen, of one project or of all."""
+    return clearance.within(Clearance.up_to(_ALL, projects=[project])) if project else clearance
 
 
 @require_safe
 def glance_duplicates(request: HttpRequest) -> HttpResponse:
     """How many near-duplicates there are: a fragment of its own, because comparing takes a while."""
-    clearance = clearance_of(request)
-    key = _key(clearance)
-    found = cache.get(key)
-    if found is None:
-        live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
-        looked = find(live, clearance)
-        members = sum(len(one.others) + 1 for one in looked.clusters)
-        found = {"clusters": len(looked.clusters), "members": members, "complete": looked.complete}
-        cache.set(key, found, COUNTED_FOR)
+    form = shown.GlanceFilter(request.GET)
+    form.is_valid()
+    looked = near.clusters(clearance_of(request), form.project_asked())
+    members = sum(len(one.others) + 1 for one in looked.clusters)
+    found = {"clusters": len(looked.clusters), "members": members, "complete": looked.complete}
     return render(request, "glance/duplicates.html", {"found": found})
 
 
@@ -65,32 +71,25 @@ def glance_health(request: HttpRequest) -> HttpResponse:
     return render(request, "glance/brief.html", {"lines": [line for line in lines if line.count]})
 
 
-def _key(clearance: Clearance) -> str:
-    """Of what was counted: by whose eyes, and in which state of the store."""
-    last = JournalEntry.objects.order_by("-seq").values_list("seq", flat=True).first()
-    parts = [(sorted(levels), sorted(of) if of is not None else None) for levels, of in clearance.parts()]
-    said = repr((last, clearance.owner, clearance.every_owner, parts))
-    return f"glance-duplicates-{hashlib.sha256(said.encode()).hexdigest()}"
-
-
-def _memories(clearance: Clearance) -> dict[str, Any]:
+def _memories(clearance: Clearance, project: str) -> dict[str, Any]:
     now = timezone.now()
+    today = timezone.localdate(now)
     live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
     found = numbers.lives(live, now)
     counts = overview.tallies(live)
     return {
         "total": found.total,
-        "health": shown.health(found, _clashes(clearance, now)),
+        "health": shown.health(found, _clashes(clearance, now), project),
         "chart": charts.over_time(overview.per_day(live)),
         "breakdowns": [
-            breakdown(counts["project"], "project", "By project"),
+            *([] if project else [breakdown(counts["project"], "project", "By project")]),
             breakdown(counts["category"], "category", "By category"),
         ]
         if found.total
         else [],
-        "worth": shown.worth(found),
-        "use": shown.use(found),
-        "ending": shown.ending(numbers.expiring(live, now), timezone.localdate(now)),
+        "worth": shown.worth(found, today, project),
+        "use": shown.use(found, project),
+        "ending": shown.ending(numbers.expiring(live, now), today, project),
     }
 
 
@@ -105,16 +104,16 @@ def _flows(clearance: Clearance, form: shown.GlanceFilter) -> dict[str, Any]:
     days = (since.date(), today.date())
     kept, skipped = numbers.captured(clearance, since)
     judged = kept + skipped.total()
-    refused = numbers.blocked(clearance, since)
+    refused, project = numbers.blocked(clearance, since), form.project_asked()
     return {
         "kept": kept,
         "judged": judged,
         "kept_percent": round(100 * kept / judged) if judged else 0,
         "capture": shown.capture(kept, skipped),
-        "injections": shown.injections(numbers.injected(clearance, since), days),
-        "secrets": shown.secrets(refused, days),
+        "injections": shown.injections(numbers.injected(clearance, since), days, project),
+        "secrets": shown.secrets(refused, days, project),
         "secret_kinds": shown.secret_kinds(refused),
-        "activity": shown.activity(numbers.active(clearance, since), since.date()),
+        "activity": shown.activity(numbers.active(clearance, since), since.date(), project),
         "most_journal": numbers.MOST_JOURNAL,
     }
 

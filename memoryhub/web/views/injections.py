@@ -51,6 +51,8 @@ def injection(request: HttpRequest, uid: str) -> HttpResponse:
 
 def _narrow(rows: InjectionQuerySet, form: InjectionFilter) -> InjectionQuerySet:
     rows = rows.between("at", form.begin(), form.end())
+    if outcome := form.value("outcome"):
+        rows = rows.empty() if outcome == "empty" else rows.filled()
     if typed := form.value("q"):
         rows = rows.filter(prompt_preview__icontains=typed)
     if project := form.value("project"):

@@ -109,7 +109,7 @@ def _list(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
 
 
 def _narrow(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:
-    exact = {name: form.value(name) for name in ("operation", "object_id") if form.value(name)}
+    exact = {name: form.value(name) for name in ("operation", "object_id", "project") if form.value(name)}
     if who := form.value("actor"):
         rows = rows.filter(actor__icontains=who)
     return rows.filter(**exact).between("at", form.begin(), form.end())
