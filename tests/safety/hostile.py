@@ -41,6 +41,7 @@ from memoryhub.transactions import write
 from tests.safety.payloads import EVERYTHING, PAYLOADS, payload
 
 OWNER = "boss"
+EVERYTHING_TITLE = "evil everything"
 # Texts that the hub makes or takes from a list of its own: nobody can write anything else into them.
 CLOSED = {
     *("sensitivity", "scope", "type", "uid", "content_hash", "hash", "digest", "prefix", "kind", "access"),
@@ -93,14 +94,19 @@ def _remember(number: int, actor: Actor) -> None:
         content=text,
         **dict.fromkeys(("title", "subtitle", "abstract", "overview", "category"), text),
         **dict.fromkeys(("project", "session_id", "key"), text),
-        **{name: [text, f"{number}/{text}"[:100]] for name in ("tags", "concepts")},
-        files_read=[f"src/{text}", text],
+        **{name: [text, f"{number}/{text}"[:100], *_next(number)] for name in ("tags", "concepts")},
+        files_read=[f"src/{text}", text, *_next(number)],
         files_modified=[text],
         entities=[EntityDraft(entity=text, entity_type=text[:50])],
         confidence=0.1,
     )
     memory = store.remember(draft, actor).memory
     store.update(memory.uid, MemoryPatch(content=f"{text} now", title=f"now {text}", tags=[text]), actor)
+
+
+def _next(number: int) -> list[str]:
+    """So many that every eighth part of the memories has all of them."""
+    return [payload(number + step) for step in range(1, 15)]
 
 
 def _state(number: int, actor: Actor) -> None:
@@ -127,7 +133,7 @@ def _happen(number: int, actor: Actor) -> None:
 
 def _everything(actor: Actor) -> None:
     """One memory with all of them, and two that are nearly the same."""
-    store.remember(MemoryDraft(content=EVERYTHING, project="evil", title="evil everything"), actor)
+    store.remember(MemoryDraft(content=EVERYTHING, project="evil", title=EVERYTHING_TITLE), actor)
     for word in ("first", "second"):
         said = f"{payload(0)} the {word} of two notes about the evil harbour wall that needs paint " * 2
         store.remember(MemoryDraft(content=said, title=said[:90], project="evil"), actor)

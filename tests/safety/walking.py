@@ -57,10 +57,15 @@ class Walk:
         """``look`` is shown each address and its answer."""
         self.client, self.look = client, look
         self.unopened: list[str] = []
+        # What only htmx is shown; anyone else is led to a whole page.
+        self.fragments: set[str] = set()
 
     def opens(self, address: str) -> bool:
         response = self.client.get(address)
-        if self.look is not None and response.status_code == 200:
+        if response.status_code == 302:
+            response = self.client.get(address, headers={"HX-Request": "true"})
+            self.fragments.add(address)
+        if response.status_code == 200:
             self.look(address, response)
         return bool(response.status_code == 200)
 
@@ -99,7 +104,7 @@ class Walk:
             return
         first, *others = names
         if pattern.name in ("memory", "session"):
-            most = 40
+            most *= 8
         for value in self._values(first, str(pattern.pattern), most):
             if others == ["form"]:
                 yield from ({first: value, "form": form} for form in FORMS)
@@ -128,9 +133,8 @@ class Walk:
 
     def _some(self, model: Any, most: int) -> list[str]:
         field = "uid" if any(one.name == "uid" for one in model._meta.fields) else "pk"
-        return [
-            str(uid) for uid in model._default_manager.order_by("pk").values_list(field, flat=True)[:most]
-        ]
+        rows = model._default_manager.order_by("pk").values_list(field, flat=True)
+        return [str(uid) for uid in (_spread(rows, most) if model is Memory else rows[:most])]
 
     def _takes_get(self, pattern: URLPattern) -> bool:
         """A page that answers 404 or 405 to whatever object is no page, but must be told from one."""
