@@ -16,7 +16,7 @@ from django.contrib.auth.models import Group, User
 from django.http import HttpRequest
 
 from memoryhub.models import Membership
-from memoryhub.team import tokens
+from memoryhub.team import people, tokens
 from memoryhub.team.accounts import actor_of
 from memoryhub.team.membership import is_confined
 from memoryhub.team.signing import note
@@ -80,6 +80,8 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         super().save_related(request, form, formsets, change)
         if _RIGHTS & set(form.changed_data):
             _hold_tokens(request, [form.instance.pk])
+        if not form.instance.is_active:
+            people.sign_out(form.instance)
 
     def log_addition(self, request: HttpRequest, obj: User, message: Any) -> LogEntry:
         self._note(request, [obj], "account_made")
@@ -93,9 +95,9 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         self._note(request, queryset, "account_deleted")
         return super().log_deletions(request, queryset)
 
-    def _note(self, request: HttpRequest, people: Iterable[User], operation: str, **detail: Any) -> None:
+    def _note(self, request: HttpRequest, accounts: Iterable[User], operation: str, **detail: Any) -> None:
         with write():
-            for person in people:
+            for person in accounts:
                 note(person, operation, request.user.get_username(), **detail)
 
 
@@ -108,9 +110,9 @@ class RoleAdmin(SuperusersOnly, GroupAdmin):
             _hold_tokens(request, form.instance.user_set.values_list("pk", flat=True))
 
 
-def _hold_tokens(request: HttpRequest, people: Iterable[int]) -> None:
+def _hold_tokens(request: HttpRequest, accounts: Iterable[int]) -> None:
     """The tokens of these people do no more than they do now."""
-    for person in User.objects.filter(pk__in=people):
+    for person in User.objects.filter(pk__in=accounts):
         tokens.hold_against(person, actor_of(request))
 
 

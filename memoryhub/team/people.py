@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.db.models import Q
 
@@ -142,6 +144,16 @@ def _set_rights(user: User, wanted: Mapping[str, Any], changed: list[str]) -> No
     if {"active", "staff"} & set(changed):
         user.is_active, user.is_staff = wanted["active"], wanted["staff"]
         user.save(update_fields=["is_active", "is_staff"])
+        if not user.is_active:
+            sign_out(user)
+
+
+def sign_out(user: User) -> None:
+    """End all sessions of an account that is closed: none of them comes back when it is opened again."""
+    mine = [
+        one.pk for one in Session.objects.iterator() if one.get_decoded().get(SESSION_KEY) == str(user.pk)
+    ]
+    Session.objects.filter(pk__in=mine).delete()
 
 
 def join(user: User, project: str, level: str, by: User) -> Membership:

@@ -94,3 +94,11 @@ def test_ones_own_password_is_changed_on_the_hubs_page(boss):
     new = {"old_password": "x", "new_password1": BETTER, "new_password2": BETTER}
     client.post("/admin/password_change/", new)
     assert not User.objects.get(username="boss").check_password(BETTER)
+
+
+def test_closing_an_account_here_ends_its_sessions_for_good(boss, bob):
+    theirs = enter(bob)
+    closed = {name: value for name, value in form(bob).items() if name != "is_active"}
+    assert enter(boss).post(f"{LIST}{bob.pk}/change/", closed).status_code == 302
+    User.objects.filter(pk=bob.pk).update(is_active=True)
+    assert theirs.get("/").status_code == 302

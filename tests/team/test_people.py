@@ -242,3 +242,12 @@ def test_who_reads_more_in_a_project_is_not_managed_by_who_reads_less(browser, m
     member(name="dan", farm="private")
     browser.post("/people/dan/password/", {"password": BETTER})
     assert fresh("dan").check_password(BETTER)
+
+
+def test_a_session_does_not_come_back_when_a_closed_account_is_opened_again(browser, bob):
+    theirs, others = enter(bob), enter(User.objects.create_user("dan"))
+    browser.post("/people/bob/rights/", rights(is_active=""))
+    browser.post("/people/bob/rights/", rights())
+    assert fresh("bob").is_active
+    assert theirs.get("/").status_code == 302
+    assert others.get("/").status_code == 200
