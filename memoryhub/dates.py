@@ -117,7 +117,8 @@ _FORMATS = {
     "number": "DATE_FORMAT",
 }
 _WEEKDAYS = {"weekday": "D", "whole": "l"}
-_WEEKDAY_LAST = {"ja", "ko", "zh-hans"}
+_WEEKDAY_LAST = {"ja", "ko", "tr", "zh-hans"}
+_WITHOUT_COMMA = {"cs", "da", "fi", "fr", "it", "nb", "nl", "sv"}
 
 
 def _translated(here: date, how: str) -> str:
@@ -126,4 +127,6 @@ def _translated(here: date, how: str) -> str:
     if how not in _WEEKDAYS:
         return shown
     weekday = date_format(here, _WEEKDAYS[how])
-    return f"{shown} {weekday}" if _language.get() in _WEEKDAY_LAST else f"{weekday}, {shown}"
+    if _language.get() in _WEEKDAY_LAST:
+        return f"{shown} {weekday}"
+    return f"{weekday} {shown}" if _language.get() in _WITHOUT_COMMA else f"{weekday}, {shown}"

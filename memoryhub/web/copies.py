@@ -27,7 +27,8 @@ def as_markdown(memory: Memory) -> str:
     told = shapes.memory(memory)
     title = collapse(told["title"]) or told["id"]
     parts = [f"# {title}"]
-    parts += [f"> {collapse(told[name])}" for name in ("subtitle", "abstract") if told[name].strip()]
+    short = dict.fromkeys(collapse(told[name]) for name in ("subtitle", "abstract"))
+    parts += [f"> {text}" for text in short if text not in ("", title)]
     parts += [text for text in (_body(told["content"], title), told["overview"].strip()) if text]
     return "\n\n".join([*parts, "---", "\n".join(_known(told))]) + "\n"
 

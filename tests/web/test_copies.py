@@ -49,6 +49,16 @@ def test_markdown_says_a_title_once(visitor: Client, remember: Any) -> None:
     assert text.startswith("# Feeding times\n\n> short\n\nOats at six.\n\n---\n")
 
 
+def test_markdown_leaves_out_a_summary_that_says_the_title_or_another_summary_again(
+    visitor: Client, remember: Any
+) -> None:
+    made = remember("Oats at six.", title="Oats at six.", abstract="Oats at six.")
+    assert copied(visitor, made, "markdown").content.decode().startswith("# Oats at six.\n\n---\n")
+    made = remember("Hay at noon.", title="Hay", subtitle="When to feed", abstract="When to feed")
+    text = copied(visitor, made, "markdown").content.decode()
+    assert text.startswith("# Hay\n\n> When to feed\n\nHay at noon.\n")
+
+
 def test_json_is_in_the_shape_of_the_api(visitor: Client, remember: Any) -> None:
     made = remember("Hafer für Zebras 動物", title="Feeding", tags=["food"])
     response = copied(visitor, made, "json")

@@ -22,8 +22,8 @@ from memoryhub.web import charts
 from memoryhub.web.templatetags.hub import moment, when
 
 TEMPLATES = Path(settings.BASE_DIR) / "templates"
-# What a machine reads, and clocks and numbers, which are the same in every language.
-NEUTRAL = {"c", "Y-m-d", "Y-m", "j", "H:i", "H:i:s", ":s"}
+# What a machine reads, and clocks, numbers and names of zones, which are the same in every language.
+NEUTRAL = {"c", "Y-m-d", "Y-m", "j", "H:i", "H:i:s", ":s", "T"}
 NIGHT = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)  # the fifth in Helsinki, the fourth in New York
 
 
@@ -76,6 +76,15 @@ def test_every_language_can_tell_every_day(language: str, how: str) -> None:
     read_as(language)
     assert "4" in dates.told(NIGHT, how) or how == "month"
     assert dates.told(NIGHT, how).strip(", ")
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [("fr", "mercredi 4 mars 2026"), ("nl", "woensdag 4 maart 2026"), ("tr", "04 Mart 2026 Çarşamba")],
+)
+def test_the_weekday_stands_where_the_language_has_it(language: str, words: str) -> None:
+    read_as(language)
+    assert dates.told(date(2026, 3, 4), "whole").lower() == words.lower()
 
 
 def test_words_of_another_language_say_so() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from memoryhub.models import Event, Memory, Session
+from memoryhub.models import Event, Memory, Profile, Session
 from memoryhub.web.views import session_report
 from tests.web.markup import PAYLOADS, dangers, main
 
@@ -54,6 +54,24 @@ def test_a_very_long_one_goes_on_in_parts(
     second = main(visitor.get(f"/reports/sessions/night/{onward}"))
     assert "Tool30." not in second.words
     assert "Tool90." in second.words
+
+
+@pytest.mark.parametrize(
+    ("days", "told"),
+    [((1, 1), "in NDT."), ((170, 170), "in NST."), ((1, 170), "in NDT, later in NST.")],
+    ids=["summer", "winter", "both"],
+)
+def test_it_names_the_time_that_its_zone_had_then(
+    visitor: Client, remember: Any, days: tuple[int, int], told: str
+) -> None:
+    Profile.objects.update_or_create(
+        user_id=visitor.session["_auth_user_id"], defaults={"time_zone": "America/St_Johns"}
+    )
+    begin = datetime(2024, 7, 14, 12, tzinfo=UTC)
+    for number, day in enumerate(days):
+        at = begin + timedelta(days=day, minutes=number)
+        remember(f"learnt {number}", session_id="night", project="zoo", created_at=at)
+    assert f"Oldest first; times {told}" in main(visitor.get(AT)).words
 
 
 def test_the_page_of_a_session_leads_to_it(visitor: Client, remember: Any) -> None:
