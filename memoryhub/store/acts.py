@@ -7,6 +7,7 @@ memory's revision, as with every change.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,7 +33,8 @@ from memoryhub.transactions import write
 from memoryhub.vocabulary import TrashReason
 
 MOST = 2000  # memories of one act
-CHUNK = 100  # changes in one transaction: other writers wait no longer than for these
+CHUNK = 50  # changes in one transaction: other writers wait no longer than for these
+REST = 0.02  # seconds between two: who waits looks every millisecond, and would else find the next one there
 DEMOTED, PROMOTED = 0.5, 0.5  # the share of its importance that is left; of what it lacks that is given
 NUMBERS = ("updated_at", "consolidated_at", "expires_at", "copy", "importance")
 
@@ -117,7 +119,8 @@ def carry_out(
     """Take a step with each memory, in chunks of one transaction each; an act, or one taken back."""
     acted = Acted(uid, kind)
     first = last = 0
-    for uids in batched(wanted, CHUNK):
+    for number, uids in enumerate(batched(wanted, CHUNK)):
+        time.sleep(REST if number else 0)
         with write():
             before = journal.last_number()
             found = {memory.uid: memory for memory in pick(memories, uids)}

@@ -307,6 +307,21 @@ def test_too_many_at_once_are_refused(db: None, actor: Actor) -> None:
         store.act("trash", (str(n) for n in range(MOST + 1)), actor)
 
 
+def test_between_its_transactions_a_long_act_leaves_a_moment_to_who_waits_to_write(
+    remember: Remember, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uids = [remember(f"number {n}").uid for n in range(2 * CHUNK + 1)]
+    rests: list[tuple[float, int]] = []
+    begun = journal.last_number()
+
+    def rest(seconds: float) -> None:
+        rests.append((seconds, journal.last_number() - begun))
+
+    monkeypatch.setattr("memoryhub.store.acts.time.sleep", rest)
+    store.act("demote", uids, actor)
+    assert [rows for seconds, rows in rests if seconds] == [CHUNK, 2 * CHUNK]
+
+
 def test_a_long_act_is_done_in_short_transactions_and_taken_back_as_one(
     remember: Remember, actor: Actor
 ) -> None:
