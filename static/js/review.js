@@ -26,7 +26,9 @@
     const posted = event.detail.requestConfig && event.detail.requestConfig.verb === "post";
     if (!posted || !review.contains(event.detail.elt)) return;
     const told = event.detail.elt.querySelector(".review-told, .undo > span");
-    if (told) document.getElementById("review-said").textContent = told.textContent;
+    const undone = event.detail.xhr.status < 300 && event.detail.elt.querySelector(".row-title");
+    const said = told ? told.textContent : undone && "Taken back: " + undone.textContent;
+    if (said) document.getElementById("review-said").textContent = said;
     for (const button of review.querySelectorAll("[data-key=u]")) {
       if (!button.dataset.at) button.dataset.at = String(Date.now());
     }
