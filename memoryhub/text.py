@@ -17,7 +17,6 @@ WORD = re.compile(r"[^\W_]+")
 CJK = re.compile(r"[぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿ｦ-ﾟ가-힯฀-๿\U00020000-\U0003FFFF]")
 # Diacritics leave Latin letters alone: й and и, が and か are different letters, to readers and to the index.
 _LATIN_MARKS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
-_DIACRITIC = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")
 _MARKS = re.compile(r"^(?:[#>*\s]+|-+(?=\s|$))+")  # of Markdown; "--quiet" is an option
 # What a tokenizer makes of a text: blanks go with the word behind them.
