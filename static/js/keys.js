@@ -70,8 +70,13 @@
     const row = current();
     const link = document.querySelector("main [data-edit-this]");
     const href = row && row.dataset.edit ? row.dataset.edit : link && link.href;
-    if (href) window.location.assign(href);
-    return Boolean(href);
+    if (!href) return false;
+    if (row && row.dataset.edit) {
+      const to = new URL(href, window.location.href).pathname;
+      handle(row).dispatchEvent(new CustomEvent("row:leave", { bubbles: true, detail: to }));
+    }
+    window.location.assign(href);
+    return true;
   }
 
   // A click with Shift ticks all from the one before (acts.js).

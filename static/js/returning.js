@@ -34,17 +34,23 @@
     const link = event.target.closest("a[href]");
     if (!link || event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey) return;
     if (!link.closest(LISTS) || link.origin !== location.origin || link.pathname === location.pathname) return;
+    leave(link, link.pathname);
+  });
+  // By a key, to another page of the row's thing than its link leads to (keys.js).
+  document.addEventListener("row:leave", (event) => leave(event.target, event.detail));
+
+  function leave(link, to) {
     const href = link.getAttribute("href");
     const one = {
       at: here(),
-      to: link.pathname,
+      to,
       href,
       nth: leadingTo(href).indexOf(link),
       y: Math.round(scrollY),
       title: document.title.replace(/ · memoryhub$/, ""),
     };
     write([...read().filter((other) => other.at !== one.at), one]);
-  });
+  }
 
   function settle() {
     const left = read().findLast((one) => one.at === here());

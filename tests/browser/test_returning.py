@@ -141,6 +141,21 @@ def test_a_memory_leads_back_to_the_list_it_was_opened_from(open_page: Any, read
     )
 
 
+def test_who_left_by_the_key_that_edits_comes_back_to_the_row(
+    open_page: Any, insider: Any, many: None
+) -> None:
+    page = open_page("/memories/?project=zoo", insider)
+    for _ in range(12):
+        page.keyboard.press("j")
+    name = focused(page)
+    page.keyboard.press("e")
+    page.wait_for_url("**/edit/")
+    page.go_back()
+    page.wait_for_url("**/memories/?project=zoo")
+    page.wait_for_function("document.activeElement !== document.body")
+    assert focused(page) == name == "zebra 011"
+
+
 def test_who_came_from_elsewhere_sees_no_way_back(open_page: Any, reader: Any, remember: Any) -> None:
     page = open_page(f"/memories/{remember('zebra').uid}/", reader)
     expect(page.get_by_role("heading", level=1)).to_have_text("zebra")
