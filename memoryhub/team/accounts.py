@@ -37,15 +37,21 @@ class AccountBackend(ModelBackend):
         password: str | None = None,
         **more: Any,
     ) -> User | None:
-        if request is not None and username and signing.wait(request, username):
-            request.login_held_back = True  # type: ignore[attr-defined]
-            raise PermissionDenied
+        _hold_back(request, username)
         found: User | None = super().authenticate(request, username, password, **more)
+        if found is not None:
+            _hold_back(request, username)  # many may be guessing at once: those before this one count
         return found
 
     def get_user(self, user_id: int) -> User | None:
         user = User.objects.select_related("profile").filter(pk=user_id).first()
         return user if user is not None and self.user_can_authenticate(user) else None
+
+
+def _hold_back(request: HttpRequest | None, name: str | None) -> None:
+    if request is not None and name and signing.wait(request, name):
+        request.login_held_back = True  # type: ignore[attr-defined]
+        raise PermissionDenied
 
 
 def may_see(user: User | AnonymousUser, level: str) -> bool:

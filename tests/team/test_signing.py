@@ -174,3 +174,10 @@ def test_all_addresses_of_one_subscriber_of_ipv6_are_one(ada):
         fail(1, address=f"2001:db8::{n:x}")
     assert sign_in(address="2001:db8::ffff").status_code == 429
     assert sign_in(address="2001:db8:0:1::1").status_code == 302
+
+
+def test_a_right_password_among_many_that_come_at_once_counts_those_before_it(ada, monkeypatch):
+    waits = iter([0, 0, 60])  # the page, then before and after the password is looked at
+    monkeypatch.setattr(signing, "wait", lambda request, name: next(waits))
+    assert sign_in().status_code == 200
+    assert rows() == []
