@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from memoryhub.models import Memory
 from memoryhub.sensitivity import Clearance
 from memoryhub.store.versions import current
-from memoryhub.web.forms import MemoryForm
+from memoryhub.web.forms import FieldForm, MemoryForm
 from memoryhub.web.history import FieldChange, field_change, state_at
 
 
-def merge(form: MemoryForm, memory: Memory, clearance: Clearance) -> tuple[MemoryForm, list[FieldChange]]:
+def merge(
+    form: MemoryForm, memory: Memory, clearance: Clearance, *names: str
+) -> tuple[MemoryForm, list[FieldChange]]:
     """A form to go on with, and the fields that both sides changed (stored now, against typed).
+
+    ``names``: the fields of the form, when these are not all.
 
     Fields that the person left alone take what is stored now; what the person typed stays typed. The form
     then counts as opened now, so that saving it again is a decision.
@@ -20,7 +26,7 @@ def merge(form: MemoryForm, memory: Memory, clearance: Clearance) -> tuple[Memor
     opened: datetime = form.cleaned_data["unchanged_since"]
     then = state_at(memory, opened, clearance)
     data = form.data.copy()  # type: ignore[attr-defined]
-    fresh = MemoryForm(None, clearance, memory)
+    fresh = _form(None, clearance, memory, names)
     collisions = []
     for name, field in fresh.fields.items():
         stored = fresh.initial.get(name)
@@ -31,4 +37,10 @@ def merge(form: MemoryForm, memory: Memory, clearance: Clearance) -> tuple[Memor
         elif name in then:
             collisions.append(field_change(name, current(memory, name), form.cleaned_data[name]))
     data["unchanged_since"] = fresh.initial["unchanged_since"]
-    return MemoryForm(data, clearance, memory), collisions
+    return _form(data, clearance, memory, names), collisions
+
+
+def _form(
+    data: Mapping[str, Any] | None, clearance: Clearance, memory: Memory, names: Sequence[str]
+) -> MemoryForm:
+    return FieldForm(data, clearance, memory, *names) if names else MemoryForm(data, clearance, memory)

@@ -151,16 +151,17 @@ class MemoryForm(DraftForm):
 
 
 class FieldForm(MemoryForm):
-    """One field of a memory, to be changed where it stands."""
+    """One field of a memory, or some of them, to be changed where it stands; the first has the focus."""
 
     def __init__(
-        self, data: Mapping[str, Any] | None, clearance: Clearance, memory: Memory, name: str
+        self, data: Mapping[str, Any] | None, clearance: Clearance, memory: Memory, *names: str
     ) -> None:
         super().__init__(data, clearance, memory)
-        self.auto_id = "in_%s"
+        # Of those of several rows more than one may be open on a page.
+        self.auto_id = "in_%s" if len(names) == 1 else f"in_{memory.uid}_%s"
         self.fields["sensitivity"].label = "Level"
-        self.fields = {one: self.fields[one] for one in (name, "unchanged_since")}
-        self.fields[name].widget.attrs["autofocus"] = True
+        self.fields = {one: self.fields[one] for one in (*names, "unchanged_since")}
+        self.fields[names[0]].widget.attrs["autofocus"] = True
 
 
 class FactForm(DraftForm):

@@ -70,6 +70,8 @@
   }, true);
 
   document.addEventListener("htmx:beforeRequest", (event) => {
+    const row = event.detail.elt.matches("[data-act]") && event.detail.elt.closest(".row");
+    if (row) place = Math.max(0, boxes().indexOf(row.querySelector(".row-check")));
     if (event.detail.elt.id !== "bulk") return;
     place = Math.max(0, boxes().findIndex((box) => box.checked));
     event.detail.elt.dataset.busy = "";
@@ -79,16 +81,19 @@
     if (event.detail.elt.id === "bulk") delete event.detail.elt.dataset.busy;
   });
 
-  const isAct = (source) => Boolean(source) && (source.id === "bulk" || source.matches("[data-undo], [data-act]"));
+  // What was refused stays open where it is: the list is as it was.
+  function isAct(detail) {
+    const source = detail.requestConfig && detail.requestConfig.elt;
+    return Boolean(source) && detail.xhr.status < 400 && (source.id === "bulk" || source.matches("[data-undo], [data-act]"));
+  }
 
   document.addEventListener("htmx:beforeSwap", (event) => {
-    if (isAct(event.detail.requestConfig.elt)) above = window.scrollY;
+    if (isAct(event.detail)) above = window.scrollY;
   });
 
   // The list came anew: the focus goes on where the work was.
   document.addEventListener("htmx:afterSettle", (event) => {
-    const source = event.detail.requestConfig && event.detail.requestConfig.elt;
-    if (!isAct(source)) return;
+    if (!isAct(event.detail)) return;
     last = null;
     count();
     window.scrollTo({ top: above, behavior: "instant" });

@@ -10,6 +10,16 @@
     link.click();
   });
 
+  // The form under a row was for htmx alone: leaving it asks nobody.
+  document.addEventListener("click", (event) => {
+    const leave = event.target.closest("[data-row-leave]");
+    const place = leave && leave.closest(".row-field");
+    if (!place) return;
+    event.preventDefault();
+    place.replaceChildren();
+    place.closest(".row").querySelector(".inline-edit").focus();
+  });
+
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.isComposing) return;
     const form = event.target.closest("[data-inline-form]");

@@ -15,8 +15,9 @@ from memoryhub import store
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Fact, Memory
 from memoryhub.sensitivity import Actor
+from memoryhub.team import tokens
 from memoryhub.web.views import browse
-from tests.browser.conftest import PHONE, OpenPage, no_sideways_scrolling
+from tests.browser.conftest import PHONE, OpenPage, Watch, no_sideways_scrolling
 
 Remember = Callable[..., Memory]
 
@@ -200,3 +201,64 @@ def test_bar_and_message_are_accessible_and_fit(
     expect(page.locator(".toast")).to_be_visible()
     assert not Axe().run(page).response["violations"]
     assert no_sideways_scrolling(page)
+
+
+@pytest.mark.parametrize("where", ["/trash/", "/facts/", "/you/"])
+def test_the_bar_is_accessible_where_other_things_are_ticked_too(
+    open_page: OpenPage, insider: User, ten: list[Memory], actor: Actor, where: str
+) -> None:
+    store.trash([memory.uid for memory in ten[:3]], actor)
+    for n in range(3):
+        fact_store.store_fact(FactDraft(subject=f"s{n}", predicate="is", object="o"), actor)
+    for name in ("laptop", "server"):
+        tokens.issue_token(name, insider.username, actor=actor)
+    page = open_page(where, insider, viewport=PHONE)
+    page.locator(".row-check").first.check()
+    expect(page.locator("#bulk")).to_be_visible()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        assert not Axe().run(page).response["violations"]
+    assert no_sideways_scrolling(page)
+
+
+def test_a_row_is_changed_where_it_stands_by_keys_alone_and_taken_back(
+    open_page: OpenPage, insider: User, ten: list[Memory]
+) -> None:
+    page = open_page("/memories/", insider)
+    pencil = page.locator(".row .inline-edit").nth(2)
+    pencil.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Title", exact=True)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator(".row-form")).to_have_count(0)
+    expect(pencil).to_be_focused()
+    page.keyboard.press("Enter")
+    page.get_by_label("Title", exact=True).fill("Another title")
+    page.get_by_label("Tags", exact=True).fill("one, two")
+    page.keyboard.press("Enter")
+    expect(page.locator("#messages")).to_contain_text("1 memory changed: Another title")
+    expect(page.locator(".row-title", has_text="Another title")).to_be_visible()
+    expect(page.locator(".row-form")).to_have_count(0)
+    page.keyboard.press("u")
+    expect(page.locator("#messages")).to_contain_text("Taken back")
+    assert not Memory.objects.filter(title="Another title").exists()
+
+
+def test_what_is_wrong_in_a_row_keeps_it_open_with_the_focus_in_it(
+    open_page: OpenPage, insider: User, ten: list[Memory], watch: Watch
+) -> None:
+    watch.expect(422)
+    page = open_page("/memories/", insider)
+    page.locator(".row .inline-edit").nth(1).click()
+    page.locator(".row .inline-edit").nth(4).click()
+    expect(page.locator(".row-form")).to_have_count(2)
+    form = page.locator(".row-form").nth(1)
+    form.get_by_label("Title", exact=True).fill("Typed and not lost")
+    form.get_by_label("Importance").fill("5")
+    page.keyboard.press("Enter")
+    expect(form.locator(".error")).to_have_text("Give a number up to 1.")
+    expect(form.get_by_label("Title", exact=True)).to_have_value("Typed and not lost")
+    expect(form.get_by_label("Importance")).to_be_focused()
+    assert not Axe().run(page).response["violations"]
+    assert no_sideways_scrolling(page)
+    assert not Memory.objects.filter(title="Typed and not lost").exists()

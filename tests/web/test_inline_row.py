@@ -1,0 +1,164 @@
+"""Title, tags, importance and level changed in a row of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memoryhub import store
+from memoryhub.drafts import MemoryPatch
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.store.rows import listed
+from tests.web.conftest import SignIn
+from tests.web.markup import PAYLOADS, Page, dangers, main
+
+Remember = Callable[..., Memory]
+LIST = "/memories/?project=p"
+HTMX = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{LIST}"}
+EVE = Actor("token:eve", Clearance.up_to("secret", owner="eve"))
+
+
+@pytest.fixture
+def editor(sign_in: SignIn) -> Client:
+    return sign_in("change_memory", "view_private", on=["private"])
+
+
+@pytest.fixture
+def memory(remember: Remember) -> Memory:
+    return remember("some words", title="A title", tags=["old"], importance=0.25, project="p")
+
+
+def address(memory: Memory) -> str:
+    return f"/memories/{memory.uid}/row/"
+
+
+def send(client: Client, memory: Memory, **more: Any) -> Any:
+    fields = {"title": "A title", "tags": "old", "importance": "0.25", "sensitivity": "public", "next": LIST}
+    fields["unchanged_since"] = memory.updated_at.isoformat()
+    return client.post(address(memory), fields | more, headers=HTMX)
+
+
+def now(memory: Memory) -> tuple[str, list[str], float, str]:
+    stored = Memory.objects.get(pk=memory.pk)
+    return stored.title, listed(stored, "tags"), stored.importance, stored.sensitivity
+
+
+def test_a_row_offers_it_to_who_may_change_memories_and_to_nobody_else(
+    sign_in: SignIn, editor: Client, memory: Memory
+) -> None:
+    assert address(memory) in editor.get(LIST).content.decode()
+    assert address(memory) in editor.get("/search/?q=words").content.decode()
+    other = sign_in("delete_memory", name="bob")
+    assert address(memory) not in other.get(LIST).content.decode()
+    assert other.get(address(memory), headers=HTMX).status_code == 403
+    assert send(other, memory, title="Mine").status_code == 403
+
+
+def test_the_form_holds_what_is_stored_and_leads_back_to_the_list(editor: Client, memory: Memory) -> None:
+    page = Page(editor.get(address(memory), headers=HTMX).content.decode())
+    values = [page.value_of(name) for name in ("title", "tags", "importance", "next")]
+    assert values == ["A title", "old", "0.25", LIST]
+    assert page.value_of("unchanged_since") == memory.updated_at.isoformat()
+
+
+def test_without_scripts_the_pencil_leads_to_the_edit_form(editor: Client, memory: Memory) -> None:
+    assert f"/memories/{memory.uid}/edit/" in main(editor.get(LIST)).links()
+    assert editor.get(address(memory))["Location"] == f"/memories/{memory.uid}/edit/"
+
+
+def test_what_was_altered_is_stored_as_one_act_that_the_list_takes_back(
+    editor: Client, memory: Memory
+) -> None:
+    response = send(
+        editor, memory, title="Another", tags="one, two", importance="0.75", sensitivity="private"
+    )
+    assert response["Location"] == LIST
+    assert now(memory) == ("Another", ["one", "two"], 0.75, "private")
+    page = Page(editor.get(LIST).content.decode())
+    [undo] = [form["action"] for form in page.all("form") if "data-undo" in form]
+    numbers = {name: page.value_of(name) for name in ("first", "last")}
+    editor.post(undo, numbers)
+    assert now(memory) == ("A title", ["old"], 0.25, "public")
+    assert Memory.objects.get(pk=memory.pk).updated_at == memory.updated_at
+
+
+def test_nothing_altered_writes_nothing(editor: Client, memory: Memory) -> None:
+    assert send(editor, memory)["Location"] == LIST
+    assert not JournalEntry.objects.filter(operation="update").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("importance", "2"), ("importance", "much"), ("title", "x" * 1001), ("sensitivity", "secret")],
+)
+def test_what_is_wrong_is_said_in_the_place_of_the_form(
+    editor: Client, memory: Memory, field: str, value: str
+) -> None:
+    response = send(editor, memory, **{field: value})
+    assert (response.status_code, response["HX-Retarget"]) == (422, f"#row-{memory.uid}")
+    page = Page(response.content.decode())
+    assert "is-wrong" in response.content.decode()
+    assert page.value_of("next") == LIST
+    assert now(memory) == ("A title", ["old"], 0.25, "public")
+
+
+def test_a_credential_in_a_title_is_refused_beside_it(editor: Client, memory: Memory) -> None:
+    response = send(editor, memory, title="AKIAIOSFODNN7EXAMPL3 is the key")
+    assert response.status_code == 422
+    assert now(memory)[0] == "A title"
+
+
+def test_another_field_changed_meanwhile_stands_beside_it(editor: Client, memory: Memory) -> None:
+    store.update(memory.uid, MemoryPatch(tags=["theirs"]), EVE)
+    assert send(editor, memory, title="Mine")["Location"] == LIST
+    assert now(memory)[:2] == ("Mine", ["theirs"])
+
+
+def test_the_same_field_changed_meanwhile_is_shown_and_saved_by_a_decision(
+    editor: Client, memory: Memory
+) -> None:
+    store.update(memory.uid, MemoryPatch(title="Theirs"), EVE)
+    store.update(memory.uid, MemoryPatch(importance=0.5), EVE)
+    response = send(editor, memory, title="Mine")
+    html = response.content.decode()
+    assert response.status_code == 422
+    assert "Theirs" in html
+    assert now(memory)[0] == "Theirs"
+    page = Page(html)
+    fields = {name: page.value_of(name) for name in ("title", "tags", "importance", "unchanged_since")}
+    send(editor, memory, **fields)
+    assert now(memory)[:3] == ("Mine", ["old"], 0.5)
+
+
+def test_one_that_went_to_the_trash_meanwhile_is_refused_in_words(editor: Client, memory: Memory) -> None:
+    store.act("trash", [memory.uid], EVE)
+    response = send(editor, memory, title="Mine")
+    assert response.status_code == 422
+    assert "in the trash" in response.content.decode()
+
+
+def test_what_may_not_be_seen_is_not_there(editor: Client, remember: Remember) -> None:
+    hidden = remember("hidden words", sensitivity="secret")
+    assert editor.get(address(hidden), headers=HTMX).status_code == 404
+    assert send(editor, hidden, title="Mine").status_code == 404
+
+
+def test_opening_a_secret_is_journaled(sign_in: SignIn, remember: Remember) -> None:
+    client = sign_in("change_memory", "view_secret", on=["secret"])
+    hidden = remember("hidden words", sensitivity="secret")
+    client.get(address(hidden), headers=HTMX)
+    assert JournalEntry.objects.filter(operation="reveal", object_id=hidden.uid).count() == 1
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_stored_markup_stays_text(editor: Client, remember: Remember, payload: str) -> None:
+    hostile = remember("words", title=payload[:300], tags=[payload[:90]])
+    assert dangers(editor.get(address(hostile), headers=HTMX).content.decode()) == []
+
+
+def test_it_leads_to_pages_of_the_hub_alone(editor: Client, memory: Memory) -> None:
+    assert send(editor, memory, title="Mine", next="https://elsewhere.example/")["Location"] == "/memories/"
