@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, QueryDict
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, QueryDict
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
 from memoryhub.models import Memory
 from memoryhub.sensitivity import LEVELS, Clearance
-from memoryhub.store import Acted, StoreError
-from memoryhub.web.access import clearance_of
+from memoryhub.store import Acted, NotFound, StoreError, undo_act
+from memoryhub.store.acts_undone import kind_of
+from memoryhub.web.access import actor_of, clearance_of
 
 _CHANGE, _DELETE = "memoryhub.change_memory", "memoryhub.delete_memory"
 # One of these is needed for an act of a kind, and for taking it back.
@@ -63,6 +64,22 @@ def may(request: HttpRequest, kind: str) -> bool:
 def offered(request: HttpRequest) -> dict[str, bool]:
     """For templates: which kinds this person may do."""
     return {kind: may(request, kind) for kind in PERMISSIONS}
+
+
+def taken_back(request: HttpRequest, uid: str, first: int, last: int) -> Acted:
+    """Undo an act of this person, who must still be allowed to do such a thing; 404 for any other act."""
+    actor = actor_of(request)
+    try:
+        if not may(request, kind_of(uid, actor, first, last)):
+            raise PermissionDenied
+        return undo_act(uid, actor, first, last)
+    except NotFound:
+        raise Http404 from None
+
+
+def number(text: str) -> int:
+    """Of a journal row, as a form gives it; 0 for what is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
 
 
 def asked(form: QueryDict, clearance: Clearance) -> Asked:
@@ -133,10 +150,3 @@ def _titles(uids: list[str], request: HttpRequest) -> Mapping[str, str]:
 
 def memories(count: int) -> str:
     return "1 memory" if count == 1 else f"{count} memories"
-
-
-def back_of(request: HttpRequest, otherwise: str = "/memories/") -> str:
-    """``next``, where it is a page of this hub."""
-    wanted = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    return wanted if safe and wanted.startswith("/") else otherwise

@@ -65,7 +65,7 @@ class Place:
 
 def place(page: str, query: str) -> Place | None:
     """A place to be saved; ``None`` for a page that is none of the lists."""
-    return Place(page, kept(query)) if page in PAGES else None
+    return Place(page, placeless(query)) if page in PAGES else None
 
 
 def place_of(request: HttpRequest) -> Place | None:
@@ -89,7 +89,7 @@ def saved_place(search: SavedSearch) -> Place | None:
     return place(search.page, search.query)
 
 
-def kept(query: str) -> str:
+def placeless(query: str) -> str:
     """A query string as it is, but for the place in the list; what cannot stand in an address is encoded."""
     parts = [part for part in query.lstrip("?").split("&") if part]
     whole = "&".join(part for part in parts if part.partition("=")[0] not in _PLACES)

@@ -10,9 +10,9 @@ from django.views.decorators.http import require_POST
 
 from memoryhub import store
 from memoryhub.models import Memory
-from memoryhub.store.acts_undone import kind_of
 from memoryhub.web import acts
 from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.back import back_of
 from memoryhub.web.selection import chosen
 
 
@@ -25,7 +25,7 @@ def act(request: HttpRequest) -> HttpResponse:
     Leads to ``next``, where a message tells what was done and undoes it; htmx follows and takes from that
     page what it needs. A single memory that may not be seen is not there.
     """
-    back = acts.back_of(request)
+    back = back_of(request)
     seen = clearance_of(request)
     try:
         wanted = acts.asked(request.POST, seen)
@@ -49,22 +49,11 @@ def act(request: HttpRequest) -> HttpResponse:
 @require_POST
 def act_undo(request: HttpRequest, uid: str) -> HttpResponse:
     """``first`` and ``last``: the journal numbers that came with the act; only who did it takes it back."""
-    first, last = (number(request.POST.get(name, "")) for name in ("first", "last"))
-    actor = actor_of(request)
-    try:
-        if not acts.may(request, kind_of(uid, actor, first, last)):
-            raise PermissionDenied
-        undone = store.undo_act(uid, actor, first, last)
-    except store.NotFound:
-        raise Http404 from None
+    first, last = (acts.number(request.POST.get(name, "")) for name in ("first", "last"))
+    undone = acts.taken_back(request, uid, first, last)
     acts.tell_undone(request, undone)
-    return redirect(acts.back_of(request))
+    return redirect(back_of(request))
 
 
 def _is_there(request: HttpRequest, uid: str) -> bool:
     return bool(Memory.objects.visible_to(clearance_of(request)).filter(uid=uid).exists())
-
-
-def number(text: str) -> int:
-    """0 for what is no number of a row."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0

@@ -12,7 +12,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.utils.dateparse import parse_datetime
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 from pydantic import ValidationError
 
@@ -23,6 +22,7 @@ from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.duplicates import MOST_MEMBERS, find
 from memoryhub.web import reading
 from memoryhub.web.access import actor_of, clearance_of, reveal
+from memoryhub.web.back import back_of
 from memoryhub.web.duplicates import DuplicatesFilter, Entered, Shown, one_cluster, shown
 from memoryhub.web.fields import unix
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
@@ -209,7 +209,4 @@ def _refused(request: HtmxHttpRequest, message: str) -> HttpResponse:
 
 def _back(request: HttpRequest) -> str:
     """The page that was acted on: of duplicates, of the memory that is kept, or the review."""
-    wanted = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    known = wanted.startswith(("/duplicates/", "/memories/", "/review/"))
-    return wanted if safe and known else "/duplicates/"
+    return back_of(request, "/duplicates/", ("/duplicates/", "/memories/", "/review/"))

@@ -11,13 +11,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub import store
 from memoryhub.models import Memory
 from memoryhub.web import conflicts, reading
 from memoryhub.web.access import actor_of, clearance_of, reveal
+from memoryhub.web.back import back_of
 from memoryhub.web.forms import MemoryForm
 from memoryhub.web.views.trash import may_restore
 
@@ -94,9 +94,7 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
 
 def _after(request: HttpRequest, memory: Memory) -> str:
     """Where it goes on after editing: with the review that led here, else with the memory."""
-    wanted = request.GET.get("next", "")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    return wanted if safe and wanted.startswith("/review/") else reverse("memory", args=[memory.uid])
+    return back_of(request, reverse("memory", args=[memory.uid]), "/review/", request.GET)
 
 
 def _conflict_page(request: HttpRequest, uid: str, form: MemoryForm) -> HttpResponse:

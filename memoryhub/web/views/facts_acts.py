@@ -13,9 +13,9 @@ from memoryhub import facts as fact_store
 from memoryhub.models import Fact
 from memoryhub.store import NotFound, StoreError
 from memoryhub.web.access import actor_of, clearance_of
-from memoryhub.web.acts import back_of
+from memoryhub.web.acts import number
+from memoryhub.web.back import back_of
 from memoryhub.web.htmx import HtmxHttpRequest
-from memoryhub.web.views.acts import number
 
 _HOME = "/facts/"
 

@@ -10,13 +10,13 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub import contradictions, store
 from memoryhub.contradictions import Contradiction
 from memoryhub.models import Fact
 from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.back import back_of
 from memoryhub.web.fact_filters import ConflictFilter, GraphAddress
 from memoryhub.web.graph import key_of
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
@@ -143,6 +143,4 @@ def _refused(request: HtmxHttpRequest, refusal: store.StoreError) -> HttpRespons
 
 def _back(request: HttpRequest) -> str:
     """The page of facts that was acted on, or the review."""
-    wanted = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    return wanted if safe and wanted.startswith(("/facts/", "/review/")) else "/facts/contradictions/"
+    return back_of(request, "/facts/contradictions/", ("/facts/", "/review/"))

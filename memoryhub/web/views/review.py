@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,27 +15,24 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from memoryhub import contradictions, store
 from memoryhub.models import Memory, Profile
 from memoryhub.retrieval import reviewing
-from memoryhub.store.acts_undone import kind_of
-from memoryhub.web import near, reading, review
+from memoryhub.web import acts, near, reading, review
 from memoryhub.web.access import actor_of, clearance_of, reveal
-from memoryhub.web.acts import may
+from memoryhub.web.back import back_of
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
 from memoryhub.web.review import ALIKE, CLASHES, NEW, PAGE_SIZE, Card, ReviewFilter
 from memoryhub.web.views.duplicates import rights
 from memoryhub.web.views.facts_conflicts import shown as shown_facts
 
-_CHANGE, _DELETE = "memoryhub.change_memory", "memoryhub.delete_memory"
 # What each button does, as acts of the store, and what it is called when done. Whoever demotes has looked.
 _DEEDS = {
-    "approve": (("approve",), _CHANGE, "Approved"),
-    "demote": (("demote", "approve"), _CHANGE, "Demoted"),
-    "trash": (("trash",), _DELETE, "In the trash"),
+    "approve": (("approve",), "Approved"),
+    "demote": (("demote", "approve"), "Demoted"),
+    "trash": (("trash",), "In the trash"),
 }
 
 
@@ -64,13 +62,7 @@ def queue(request: HttpRequest) -> HttpResponse:
         **rights(request),
     }
     context["compare"] = tab != ALIKE and context["tabs"][-2].count is None
-    if tab == CLASHES:
-        context |= _clashes(request, project)
-    elif tab == ALIKE:
-        if "look" in request.GET:
-            context |= _alike(request, project)
-    else:
-        context |= _memories(request, tab, project, counted[tab])
+    context |= _listed(request, tab, project, counted)
     return render(request, "review/page.html", context)
 
 
@@ -132,10 +124,10 @@ def act(request: HtmxHttpRequest) -> HttpResponse:
 
     ``card``: ids of the cards that are on the page, which the next one is not.
     """
-    kinds, permission, said = _DEEDS.get(request.POST.get("act", ""), ((), "", ""))
+    kinds, said = _DEEDS.get(request.POST.get("act", ""), ((), ""))
     if not kinds:
         raise BadRequest("act is approve, demote or trash")
-    if not request.user.has_perm(permission):
+    if not all(acts.may(request, kind) for kind in kinds):
         raise PermissionDenied
     memory = reading.find(request, request.POST.get("uid", ""))
     undo, refusal = _carry_out(request, kinds, memory)
@@ -153,18 +145,13 @@ def act(request: HtmxHttpRequest) -> HttpResponse:
 @require_POST
 def undo(request: HtmxHttpRequest) -> HttpResponse:
     """``undo``: id, first and last journal row of each act, in order; ``uid``: the memory they were about."""
-    acts = [_numbered(text) for text in request.POST.getlist("undo")]
-    if not acts:
+    undone = [_numbered(text) for text in request.POST.getlist("undo")]
+    if not undone:
         raise BadRequest("undo names no act")
     memory = reading.find(request, request.POST.get("uid", ""))
     refusal = ""
-    for uid, first, last in reversed(acts):
-        try:
-            if not may(request, kind_of(uid, actor_of(request), first, last)):
-                raise PermissionDenied
-            taken = store.undo_act(uid, actor_of(request), first, last)
-        except store.NotFound:
-            raise Http404 from None
+    for uid, first, last in reversed(undone):
+        taken = acts.taken_back(request, uid, first, last)
         refusal = next((why for _, why in taken.refused), "")
         if refusal:
             break
@@ -191,6 +178,15 @@ def looked(request: HttpRequest) -> HttpResponse:
         context = {"before": before, "back": _back(request)}
         messages.success(request, render_to_string("review/looked.html", context, request=request))
     return redirect(_back(request))
+
+
+def _listed(request: HttpRequest, tab: str, project: str, counted: Mapping[str, int]) -> dict[str, Any]:
+    """What a tab holds; near-duplicates come later, unless they are asked for at once (``look``)."""
+    if tab == CLASHES:
+        return _clashes(request, project)
+    if tab == ALIKE:
+        return _alike(request, project) if "look" in request.GET else {}
+    return _memories(request, tab, project, counted[tab])
 
 
 def _memories(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
@@ -311,9 +307,9 @@ def _number(text: str) -> int:
 def _numbered(text: str) -> tuple[str, int, int]:
     uid, _, numbers = text.partition(" ")
     first, _, last = numbers.partition(" ")
-    if not all(one.isascii() and one.isdecimal() and len(one) < 16 for one in (first, last)):
+    if not (acts.number(first) and acts.number(last)):
         raise BadRequest("undo is the id of an act and the numbers of its journal rows")
-    return uid, int(first), int(last)
+    return uid, acts.number(first), acts.number(last)
 
 
 def _moment(text: str) -> datetime | None:
@@ -326,7 +322,5 @@ def _moment(text: str) -> datetime | None:
 
 def _back(request: HttpRequest) -> str:
     """The page of the queue that was acted on."""
-    wanted = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     here = reverse("review")
-    return wanted if safe and wanted.startswith(here) else here
+    return back_of(request, here, here)

@@ -8,7 +8,6 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 
 from memoryhub import store
@@ -17,6 +16,7 @@ from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.paging import BadCursor, page
 from memoryhub.sensitivity import Clearance
 from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.back import back_of
 from memoryhub.web.lists import without
 from memoryhub.web.selection import chosen
 
@@ -131,6 +131,4 @@ def _memories(count: int) -> str:
 
 def _back(request: HttpRequest) -> str:
     """The page of the trash that was acted on."""
-    wanted = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    return wanted if safe and wanted.startswith("/trash/") else "/trash/"
+    return back_of(request, "/trash/", "/trash/")
