@@ -42,7 +42,7 @@ def boss(db):
 def addresses(value="1"):
     """Every address, with something in the place of its arguments."""
     for address, pattern in patterns():
-        path = re.sub(r"<[^>]+>", value, address)
+        path = re.sub(r"<[^>]+>", value, re.sub(r"<int:[^>]+>", "1", address))
         if not re.search(r"[(?*]", path):
             yield "/" + path.strip("^$"), address, pattern
 
