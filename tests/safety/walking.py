@@ -22,6 +22,7 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.web import urls
+from tests import visiting
 
 # Parameters of the pages' addresses; a page takes those it knows.
 PARAMETERS = (
@@ -153,12 +154,7 @@ def _spread(rows: Iterable[Any], most: int) -> list[Any]:
 
 def enter(user: User) -> Client:
     """A browser in which this person is signed in and sees every level."""
-    client = Client()
-    client.force_login(user)
-    session = client.session
-    session.update({"show_private": True, "show_secret": True})
-    session.save()
-    return client
+    return visiting.enter(user, "private", "secret")
 
 
 def body(response: Any) -> str:

@@ -99,7 +99,9 @@ class TestPage:
         seen, address = [], "/journal/"
         while address:
             response = visitor.get(address)
-            seen += [int(seq) for seq in re.findall(r'"Row" class="num"><a[^>]+>(\d+)<', response.content.decode())]
+            seen += [
+                int(seq) for seq in re.findall(r'"Row" class="num"><a[^>]+>(\d+)<', response.content.decode())
+            ]
             following = [link for link in main(response).links() if "cursor=" in link]
             address = f"/journal/{following[-1]}" if following else ""
         assert seen == [5, 4, 3, 2, 1]
