@@ -50,9 +50,7 @@ def look(after: int) -> int | None:
     rows = JournalEntry.objects.filter(seq__gt=after, object_type="memory", operation__in=_WRITTEN)
     found: list[tuple[int, str]] = list(rows.order_by("seq").values_list("seq", "object_id")[:ROWS])
     if not found:
-        newest = JournalEntry.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
-        # Less than before: it is another store, which is looked at from its beginning.
-        return 0 if newest < after else None
+        return None
     flag(inspected({uid for _, uid in found}), ACTOR)
     return found[-1][0]
 
@@ -78,13 +76,17 @@ def _names(values: list[Any]) -> list[str]:
 
 
 def _position(file: IO[str]) -> int:
+    """The last row that was looked at; 0 where another store, or one restored from a backup, has another."""
     file.seek(0)
-    text = file.read().strip()
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
+    seq, _, digest = file.read().strip().partition(" ")
+    if not (seq.isascii() and seq.isdecimal() and len(seq) < 16):
+        return 0
+    return int(seq) if JournalEntry.objects.filter(seq=int(seq), hash=digest).exists() else 0
 
 
 def _move(file: IO[str], seq: int) -> None:
+    digest = JournalEntry.objects.values_list("hash", flat=True).get(seq=seq)
     file.seek(0)
     file.truncate()
-    file.write(str(seq))
+    file.write(f"{seq} {digest}")
     file.flush()

@@ -120,6 +120,15 @@ class TestWatching:
         look_at_all(watch)
         assert flags_of(hostile)
 
+    def test_a_store_restored_from_a_backup_is_looked_at_again(
+        self, remember: Remember, watch: Watch, tmp_path: Path
+    ) -> None:
+        hostile = remember(HOSTILE)
+        newest = JournalEntry.objects.latest("seq").seq
+        (tmp_path / "governor.lock").write_text(f"{newest} {'0' * 64}")
+        look_at_all(watch)
+        assert flags_of(hostile)
+
     def test_a_position_that_cannot_be_read_begins_again(
         self, remember: Remember, watch: Watch, tmp_path: Path
     ) -> None:
