@@ -58,8 +58,8 @@ class Row:
     count: int = 0
 
 
-def compare(old: str, new: str, context: int = CONTEXT) -> list[Row]:
-    """The rows that turn ``old`` into ``new``; empty when they are equal."""
+def compare(old: str, new: str, context: int = CONTEXT, most: int = _MOST_ROWS) -> list[Row]:
+    """The rows that turn ``old`` into ``new``, the first ``most`` of them; empty when they are equal."""
     if old == new:
         return []
     before, after = _lines(old), _lines(new)
@@ -73,7 +73,7 @@ def compare(old: str, new: str, context: int = CONTEXT) -> list[Row]:
             rows += _unchanged(before, i1, i2, j1, context, at_start=not rows, at_end=at_end)
         else:
             rows += _replaced(_texts(before, i1, i2), _texts(after, j1, j2), effort)
-    return _cut(rows)
+    return _cut(rows, most)
 
 
 def compare_words(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
@@ -224,8 +224,6 @@ def _side(index: int, line: str) -> Side:
     return Side(index + 1, (Piece(line),))
 
 
-def _cut(rows: list[Row]) -> list[Row]:
+def _cut(rows: list[Row], most: int) -> list[Row]:
     """No more rows than a page can bear."""
-    if len(rows) <= _MOST_ROWS:
-        return rows
-    return [*rows[:_MOST_ROWS], Row("cut", count=len(rows) - _MOST_ROWS)]
+    return rows if len(rows) <= most else [*rows[:most], Row("cut", count=len(rows) - most)]

@@ -22,7 +22,9 @@ from memoryhub.vocabulary import ALWAYS_MERGED
 from memoryhub.web import diffs
 from memoryhub.web.filters import ListFilter, ProjectField, WordField
 
+MOST_ROWS = 60  # of a comparison: what two near-duplicates differ in beyond that is read on their own pages
 MOST_UNITED = 300  # lines of the others that a text of one's own begins with or is compared for
+_MEMBER_WEIGHT, _ROW_WEIGHT = 2_500, 300  # bytes of markup of a memory, and of a row of a comparison
 _STEPS = ("0.8", "0.9", "0.97")
 _FIELDS = {"type": "Type", "sensitivity": "Level", "session_id": "Session", "author": "Stored by"}
 
@@ -137,6 +139,13 @@ class Shown:
         return mark(self.begun)
 
     @property
+    def weight(self) -> int:
+        """About how many bytes a page loads for it: its texts, and what stands around them."""
+        rows = sum(len(member.rows) for member in self.members)
+        around = _MEMBER_WEIGHT * len(self.everyone) + _ROW_WEIGHT * rows
+        return around + len(self.keep.content) + 2 * sum(map(len, self._others))
+
+    @property
     def everyone(self) -> list[Memory]:
         return [self.keep, *(member.memory for member in self.members)]
 
@@ -178,7 +187,7 @@ def _member(keep: Memory, other: Memory, likeness: float | None, entered: Entere
         for name, label in _FIELDS.items()
         if getattr(other, name) != getattr(keep, name)
     ]
-    rows = diffs.compare(other.content, keep.content)
+    rows = diffs.compare(other.content, keep.content, most=MOST_ROWS)
     return Member(other, likeness, rows, figures, fields, _ticked(other.uid, bool(figures), entered))
 
 

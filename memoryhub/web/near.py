@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from memoryhub.batches import batched
 from memoryhub.models import Memory
@@ -18,6 +19,7 @@ from memoryhub.web.duplicates import Entered, Shown, one_cluster, shown
 from memoryhub.web.kept import eyes, kept, last
 
 _NAME = "near-duplicates"
+MOST_WEIGHT = 60_000  # bytes of a page's near-duplicates, but for the first
 MOST_BESIDE = 5  # memories that are offered for merging with one
 
 
@@ -39,8 +41,10 @@ def counted(clearance: Clearance, project: str = "") -> int | None:
 
 
 def first(found: Found, clearance: Clearance, most: int) -> list[Shown]:
-    """The surest of them, with their memories."""
-    return shown(found.clusters[:most], _live(clearance))
+    """The surest of them, with their memories: at most so many, and no more than a page can bear."""
+    made = shown(found.clusters[:most], _live(clearance))
+    weights = accumulate(one.weight for one in made)
+    return [one for one, weight in zip(made, weights, strict=True) if weight <= MOST_WEIGHT or one is made[0]]
 
 
 def _undecided(clusters: Sequence[Cluster], clearance: Clearance) -> list[Cluster]:

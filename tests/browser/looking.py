@@ -1,4 +1,4 @@
-"""What is looked at on a page: axe-core, width, focus, names; in both themes and at every width."""
+"""What is looked at on a page: weight, axe-core, width, focus; in both themes and at every width."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import axe_playwright_python
 from playwright.sync_api import Page, Request, ViewportSize
+
+from tests.browser import weighing
 
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
@@ -75,6 +77,7 @@ def unfold(page: Page) -> None:
 
 def complaints(page: Page) -> Iterator[str]:
     """All that is wrong with the page as it stands in the browser, light and dark, wide and narrow."""
+    yield from too_heavy(page)
     page.evaluate(AXE)
     page.evaluate("document.activeElement.blur()")  # where a page gave it; the link to skip covers something
     for viewport, theme, other in ((WIDE, "light", "dark"), (PHONE, "dark", "light")):
@@ -94,6 +97,13 @@ def complaints(page: Page) -> Iterator[str]:
     if clipped := page.evaluate(CLIPPED):
         yield f"cuts off letters that are set wide: {clipped}"
     page.evaluate(SPACED, False)
+
+
+def too_heavy(page: Page) -> Iterator[str]:
+    loaded = weighing.loaded(page)
+    if (weight := sum(loaded.values())) > weighing.MOST:
+        first = sorted(loaded.items(), key=lambda one: -one[1])[:4]
+        yield f"weighs {weight // 1000} kB: {first}"
 
 
 def in_theme(page: Page, theme: str) -> None:

@@ -15,7 +15,7 @@ from memoryhub.web.access import clearance_of
 from memoryhub.web.htmx import HtmxHttpRequest, show_address
 from memoryhub.web.lists import ORDERS, BrowseFilter, without
 
-PAGE_SIZE = 30
+PAGE_SIZE = 25
 
 
 @require_safe

@@ -25,7 +25,7 @@ from memoryhub.web.filters import FactFilter
 from memoryhub.web.forms import FactForm
 from memoryhub.web.graph import key_of
 
-PAGE = 50
+PAGE = 30
 _MARKS = Q(predicate=segmentation.PREDICATE, subject__startswith="session:")
 _CHANGE = "memoryhub.change_fact"
 _PREFILLED = ("subject", "predicate", "object", "project", "session_id", "memory_id")

@@ -24,7 +24,7 @@ from memoryhub.web.htmx import HtmxHttpRequest, page_or_fragment
 from memoryhub.web.session_story import MOST, picture_of
 
 PAGE = 50
-ENTRIES = 60
+ENTRIES = 30
 CONTEXT = 6  # entries before the one that an address leads to
 # The tabs of a session's page, and what each shows.
 KINDS = {

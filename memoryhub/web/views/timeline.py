@@ -16,7 +16,7 @@ from memoryhub.web.day_strips import fold
 from memoryhub.web.days import by_day
 from memoryhub.web.filters import MonthFilter, TimelineFilter
 
-ENTRIES = 60
+ENTRIES = 40
 
 
 @require_safe
