@@ -7,11 +7,15 @@
   probe.remove();
   const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
 
+  const known = new Map(); // to ask the canvas takes longer than all the rest
   function rgba(colour) {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data];
+    if (!known.has(colour)) {
+      canvas.clearRect(0, 0, 1, 1);
+      canvas.fillStyle = colour;
+      canvas.fillRect(0, 0, 1, 1);
+      known.set(colour, [...canvas.getImageData(0, 0, 1, 1).data]);
+    }
+    return known.get(colour);
   }
 
   function luminance(colour) {
@@ -55,13 +59,13 @@
     return near.find((at) => at && at.getBoundingClientRect().width > 4 && ringColour(at));
   }
 
-  // Whether any of nine points of it lies on top.
+  // Whether any of nine points of it lies on top; the middle is asked first and mostly does.
   function isSeen(element, ring) {
+    const isOnTop = (hit) => hit && (element.contains(hit) || ring && ring.contains(hit)
+      || hit.contains(element) && !hit.matches("html, body, main"));
     const boxes = [element, ring].filter(Boolean).flatMap((at) => [...at.getClientRects()]);
-    const points = boxes.flatMap((box) => [0.1, 0.5, 0.9].flatMap((x) => [0.2, 0.5, 0.8]
-      .map((y) => document.elementFromPoint(box.left + box.width * x, box.top + box.height * y))));
-    return points.some((hit) => hit && (element.contains(hit) || ring && ring.contains(hit)
-      || hit.contains(element) && !hit.matches("html, body, main")));
+    return boxes.some((box) => [0.5, 0.1, 0.9].some((x) => [0.5, 0.2, 0.8]
+      .some((y) => isOnTop(document.elementFromPoint(box.left + box.width * x, box.top + box.height * y)))));
   }
 
   function name(element) {

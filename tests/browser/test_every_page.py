@@ -23,7 +23,7 @@ from tests.browser.walking import NOT_FOUND, Walk
 from tests.visiting import enter
 
 HERE = ""  # the page that is open
-PARTS = 3  # processes that may share the walk
+PARTS = 2  # processes that may share the walk
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +48,7 @@ def look_at(page: Page, addresses: Iterable[str]) -> None:
     assert not wrong, "\n" + "\n".join(f"{what}\n    on {places}" for what, places in wrong.items())
 
 
+@pytest.mark.usefixtures("embedding")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_nothing_is_to_be_mended_on_any_page(
     open_page: OpenPage, live_server: Any, watch: Watch, part: int
@@ -60,6 +61,11 @@ def test_nothing_is_to_be_mended_on_any_page(
         [{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live_server.url}]
     )
     look_at(page, Walk(client, boss).addresses()[part::PARTS])
+
+
+def test_nor_for_a_member_of_two_projects(open_page: OpenPage, watch: Watch) -> None:
+    """Whose pages tell of rights that the administrator, who has all, is told nothing of."""
+    look_at(open_page("/you/", world.people()), [HERE])
 
 
 def test_nor_where_nothing_was_stored_yet(open_page: OpenPage, reader: User, watch: Watch) -> None:

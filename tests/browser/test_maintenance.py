@@ -18,7 +18,7 @@ from memoryhub.lifecycle.processes import own_name
 from memoryhub.lifecycle.worker import Worker, finish
 from memoryhub.models import MaintenanceRun, Memory
 
-from .conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
+from .conftest import OpenPage
 
 Status = MaintenanceRun.Status
 
@@ -152,44 +152,3 @@ def test_what_is_lost_for_good_is_asked_about(
     runs.work(newest())
     expect(page.get_by_text("gone for good")).to_be_visible()
     assert not Memory.objects.exists()
-
-
-@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
-def test_every_page_is_accessible_and_fits_its_window(
-    open_page: OpenPage,
-    keeper: User,
-    faded: list[Memory],
-    actor: Any,
-    theme: str,
-    viewport: Any,
-    remember: Any,
-) -> None:
-    for n in range(4):
-        remember(
-            f"the paint in the attic is faded since the summer of 200{n}", created_at="2020-01-01T00:00Z"
-        )
-    paths = ["/maintenance/", "/maintenance/runs/", "/maintenance/runs/?status=failed"]
-    for operation, dry_run in (("consolidate", True), ("compress", True), ("consolidate", False)):
-        run = runs.start(operation, {}, actor, dry_run=dry_run)
-        runs.work(run)
-        paths.append(f"/maintenance/runs/{run.uid}/")
-    broken = runs.start("evict", {"project": "attic"}, actor)
-    MaintenanceRun.objects.filter(pk=broken.pk).update(
-        status=Status.FAILED, cause="error", error="out of paint", done=1, total=3
-    )
-    paths += [f"/maintenance/runs/{broken.uid}/", f"/maintenance/runs/{runs.start('evict', {}, actor).uid}/"]
-    keeper.user_permissions.clear()
-    keeper.is_superuser = True
-    keeper.save()
-    page = open_page("/", keeper, color_scheme=theme, viewport=viewport)
-    for level in ("private", "secret"):
-        page.get_by_role("button", name=f"Show {level}").click()
-    wrong = {}
-    for path in ["/", *paths]:
-        page.goto(path)
-        page.evaluate("for (const fold of document.querySelectorAll('main details')) fold.open = true")
-        assert no_sideways_scrolling(page), path
-        report = Axe().run(page).generate_report()
-        if not report.startswith("Found 0"):
-            wrong[path] = report
-    assert not wrong, "\n\n".join(f"{path}\n{report}" for path, report in wrong.items())

@@ -15,6 +15,7 @@ from django.urls import URLPattern, reverse
 from memoryhub.interchange import running
 from memoryhub.models import AgentToken, Fact, Injection, MaintenanceRun, Memory, SavedSearch, Session
 from memoryhub.web import urls
+from tests.browser import world
 
 # More states of a page, by the name of its pattern.
 STATES = {
@@ -33,7 +34,7 @@ STATES = {
     "injections": ["?project=nowhere"],
     "runs": ["?status=failed", "?operation=nothing"],
     "connect": ["?toolset=mira"],
-    "session": ["?kind=event&order=newest"],
+    "session": ["?kind=event&order=newest", "?project=shop"],
 }
 NOT_FOUND = "/nowhere/"
 
@@ -84,7 +85,7 @@ class Walk:
             "injections": lambda: list(Injection.objects.values_list("uid", flat=True)[:1]),
             "journal": lambda: ["1"],
             "people": lambda: ["kenji"],
-            "sessions": lambda: list(Session.objects.values_list("session_id", flat=True)[:2]),
+            "sessions": lambda: [*Session.objects.values_list("session_id", flat=True)[:2], world.TWICE],
             "reports": lambda: list(Session.objects.values_list("session_id", flat=True)[:1]),
             "searches": lambda: list(SavedSearch.objects.values_list("uid", flat=True)[:1]),
         }
@@ -94,7 +95,7 @@ class Walk:
         return [{argument: value} for value in known[about]()]
 
     def _memories(self) -> list[str]:
-        """One with an earlier version, one in the trash, one expired, a secret one, one with a long name."""
+        """With an earlier version, in the trash, expired, secret, with a long name, with everything."""
         by_change = Memory.objects.filter(revisions__isnull=False, deleted_at=None).order_by("pk")
         chosen = [
             by_change.first(),
@@ -102,6 +103,7 @@ class Walk:
             Memory.objects.get(content__startswith="Old milk"),
             Memory.objects.filter(sensitivity="secret", deleted_at=None).first(),
             Memory.objects.get(title__startswith="a_name_without"),
+            Memory.objects.get(title=world.FULL),
         ]
         assert all(chosen)
         return [memory.uid for memory in chosen if memory]
@@ -120,10 +122,9 @@ class Walk:
             name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
             row = model._default_manager.order_by("pk").first()
             plain = [f"{name}_changelist", f"{name}_add"]
-            about = [f"{name}_change", f"{name}_history", f"{name}_delete"] if row else []
-            for one in [*map(reverse, plain), *(reverse(about_it, args=[row.pk]) for about_it in about)]:
-                if self._is_page(one):
-                    yield one
+            about = ("change", "history", "delete") if row else ()
+            of_row = [reverse(f"{name}_{page}", args=[row.pk]) for page in about if row]
+            yield from filter(self._is_page, [*map(reverse, plain), *of_row])
 
     def _is_page(self, address: str) -> bool:
         """Whether it is a whole page: no fragment, no download, nothing that only leads elsewhere."""

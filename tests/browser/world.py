@@ -12,15 +12,40 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.utils import timezone
 
-from memoryhub import demo, store
-from memoryhub.drafts import MemoryDraft
+from memoryhub import demo, facts, store
+from memoryhub.drafts import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.interchange import running
 from memoryhub.lifecycle import runs
-from memoryhub.models import Extraction, MaintenanceRun, Membership, Memory, ModelUse, SavedSearch
+from memoryhub.models import (
+    Event,
+    Extraction,
+    MaintenanceRun,
+    Membership,
+    Memory,
+    ModelUse,
+    SavedSearch,
+    Session,
+)
 from memoryhub.sensitivity import Actor, Clearance, system
 from memoryhub.team import tokens
 
 OWNER = demo.OWNER
+TWICE = "twice"  # a session of two projects
+FULL = "A memory with everything"
+TEXT = """# Heading
+
+A [link](https://a.example) and `code`, **bold**.
+
+```python
+a_long_line = "that has to be scrolled because it does not fit into the narrow column of a small screen"
+```
+
+| a | b |
+|---|--:|
+| 1 | 2 |
+
+> quoted
+"""
 LONG = "a_name_without_any_blank_" * 7
 
 
@@ -29,10 +54,11 @@ def fill() -> User:
     _live_the_demo()
     boss = User.objects.create_superuser(OWNER, password="a good password")
     actor = Actor(f"user:{OWNER}", Clearance.up_to("secret", owner=OWNER))
-    _people()
+    people()
     _runs(actor)
     _imports(actor)
     _texts(boss, actor)
+    _everything(actor)
     return boss
 
 
@@ -46,7 +72,7 @@ def _live_the_demo() -> None:
     assert Path(connection.settings_dict["NAME"]).is_relative_to(settings.HOME)
 
 
-def _people() -> None:
+def people() -> User:
     """A member of two projects, with tokens used, expired and revoked."""
     kenji = User.objects.create_user("kenji", password="a good password")
     kenji.groups.add(Group.objects.get(name="curator"))
@@ -61,6 +87,7 @@ def _people() -> None:
                 tokens.authenticate(raw, "127.0.0.1")
             if number == 1:
                 tokens.revoke(token.uid, system("tests"))
+    return kenji
 
 
 def _runs(actor: Actor) -> None:
@@ -85,6 +112,10 @@ def _texts(boss: User, actor: Actor) -> None:
     """What a page must bear: names without a blank, a refused credential, a text no model could read."""
     draft = MemoryDraft(content=f"# {LONG}\n\n`{LONG}`", title=LONG, project=LONG[:100], tags=[LONG[:60]])
     store.remember(draft, actor)
+    for end in ("", " at two"):
+        store.remember(
+            MemoryDraft(content=f"The build cache is emptied every night{end}", project="shop"), actor
+        )
     expired = store.remember(MemoryDraft(content="Old milk stands on the sill"), actor).memory
     store.expire([expired.uid], actor)
     Memory.objects.filter(pk=expired.pk).update(expires_at=timezone.now() - timedelta(days=1))
@@ -93,3 +124,39 @@ def _texts(boss: User, actor: Actor) -> None:
     Extraction.objects.create(status="failed", project="greenhouse", error="no answer", actor="token:bot")
     ModelUse.objects.create(day=timezone.now().date(), model="a-model", calls=3, failures=1, prompt_tokens=9)
     SavedSearch.objects.create(user=boss, name="Tides", page="search", query="q=tide")
+
+
+def _everything(actor: Actor) -> None:
+    """A memory with all that one can have, and a session of two projects that has ended."""
+    place = {
+        "session_id": TWICE,
+        "project": "shop",
+        "files_modified": ["a.py", "b/c.py"],
+        "files_read": ["d"],
+    }
+    words = {"subtitle": "and a subtitle", "overview": "an overview", "tags": ["one", "two"], "key": "k"}
+    entities = [EntityDraft(entity="Ann", entity_type="person")]
+    draft = MemoryDraft(content=TEXT, title=FULL, concepts=["gotcha"], entities=entities, **place, **words)
+    full = store.remember(draft, actor).memory
+    store.update(
+        full.uid, MemoryPatch(content=TEXT.replace("quoted", "said"), tags=["one"], trust=0.9), actor
+    )
+    facts.store_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=full.uid), actor)
+    store.remember(MemoryDraft(content="elsewhere", session_id=TWICE, project="bakery"), actor)
+    part = store.remember(MemoryDraft(content="a part of it"), actor).memory
+    store.trash([part.uid], actor)
+    Memory.objects.filter(pk=part.pk).update(merged_into=full)
+    session = Session.objects.filter(session_id=TWICE, project="shop")
+    session.update(summary=full, ended_at=timezone.now(), cwd="/home", agent="agent")
+    for number in range(3):
+        Event.objects.create(
+            session=session.get(),
+            event="tool:post",
+            tool_name="Edit",
+            boundary=number == 1,
+            files=["a.py"],
+            keywords=["key"],
+            skip_reason="below threshold",
+            memorability=0.2,
+            preview="output",
+        )
