@@ -1,4 +1,4 @@
-"""Colours in numbers: each pair of the design tokens that meets on a page stands off as WCAG 2.2 AA asks, in both themes."""
+"""Colours in numbers: what meets on a page stands off as WCAG 2.2 AA asks, in both themes."""
 
 from __future__ import annotations
 
