@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from memoryhub import facts
 from memoryhub.drafts import FactDraft
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage
-from tests.browser.looking import AXE, EVERYTHING, by_axe
+from tests.browser.looking import AXE, EVERYTHING, Requests, by_axe
 
 PATHS = [
     "/",
@@ -19,6 +19,8 @@ PATHS = [
     "/memories/{uid}/",
     "/memories/{uid}/edit/",
     "/review/",
+    "/review/?tab=unsure",
+    "/duplicates/",
     "/facts/",
     "/facts/graph/",
     "/timeline/",
@@ -53,27 +55,67 @@ def here(page: Page) -> int:
     return int(page.evaluate(HERE))
 
 
+def tab_over(page: Page) -> None:
+    """Press Tab from the top until it leaves the page; every place is reached, in the order of the page."""
+    page.evaluate(FROM_THE_TOP)
+    stops = page.evaluate(STOPS)
+    reached: list[int] = []
+    for _ in range(len(stops) + 20):
+        page.keyboard.press("Tab")
+        if (now := here(page)) == -1 or (now == 0 and reached):
+            break  # out of the page, or with nothing around it at its beginning again
+        reached.append(now)
+    else:
+        pytest.fail(f"{page.url}: Tab does not lead out of the page but to {stops[now]}")
+    reached = [stop for stop in reached if stop >= 0]
+    assert reached == sorted(reached), f"{page.url}: Tab jumps: {reached}"
+    missed = [stops[stop] for stop in set(range(len(stops))) - set(reached)]
+    assert not missed, f"{page.url}: Tab never gets to {missed}"
+
+
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["large", "small"])
 def test_tab_reaches_everything_in_its_order_and_leaves_every_page(
     open_page: OpenPage, insider: Any, uid: str, viewport: Any
 ) -> None:
     page = open_page("/", insider, viewport=viewport)
+    requests = Requests(page)
     for path in PATHS:
-        page.goto(path.format(uid=uid), wait_until="networkidle")
-        page.evaluate(FROM_THE_TOP)
-        stops = page.evaluate(STOPS)
-        reached: list[int] = []
-        for _ in range(len(stops) + 20):
-            page.keyboard.press("Tab")
-            if (now := here(page)) == -1 or (now == 0 and reached):
-                break  # out of the page, or with nothing around it at its beginning again
-            reached.append(now)
-        else:
-            pytest.fail(f"{path}: Tab does not lead out of the page but to {stops[now]}")
-        reached = [stop for stop in reached if stop >= 0]
-        assert reached == sorted(reached), f"{path}: Tab jumps: {reached}"
-        missed = [stops[stop] for stop in set(range(len(stops))) - set(reached)]
-        assert not missed, f"{path}: Tab never gets to {missed}"
+        page.goto(path.format(uid=uid))
+        requests.settle()
+        tab_over(page)
+
+
+@pytest.mark.parametrize("path", ["/memories/", "/facts/", "/timeline/entries/"])
+def test_nor_is_the_bar_of_the_ticked_left_out(
+    open_page: OpenPage, insider: Any, uid: str, path: str
+) -> None:
+    page = open_page(path, insider)
+    page.locator(".row-check").first.focus()
+    page.keyboard.press("Space")
+    expect(page.locator("#bulk")).to_be_visible()
+    tab_over(page)
+
+
+@pytest.mark.parametrize("label", ["Change the title", "Change the tags", "Change the importance"])
+def test_nor_is_a_field_that_opened_in_its_place(
+    open_page: OpenPage, insider: Any, uid: str, label: str
+) -> None:
+    page = open_page(f"/memories/{uid}/", insider)
+    page.get_by_role("link", name=label).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-inline-form]")).to_be_visible()
+    tab_over(page)
+
+
+@pytest.mark.usefixtures("embedding")
+def test_nor_is_what_is_beside_a_card_of_the_review(open_page: OpenPage, insider: Any, remember: Any) -> None:
+    for end in ("", " at two"):
+        remember(f"The cache is emptied every night{end}")
+    page = open_page("/review/", insider)
+    page.keyboard.press("j")
+    page.keyboard.press("m")
+    expect(page.get_by_role("button", name="Merge the ticked into one")).to_be_visible()
+    tab_over(page)
 
 
 def test_the_first_tab_offers_to_skip_to_the_content(open_page: OpenPage, insider: Any, uid: str) -> None:
