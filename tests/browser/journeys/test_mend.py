@@ -40,7 +40,7 @@ def test_a_wrong_memory_is_found_changed_compared_and_put_back(
     expect(page.locator(".cmp-old mark")).to_have_text("June")
     expect(page.locator(".cmp-new mark")).to_have_text("September")
     # It was right after all.
-    page.goto(f"/memories/{wrong.uid}/compare/")
+    page.get_by_role("link", name="Compare versions", exact=True).click()
     page.get_by_role("button", name="Restore").first.click()
     expect(page.get_by_role("status").filter(has_text="version").first).to_be_visible()
     assert Memory.objects.get(pk=wrong.pk).content == WRONG
@@ -66,7 +66,8 @@ def test_the_keyboard_alone_suffices(open_page: OpenPage, curator: Any, wrong: M
     expect(page.get_by_role("searchbox", name="Search for")).to_be_focused()
     page.keyboard.type("boiler")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/search/?q=boiler*", wait_until="networkidle")
+    page.wait_for_url("**/search/?q=boiler*")
+    expect(page.get_by_role("link", name="Bleeding the boiler")).to_be_visible()
     tab_to(page, "Bleeding the boiler")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("Bleeding the boiler")
