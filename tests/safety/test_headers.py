@@ -116,7 +116,7 @@ def test_a_wrong_host_a_refused_form_and_a_failure_have_them(boss, monkeypatch):
 
 
 def test_static_files_have_them_and_may_be_kept(db):
-    for path in ("css/base.css", "js/hub.js", "img/icon.svg", "fonts/literata-latin.woff2"):
+    for path in ("css/base.css", "js/hub.js", "img/icon.svg", "fonts/literata-latin-400-700.woff2"):
         assert finders.find(path)
         response = Client().get(f"/static/{path}")
         assert response.status_code == 200
