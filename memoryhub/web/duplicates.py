@@ -22,7 +22,7 @@ from memoryhub.vocabulary import ALWAYS_MERGED
 from memoryhub.web import diffs
 from memoryhub.web.filters import ListFilter, ProjectField, WordField
 
-MOST_ROWS = 60  # of a comparison: what two near-duplicates differ in beyond that is read on their own pages
+MOST_ROWS = 30  # of a comparison: what two near-duplicates differ in beyond that is read on their own pages
 MOST_UNITED = 300  # lines of the others that a text of one's own begins with or is compared for
 _MEMBER_WEIGHT, _ROW_WEIGHT = 2_500, 300  # bytes of markup of a memory, and of a row of a comparison
 _STEPS = ("0.8", "0.9", "0.97")

@@ -1,4 +1,4 @@
-"""What a page weighs: its HTML, which is sent as it is, leaves room for 140 kB of fonts, styles and scripts.
+"""What a page weighs: its HTML is sent as it is, beside 105 to 150 kB of fonts, styles and scripts.
 
 ``tests/browser/test_every_page.py`` weighs each page of the demo with all that it loads; here are long texts.
 """
@@ -93,3 +93,15 @@ def test_a_near_duplicate_too_heavy_for_a_page_is_shown_alone(remember: Any, act
         one, other = (remember(f"{number}{end} " + SENTENCE * 400) for end in "ab")
         pairs.append(Cluster(one.pk, ((other.pk, 0.9),), "it is the newer one"))
     assert len(near.first(Found(pairs, 4, 4), actor.clearance, 2)) == 1
+
+
+@pytest.mark.usefixtures("embedding")
+def test_a_page_of_near_duplicates_of_many_lines_stays_light(sign_in: Any, remember: Any) -> None:
+    for name in ("ada", "ben", "cem", "dee", "eva", "fay", "gus"):
+        for verb in ("reads", "keeps"):
+            lines = [f"{hour}: {name} {verb} the tide table of the harbour at noon" for hour in range(45)]
+            remember("\n\n".join(lines), title=f"The watch of {name}", project=name)
+    response = sign_in("change_memory", "delete_memory").get("/duplicates/")
+    assert len(response.context["found"].clusters) == 7
+    assert response.content.count(b"more rows of this comparison left out") == 5
+    assert len(response.content) <= MOST

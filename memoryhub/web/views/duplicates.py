@@ -27,7 +27,7 @@ from memoryhub.web.duplicates import DuplicatesFilter, Entered, Shown, one_clust
 from memoryhub.web.fields import unix
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
 
-PAGE_SIZE = 10
+PAGE_SIZE = 5
 _MERGE = ("memoryhub.change_memory", "memoryhub.delete_memory")
 _APART = ("memoryhub.change_memory",)
 _DECISIONS = ("merge", "text", "apart")
