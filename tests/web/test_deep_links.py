@@ -13,6 +13,7 @@ from django.utils import timezone
 from memoryhub import facts, store
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Event, Fact, Injection, JournalEntry, Session
+from memoryhub.web.views import sessions
 
 
 @pytest.fixture
@@ -99,14 +100,14 @@ class TestEntriesOfASession:
     def test_each_has_a_name_of_its_own_on_its_page(self, visitor: Client, night: Session) -> None:
         page = visitor.get("/sessions/night/?project=zoo").content.decode()
         found = anchors(page)
-        assert len(found) == len(set(found)) == 60
+        assert len(found) == len(set(found)) == sessions.ENTRIES
 
     @pytest.mark.parametrize("order", ["", "&order=newest"])
     def test_its_address_leads_to_the_part_of_the_list_that_has_it(
         self, visitor: Client, night: Session, order: str
     ) -> None:
         cursor, seen = "", set()
-        for _ in range(5):
+        for _ in range(10):
             page = visitor.get(f"/sessions/night/?project=zoo{order}{cursor}").content.decode()
             for name, address in zip(anchors(page), links(page), strict=True):
                 assert address.endswith(f"#{name}")
