@@ -75,6 +75,9 @@ def serve(
     sys.stderr.flush()
     options = ["--interface", "wsgi", "--host", host, "--port", str(port), "--no-ws"]
     environ[slow_clients.THREADS] = str(threads)
-    options += ["--workers", str(workers), "--blocking-threads", str(slow_clients.WAITING)]
+    # HTTP/2 would let one connection hold very many of the waiting threads.
+    waiting = str(slow_clients.WAITING)
+    options += ["--http", "1", "--backpressure", waiting, "--blocking-threads", waiting]
+    options += ["--workers", str(workers)]
     options += ["--workers-kill-timeout", str(SECONDS_TO_END), "--log-level", "warning" if quiet else "info"]
     os.execve(sys.executable, [sys.executable, "-m", "granian", *options, APPLICATION], environ)  # noqa: S606

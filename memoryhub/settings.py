@@ -74,6 +74,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "memoryhub.web.middleware.PageMiddleware",
     "memoryhub.web.middleware.PersonMiddleware",
+    "memoryhub.safety.uploads.UploadsMiddleware",
 ]
 
 # As the style sheets call them.

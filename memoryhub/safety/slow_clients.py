@@ -1,14 +1,17 @@
 """Clients that send slowly, or not at all, hold up nobody else.
 
 The server gives each request a thread before its body has come, and reading the body waits for the client.
-So there are many of those threads, which only read and wait, and few that work (more of them would
-take turns at Python): these are handed a request once its body is there. One that does not come in
-time is answered with 408.
+So there are as many of those threads as connections, which only read and wait, and few that work (more of
+them would take turns at Python): these are handed a request once its body is there.
+
+A body that comes too slowly is answered with 408, but only between two reads: an answer while another thread
+still reads makes granian (2.8) wait for that read with Python's lock held, and the whole worker with it.
+Who stops sending therefore keeps one connection and one waiting thread until it goes.
 """
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from io import BufferedReader, BytesIO, RawIOBase
@@ -16,8 +19,9 @@ from typing import Any
 
 SECONDS = 20.0  # that a body may take to come, up to MOST bytes of it
 MOST = 1024 * 1024  # what is more, a file that is imported, is read by the one who was let in with it
+PIECE = 16 * 1024  # bytes of one read
 THREADS = "HUB_THREADS"  # in the environment of a worker: how many threads work
-WAITING = 64  # threads of one worker that may read and wait
+WAITING = 512  # connections of one worker, each with a thread that may read and wait
 
 _Begin = Callable[..., Any]
 _Application = Callable[[dict[str, Any], _Begin], Iterable[bytes]]
@@ -55,30 +59,20 @@ class BodyFirst:
         if length == "0" or not (length or environ.get("HTTP_TRANSFER_ENCODING")):
             return True
         body = environ["wsgi.input"]
-        most = min(int(length), MOST) if length.isdecimal() else MOST
-        come = _Coming(body, most)
-        come.start()
-        come.join(self.seconds)
-        if come.is_alive():
-            return False
-        environ["wsgi.input"] = BufferedReader(_Joined(come.read_so_far, body, come.error))
-        return True
-
-
-class _Coming(threading.Thread):
-    """Reads the first bytes of a body; ends at the latest when the client is gone."""
-
-    def __init__(self, body: Any, most: int) -> None:
-        super().__init__(daemon=True)
-        self.body, self.most = body, most
-        self.read_so_far = b""
-        self.error: OSError | None = None
-
-    def run(self) -> None:
+        left = min(int(length), MOST) if length.isdecimal() else MOST
+        end = time.monotonic() + self.seconds
+        pieces: list[bytes] = []
+        error: OSError | None = None
         try:
-            self.read_so_far = self.body.read(self.most)
-        except OSError as error:  # told to whoever reads
-            self.error = error
+            while left and (piece := body.read(min(left, PIECE))):
+                pieces.append(piece)
+                left -= len(piece)
+                if left and time.monotonic() > end:
+                    return False
+        except OSError as broken:  # told to whoever reads
+            error = broken
+        environ["wsgi.input"] = BufferedReader(_Joined(b"".join(pieces), body, error))
+        return True
 
 
 class _Joined(RawIOBase):

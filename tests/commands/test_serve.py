@@ -8,12 +8,14 @@ import signal
 import socket
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
 
 from memoryhub import serving
+from memoryhub.safety.slow_clients import MOST
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub
 
@@ -73,6 +75,36 @@ def test_ctrl_c_ends_it_every_time(hub, to_all):
             (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
             process.communicate(timeout=serving.SECONDS_TO_END / 2)
         assert process.returncode == 0
+
+
+def test_clients_that_stop_sending_hold_up_nobody_else(hub):
+    port = hubs.free_port()
+    head = b"POST /api/v1/memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+    with hub.serving(port, "serve", "--port", str(port), "--workers", "1"), ExitStack() as stack:
+        for _ in range(80):  # more than threads that work, or than granian has of its own accord
+            stack.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(head)
+        assert status(port) == 401
+
+
+def test_a_form_of_a_stranger_that_never_ends_holds_up_nobody_else(hub):
+    """Its cookie is what makes the check of forms read on, for the token."""
+    port = hubs.free_port()
+    with hub.serving(port, "serve", "--port", str(port), "--workers", "1"), ExitStack() as stack:
+        cookie = _head(port, "/login/").getheader("Set-Cookie", "").partition(";")[0]
+        lines = [
+            "POST /login/ HTTP/1.1",
+            "Host: localhost",
+            f"Cookie: {cookie}",
+            "Content-Type: multipart/form-data; boundary=b",
+            "Content-Length: 90000000",
+        ]
+        begun = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n' + bytes(MOST)
+        for _ in range(2 * serving.THREADS):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            client.sendall("\r\n".join([*lines, "\r\n"]).encode() + begun)
+            client.settimeout(20)
+            assert client.recv(12) == b"HTTP/1.1 413"
+        assert status(port) == 401
 
 
 def test_a_relative_home_means_the_folder_it_was_started_in(hub):

@@ -102,6 +102,40 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_written_down(agent, pe
     )
 
 
+LARGE_FORM = {"CONTENT_LENGTH": "90000000", "CONTENT_TYPE": "multipart/form-data; boundary=b"}
+
+
+LARGE_FORM = {"CONTENT_LENGTH": "90000000", "CONTENT_TYPE": "multipart/form-data; boundary=b"}
+
+
+class Unread(BytesIO):
+    """A body that never comes in full: whoever reads it would wait for ever."""
+
+    def read(self, size=-1):
+        pytest.fail("it is read")
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
+        *((path, [413]) for path in ("/login/", "/memories/new/", "/admin/login/", "/nowhere/")),
+        ("/transfer/import/", [302]),  # to the login
+    ],
+)
+def test_a_large_form_of_a_stranger_is_refused_before_it_is_read(db, path, refused):
+    """Also with the forms' cookie, which anyone may fetch: the check of forms would read for the token."""
+    stranger = Client(enforce_csrf_checks=True)
+    stranger.get("/login/")
+    assert stranger.generic("POST", path, **LARGE_FORM, **{"wsgi.input": Unread()}).status_code in refused
+
+
+def test_a_large_form_is_read_for_the_import_alone(person):
+    told = {**LARGE_FORM, "wsgi.input": Unread()}
+    assert person.generic("POST", "/memories/new/", **told).status_code == 413
+    large = SimpleUploadedFile("a.jsonl", b'{"content": "hay"}\n' + b"\n" * settings.MEMORYHUB.max_body_bytes)
+    assert person.post("/transfer/import/", {"file": large, "do": "dry_run"}).status_code == 302
+
+
 def test_a_form_that_is_no_form_is_refused(person):
     for body in (b"", b"--b", b"--b\r\nContent-Disposition: form-data; name=\r\n\r\n", b"\xff" * 100):
         response = person.generic("POST", "/transfer/import/", body, "multipart/form-data; boundary=b")

@@ -67,15 +67,35 @@ def test_lines_of_a_body_are_lines():
     assert ask(BodyFirst(lines, 1), BytesIO(b"one\ntwo\nthree"), CONTENT_LENGTH="13")[1] == b"ONE\nTWO\nTHREE"
 
 
-def test_a_body_that_does_not_come_in_time_is_408(stuck):
-    status, body, headers = ask(BodyFirst(echo, 1, seconds=0.05), stuck, CONTENT_LENGTH="100")
+class Slow(BytesIO):
+    """A body of which a little comes at a time; knows whether anybody is reading it."""
+
+    is_read = False
+
+    def read(self, size=-1):
+        self.is_read = True
+        piece = super().read(min(size, 10))
+        self.is_read = False
+        return piece
+
+
+def test_a_body_that_comes_too_slowly_is_408_and_nobody_reads_it_then():
+    body = Slow(bytes(100))
+    status, answer, headers = ask(BodyFirst(echo, 1, seconds=0), body, CONTENT_LENGTH="100")
     assert status == "408 Request Timeout"
-    assert b"too_slow" in body
+    assert b"too_slow" in answer
     assert headers["Content-Type"] == "application/problem+json"
+    assert not body.is_read
+    assert body.tell() < 100
+
+
+def test_a_body_that_has_come_is_never_too_late():
+    body = Slow(bytes(10))
+    assert ask(BodyFirst(echo, 1, seconds=0), body, CONTENT_LENGTH="10")[1] == bytes(10)
 
 
 def test_a_client_that_sends_nothing_holds_up_no_other(stuck):
-    application = BodyFirst(echo, 1, seconds=20)
+    application = BodyFirst(echo, 1)
     told = {"CONTENT_LENGTH": "9"}
     waiting = [threading.Thread(target=_let_go, args=(application, stuck), kwargs=told) for _ in range(8)]
     for thread in waiting:
