@@ -21,7 +21,7 @@ class MemoryhubConfig(AppConfig):
         from memoryhub import checks  # noqa: F401  checks register themselves
         from memoryhub.lifecycle import guests
         from memoryhub.retrieval import deadline
-        from memoryhub.team import membership, roles, signing, tokens  # noqa: F401  checks register themselves
+        from memoryhub.team import membership, roles, signing, tokens
 
         guests.register("import", "memoryhub.interchange.running.IMPORT")
 
