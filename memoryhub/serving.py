@@ -78,6 +78,6 @@ def serve(
     # HTTP/2 would let one connection hold very many of the waiting threads.
     waiting = str(slow_clients.WAITING)
     options += ["--http", "1", "--backpressure", waiting, "--blocking-threads", waiting]
-    options += ["--workers", str(workers)]
+    options += ["--workers", str(workers), "--log-config", os.path.join(root, slow_clients.LOG)]
     options += ["--workers-kill-timeout", str(SECONDS_TO_END), "--log-level", "warning" if quiet else "info"]
     os.execve(sys.executable, [sys.executable, "-m", "granian", *options, APPLICATION], environ)  # noqa: S606

@@ -16,10 +16,12 @@ import signal
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
+from django.db import connections  # noqa: E402
+
 from memoryhub import wsgi  # noqa: E402
 from memoryhub.safety.slow_clients import THREADS, BodyFirst  # noqa: E402
 
-application = BodyFirst(wsgi.application, int(os.environ.get(THREADS, "2")))
+application = BodyFirst(wsgi.application, int(os.environ.get(THREADS, "2")), leave=connections.close_all)
 
 __all__ = ["application"]
 

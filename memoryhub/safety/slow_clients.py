@@ -11,8 +11,9 @@ Who stops sending therefore keeps one connection and one waiting thread until it
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BufferedReader, BytesIO, RawIOBase
 from typing import Any
@@ -21,6 +22,7 @@ SECONDS = 20.0  # that a body may take to come, up to MOST bytes of it
 MOST = 1024 * 1024  # what is more, a file that is imported, is read by the one who was let in with it
 PIECE = 16 * 1024  # bytes of one read
 THREADS = "HUB_THREADS"  # in the environment of a worker: how many threads work
+LOG = "memoryhub/safety/server-log.json"  # of the server, for WithoutAdvice
 WAITING = 512  # connections of one worker, each with a thread that may read and wait
 
 _Begin = Callable[..., Any]
@@ -30,12 +32,30 @@ _LATE = b'{"type": "about:blank", "title": "Request Timeout", "status": 408, "co
 )
 
 
-class BodyFirst:
-    """A WSGI application before which bodies are read; ``threads`` of them work at once."""
+class WithoutAdvice(logging.Filter):
+    """The server's log without its advice to take fewer threads: they are meant (server-log.json)."""
 
-    def __init__(self, application: _Application, threads: int, seconds: float = SECONDS) -> None:
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "Python threads" not in record.getMessage()
+
+
+class BodyFirst:
+    """A WSGI application before which bodies are read; ``threads`` of them work at once.
+
+    ``leave``: called in the waiting thread once the answer has gone. An answer that comes in pieces asks the
+    database there, and hundreds of threads must not keep a connection each.
+    """
+
+    def __init__(
+        self,
+        application: _Application,
+        threads: int,
+        seconds: float = SECONDS,
+        leave: Callable[[], None] = lambda: None,
+    ) -> None:
         self.application = application
         self.seconds = seconds
+        self.leave = leave
         self._working = ThreadPoolExecutor(threads, "working")
 
     def __call__(self, environ: dict[str, Any], start_response: _Begin) -> Iterable[bytes]:
@@ -51,7 +71,7 @@ class BodyFirst:
         told: list[Any] = []
         answer = self._working.submit(self.application, environ, lambda *said: told.extend(said)).result()
         start_response(*told)
-        return answer
+        return _Answer(answer, self.leave)
 
     def _has_come(self, environ: dict[str, Any]) -> bool:
         """Put what was read in the place of the stream; False when it did not come in time."""
@@ -73,6 +93,23 @@ class BodyFirst:
             error = broken
         environ["wsgi.input"] = BufferedReader(_Joined(b"".join(pieces), body, error))
         return True
+
+
+class _Answer:
+    """What the application gave, and something to do once it has gone."""
+
+    def __init__(self, pieces: Iterable[bytes], leave: Callable[[], None]) -> None:
+        self._pieces, self._leave = pieces, leave
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._pieces)
+
+    def close(self) -> None:
+        try:
+            if close := getattr(self._pieces, "close", None):
+                close()
+        finally:
+            self._leave()
 
 
 class _Joined(RawIOBase):

@@ -123,3 +123,26 @@ def test_what_an_application_raises_is_raised():
 
     with pytest.raises(ZeroDivisionError):
         ask(BodyFirst(broken, 1), BytesIO())
+
+
+def test_the_thread_that_gave_the_answer_away_keeps_nothing():
+    told = []
+
+    class Pieces:
+        def __iter__(self):
+            told.append("pieces")
+            return iter([b"one", b"two"])
+
+        def close(self):
+            told.append("closed")
+
+    def in_pieces(environ, start_response):
+        start_response("200 OK", [])
+        return Pieces()
+
+    answer = BodyFirst(in_pieces, 1, leave=lambda: told.append("left"))(
+        {"wsgi.input": BytesIO()}, lambda *said: None
+    )
+    assert b"".join(answer) == b"onetwo"
+    answer.close()
+    assert told == ["pieces", "closed", "left"]
