@@ -92,7 +92,9 @@
   function press(key) {
     const all = [...document.querySelectorAll(`:is(.review, .bulk, #messages) [data-key="${key}"]`)].filter(isShown);
     const row = current();
-    const latest = (one, other) => (Number(one.dataset.at) || 0) - (Number(other.dataset.at) || 0);
+    // What has only just come has no time yet.
+    const at = (button) => Number(button.dataset.at) || Number.MAX_SAFE_INTEGER;
+    const latest = (one, other) => at(one) - at(other);
     const found = key === "u" ? all.sort(latest).pop() : all.find((one) => row && row.contains(one)) || all[0];
     if (found) found.click();
     return Boolean(found);

@@ -78,8 +78,10 @@ def test_every_page_answers_and_holds_nothing_inline(boss, filled):
         response = boss.get(address)
         assert response.status_code == 200, address
         assert INLINE.findall(response.content.decode()) == [], address
-        assert "script-src" not in response["Content-Security-Policy"]
-        assert "default-src 'self'" in response["Content-Security-Policy"]
+        policy = response["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self';" in policy
+        assert "unsafe" not in policy
         assert "no-store" in response["Cache-Control"], address
 
 

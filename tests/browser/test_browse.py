@@ -76,8 +76,8 @@ class TestTrash:
         page = open_page("/trash/", insider, java_script_enabled=scripts)
         page.get_by_role("checkbox", name="chair 0").check()
         page.get_by_role("checkbox", name="chair 2").check()
-        page.get_by_role("button", name="Restore chosen").click()
-        expect(page.get_by_text("2 memories restored.")).to_be_visible()
+        page.locator("#bulk").get_by_role("button", name="Restore").click()
+        expect(page.get_by_text("2 memories restored")).to_be_visible()
         assert set(Memory.objects.live().values_list("title", flat=True)) == {"chair 0", "chair 2"}
 
     def test_one_is_erased_after_a_question(
@@ -86,7 +86,7 @@ class TestTrash:
         store.trash([remember("broken chair").uid], actor)
         page = open_page("/trash/", insider, java_script_enabled=scripts)
         page.get_by_role("checkbox", name="broken chair").check()
-        page.get_by_role("button", name="Erase chosen…").click()
+        page.locator("#bulk").get_by_role("button", name="Erase…").click()
         expect(page.get_by_role("heading", name="Erase 1 memory for good?")).to_be_visible()
         page.get_by_role("button", name="Erase for good").click()
         expect(page.get_by_text("The trash is empty")).to_be_visible()

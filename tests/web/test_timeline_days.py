@@ -62,10 +62,10 @@ class TestMonth:
 
     def test_quiet_days_are_one_line(self, visitor: Client) -> None:
         words = told(visitor, project="zoo", month="2024-03")
-        assert re.findall(r"[\d to]+ March: nothing", words) == [
-            " 16 to 31 March: nothing",
-            " 11 to 14 March: nothing",
-            " 1 to 9 March: nothing",
+        assert re.findall(r"\d+ Mar to \d+ Mar: nothing", words) == [
+            "16 Mar to 31 Mar: nothing",
+            "11 Mar to 14 Mar: nothing",
+            "1 Mar to 9 Mar: nothing",
         ]
 
     def test_without_a_project_there_is_everything_and_each_names_its_own(self, visitor: Client) -> None:

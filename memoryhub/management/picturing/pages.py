@@ -153,7 +153,7 @@ NOT_PICTURED = {
         *("journal-health", "glance-duplicates", "glance-health", "palette", "project-names"),
         *("duplicates-cluster", "timeline-entries", "connect-arrived", "fact-things"),
         *("import-progress", "run-progress", "searches-menu"),
-        *("memory-title", "memory-tags", "memory-importance", "memory-sensitivity"),
+        *("memory-title", "memory-tags", "memory-importance", "memory-sensitivity", "memory-row"),
         *("review-card", "review-alike", "review-counts", "review-merge"),
     ),
     "deeds": (

@@ -68,6 +68,7 @@ def _save(request: HtmxHttpRequest, memory: Memory) -> HttpResponse:
 def _shown(
     request: HtmxHttpRequest, memory: Memory, form: MemoryForm, back: str, status: int = 200, **more: Any
 ) -> HttpResponse:
+    _begin_at_what_is_wrong(form)
     context = {"memory": memory, "form": form, "back": back, **more}
     if not request.htmx:
         return render(request, "memory/inline/row_page.html", context, status=status)
@@ -78,3 +79,12 @@ def _shown(
         place = f"#row-{memory.uid}"
         response = reswap(reselect(retarget(response, place), place), "outerHTML")
     return response
+
+
+def _begin_at_what_is_wrong(form: MemoryForm) -> None:
+    """The focus goes to the first field with an error, else to where it goes anyway."""
+    wrong = next((field.field for field in form.visible_fields() if field.errors), None)
+    if wrong is not None:
+        for field in form.fields.values():
+            field.widget.attrs.pop("autofocus", None)
+        wrong.widget.attrs["autofocus"] = True
