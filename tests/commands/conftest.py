@@ -119,3 +119,14 @@ def tamper(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         for statement in statements:
             file.execute(statement)
+
+
+def spoil(path: Path) -> None:
+    """Spoil a page of the file that is in use: in the middle there may be free ones."""
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        [[size]] = file.execute("PRAGMA page_size")
+        [[page]] = file.execute("SELECT rootpage FROM sqlite_master WHERE name = 'memory_updated'")
+    with path.open("r+b") as damaged:
+        damaged.seek((page - 1) * size)
+        damaged.write(b"\xaa" * size)

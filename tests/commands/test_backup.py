@@ -15,7 +15,7 @@ from django.db import connection
 from memoryhub import backup, store
 from memoryhub.drafts import MemoryDraft
 from memoryhub.sensitivity import Actor, Clearance
-from tests.commands.conftest import tamper
+from tests.commands.conftest import spoil, tamper
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store")]
 WRITER = Actor("token:writer", Clearance.up_to("secret", "ada"))
@@ -176,10 +176,7 @@ def test_a_damaged_store_is_not_passed_off_as_a_backup(run, own_store, tmp_path)
     for n in range(200):
         remember(f"memory {n} " + "words " * 50)
     connection.close()
-    tamper(own_store, "PRAGMA wal_checkpoint(TRUNCATE)")
-    with own_store.open("r+b") as file:
-        file.seek(own_store.stat().st_size // 2)
-        file.write(b"\xaa" * 8192)
+    spoil(own_store)
     ran = run("backup", tmp_path / "b")
     assert ran.code == 1
     assert "damaged" in ran.err

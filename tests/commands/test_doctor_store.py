@@ -14,7 +14,7 @@ from memoryhub import journal, mirror_audit
 from memoryhub.doctor.registry import Status, examine, fail
 from memoryhub.models import Memory
 from memoryhub.search import schema
-from tests.commands.conftest import tamper
+from tests.commands.conftest import spoil, tamper
 from tests.commands.examining import look, named, remember
 from tests.conftest import without_journal_triggers
 
@@ -113,10 +113,7 @@ def test_a_damaged_file_fails(sound):
     for n in range(100):
         remember(f"memory {n} " + "words " * 50, tags=[f"t{n}"])
     connection.close()
-    tamper(sound, "PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA writable_schema=ON")
-    with sound.open("r+b") as file:
-        file.seek(sound.stat().st_size // 2)
-        file.write(b"\xaa" * 4096)
+    spoil(sound)
     found = named("integrity").findings()
     assert {one.status for one in found} == {Status.FAIL}
 

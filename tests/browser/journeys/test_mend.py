@@ -71,6 +71,7 @@ def test_the_keyboard_alone_suffices(open_page: OpenPage, curator: Any, wrong: M
     tab_to(page, "Bleeding the boiler")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("Bleeding the boiler")
+    page.wait_for_load_state()
     page.keyboard.press("e")
     page.wait_for_url("**/edit/")
     tab_to(page, "id_title")
