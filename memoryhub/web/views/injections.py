@@ -14,7 +14,7 @@ from memoryhub.retrieval.injections import look_up
 from memoryhub.web.access import clearance_of
 from memoryhub.web.filters import InjectionFilter
 
-PAGE = 30
+PAGE = 20
 
 
 @require_safe
