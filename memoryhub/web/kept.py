@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 from django.core.cache import cache
 
 from memoryhub.models import JournalEntry
+from memoryhub.retrieval import news
 from memoryhub.sensitivity import Clearance
 
 CHEAP = 0.05  # seconds of processor time: what costs less is made anew after every change
 REST = 60  # so many times what it cost, an answer is told again although the store has changed
 LONGEST = 300.0  # seconds
+AS_IT_STANDS = 60.0  # seconds that an answer holds while nothing happens; what only expires is told by then
 T = TypeVar("T")
 
 
@@ -40,6 +42,19 @@ def kept(name: str, about: str, make: Callable[[], T]) -> T:
     cost = time.thread_time() - began
     rest = min(REST * cost, LONGEST) if cost > CHEAP else 0.0
     cache.set(key, (state, time.monotonic() + rest, answer), LONGEST)
+    return answer
+
+
+def as_it_stands(name: str, about: str, make: Callable[[], T]) -> T:
+    """As :func:`kept`, but never older than anything that happened: a write, an event, an injection."""
+    key = _key(name, f"{about} {news.stamp()}")
+    found: tuple[T] | None = cache.get(key)
+    if found is not None:
+        return found[0]
+    began = time.thread_time()
+    answer = make()
+    if time.thread_time() - began > CHEAP:
+        cache.set(key, (answer,), AS_IT_STANDS)
     return answer
 
 

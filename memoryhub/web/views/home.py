@@ -16,10 +16,13 @@ from memoryhub.lifecycle.asking import may_look
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import overview
+from memoryhub.retrieval.local_days import Dated
+from memoryhub.sensitivity import Clearance
 from memoryhub.team.membership import is_confined
 from memoryhub.web import charts, health, live
 from memoryhub.web.access import clearance_of
 from memoryhub.web.breakdowns import breakdown
+from memoryhub.web.kept import as_it_stands, eyes
 
 RECENT = 8
 _FACETS = (
@@ -36,13 +39,14 @@ def home(request: HttpRequest) -> HttpResponse:
     """Everything is behind the gate."""
     clearance = clearance_of(request)
     memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
-    numbers = overview.statistics(clearance)
+    about = f"{eyes(clearance)} {timezone.get_current_timezone_name()}"
+    numbers, days = as_it_stands("home", about, lambda: _counted(clearance, memories))
     context: dict[str, Any] = {"numbers": numbers, "address": request.build_absolute_uri("/")}
     recent = list(memories.order_by("-created_at", "-pk")[:RECENT]) if numbers["total"] else []
     if recent:
         context |= {
             "recent": recent,
-            "chart": charts.over_time(overview.per_day(memories)),
+            "chart": charts.over_time(days),
             "breakdowns": [breakdown(numbers[key], name, title) for key, name, title in _FACETS],
             "full": _full(numbers["near_cap"]),
             "expiring_days": overview.EXPIRING_DAYS,
@@ -50,6 +54,12 @@ def home(request: HttpRequest) -> HttpResponse:
         }
     live.shows(request, numbers, [(memory.uid, memory.updated_at) for memory in recent])
     return render(request, "home.html", context)
+
+
+def _counted(clearance: Clearance, memories: MemoryQuerySet) -> tuple[dict[str, Any], Dated]:
+    """The numbers, and how many memories were made on each day: over all of them, in three passes."""
+    numbers = overview.statistics(clearance)
+    return numbers, overview.per_day(memories) if numbers["total"] else []
 
 
 @require_safe
