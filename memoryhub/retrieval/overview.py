@@ -92,11 +92,12 @@ def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict
     return {
         "embedding_model": model,
         "embedding_missing": live.filter(without).count() if model else 0,
-        "vector_bytes": _vector_bytes() if clearance.projects is None else None,
+        "vector_bytes": vector_bytes() if clearance.projects is None else None,
     }
 
 
-def _vector_bytes() -> int:
+def vector_bytes() -> int:
+    """Of all vectors of the store."""
     return sum(size for _, size in vector_log.census().values())
 
 

@@ -12,7 +12,7 @@ count accesses, ``renew`` gives what was accessed a new lease. Each takes the
 from memoryhub.store.acts import Acted, act
 from memoryhub.store.acts_undone import undo_act
 from memoryhub.store.apart import not_duplicates, undo_not_duplicates
-from memoryhub.store.change import expire, repair_level, touch, touch_all, update
+from memoryhub.store.change import repair_level, touch, touch_all, update
 from memoryhub.store.errors import Conflict, Forbidden, NotFound, SecretDetected, StoreError
 from memoryhub.store.evidence import remember_in_session
 from memoryhub.store.merging import Merged, merge, unmerge
@@ -35,7 +35,6 @@ __all__ = [
     "empty_trash",
     "erase",
     "evict",
-    "expire",
     "merge",
     "merge_into",
     "not_duplicates",

@@ -24,7 +24,7 @@ from memoryhub.models.fields import new_uid
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.sensitivity import Actor
 from memoryhub.store import embedding
-from memoryhub.store.change import apply
+from memoryhub.store.change import apply, refuse_ended, refuse_trashed
 from memoryhub.store.errors import Conflict, StoreError
 from memoryhub.store.removal import ENDING, evict_over_cap, revive
 from memoryhub.store.rows import listed, pick
@@ -67,7 +67,6 @@ class Doing:
     reason: str
     vectors: embedding.Ahead
     seen: Mapping[str, datetime]
-    values: Mapping[str, Any]
 
 
 def act(
@@ -98,9 +97,7 @@ def act(
     with noting_refusals(patch, actor, uid=wanted[0] if len(wanted) == 1 else ""):
         if patch:
             refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])
-    doing = Doing(
-        new_uid(), kind, actor, now, reason or kind, embedding.Ahead(texts), seen or {}, dict(values)
-    )
+    doing = Doing(new_uid(), kind, actor, now, reason or kind, embedding.Ahead(texts), seen or {})
     return carry_out(doing.id, kind, wanted, KINDS[kind].reach(actor), _step(doing, patch), actor, now)
 
 
@@ -191,7 +188,7 @@ def _step(doing: Doing, patch: MemoryPatch | None) -> Step:
 
 
 def _approve(memory: Memory, doing: Doing, patch: MemoryPatch | None) -> list[journal.Change]:
-    _refuse_trashed(memory)
+    refuse_trashed(memory)
     was = {"reviewed_at": as_text(memory.reviewed_at), "flags": memory.flags}
     memory.reviewed_at, memory.flags = doing.now, []
     memory.save(update_fields=["reviewed_at", "flags"])
@@ -220,7 +217,7 @@ def _restore(memory: Memory, doing: Doing, patch: MemoryPatch | None) -> list[jo
 
 
 def _expire(memory: Memory, doing: Doing, patch: MemoryPatch | None) -> list[journal.Change]:
-    _refuse_trashed(memory)
+    refuse_trashed(memory)
     if memory.expires_at and memory.expires_at <= doing.now:
         return []
     was = {"expires_at": as_text(memory.expires_at)}
@@ -257,9 +254,7 @@ def _set(memory: Memory, doing: Doing, patch: MemoryPatch | None) -> list[journa
 
 def _change(memory: Memory, doing: Doing, patch: MemoryPatch) -> list[journal.Change]:
     """As :func:`memoryhub.store.update` does it, with what it takes to go back in the journal."""
-    _refuse_trashed(memory)
-    if memory.expires_at and memory.expires_at <= doing.now and "ttl_days" not in patch.given:
-        raise Conflict("this memory has expired; restore it first", "id")
+    refuse_ended(memory, patch, doing.now)
     was = numbers(memory)
     changes = apply(memory, patch, patch.given, doing.actor, doing.now, reason=doing.reason[:20])
     if changes:
@@ -270,11 +265,6 @@ def _change(memory: Memory, doing: Doing, patch: MemoryPatch) -> list[journal.Ch
         if "project" in patch.given:
             evict_over_cap({memory.project: [memory]}, doing.actor, doing.now)
     return changes
-
-
-def _refuse_trashed(memory: Memory) -> None:
-    if memory.deleted_at:
-        raise Conflict("this memory is in the trash; restore it first", "id")
 
 
 def numbers(memory: Memory) -> dict[str, Any]:

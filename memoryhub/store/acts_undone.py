@@ -35,29 +35,30 @@ def undo_act(uid: str, actor: Actor, first: int, last: int, now: datetime | None
     """
     now = now or timezone.now()
     rows = _rows(uid, actor, first, last)
-    if not rows:
-        raise NotFound("there is no such act of yours")
     step = partial(_back, rows, uid, actor, now)
-    kind = next(iter(rows.values())).detail["kind"]
     visible = Memory.objects.visible_to(actor.clearance)
-    return carry_out(uid, kind, rows, visible, step, actor, now)
+    return carry_out(uid, _kind(rows), rows, visible, step, actor, now)
 
 
 def kind_of(uid: str, actor: Actor, first: int, last: int) -> str:
     """What an act of this actor did; :class:`NotFound` as with :func:`undo_act`."""
-    rows = _rows(uid, actor, first, last)
-    if not rows:
-        raise NotFound("there is no such act of yours")
+    return _kind(_rows(uid, actor, first, last))
+
+
+def _kind(rows: dict[str, JournalEntry]) -> str:
     return str(next(iter(rows.values())).detail["kind"])
 
 
 def _rows(uid: str, actor: Actor, first: int, last: int) -> dict[str, JournalEntry]:
     """By the ids of the memories. A row that came from another store's journal is none of this actor's."""
     if not uid or not 0 < first <= last or last - first >= MOST_ROWS:
-        return {}
+        raise NotFound("there is no such act of yours")
     found = JournalEntry.objects.filter(seq__range=(first, last), actor=actor.name, object_type="memory")
     own = found.filter(detail__act=uid).exclude(detail__has_key="imported")
-    return {row.object_id: row for row in own.order_by("seq")}
+    rows = {row.object_id: row for row in own.order_by("seq")}
+    if not rows:
+        raise NotFound("there is no such act of yours")
+    return rows
 
 
 def _back(

@@ -54,10 +54,7 @@ def update(
     with noting_refusals(patch, actor, uid=uid), write():
         memory = find(uid, actor)
         refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])
-        if memory.deleted_at:
-            raise Conflict("this memory is in the trash; restore it first", "id")
-        if memory.expires_at and memory.expires_at <= now and "ttl_days" not in patch.given:
-            raise Conflict("this memory has expired; restore it first, or give it ttl_days", "id")
+        refuse_ended(memory, patch, now)
         if unchanged_since and memory.updated_at != unchanged_since:
             raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
         changes = apply(memory, patch, patch.given, actor, now, reason=reason)
@@ -69,6 +66,19 @@ def update(
             if "project" in patch.given:
                 evict_over_cap({memory.project: [memory]}, actor, now)
     return memory
+
+
+def refuse_trashed(memory: Memory) -> None:
+    """:class:`Conflict` for what lies in the trash: it is as it was until it is restored."""
+    if memory.deleted_at:
+        raise Conflict("this memory is in the trash; restore it first", "id")
+
+
+def refuse_ended(memory: Memory, patch: MemoryPatch, now: datetime) -> None:
+    """:class:`Conflict` for what has ended, unless the change gives it time anew."""
+    refuse_trashed(memory)
+    if memory.expires_at and memory.expires_at <= now and "ttl_days" not in patch.given:
+        raise Conflict("this memory has expired; restore it first, or give it ttl_days", "id")
 
 
 def apply(
@@ -231,15 +241,3 @@ def touch_all(
     for memory in memories:
         memory.accessed_count += 1
         memory.last_accessed_at = now
-
-
-def expire(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:
-    """Let memories expire at once; they can be revived until they are purged."""
-    now = now or timezone.now()
-    with write():
-        memories = rows.pick(Memory.objects.visible_to(actor.clearance).live(now), uids)
-        for memory in memories:
-            memory.expires_at = now
-            memory.save(update_fields=["expires_at"])
-        journal.record(actor, [journal.of_memory("expire", memory) for memory in memories], now)
-    return memories

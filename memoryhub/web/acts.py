@@ -18,6 +18,7 @@ from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.store import Acted, NotFound, StoreError, undo_act
 from memoryhub.store.acts_undone import kind_of
 from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.fields import whole
 
 _CHANGE, _DELETE = "memoryhub.change_memory", "memoryhub.delete_memory"
 # One of these is needed for an act of a kind, and for taking it back.
@@ -79,7 +80,7 @@ def taken_back(request: HttpRequest, uid: str, first: int, last: int) -> Acted:
 
 def number(text: str) -> int:
     """Of a journal row, as a form gives it; 0 for what is none."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
+    return whole(text) or 0
 
 
 def asked(form: QueryDict, clearance: Clearance) -> Asked:

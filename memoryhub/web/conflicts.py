@@ -40,6 +40,15 @@ def merge(
     return _form(data, clearance, memory, names), collisions
 
 
+def settle(
+    form: MemoryForm, memory: Memory, clearance: Clearance, *names: str
+) -> tuple[MemoryForm, list[FieldChange]]:
+    """:func:`merge` where somebody changed the memory since the form was opened; else the form as it is."""
+    if not form.is_valid() or memory.updated_at == form.cleaned_data["unchanged_since"]:
+        return form, []
+    return merge(form, memory, clearance, *names)
+
+
 def _form(
     data: Mapping[str, Any] | None, clearance: Clearance, memory: Memory, names: Sequence[str]
 ) -> MemoryForm:

@@ -5,14 +5,31 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from django import forms
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 
 def unix(text: str) -> str:
     """Browsers send other line ends than they got."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def whole(text: str, digits: int = 15) -> int | None:
+    """A whole number as an address or a hidden field gives it, of at most so many digits; None for others."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
+
+
+def aware(text: str) -> datetime | None:
+    """A moment with its zone, as ISO 8601 writes it; None for what is none."""
+    try:
+        found = parse_datetime(text)
+    except ValueError:  # well written, but there is no such day or hour
+        return None
+    return None if found is None or timezone.is_naive(found) else found
 
 
 class LineField(forms.CharField):

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
-from django.utils import timezone
 from pydantic import BaseModel, ValidationError
 
 from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch
@@ -17,7 +16,7 @@ from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.store import StoreError
 from memoryhub.store.versions import current
 from memoryhub.vocabulary import CONCEPTS, SCOPES, TYPES
-from memoryhub.web.fields import LabelsField, LineField, LinesField, NumberField, TextField
+from memoryhub.web.fields import LabelsField, LineField, LinesField, NumberField, TextField, aware
 
 _ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"}
 _MESSAGES = {
@@ -128,14 +127,10 @@ class MemoryForm(DraftForm):
         self.fields["project"].widget.attrs["list"] = "projects"
 
     def clean_unchanged_since(self) -> datetime | None:
-        text = self.cleaned_data["unchanged_since"]
         if self.memory is None:
             return None
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            moment = None
-        if moment is None or timezone.is_naive(moment):
+        moment = aware(self.cleaned_data["unchanged_since"])
+        if moment is None:
             raise forms.ValidationError("This form is not whole; open the memory again.")
         return moment
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from urllib.parse import urlsplit
 
 from django.http import QueryDict
 from django.urls import Resolver404, ResolverMatch, resolve
-from django.utils.dateparse import parse_datetime
 
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
@@ -16,6 +14,7 @@ from memoryhub.retrieval.search import search
 from memoryhub.sensitivity import Clearance
 from memoryhub.store import StoreError
 from memoryhub.store.acts import MOST
+from memoryhub.web.fields import aware
 from memoryhub.web.filters import TimelineFilter
 from memoryhub.web.lists import BrowseFilter, SearchFilter
 
@@ -38,20 +37,12 @@ def matching(address: str, clearance: Clearance) -> list[str]:
         raise _unknown()
     query = QueryDict(parts.query)
     found = LISTS[place.url_name](query, place, clearance)
-    if shown := _moment(query.get("as_of", "")):
+    if shown := aware(query.get("as_of", "")):
         found = found.exclude(created_at__gt=shown).exclude(imported_at__gt=shown)
     uids = list(found.order_by("-pk").values_list("uid", flat=True)[: MOST + 1])
     if len(uids) > MOST:
         raise StoreError(f"more than {MOST} match; narrow the filters first", "every")
     return uids
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        found = parse_datetime(text)
-    except ValueError:  # well written, but there is no such day or hour
-        return None
-    return found if found is not None and found.tzinfo is not None else None
 
 
 def _unknown() -> StoreError:

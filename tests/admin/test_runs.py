@@ -127,7 +127,7 @@ class TestLosingForGood:
     @pytest.fixture
     def expired(self, remember, actor):
         memory = remember("old milk")
-        store.expire([memory.uid], actor)
+        store.act("expire", [memory.uid], actor)
         Memory.objects.update(expires_at=timezone.now() - timedelta(days=1))
         return memory
 

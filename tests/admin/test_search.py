@@ -164,7 +164,7 @@ def test_completion_is_safe_for_any_input(boss, remember):
 def states(remember, actor):
     remember("is alive", title="live", ttl_days=0)
     remember("ends soon", title="soon", ttl_days=3)
-    store.expire([remember("has ended", title="expired").uid], actor)
+    store.act("expire", [remember("has ended", title="expired").uid], actor)
     store.trash([remember("thrown away", title="trashed", ttl_days=0).uid], actor)
 
 

@@ -141,7 +141,7 @@ def test_without_javascript_a_link_asks_again(open_page: OpenPage, keeper: User,
 def test_what_is_lost_for_good_is_asked_about(
     open_page: OpenPage, keeper: User, remember: Any, actor: Any
 ) -> None:
-    store.expire([remember("old milk").uid], actor)
+    store.act("expire", [remember("old milk").uid], actor)
     Memory.objects.update(expires_at=timezone.now() - timedelta(days=1))
     page = open_page("/maintenance/", keeper)
     press(page, "Purge expired", "Run …")

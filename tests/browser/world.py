@@ -117,7 +117,7 @@ def _texts(boss: User, actor: Actor) -> None:
             MemoryDraft(content=f"The build cache is emptied every night{end}", project="shop"), actor
         )
     expired = store.remember(MemoryDraft(content="Old milk stands on the sill"), actor).memory
-    store.expire([expired.uid], actor)
+    store.act("expire", [expired.uid], actor)
     Memory.objects.filter(pk=expired.pk).update(expires_at=timezone.now() - timedelta(days=1))
     with pytest.raises(store.SecretDetected):
         store.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)

@@ -92,7 +92,7 @@ def test_no_cap_is_zero(remember, configure):
 def test_expired_and_trashed_memories_do_not_count(remember, actor, configure):
     configure(max_memories=2)
     expired, trashed = remember("a"), remember("b")
-    store.expire([expired.uid], actor)
+    store.act("expire", [expired.uid], actor)
     store.trash([trashed.uid], actor)
     remember("c")
     remember("d")

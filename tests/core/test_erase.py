@@ -67,7 +67,6 @@ def test_any_number_of_ids_is_no_matter(remember, actor):
     try:
         assert store.trash(ids, actor) == memories
         assert store.restore(ids, actor) == memories
-        assert store.expire(ids, actor) == memories
         assert store.erase(ids, actor) == [memory.uid for memory in memories]
     finally:
         connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 250_000)

@@ -104,9 +104,9 @@ def test_a_memory_is_live_or_expired_or_trashed_and_nothing_else(remember, offse
 
 def test_expire_ends_at_once_and_restore_revives(remember, actor):
     memory = remember("x", ttl_days=5)
-    assert store.expire([memory.uid], actor) == [memory]
+    assert store.act("expire", [memory.uid], actor).done == [memory]
     assert not Memory.objects.live().exists()
-    assert store.expire([memory.uid], actor) == []
+    assert store.act("expire", [memory.uid], actor).done == []
     [revived] = store.restore([memory.uid], actor)
     assert revived.expires_at > timezone.now() + 4 * DAY
     assert Memory.objects.live().exists()
@@ -114,7 +114,7 @@ def test_expire_ends_at_once_and_restore_revives(remember, actor):
 
 def test_a_memory_that_never_expires_does_so_when_told_and_comes_back_for_good(remember, actor):
     memory = remember("x", ttl_days=0)
-    store.expire([memory.uid], actor)
+    store.act("expire", [memory.uid], actor)
     assert not Memory.objects.live().exists()
     [revived] = store.restore([memory.uid], actor)
     assert revived.expires_at is None

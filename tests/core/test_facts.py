@@ -73,7 +73,7 @@ def test_a_fact_of_a_trashed_memory_rests_until_it_is_restored(remember, actor):
 def test_a_fact_of_an_expired_memory_rests(remember, actor):
     memory = remember("source")
     say(actor, memory_id=memory.uid)
-    store.expire([memory.uid], actor)
+    store.act("expire", [memory.uid], actor)
     assert not facts.query_facts(actor.clearance).exists()
 
 

@@ -206,7 +206,7 @@ def test_writes_do_not_reach_what_is_hidden(four_levels, low, level):
     with pytest.raises(NotFound):
         store.update(uid, MemoryPatch(title="mine now"), low)
     assert store.trash([uid], low) == store.restore([uid], low) == store.erase([uid], low) == []
-    assert store.expire([uid], low) == []
+    assert store.act("expire", [uid], low).done == []
     assert Memory.objects.values().get(uid=uid) == before
 
 

@@ -142,7 +142,7 @@ class TestRefusals:
     def test_what_lies_in_the_trash_or_has_expired(self, remember: Remember, actor: Actor) -> None:
         one, trashed, expired = remember("one"), remember("two"), remember("three")
         store.trash([trashed.uid], actor)
-        store.expire([expired.uid], actor)
+        store.act("expire", [expired.uid], actor)
         for ended in (trashed, expired):
             with pytest.raises(store.Conflict, match=ended.uid):
                 store.merge(one.uid, [ended.uid], actor)

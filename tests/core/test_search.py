@@ -185,7 +185,7 @@ def test_the_configured_weights_floor_and_limit_are_used(corpus, find, configure
 def test_trashed_expired_and_erased_memories_are_not_found(remember, actor, find):
     trashed, expired, erased, kept = (remember(f"zebra {n}") for n in range(4))
     store.trash([trashed.uid], actor)
-    store.expire([expired.uid], actor)
+    store.act("expire", [expired.uid], actor)
     store.erase([erased.uid], actor)
     for typed in ("zebra", "ebr", "eb"):
         assert [hit.memory for hit in find(typed, min_score=0).hits] == [kept]

@@ -139,7 +139,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.step()
         uid = self.some(number)
         reachable = self.reach(who)
-        done = getattr(store, what)([uid], ACTORS[who], now=self.now)
+        if what == "expire":
+            done = store.act(what, [uid], ACTORS[who], now=self.now).done
+        else:
+            done = getattr(store, what)([uid], ACTORS[who], now=self.now)
         assert len(done) <= (uid in reachable)
         self.touched = {uid} if done else set()
         if what == "erase" and done:

@@ -103,7 +103,7 @@ def test_trashed_and_expired_memories_are_not_injected(remember, ask, actor):
 
     trashed, expired = remember("zebra stripes one"), remember("zebra stripes two")
     store.trash([trashed.uid], actor)
-    store.expire([expired.uid], actor)
+    store.act("expire", [expired.uid], actor)
     assert ask().context == ""
 
 

@@ -130,7 +130,7 @@ def test_what_was_changed_stays_as_new_as_it_was(aged, run):
 def test_what_has_ended_is_left_alone(aged, run, actor, now):
     trashed, expired = aged("a", days=10), aged("b", days=10)
     store.trash([trashed.uid], actor, now=now)
-    store.expire([expired.uid], actor, now - DAY)
+    store.act("expire", [expired.uid], actor, now=now - DAY)
     assert run("consolidate") == []
     assert (worth(trashed), worth(expired)) == (0.5, 0.5)
 

@@ -95,7 +95,7 @@ def test_a_run_gives_every_memory_a_vector_and_says_why(far, remember, planned, 
 
 def test_those_in_the_trash_expired_and_of_an_unknown_level_get_theirs_too(far, four_levels, actor, run):
     store.trash([four_levels["public"].uid], actor)
-    store.expire([four_levels["private"].uid], actor)
+    store.act("expire", [four_levels["private"].uid], actor)
     run("embed")
     assert Embedding.objects.count() == 4
 

@@ -136,8 +136,8 @@ def test_eviction_stays_within_what_the_actor_may_see(four_levels, planned, run,
 
 def test_purging_takes_what_expired_and_leaves_a_grace(aged, planned, run, actor, now):
     long_ago, lately, alive = aged("a"), aged("b"), aged("c")
-    store.expire([long_ago.uid], actor, now - 40 * DAY)
-    store.expire([lately.uid], actor, now - 2 * DAY)
+    store.act("expire", [long_ago.uid], actor, now=now - 40 * DAY)
+    store.act("expire", [lately.uid], actor, now=now - 2 * DAY)
     [change] = planned("purge_expired", grace_days=30)
     assert (change.action, change.uid, change.reason) == ("purge", long_ago.uid, "expired 40 days ago")
     assert run("purge_expired", grace_days=30) == [change]
@@ -148,7 +148,7 @@ def test_purging_takes_what_expired_and_leaves_a_grace(aged, planned, run, actor
 
 def test_what_was_revived_since_the_plan_is_not_purged(aged, actor, now):
     memory = aged("a", ttl_days=5)
-    store.expire([memory.uid], actor, now - DAY)
+    store.act("expire", [memory.uid], actor, now=now - DAY)
     purge = OPERATIONS["purge_expired"]
     [step] = list(purge.steps(purge.Params(), actor, now))
     store.restore([memory.uid], actor)

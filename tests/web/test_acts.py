@@ -205,7 +205,7 @@ def test_all_that_match_is_what_the_list_shows_on_all_of_its_pages(
     other = remember("giraffe", project="elsewhere", session_id="s", tags=["tall"])
     gone, spent = remember("gone"), remember("spent")
     store.trash([gone.uid], actor)
-    store.expire([spent.uid], actor)
+    store.act("expire", [spent.uid], actor)
     zebra = four_levels["public"].uid
     assert set(matching("/memories/")) == {zebra, other.uid}
     assert matching("/memories/?tag=tall&cursor=whatever&order=-importance") == [other.uid]

@@ -204,7 +204,7 @@ class TestRefusals:
     def test_what_has_ended_is_not_changed(
         self, editor: Client, memory: Memory, actor: Actor, ended: str
     ) -> None:
-        getattr(store, ended)([memory.uid], actor)
+        store.act(ended, [memory.uid], actor)
         memory.refresh_from_db()
         assert b"data-inline-edit" not in editor.get(f"/memories/{memory.uid}/").content
         response = send(editor, memory, "title", "T")

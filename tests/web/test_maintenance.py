@@ -75,7 +75,7 @@ class TestThePage:
     ) -> None:
         configure(max_memories=1)
         store.trash([remember("broken chair").uid], actor)
-        store.expire([remember("old milk").uid], actor)
+        store.act("expire", [remember("old milk").uid], actor)
         shown = text(keeper.get("/maintenance/"))
         for words in ("3 live", "1 expired, waiting", "1 in the trash", "2 over the cap of 1"):
             assert words in shown

@@ -254,7 +254,7 @@ class TestRelated:
         odd = remember("cosmic neighbour", **same)
         Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
         store.trash([remember("trashed neighbour", **same).uid], actor)
-        store.expire([remember("expired neighbour", **same).uid], actor)
+        store.act("expire", [remember("expired neighbour", **same).uid], actor)
         remember(
             "personal neighbour", scope="personal", by=Actor("x", Clearance.up_to("public", "bob")), **same
         )
@@ -311,7 +311,7 @@ class TestEnded:
         self, sign_in: Any, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
-        store.expire([memory.uid], actor)
+        store.act("expire", [memory.uid], actor)
         response = sign_in("change_memory").get(url(memory))
         assert "Expired" in main(response).words
         assert url(memory, "restore/") in [form["action"] for form in main(response).all("form")]

@@ -49,7 +49,7 @@ class TestList:
             assert ">just now</time>" in row
 
     def test_what_has_expired_lies_there_too(self, visitor: Client, remember: Any, actor: Any) -> None:
-        store.expire([remember("old milk").uid], actor)
+        store.act("expire", [remember("old milk").uid], actor)
         assert "Expired 1" in text(visitor.get("/trash/"))
         assert "old milk" in text(visitor.get("/trash/?tab=expired"))
         assert "old milk" not in text(visitor.get("/trash/"))
@@ -125,7 +125,7 @@ class TestRestore:
 
     def test_expired_ones_begin_anew(self, sign_in: Any, remember: Any, actor: Any) -> None:
         milk = remember("old milk", ttl_days=5)
-        store.expire([milk.uid], actor)
+        store.act("expire", [milk.uid], actor)
         sign_in("delete_memory").post("/acts/", {"act": "restore", "uid": milk.uid})
         assert live(milk) == [True]
 

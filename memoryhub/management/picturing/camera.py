@@ -93,9 +93,7 @@ class Camera:
         page = self._context(picture.who).new_page()
         try:
             if body := self.bodies.get(picture.template):
-                page.route(
-                    f"{ADDRESS}{address}", lambda route: route.fulfill(body=body, content_type="text/html")
-                )
+                page.route(f"{ADDRESS}{address}", _answer(body))
             self._visit(page, picture, address)
             for theme in THEMES:
                 page.emulate_media(color_scheme=theme)

@@ -158,14 +158,7 @@ NOT_PICTURED = {
     ),
     "deeds": (
         *("logout", "memory-trash", "memory-restore", "memory-erase", "switch"),
-        *(
-            "duplicates-decide",
-            "duplicates-undo",
-            "fact-decide",
-            "fact-undo",
-            "fact-delete",
-            "connect-revoke",
-        ),
+        *("duplicates-decide", "duplicates-undo", "fact-decide", "fact-undo", "fact-delete"),
         *("import-start", "import-stop", "import-resume", "import-for-good", "journal-verify"),
         *("facts-delete", "facts-end", "facts-end-undo", "you-tokens-revoke"),
         *("act", "act-undo", "review-act", "review-undo", "review-looked"),

@@ -11,7 +11,6 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
-from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_POST, require_safe
 from pydantic import ValidationError
 
@@ -24,7 +23,7 @@ from memoryhub.web import reading
 from memoryhub.web.access import actor_of, clearance_of, reveal
 from memoryhub.web.back import back_of
 from memoryhub.web.duplicates import DuplicatesFilter, Entered, Shown, one_cluster, shown
-from memoryhub.web.fields import unix
+from memoryhub.web.fields import aware, unix
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
 
 PAGE_SIZE = 5
@@ -114,15 +113,8 @@ def undo(request: HtmxHttpRequest) -> HttpResponse:
 
 def _merge(request: HttpRequest, keep: str, others: list[str], content: str) -> str:
     versions = (version.partition(" ") for version in request.POST.getlist("seen"))
-    seen = {uid: _moment(text) for uid, _, text in versions}
+    seen = {uid: aware(text) or _UNREADABLE for uid, _, text in versions}
     return store.merge(keep, others, actor_of(request), content=content, seen=seen).uid
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return parse_datetime(text) or _UNREADABLE
-    except ValueError:  # well written, but there is no such day or hour
-        return _UNREADABLE
 
 
 def _unclear(doing: str | None, chosen: list[str]) -> str:

@@ -68,7 +68,7 @@ def facts_delete(request: HttpRequest) -> HttpResponse:
     if not chosen:
         messages.warning(request, "Nothing was chosen; tick what is to be deleted.")
         return redirect(back)
-    return render(request, "facts/delete.html", {"chosen": chosen, "back": back})
+    return render(request, "facts/delete.html", {"chosen": chosen, "back": back, "action": request.path})
 
 
 def _facts(count: int, one: str, more: str) -> str:

@@ -15,7 +15,6 @@ from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import glance as numbers
 from memoryhub.retrieval import overview
-from memoryhub.search import schema, vector_log
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.team.membership import is_confined
 from memoryhub.web import charts, near
@@ -42,7 +41,7 @@ def glance(request: HttpRequest) -> HttpResponse:
         **_flows(clearance, form),
     }
     if not (project or is_confined(request.user)):  # the sizes of the files tell of every project
-        context |= _storage()
+        context |= _storage(clearance)
     return render(request, "glance/page.html", context, status=200 if valid else 422)
 
 
@@ -118,7 +117,6 @@ def _flows(clearance: Clearance, form: shown.GlanceFilter) -> dict[str, Any]:
     }
 
 
-def _storage() -> dict[str, Any]:
-    sizes = schema.sizes() | {"index_bytes": schema.index_bytes()}
-    vectors = sum(size for _, size in vector_log.census().values())
-    return {"sizes": sizes, "storage": shown.storage(sizes, vectors)}
+def _storage(clearance: Clearance) -> dict[str, Any]:
+    sizes = overview.sizes(clearance)
+    return {"sizes": sizes, "storage": shown.storage(sizes, overview.vector_bytes())}

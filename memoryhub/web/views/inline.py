@@ -16,16 +16,17 @@ from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 from memoryhub import store
 from memoryhub.models import Memory
 from memoryhub.store.versions import current
-from memoryhub.web import reading
+from memoryhub.web import conflicts, reading
 from memoryhub.web.access import actor_of, clearance_of, reveal
-from memoryhub.web.forms import FieldForm
-from memoryhub.web.history import FieldChange, field_change, state_at
+from memoryhub.web.forms import FieldForm, MemoryForm
+from memoryhub.web.history import FieldChange
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
 from memoryhub.web.views.versions import shown, undo_form
 
 FIELDS = ("title", "tags", "importance", "sensitivity")
 _CALLED = {"sensitivity": "level"}
 _NOTHING = "Nothing was changed."
+_PART = "memory/inline/form.html"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -45,23 +46,24 @@ def memory_field(request: HtmxHttpRequest, uid: str, name: str) -> HttpResponse:
 
 
 def _save(request: HtmxHttpRequest, memory: Memory, name: str) -> HttpResponse:
-    form = FieldForm(request.POST, clearance_of(request), memory, name)
+    clearance = clearance_of(request)
+    form, theirs = conflicts.settle(FieldForm(request.POST, clearance, memory, name), memory, clearance, name)
+    if theirs:
+        if reading.is_secret(memory.sensitivity):
+            reveal(request, memory, "edit")
+        return _form(request, memory, form, name, status=409, theirs=theirs[0])
     if not form.is_valid():
         return _form(request, memory, form, name, status=422)
     if form.draft is None:
         return _done(request, memory, name, changed=False)
     opened = form.cleaned_data["unchanged_since"]
     try:
-        if memory.updated_at != opened:
-            if name in state_at(memory, opened, clearance_of(request)):
-                return _conflict(request, memory, form, name)
-            opened = memory.updated_at  # what someone else changed was another field
         saved = store.update(memory.uid, form.draft, actor_of(request), unchanged_since=opened)
     except store.NotFound:
         raise Http404 from None
     except store.StoreError as refusal:
-        if refusal.field == "updated_at":
-            return _conflict(request, reading.find(request, memory.uid), form, name)
+        if refusal.field == "updated_at":  # somebody was quicker by a moment
+            return _save(request, reading.find(request, memory.uid), name)
         form.refuse(refusal)
         return _form(request, memory, form, name, status=422)
     return _done(request, saved, name, changed=saved.updated_at != opened)
@@ -81,17 +83,6 @@ def _done(request: HtmxHttpRequest, memory: Memory, name: str, *, changed: bool)
     return HttpResponseClientRedirect(response["Location"]) if request.htmx else response
 
 
-def _conflict(request: HtmxHttpRequest, memory: Memory, form: FieldForm, name: str) -> HttpResponse:
-    """What was typed, beside what someone else wrote meanwhile; saving it again is a decision."""
-    if reading.is_secret(memory.sensitivity):
-        reveal(request, memory, "edit")
-    theirs = field_change(name, current(memory, name), form.cleaned_data[name])
-    data = request.POST.copy()
-    data["unchanged_since"] = memory.updated_at.isoformat()
-    again = FieldForm(data, clearance_of(request), memory, name)
-    return _form(request, memory, again, name, status=409, theirs=theirs)
-
-
 def _text(request: HtmxHttpRequest, memory: Memory, name: str, **more: Any) -> HttpResponse:
     context = {"memory": memory, "name": name, "shown_by": f"memory/inline/{name}.html", **more}
     if name == "tags":
@@ -104,7 +95,7 @@ def _text(request: HtmxHttpRequest, memory: Memory, name: str, **more: Any) -> H
 def _form(
     request: HtmxHttpRequest,
     memory: Memory,
-    form: FieldForm,
+    form: MemoryForm,
     name: str,
     status: int = 200,
     theirs: FieldChange | None = None,
@@ -117,8 +108,9 @@ def _form(
         "field": form[name],
         "element": element,
         "theirs": theirs,
+        "part": _PART,
     }
-    template = "memory/inline/form.html" if request.htmx else "memory/inline/page.html"
+    template = _PART if request.htmx else "memory/inline/page.html"
     # htmx shows what comes with 422, and takes other refusals for failures.
     response = render(request, template, context, status=422 if request.htmx and status == 409 else status)
     patch_vary(response)

@@ -39,14 +39,13 @@ def memory_row(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 
 def _save(request: HtmxHttpRequest, memory: Memory) -> HttpResponse:
     back = back_of(request)
-    form: MemoryForm = FieldForm(request.POST, clearance_of(request), memory, *FIELDS)
-    if form.is_valid() and memory.updated_at != form.cleaned_data["unchanged_since"]:
-        # What someone else changed were other fields, or it takes a decision.
-        form, theirs = conflicts.merge(form, memory, clearance_of(request), *FIELDS)
-        if theirs:
-            if reading.is_secret(memory.sensitivity):
-                reveal(request, memory, "edit")
-            return _shown(request, memory, form, back, status=409, theirs=theirs)
+    clearance = clearance_of(request)
+    typed = FieldForm(request.POST, clearance, memory, *FIELDS)
+    form, theirs = conflicts.settle(typed, memory, clearance, *FIELDS)
+    if theirs:
+        if reading.is_secret(memory.sensitivity):
+            reveal(request, memory, "edit")
+        return _shown(request, memory, form, back, status=409, theirs=theirs)
     if not form.is_valid():
         return _shown(request, memory, form, back, status=422)
     if form.draft is None:
@@ -71,7 +70,9 @@ def _shown(
     _begin_at_what_is_wrong(form)
     context = {"memory": memory, "form": form, "back": back, **more}
     if not request.htmx:
-        return render(request, "memory/inline/row_page.html", context, status=status)
+        return render(
+            request, "memory/inline/page.html", context | {"part": "memory/inline/row.html"}, status=status
+        )
     # htmx shows what comes with 422, and takes other refusals for failures.
     response = render(request, "memory/inline/row.html", context, status=422 if status == 409 else status)
     patch_vary(response)

@@ -25,6 +25,7 @@ from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import NotFound, StoreError
 from memoryhub.web.access import SWITCHES, actor_of, clearance_of
+from memoryhub.web.fields import whole
 from memoryhub.web.transfer import ExportForm, ImportForm
 
 IMPORT = "memoryhub.add_memory"
@@ -236,10 +237,10 @@ def _told(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
 
 def _start(request: HttpRequest) -> int:
     """How many errors the page passes over."""
-    text = request.GET.get("start", "0")
-    if not (text.isascii() and text.isdecimal() and len(text) < 8):
+    found = whole(request.GET.get("start", "0"), 7)
+    if found is None:
         raise BadRequest("start is not a number")
-    return int(text)
+    return found
 
 
 def _sentence(words: str) -> str:

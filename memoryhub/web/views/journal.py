@@ -36,6 +36,7 @@ OPERATIONS = (
         "reinstate",
         "end",
         "undo_end",
+        "flag",
         "review",
         "undo_review",
         "hold_together",

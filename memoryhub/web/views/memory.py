@@ -17,6 +17,7 @@ from memoryhub.store.merging import last_merge
 from memoryhub.store.rows import LISTS, listed
 from memoryhub.web import history, markdown, reading
 from memoryhub.web.access import clearance_of, reveal
+from memoryhub.web.fields import whole
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary, wants_fragment
 from memoryhub.web.views.trash import may_restore
 
@@ -63,9 +64,10 @@ def _before(request: HttpRequest) -> int | None:
     text = request.GET.get("before")
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    found = whole(text, 9)
+    if found is None:
         raise BadRequest("before is not the number of a change")
-    return int(text)
+    return found
 
 
 def _journal_reveal(request: HttpRequest, found: Memory, context: dict[str, Any], page: str) -> None:

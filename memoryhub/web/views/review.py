@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -14,7 +13,6 @@ from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from memoryhub import contradictions, store
@@ -23,6 +21,7 @@ from memoryhub.retrieval import reviewing
 from memoryhub.web import acts, near, reading, review
 from memoryhub.web.access import actor_of, clearance_of, reveal
 from memoryhub.web.back import back_of
+from memoryhub.web.fields import aware, whole
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
 from memoryhub.web.review import ALIKE, CLASHES, NEW, PAGE_SIZE, Card, ReviewFilter
 from memoryhub.web.views.duplicates import rights
@@ -167,7 +166,7 @@ def undo(request: HtmxHttpRequest) -> HttpResponse:
 def looked(request: HttpRequest) -> HttpResponse:
     """``until``: the moment up to which the person has looked, as ISO 8601; empty takes it back to never."""
     text = request.POST.get("until", "")
-    until = _moment(text)
+    until = aware(text)
     if text and (until is None or until > timezone.now()):
         raise BadRequest("until is not a moment that has passed")
     before = review.looked_at(request)
@@ -193,7 +192,7 @@ def _memories(request: HttpRequest, tab: str, project: str, count: int) -> dict[
     """A page of cards; the one that was asked for first, wherever it stands."""
     found = reviewing.queue(review.live(clearance_of(request), project), tab, review.reader_of(request))
     last = max(-(-count // PAGE_SIZE), 1)
-    number = min(_number(request.GET.get("page", "1")), last)
+    number = min(whole(request.GET.get("page", ""), 6) or 1, last)
     at = request.GET.get("at", "")
     begin = review.cards(found.filter(uid=at)) if at else []
     begun = [card.memory.pk for card in begin]
@@ -230,7 +229,7 @@ def _carry_out(
 ) -> tuple[list[tuple[str, int, int]], str]:
     """The acts with the numbers of their journal rows, and why one was refused."""
     undo: list[tuple[str, int, int]] = []
-    seen = _moment(request.POST.get("seen", ""))
+    seen = aware(request.POST.get("seen", ""))
     for kind in kinds:
         versions = {memory.uid: seen} if seen and not undo else {}
         acted = store.act(kind, [memory.uid], actor_of(request), seen=versions)
@@ -300,24 +299,12 @@ def _tab(name: str) -> str:
     return name if name in reviewing.REASONS else NEW
 
 
-def _number(text: str) -> int:
-    return max(int(text), 1) if text.isascii() and text.isdecimal() and len(text) < 7 else 1
-
-
 def _numbered(text: str) -> tuple[str, int, int]:
     uid, _, numbers = text.partition(" ")
     first, _, last = numbers.partition(" ")
     if not (acts.number(first) and acts.number(last)):
         raise BadRequest("undo is the id of an act and the numbers of its journal rows")
     return uid, acts.number(first), acts.number(last)
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        found = parse_datetime(text)
-    except ValueError:  # well written, but there is no such day or hour
-        return None
-    return found if found is not None and found.tzinfo is not None else None
 
 
 def _back(request: HttpRequest) -> str:

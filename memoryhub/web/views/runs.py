@@ -20,6 +20,7 @@ from memoryhub.retrieval import paging
 from memoryhub.sensitivity import Actor
 from memoryhub.store import NotFound, StoreError
 from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.fields import whole
 from memoryhub.web.maintenance import RunFilter
 
 PAGE = 30
@@ -172,7 +173,7 @@ def _may_do(request: HttpRequest, found: MaintenanceRun, params: list[tuple[str,
 
 def _number(request: HttpRequest, last: int) -> int:
     """The page of changes that was asked for."""
-    text = request.GET.get("page", "1")
-    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 8):
+    found = whole(request.GET.get("page", "1"), 7)
+    if found is None:
         raise BadRequest("page is not the number of a page")
-    return min(max(int(text), 1), last)
+    return min(max(found, 1), last)

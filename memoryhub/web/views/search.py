@@ -19,6 +19,7 @@ from memoryhub.sensitivity import Clearance
 from memoryhub.text import collapse
 from memoryhub.web import facets
 from memoryhub.web.access import clearance_of
+from memoryhub.web.fields import whole
 from memoryhub.web.htmx import HtmxHttpRequest, page_or_fragment, show_address
 from memoryhub.web.lists import SearchFilter, without
 
@@ -84,8 +85,7 @@ def _without_meaning(results: Results) -> str:
 
 def _page_number(request: HtmxHttpRequest) -> int:
     """The page asked for, 1 where that makes no sense."""
-    asked = request.GET.get("page", "")
-    return min(max(int(asked), 1), _MOST_PAGES) if asked.isdecimal() and len(asked) < 9 else 1
+    return min(whole(request.GET.get("page", ""), 8) or 1, _MOST_PAGES)
 
 
 def _shown(query: Query, hit: Hit) -> Found:

@@ -116,7 +116,9 @@ def _ask(request: HttpRequest, uids: list[str]) -> HttpResponse:
     if not chosen:
         messages.warning(request, "None of these lies in the trash any more.")
         return redirect(_back(request))
-    return render(request, "trash_erase.html", {"chosen": chosen, "back": _back(request)})
+    return render(
+        request, "trash_erase.html", {"chosen": chosen, "back": _back(request), "action": request.path}
+    )
 
 
 def _chosen(request: HttpRequest, uids: list[str]) -> list[Memory]:

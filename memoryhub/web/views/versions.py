@@ -11,13 +11,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub import store
 from memoryhub.models import Memory
 from memoryhub.web import comparison, reading
 from memoryhub.web.access import actor_of, clearance_of, reveal
+from memoryhub.web.fields import aware, whole
 
 _CHANGE = "memoryhub.change_memory"
 
@@ -60,9 +60,10 @@ def _asked(text: str | None, otherwise: int) -> int:
 
 def _number(text: str) -> int:
     """The number of a version."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0):
+    found = whole(text, 9)
+    if not found:
         raise BadRequest("that is not the number of a version")
-    return int(text)
+    return found
 
 
 def _with(offered: list[comparison.Choice], chosen: list[comparison.Choice]) -> list[comparison.Choice]:
@@ -127,10 +128,7 @@ def shown(request: HttpRequest, memory: Memory) -> HttpResponse:
 
 
 def _moment(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or timezone.is_naive(moment):
+    moment = aware(text)
+    if moment is None:
         raise BadRequest("this form is not whole; open the memory again")
     return moment

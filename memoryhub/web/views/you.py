@@ -11,6 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.models import AgentToken, Profile
@@ -112,7 +113,11 @@ def tokens_revoke(request: HttpRequest) -> HttpResponse:
         messages.warning(request, "Nothing was chosen; tick the tokens to revoke.")
         return redirect("you")
     if request.POST.get("confirmed") != "yes":
-        return render(request, "you/tokens_revoke.html", {"chosen": chosen})
+        return render(
+            request,
+            "you/tokens_revoke.html",
+            {"chosen": chosen, "back": f"{reverse('you')}#tokens", "action": request.path},
+        )
     for token in chosen:
         tokens.revoke(token.uid, actor_of(request))
     told = "1 token is" if len(chosen) == 1 else f"{len(chosen)} tokens are"
