@@ -21,12 +21,13 @@ class MemoryhubConfig(AppConfig):
         from memoryhub import checks  # noqa: F401  checks register themselves
         from memoryhub.lifecycle import guests
         from memoryhub.retrieval import deadline
-        from memoryhub.team import membership, roles, signing, tokens
+        from memoryhub.team import membership, names, roles, signing, tokens
 
         guests.register("import", "memoryhub.interchange.running.IMPORT")
 
         deadline.connect()
         membership.connect()
+        names.connect()
         signing.connect()
         tokens.connect()
         post_migrate.connect(roles.install, sender=self)

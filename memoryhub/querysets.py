@@ -369,8 +369,12 @@ class JournalQuerySet(GatedQuerySet):
         return self.filter(object_type="person", object_id=name).order_by("-seq")
 
     def failed_logins(self) -> Self:
-        """Wrong passwords, under names that are nobody's too, newest first: for who manages people."""
-        return self.filter(operation="login_failed", object_type="person").order_by("-seq")
+        """Wrong passwords, and people of the organisation who were not let in, newest first, under names that
+        are nobody's too: for who manages people.
+        """
+        return self.filter(operation__in=("login_failed", "login_refused"), object_type="person").order_by(
+            "-seq"
+        )
 
 
 def _journal_gate(clearance: Clearance) -> Q:

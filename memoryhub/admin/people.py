@@ -16,7 +16,7 @@ from django.contrib.auth.models import Group, User
 from django.http import HttpRequest
 
 from memoryhub.models import Membership
-from memoryhub.team import people, tokens
+from memoryhub.team import people, signed_in, tokens
 from memoryhub.team.accounts import actor_of
 from memoryhub.team.membership import is_confined
 from memoryhub.team.signing import note
@@ -64,8 +64,20 @@ class MembershipInline(SuperusersOnly, _Inline):
     fields = ("project", "clearance", "since")
 
 
+@admin.action(description="Unbind from the organisation's sign-in", permissions=["change"])
+def unbind(model_admin: Any, request: HttpRequest, queryset: Any) -> None:
+    """Of those who are bound; who comes next with the account's address has it, so it is no matter of course
+    that the address is right."""
+    assert isinstance(request.user, User)  # noqa: S101 the admin asks for a login before any page
+    bound = list(queryset.filter(identity__isnull=False))
+    for person in bound:
+        people.unbind(person, request.user)
+    model_admin.message_user(request, f"Unbound: {', '.join(map(str, bound)) or 'none of them was bound'}.")
+
+
 class PersonAdmin(SuperusersOnly, _UserAdmin):
     inlines = (MembershipInline,)
+    actions = (unbind,)
 
     def get_inlines(self, request: HttpRequest, obj: User | None) -> Any:
         """Memberships of an account that is there: the first one confines it."""
@@ -81,7 +93,7 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         if _RIGHTS & set(form.changed_data):
             _hold_tokens(request, [form.instance.pk])
         if not form.instance.is_active:
-            people.sign_out(form.instance)
+            signed_in.sign_out(form.instance)
 
     def log_addition(self, request: HttpRequest, obj: User, message: Any) -> LogEntry:
         self._note(request, [obj], "account_made")

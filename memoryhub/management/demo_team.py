@@ -11,7 +11,7 @@ from django.utils import timezone
 from memoryhub.lifecycle import runs
 from memoryhub.models import AgentToken
 from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.team import people, saved_searches, tokens
+from memoryhub.team import names, people, saved_searches, tokens
 
 # name: role, level, projects with the level there, days ago that they signed in
 TEAM: Mapping[str, tuple[str, str, Mapping[str, str], float | None]] = {
@@ -51,7 +51,7 @@ def gather(admin: User) -> None:
 
 
 def _join(admin: User, name: str, role: str, level: str, projects: Mapping[str, str]) -> None:
-    if User.objects.filter(username__iexact=name).exists():
+    if User.objects.filter(username__iexact=name).exists() or names.is_former(name):
         return
     person = people.add(name, "", admin, email=f"{name}@harbour.example")
     people.change(person, admin, role=role, level=level, is_active=True, is_staff=role == "administrator")

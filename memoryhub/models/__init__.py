@@ -14,7 +14,7 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
-from memoryhub.models.person import Membership, Profile, SavedSearch
+from memoryhub.models.person import Identity, Membership, Profile, SavedSearch
 from memoryhub.models.run import MaintenanceRun, RunChanges
 from memoryhub.models.session import Event, Injection, Session
 from memoryhub.models.token import AgentToken
@@ -28,6 +28,7 @@ __all__ = [
     "Extraction",
     "Fact",
     "FileLink",
+    "Identity",
     "Injection",
     "JournalEntry",
     "Label",

@@ -1,4 +1,4 @@
-"""What the hub keeps of a person beside the account: preferences, projects, saved searches."""
+"""What the hub keeps of a person beside the account: preferences, projects, identity, saved searches."""
 
 from __future__ import annotations
 
@@ -48,6 +48,22 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} on {self.project}"
+
+
+class Identity(models.Model):
+    """Whom the organisation's provider means by an account (``memoryhub.team.identities``)."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, related_name="identity")
+    issuer = models.CharField(max_length=500)
+    subject = models.CharField(max_length=255, help_text="The provider's name for the person, for ever")
+    since = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "identities"
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="identity_once")]
+
+    def __str__(self) -> str:
+        return f"{self.user} at {self.issuer}"
 
 
 class SavedSearch(models.Model):

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.auth.validators import UnicodeUsernameValidator
-from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.db.models import Q
 
 from memoryhub.models import Membership, Profile
 from memoryhub.sensitivity import LEVELS, Actor, Sensitivity, rank
 from memoryhub.store.errors import Conflict, Forbidden, NotFound, StoreError
-from memoryhub.team import roles, tokens
+from memoryhub.team import identities, names, roles, signed_in, tokens
 from memoryhub.team.membership import PERMISSIONS, is_confined
 from memoryhub.team.signing import note
 from memoryhub.transactions import write
@@ -90,8 +88,9 @@ def add(name: str, password: str, by: User, email: str = "") -> User:
         raise StoreError("must be 1 to 150 characters", "username")
     if User.objects.filter(username__iexact=name).exists():
         raise Conflict("somebody has this name; choose another", "username")
-    if email and User.objects.filter(email__iexact=email).exists():
-        raise Conflict("somebody has this address; an address is one person's", "email")
+    if names.is_former(name):
+        raise Conflict(names.FORMER, "username")
+    _require_free(email)
     user = User(username=name, email=email)
     if password or not email:
         _check_password(user, password)
@@ -145,15 +144,7 @@ def _set_rights(user: User, wanted: Mapping[str, Any], changed: list[str]) -> No
         user.is_active, user.is_staff = wanted["active"], wanted["staff"]
         user.save(update_fields=["is_active", "is_staff"])
         if not user.is_active:
-            sign_out(user)
-
-
-def sign_out(user: User) -> None:
-    """End all sessions of an account that is closed: none of them comes back when it is opened again."""
-    mine = [
-        one.pk for one in Session.objects.iterator() if one.get_decoded().get(SESSION_KEY) == str(user.pk)
-    ]
-    Session.objects.filter(pk__in=mine).delete()
+            signed_in.sign_out(user)
 
 
 def join(user: User, project: str, level: str, by: User) -> Membership:
@@ -204,6 +195,41 @@ def set_password(user: User, password: str, by: User) -> None:
     with write():
         user.save(update_fields=["password"])
         note(user, "password_change" if user.pk == by.pk else "password_set", by.get_username())
+
+
+def set_address(user: User, email: str, by: User) -> None:
+    """Set the e-mail address by which the provider knows the person until the account is bound.
+
+    Empty: none. Conflict when somebody else has it.
+    """
+    _require_reach(by, user)
+    if email == user.email:
+        return
+    _require_free(email, user)
+    user.email = email
+    with write():
+        user.save(update_fields=["email"])
+        note(user, "address", by.get_username())
+
+
+def unbind(user: User, by: User) -> None:
+    """Forget whom the provider means by this account, and end its sessions: the next who comes from there
+    with its verified address has it. NotFound when it is not bound.
+    """
+    _require_reach(by, user)
+    with write():
+        if not identities.unbind(user, by.get_username()):
+            raise NotFound(f"{user.get_username()} is not bound to an identity")
+        if user.pk != by.pk:
+            signed_in.sign_out(user)
+
+
+def _require_free(email: str, user: User | None = None) -> None:
+    """An address is one person's, or nobody can be known by it."""
+    having = User.objects.filter(email__iexact=email)
+    others = having if user is None else having.exclude(pk=user.pk)
+    if email and others.exists():
+        raise Conflict("somebody has this address; an address is one person's", "email")
 
 
 def prefer(user: User, *, theme: str, time_zone: str, language: str) -> None:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.http import HttpRequest
 from django.utils import timezone
@@ -37,6 +37,9 @@ _NEWEST = 5000
 # As some proxies write an address; the port is another for each connection.
 _WITH_PORT = re.compile(r"(?P<v4>[0-9.]+):\d+|\[(?P<v6>[0-9a-fA-F:.]+)\](?::\d+)?")
 _IN, _FAILED = "login", "login_failed"
+_REFUSED = (
+    "login_refused"  # of whom the organisation vouched for; no password was guessed, so none is counted
+)
 
 
 def address_of(request: HttpRequest) -> str:
@@ -173,15 +176,34 @@ def _signed_out(request: HttpRequest | None, user: User | None, **kwargs: Any) -
 def _failed(credentials: Mapping[str, Any], request: HttpRequest | None = None, **kwargs: Any) -> None:
     if request is None or getattr(request, "login_held_back", False):
         return  # no password was looked at
-    typed = str(credentials.get("username", ""))
+    if "username" not in credentials:
+        return  # who comes from the organisation brings none: see note_refused
+    typed = str(credentials["username"])
     user = User.objects.filter(username=typed).first()
+    asking = getattr(request, "user", AnonymousUser())
+    inside = asking.is_authenticated  # and is asked for the password once more
     detail = {"from": address_of(request), "with": device_of(request)}
-    if user is None:
-        change = journal.Change(_FAILED, PERSON, "", {**detail, "name": _hashed(typed)}, owner=HUB)
-    else:
-        change = journal.Change(_FAILED, PERSON, user.username, detail, owner=user.username)
+    if inside:
+        detail["asked_on"] = request.path
+    by = Actor(f"user:{asking.get_username()}") if inside else Actor("nobody")
     with write():
-        journal.record(Actor("nobody"), [change])
+        journal.record(by, [_refusal(_FAILED, user, typed, detail)])
+
+
+def note_refused(request: HttpRequest, user: User | None, why: str, address: str) -> None:
+    """A journal row: whom the organisation's provider vouched for was not let in. Must run in a transaction.
+
+    ``user``: whose account it was about; without one, ``address`` is the e-mail address, of which a keyed
+    hash is kept.
+    """
+    detail = {"from": address_of(request), "with": device_of(request), "why": why}
+    journal.record(Actor("nobody"), [_refusal(_REFUSED, user, address, detail)])
+
+
+def _refusal(operation: str, user: User | None, typed: str, detail: dict[str, Any]) -> journal.Change:
+    if user is None:
+        return journal.Change(operation, PERSON, "", {**detail, "name": _hashed(typed)}, owner=HUB)
+    return journal.Change(operation, PERSON, user.username, detail, owner=user.username)
 
 
 def connect() -> None:

@@ -2,7 +2,7 @@
 
 The library mozilla-django-oidc (the extra ``oidc``) walks the code flow, with state, nonce and PKCE. Added
 here: addresses come from the issuer's own discovery document; the token must be from that issuer and for this
-client; an account is known by an e-mail address that the provider has verified, where just one has it.
+client; whose account it is, ``memoryhub.team.identities`` knows.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ import jwt
 import requests
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.exceptions import SuspiciousOperation, ValidationError
+from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import import_from_settings
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
-from memoryhub.team.signing import note
-from memoryhub.transactions import write
+from memoryhub.team import identities
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT = 10  # seconds that the provider has for an answer
 KNOWN_FOR = 3600  # seconds that its discovery document holds
 FAILED = "/login/?failed=1"
+EXPLAINED = (identities.TAKEN, identities.PASSWORD_FIRST)  # in words of their own on the login page
 _ENDPOINTS = {
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
     "OIDC_OP_TOKEN_ENDPOINT": "token_endpoint",
@@ -76,7 +77,6 @@ def setting(name: str, *default: Any) -> Any:
         "OIDC_RP_SCOPES": "openid email",
         "OIDC_USE_PKCE": True,
         "OIDC_TIMEOUT": TIMEOUT,
-        "OIDC_CREATE_USER": settings.OIDC_CREATE,
         "OIDC_AUTHENTICATION_CALLBACK_URL": "single-sign-on-back",
         "LOGIN_REDIRECT_URL_FAILURE": FAILED,
     }
@@ -84,7 +84,7 @@ def setting(name: str, *default: Any) -> Any:
 
 
 class SingleSignOnBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # the library has no types
-    """Knows an account by the e-mail address that the provider vouches for."""
+    """Knows an account by the subject that the provider vouches for."""
 
     get_settings = staticmethod(setting)
 
@@ -105,7 +105,7 @@ class SingleSignOnBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # t
         except (KeyError, TypeError, ValueError) as error:
             logger.warning("%s said what cannot be read: %r", settings.OIDC_ISSUER, error)
             return None
-        return found if found is None or found.is_active else None
+        return found
 
     def verify_token(self, token: str, **kwargs: Any) -> dict[str, Any]:
         """Besides the signature, the time and the nonce: from this issuer, for this client."""
@@ -124,24 +124,13 @@ class SingleSignOnBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # t
             raise SuspiciousOperation("the claims are about somebody else")
         return claims
 
-    def verify_claims(self, claims: dict[str, Any]) -> bool:
-        return bool(claims.get("email")) and claims.get("email_verified") is True
-
-    def create_user(self, claims: dict[str, Any]) -> User:
-        """An account without a role or a password, called by its address, where nobody is called so yet."""
-        email = str(claims["email"])
-        with write():
-            user = User(username=email, email=email)
-            user.set_unusable_password()
-            try:
-                user.full_clean()
-            except ValidationError as wrong:
-                raise SuspiciousOperation(f"no account can be made: {'; '.join(wrong.messages)}") from None
-            if User.objects.filter(username__iexact=email).exists():
-                raise SuspiciousOperation("no account can be made: somebody is called by this address")
-            user.save()
-            note(user, "account_made", through=settings.OIDC_ISSUER)
-        return user
+    def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User | None:
+        try:
+            return identities.recognise(self.request, self.get_userinfo(access_token, id_token, payload))
+        except identities.Refused as refused:
+            logger.warning("a login through %s was refused: %s", settings.OIDC_ISSUER, refused.reason)
+            self.request.refused_because = refused.reason
+            return None
 
     def get_user(self, user_id: int) -> User | None:
         return User.objects.select_related("profile").filter(pk=user_id, is_active=True).first()
@@ -165,3 +154,7 @@ class FromProvider(OIDCAuthenticationCallbackView):  # type: ignore[misc]
             return failed
         answer: HttpResponse = super().get(request)
         return answer
+
+    def login_failure(self) -> HttpResponse:
+        reason = getattr(self.request, "refused_because", "")
+        return redirect(f"/login/?failed={reason}" if reason in EXPLAINED else FAILED)

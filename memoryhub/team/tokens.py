@@ -26,6 +26,7 @@ from memoryhub.models import AgentToken, Profile
 from memoryhub.models.token import default_rights
 from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity, rank, system
 from memoryhub.store.errors import Conflict, NotFound, StoreError
+from memoryhub.team import names
 from memoryhub.team.membership import reach_of, reach_of_owner
 from memoryhub.transactions import write
 from memoryhub.vocabulary import RIGHTS, Right
@@ -73,6 +74,8 @@ def issue_token(
     reach further is refused. A StoreError names a bad value.
     """
     now = now or timezone.now()
+    if names.is_former(owner.strip()):
+        raise StoreError("the account of this name was deleted, and its memories are nobody's", "owner")
     raw = PREFIX + secrets.token_urlsafe(32)
     token = AgentToken(
         owner=_name("owner", owner, 150), prefix=raw[:_READABLE], digest=digest(raw), created_at=now
@@ -229,7 +232,7 @@ def _lowered(clearance: str, levels: frozenset[str]) -> str:
 
 
 def _owner_goes(instance: User, **kwargs: Any) -> None:
-    """Nothing says any more what the owner might see, and their name may become somebody else's."""
+    """Nothing says any more what the owner might see."""
     with write():
         for uid in (
             AgentToken.objects.active().filter(owner=instance.get_username()).values_list("uid", flat=True)

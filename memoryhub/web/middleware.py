@@ -18,8 +18,9 @@ from django_htmx.middleware import HtmxDetails
 
 from memoryhub import dates
 from memoryhub.retrieval.deadline import was_broken_off
+from memoryhub.team import signed_in
 from memoryhub.transactions import is_busy
-from memoryhub.web import live, signed_in
+from memoryhub.web import live
 from memoryhub.web.htmx import patch_vary
 
 _PAGES = "memoryhub.web."

@@ -9,12 +9,14 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
+from django.http import HttpRequest
 from django.utils import timezone
 
 from memoryhub import dates
 from memoryhub.store.errors import StoreError
-from memoryhub.team import people, roles
+from memoryhub.team import people, roles, signing
 from memoryhub.team.accounts import grantable
 from memoryhub.team.membership import is_confined, reach_of
 from memoryhub.team.tokens import grantable_rights
@@ -53,26 +55,40 @@ class PreferencesForm(PlainForm):
 class PasswordForm(PlainForm):
     """One's own password, which takes the old one."""
 
+    wait = 0  # seconds until a password is looked at again, after too many that were wrong
+
     old = forms.CharField(
-        label="Password now", widget=forms.PasswordInput(attrs={"autocomplete": "current-password"})
+        label="Password now",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )
     password = forms.CharField(
         label="New password",
+        strip=False,
         help_text="At least 8 characters, not a common word, not like your name.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
     again = forms.CharField(
-        label="New password again", widget=forms.PasswordInput(attrs={"autocomplete": "new-password"})
+        label="New password again",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
-    def __init__(self, user: User, data: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, request: HttpRequest, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
-        self.user = user
+        self.request = request
 
     def clean_old(self) -> str:
-        if not self.user.check_password(self.cleaned_data["old"]):
+        """Asked like a login: who is signed in on a machine that is not theirs guesses no better."""
+        name, old = self.request.user.get_username(), str(self.cleaned_data["old"])
+        if authenticate(self.request, username=name, password=old) is not None:
+            return old
+        if not getattr(self.request, "login_held_back", False):
             raise forms.ValidationError("This is not your password.")
-        return str(self.cleaned_data["old"])
+        self.wait = max(signing.wait(self.request, name), 1)
+        minutes = -(-self.wait // 60)
+        told = "1 minute" if minutes == 1 else f"{minutes} minutes"
+        raise forms.ValidationError(f"Too many passwords were wrong. Wait {told}, then try again.")
 
     def clean_again(self) -> str:
         if self.cleaned_data["again"] != self.cleaned_data.get("password"):
@@ -130,6 +146,7 @@ class AddPersonForm(PlainForm):
     password = forms.CharField(
         label="First password",
         required=False,
+        strip=False,
         help_text="Tell them, and let them change it.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
@@ -149,7 +166,17 @@ class NewPasswordForm(PlainForm):
     """A password for somebody else."""
 
     password = forms.CharField(
-        label="New password", widget=forms.PasswordInput(attrs={"autocomplete": "new-password"})
+        label="New password",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+
+class AddressForm(PlainForm):
+    email = forms.EmailField(
+        label="E-mail address",
+        required=False,
+        help_text="By which your organisation's sign-in knows them, the first time.",
     )
 
 

@@ -153,6 +153,8 @@ urlpatterns: list[URLPattern] = [
     path("people/<str:name>/join/", people.join, name="person-join"),
     path("people/<str:name>/leave/", people.leave, name="person-leave"),
     path("people/<str:name>/open/", people.open_every_project, name="person-open"),
+    path("people/<str:name>/address/", people.address, name="person-address"),
+    path("people/<str:name>/unbind/", people.unbind, name="person-unbind"),
     path("people/<str:name>/password/", people.new_password, name="person-password"),
     path("switch/", switch.turn_switch, name="switch"),
 ]

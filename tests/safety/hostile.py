@@ -24,6 +24,7 @@ from memoryhub.models import (
     Event,
     Evidence,
     Extraction,
+    Identity,
     Injection,
     MaintenanceRun,
     Membership,
@@ -206,6 +207,7 @@ def _people() -> None:
         user.last_name = payload(number)
         user.save()
         Membership.objects.create(user=user, project=payload(number))
+        Identity.objects.create(user=user, issuer=payload(number), subject=payload(number))
         Profile.objects.filter(user=user).update(confined=True)
         Group.objects.create(name=payload(number))
 

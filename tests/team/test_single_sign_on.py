@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth import get_user
+from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from memoryhub import environment
 from memoryhub.conf import ConfigError
-from memoryhub.models import JournalEntry
+from memoryhub.models import Identity, JournalEntry
+from memoryhub.team import signing
 from tests.team.conftest import seen
 from tests.team.provider import CLIENT, OTHER_KEY, SECRET, Provider, serve
+from tests.visiting import enter
 
 pytest.importorskip("mozilla_django_oidc")
 START, BACK = "/login/organisation/", "/login/organisation/back/"
@@ -35,12 +38,22 @@ def provider(settings: Any, db: None) -> Iterator[Provider]:
     server.server_close()
 
 
+def now_is(provider: Provider, subject: str | None, **claims: Any) -> None:
+    """Who sits at the provider from now on."""
+    provider.token, provider.claims = {"sub": subject}, {"sub": subject, **claims}
+
+
 def go(provider: Provider, client: Client | None = None, start: str = START) -> tuple[Client, Any]:
     """A browser that goes to the provider, where the person agrees, and back."""
     client = client or Client(REMOTE_ADDR="10.0.0.1")
     there = client.get(start)
     assert there.status_code == 302
     return client, client.get(f"{BACK}?{provider.agree(there['Location'])}")
+
+
+def name_of(client: Client) -> str:
+    """Who is signed in."""
+    return str(get_user(client).get_username())  # type: ignore[arg-type]  # a client has a session too
 
 
 def refused(answer: Any) -> bool:
@@ -51,8 +64,9 @@ def test_who_is_vouched_for_is_signed_in_and_it_is_in_the_journal(provider):
     client, answer = go(provider)
     assert answer["Location"] == "/"
     assert "ada" in client.get("/").content.decode()
-    [row] = JournalEntry.objects.about_person("ada")
-    assert (row.operation, row.detail["from"]) == ("login", "10.0.0.1")
+    [login, bound] = JournalEntry.objects.about_person("ada")
+    assert (login.operation, login.detail["from"]) == ("login", "10.0.0.1")
+    assert (bound.operation, bound.detail) == ("bound", {"through": provider.issuer, "subject": "person-1"})
 
 
 def test_the_way_leads_back_to_the_page_that_was_asked_for_and_to_this_site_alone(provider):
@@ -153,7 +167,7 @@ def test_an_account_is_made_only_where_the_operator_says_so(provider, settings):
     assert not dora.get_all_permissions()
     assert "You sign in through your organisation" in client.get("/you/").content.decode()
     operations = [row.operation for row in JournalEntry.objects.about_person(dora.username)]
-    assert operations == ["login", "account_made"]
+    assert operations == ["login", "bound", "account_made"]
 
 
 def test_the_login_page_offers_it_and_keeps_where_to_go(provider, settings):
@@ -167,6 +181,155 @@ def test_without_a_provider_there_is_nothing(db, client):
     assert client.get(START).status_code == 404
     assert client.get(BACK).status_code == 404
     assert "organisation" not in client.get("/login/").content.decode()
+
+
+class TestIdentity:
+    def test_who_is_bound_is_known_by_the_subject_whatever_the_address_becomes(self, provider):
+        go(provider)
+        now_is(provider, "person-1", email="married@example.org", email_verified=False)
+        assert name_of(go(provider)[0]) == "ada"
+        now_is(provider, "person-1", email=None)
+        assert name_of(go(provider)[0]) == "ada"
+        assert User.objects.count() == 1
+
+    def test_an_address_that_was_given_to_somebody_else_does_not_open_the_account(self, provider, settings):
+        settings.OIDC_CREATE = True
+        go(provider)
+        now_is(provider, "person-2")
+        client, answer = go(provider)
+        assert answer["Location"] == "/login/?failed=taken"
+        assert "belongs to another person" in client.get(answer["Location"]).content.decode()
+        assert client.get("/").status_code == 302
+        row = JournalEntry.objects.about_person("ada")[0]
+        assert (row.operation, row.detail["why"], row.detail["from"]) == (
+            "login_refused",
+            "taken",
+            "10.0.0.1",
+        )
+
+    def test_an_address_that_moved_to_another_account_does_not_move_the_person(self, provider):
+        go(provider)
+        User.objects.filter(username="ada").update(email="")
+        User.objects.create_user("eve", email="ada@example.org")
+        assert name_of(go(provider)[0]) == "ada"
+
+    def test_the_same_subject_of_another_issuer_is_somebody_else(self, provider):
+        Identity.objects.create(
+            user=User.objects.get(username="ada"), issuer="https://old.example", subject="person-1"
+        )
+        assert go(provider)[1]["Location"] == "/login/?failed=taken"
+
+    @pytest.mark.parametrize("subject", [None, "", "x" * 256, 7], ids=["none", "empty", "long", "number"])
+    def test_who_has_no_proper_subject_is_nobody(self, provider, subject):
+        now_is(provider, subject)
+        assert refused(go(provider)[1])
+        assert not Identity.objects.exists()
+
+    def test_an_address_that_is_not_verified_binds_nothing(self, provider):
+        now_is(provider, "person-1", email_verified=False)
+        assert refused(go(provider)[1])
+        assert not Identity.objects.exists()
+
+    def test_a_bound_account_that_was_closed_stays_closed(self, provider):
+        go(provider)
+        User.objects.update(is_active=False)
+        assert refused(go(provider)[1])
+        assert JournalEntry.objects.about_person("ada")[0].detail["why"] == "closed"
+
+    def test_an_account_of_a_superuser_is_not_opened_by_an_address(self, provider):
+        User.objects.filter(username="ada").update(is_superuser=True)
+        client, answer = go(provider)
+        assert answer["Location"] == "/login/?failed=password"
+        assert "Sign in with its password once" in client.get(answer["Location"]).content.decode()
+        assert JournalEntry.objects.about_person("ada")[0].operation == "login_refused"
+
+    def test_a_superuser_who_is_signed_in_connects_the_account_and_comes_that_way_from_then_on(
+        self, provider
+    ):
+        ada = User.objects.get(username="ada")
+        User.objects.filter(pk=ada.pk).update(is_superuser=True)
+        inside = enter(ada)
+        assert "Connect with your organisation" in inside.get("/you/").content.decode()
+        go(provider, inside, f"{START}?next=/you/")
+        assert "signs you in too" in inside.get("/you/").content.decode()
+        assert name_of(go(provider)[0]) == "ada"
+
+    def test_who_is_vouched_for_and_has_no_account_is_in_the_journal_without_the_address(self, provider):
+        now_is(provider, "person-9", email="stranger@example.org")
+        assert refused(go(provider)[1])
+        row = JournalEntry.objects.get(operation="login_refused")
+        assert row.detail["why"] == "no account"
+        assert "stranger" not in f"{row.object_id}{row.owner}{row.detail}"
+
+    def test_people_who_were_refused_are_shown_to_who_manages_people(self, provider):
+        go(provider)
+        now_is(provider, "person-2")
+        go(provider)
+        page = enter(User.objects.create_superuser("boss")).get("/people/").content.decode()
+        assert '<td data-label="Why">taken</td>' in page
+
+    def test_refusals_do_not_hold_back_passwords(self, provider, rf):
+        go(provider)
+        now_is(provider, "person-2")
+        for _ in range(signing.PER_PAIR):
+            go(provider)
+        assert signing.wait(rf.post("/login/", REMOTE_ADDR="10.0.0.1"), "ada") == 0
+
+    def test_who_comes_back_after_their_account_was_deleted_does_not_get_its_name(self, provider, settings):
+        settings.OIDC_CREATE = True
+        now_is(provider, "person-3", email="dora@example.org")
+        assert name_of(go(provider)[0]) == "dora@example.org"
+        User.objects.get(email="dora@example.org").delete()
+        assert refused(go(provider)[1])
+        assert not User.objects.filter(email="dora@example.org").exists()
+
+
+class TestUnbinding:
+    def test_after_unbinding_the_next_one_with_the_address_has_the_account(self, provider):
+        theirs, _ = go(provider)
+        boss = enter(User.objects.create_superuser("boss"))
+        assert "person-1" in boss.get("/people/ada/").content.decode()
+        assert boss.post("/people/ada/unbind/").status_code == 302
+        assert theirs.get("/").status_code == 302
+        now_is(provider, "person-2")
+        assert name_of(go(provider)[0]) == "ada"
+        operations = [row.operation for row in JournalEntry.objects.about_person("ada")]
+        assert operations == ["login", "bound", "unbound", "login", "bound"]
+
+    def test_who_may_not_change_the_account_does_not_unbind_it_or_change_its_address(self, provider, member):
+        go(provider)
+        User.objects.filter(username="ada").update(is_superuser=True)
+        chief = member(name="chief")
+        chief.groups.add(Group.objects.get(name="administrator"))
+        client = enter(User.objects.get(pk=chief.pk))
+        client.post("/people/ada/unbind/")
+        assert client.post("/people/ada/address/", {"email": "chief@example.org"}).status_code == 422
+        assert Identity.objects.filter(user__username="ada").exists()
+        assert User.objects.get(username="ada").email == "Ada@example.org"
+        assert enter(member(name="bob")).post("/people/ada/unbind/").status_code == 403
+
+    def test_unbinding_what_is_not_bound_says_so(self, provider):
+        boss = enter(User.objects.create_superuser("boss"))
+        page = boss.post("/people/ada/unbind/", follow=True).content.decode()
+        assert "ada is not bound" in page
+
+    def test_an_address_is_given_on_the_persons_page_and_is_one_persons(self, provider):
+        User.objects.create_user("bob")
+        boss = enter(User.objects.create_superuser("boss"))
+        refusal = boss.post("/people/bob/address/", {"email": "ADA@example.org"})
+        assert (refusal.status_code, "somebody has this address" in refusal.content.decode()) == (422, True)
+        assert boss.post("/people/bob/address/", {"email": "bob@example.org"}).status_code == 302
+        now_is(provider, "person-2", email="bob@example.org")
+        assert name_of(go(provider)[0]) == "bob"
+        assert [row.operation for row in JournalEntry.objects.about_person("bob")][-1] == "address"
+
+    def test_superusers_unbind_several_in_the_admin(self, provider):
+        go(provider)
+        boss = enter(User.objects.create_superuser("boss"))
+        chosen = {"action": "unbind", "_selected_action": [str(one.pk) for one in User.objects.all()]}
+        assert boss.post("/admin/auth/user/", chosen).status_code == 302
+        assert not Identity.objects.exists()
+        assert JournalEntry.objects.filter(operation="unbound", actor="user:boss").count() == 1
 
 
 class TestConfiguration:

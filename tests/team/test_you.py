@@ -15,7 +15,7 @@ from django.utils import timezone
 from memoryhub import dates
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.sensitivity import system
-from memoryhub.team import tokens
+from memoryhub.team import signing, tokens
 from memoryhub.web.views import you
 from tests.visiting import enter
 
@@ -242,6 +242,43 @@ class TestPassword:
         assert other.get("/you/").status_code == 302
         assert User.objects.get(pk=ada.pk).check_password(BETTER)
         assert JournalEntry.objects.filter(operation="password_change", object_id="ada").count() == 1
+
+    def test_who_guesses_the_old_one_waits_like_at_the_login(self, ada):
+        client = sign_in()
+        for _ in range(signing.PER_PAIR):
+            assert self.change(client, old="guess").status_code == 422
+        held = self.change(client)
+        assert held.status_code == 429
+        assert 0 < int(held["Retry-After"]) <= signing.WINDOW.total_seconds() + 1
+        assert "Wait 15 minutes, then try again" in held.content.decode()
+        assert User.objects.get(pk=ada.pk).check_password(GOOD)
+
+    def test_guesses_at_the_old_one_are_in_the_journal_and_those_held_back_are_not(self, ada):
+        client = sign_in()
+        for _ in range(signing.PER_PAIR + 3):
+            self.change(client, old="guess")
+        rows = JournalEntry.objects.filter(operation="login_failed", object_id="ada")
+        assert rows.count() == signing.PER_PAIR
+        assert (rows[0].actor, rows[0].detail["asked_on"]) == ("user:ada", "/you/password/")
+        assert rows[0].detail["from"] == "10.0.0.1"
+
+    def test_guesses_at_the_login_and_on_the_page_count_together(self, ada):
+        client = sign_in()
+        for _ in range(signing.PER_PAIR - 1):
+            self.change(client, old="guess")
+        elsewhere = Client(REMOTE_ADDR="10.0.0.1")
+        elsewhere.post("/login/", {"username": "ada", "password": "guess"})
+        assert self.change(client).status_code == 429
+        assert elsewhere.post("/login/", {"username": "ada", "password": GOOD}).status_code == 429
+
+    def test_blanks_belong_to_a_password(self, ada):
+        client = sign_in()
+        assert self.change(client, password=f" {BETTER} ", again=f" {BETTER} ").status_code == 302
+        assert User.objects.get(pk=ada.pk).check_password(f" {BETTER} ")
+        assert self.change(client, old=f" {BETTER} ").status_code == 302
+
+    def change(self, client: Client, **changed: str) -> Any:
+        return client.post("/you/password/", {"old": GOOD, "password": BETTER, "again": BETTER, **changed})
 
     @pytest.mark.parametrize(
         ("changed", "words"),

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memoryhub import store
 from memoryhub.models import Event, Session
-from memoryhub.web import signed_in
+from memoryhub.team import signed_in
 
 PAGES = ["/", "/sessions/", "/sessions/night/?project=zoo"]
 

@@ -25,6 +25,7 @@ from memoryhub.management.operator import plural
 from memoryhub.management.replaying.demo import play_session
 from memoryhub.models import AgentToken, Fact, Memory, Session
 from memoryhub.sensitivity import system
+from memoryhub.team import names
 from memoryhub.team.tokens import issue_token
 from memoryhub.vocabulary import RIGHTS
 
@@ -88,8 +89,11 @@ class Command(BaseCommand):
         """Say who may log in; make an administrator where there is none."""
         users = get_user_model().objects
         known = users.filter(is_superuser=True, is_active=True).order_by("pk").first()
-        if known is None and users.filter(username=ADMIN).exists():
-            self.tell("Administrator", f"none; {ADMIN} is somebody else: {_command(real, 'createsuperuser')}")
+        if known is None and (users.filter(username=ADMIN).exists() or names.is_former(ADMIN)):
+            whose = "was" if names.is_former(ADMIN) else "is"
+            self.tell(
+                "Administrator", f"none; {ADMIN} {whose} somebody else: {_command(real, 'createsuperuser')}"
+            )
         elif known is None:
             password = get_random_string(16)
             users.create_superuser(ADMIN, password=password)
@@ -109,6 +113,9 @@ class Command(BaseCommand):
                 "Agent token",
                 f"{known.name} {known.prefix}..., kept; another: {_command(real, 'create_token NAME')}",
             )
+            return
+        if names.is_former(ADMIN):
+            self.tell("Agent token", f"none; make one: {_command(real, 'create_token NAME')}")
             return
         # The demo's may do everything, so that everything can be tried; a real one starts small.
         clearance, rights = ("public", None) if real else ("secret", RIGHTS)

@@ -25,7 +25,8 @@ PAGE = 50
 # Suggestions for the filter; looking up the names in use would read a long journal whole.
 OPERATIONS = (
     *("insert", "update", "dedup_refresh", "delete", "restore", "expire", "evict", "purge", "erase"),
-    *("login", "login_failed", "logout", "rights", "joined", "left", "password_change"),
+    *("login", "login_failed", "login_refused", "logout", "rights", "joined", "left", "password_change"),
+    *("account_made", "account_deleted", "bound", "unbound"),
     *(
         "reveal",
         "secret_blocked",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest, PermissionDenied
@@ -18,7 +19,14 @@ from memoryhub.retrieval import paging
 from memoryhub.store.errors import StoreError
 from memoryhub.team import people, roles
 from memoryhub.team.membership import is_confined
-from memoryhub.web.person_forms import AddPersonForm, JoinForm, NewPasswordForm, PlainForm, RightsForm
+from memoryhub.web.person_forms import (
+    AddPersonForm,
+    AddressForm,
+    JoinForm,
+    NewPasswordForm,
+    PlainForm,
+    RightsForm,
+)
 
 PAGE, ROWS, FAILED = 50, 30, 10  # people, journal rows of one, failed logins
 
@@ -133,6 +141,28 @@ def new_password(request: HttpRequest, name: str) -> HttpResponse:
     return _page(request, user, password=form)
 
 
+@require_POST
+@for_managers
+def address(request: HttpRequest, name: str) -> HttpResponse:
+    """Set the e-mail address by which the organisation's sign-in knows them the first time."""
+    user = _person(name)
+    form = AddressForm(request.POST)
+    if form.is_valid() and _written(
+        form, lambda: people.set_address(user, form.cleaned_data["email"], _by(request))
+    ):
+        messages.success(request, "Kept.")
+        return redirect("person", name=name)
+    return _page(request, user, address=form)
+
+
+@require_POST
+@for_managers
+def unbind(request: HttpRequest, name: str) -> HttpResponse:
+    user = _person(name)
+    done = f"{user} is not bound any more: who next comes with the account's address has it."
+    return _tell(request, name, lambda: people.unbind(user, _by(request)), done)
+
+
 def _page(request: HttpRequest, user: User, **forms: PlainForm) -> HttpResponse:
     by = _by(request)
     context = {
@@ -146,6 +176,9 @@ def _page(request: HttpRequest, user: User, **forms: PlainForm) -> HttpResponse:
         "rights": forms.get("rights") or RightsForm(by, user),
         "join": forms.get("join") or JoinForm(by),
         "password": forms.get("password") or NewPasswordForm(),
+        "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
+        "identity": getattr(user, "identity", None),
+        "address": forms.get("address") or AddressForm(initial={"email": user.email}),
         "journal": JournalEntry.objects.about_person(user.username)[:ROWS],
     }
     return render(request, "people/person.html", context, status=422 if forms else 200)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.models import User
@@ -17,9 +18,8 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub.models import AgentToken, Profile
 from memoryhub.sensitivity import LEVELS
 from memoryhub.store.errors import StoreError
-from memoryhub.team import people, roles, tokens
+from memoryhub.team import people, roles, signed_in, tokens
 from memoryhub.team.membership import is_confined, reach_of
-from memoryhub.web import signed_in
 from memoryhub.web.access import actor_of
 from memoryhub.web.person_forms import PasswordForm, PlainForm, PreferencesForm, TokenForm
 
@@ -49,14 +49,18 @@ def preferences(request: HttpRequest) -> HttpResponse:
 def password(request: HttpRequest) -> HttpResponse:
     """Every other session of the account ends with the old password."""
     user = _user(request)
-    form = PasswordForm(user, request.POST)
+    form = PasswordForm(request, request.POST)
     if form.is_valid() and not _refused(form, people.set_password, user, form.cleaned_data["password"], user):
         update_session_auth_hash(request, user)
         messages.success(
             request, "Your password is changed. Wherever else you were signed in, you are not now."
         )
         return redirect("you")
-    return _page(request, password=form)
+    answer = _page(request, password=form)
+    if form.wait:
+        answer.status_code = 429
+        answer["Retry-After"] = str(form.wait)
+    return answer
 
 
 @require_POST
@@ -144,7 +148,9 @@ def _page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
         "role": next((role for role in roles.ROLES if role.name == roles.role_of(user)), None),
         "reach": _reach(user),
         "preferences": forms.get("preferences") or PreferencesForm(initial=kept),
-        "password": forms.get("password") or PasswordForm(user),
+        "password": forms.get("password") or PasswordForm(request),
+        "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
+        "identity": getattr(user, "identity", None) if settings.OIDC_ISSUER else None,
         "may_issue": may_issue,
         "token_form": forms.get("token") or (TokenForm(user) if may_issue else None),
         "tokens": _active(request)[:MOST],

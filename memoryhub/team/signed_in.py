@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -48,14 +49,22 @@ def touch(request: HttpRequest, now: datetime | None = None) -> None:
 
 def sessions_of(request: HttpRequest) -> list[SignedIn]:
     """Those of the person who asks, this one first, then by last use. Reads the sessions of everyone."""
-    mine = str(request.user.pk)
-    rows = Session.objects.filter(expire_date__gt=timezone.now()).exclude(session_data="")
-    found = []
-    for row in rows.iterator():
-        kept = row.get_decoded()
-        if kept.get(SESSION_KEY) == mine:
-            found.append(_told(row, kept, request.session.session_key))
+    this = request.session.session_key
+    found = [_told(row, kept, this) for row, kept in _of(request.user.pk) if row.expire_date > timezone.now()]
     return sorted(found, key=lambda one: (not one.is_this, -(one.seen or one.ends).timestamp()))
+
+
+def sign_out(user: User) -> None:
+    """End all sessions of an account: none of them comes back, also when a closed one is opened again."""
+    Session.objects.filter(pk__in=[row.pk for row, _ in _of(user.pk)]).delete()
+
+
+def _of(account: int | None) -> Iterator[tuple[Session, dict[str, Any]]]:
+    """The sessions of an account, each with what it keeps. Django's table does not know whose they are."""
+    for row in Session.objects.exclude(session_data="").iterator():
+        kept = row.get_decoded()
+        if kept.get(SESSION_KEY) == str(account):
+            yield row, kept
 
 
 def end(request: HttpRequest, mark: str = "") -> int:
