@@ -113,7 +113,7 @@ class Memory(models.Model):
             *[share_constraint("memory", name) for name in ("importance", "trust", "confidence")],
         ]
         indexes = [
-            # Covers counts and facets behind the gate: they never touch the wide rows.
+            # Covers counts, facets and days behind the gate: they never touch the wide rows.
             models.Index(
                 fields=[
                     "deleted_at",
@@ -124,6 +124,7 @@ class Memory(models.Model):
                     "category",
                     "owner",
                     "expires_at",
+                    "created_at",
                 ],
                 name="memory_gate",
             ),
@@ -137,6 +138,12 @@ class Memory(models.Model):
                 fields=["session_id", "created_at"], name="memory_session", condition=~Q(session_id="")
             ),
             models.Index(fields=["expires_at"], name="memory_expires", condition=Q(expires_at__isnull=False)),
+            # What a reviewer should look at (``retrieval.reviewing``): few rows, asked for on every page.
+            models.Index(
+                fields=["imported_at"], name="memory_imported", condition=Q(imported_at__isnull=False)
+            ),
+            models.Index(fields=["confidence"], name="memory_unsure", condition=Q(confidence__lt=0.4)),
+            models.Index(fields=["deleted_at", "sensitivity"], name="memory_flagged", condition=~Q(flags=[])),
         ]
 
     def __str__(self) -> str:

@@ -21,6 +21,8 @@ from memoryhub.sensitivity import Clearance
 
 FACETS = ("type", "category", "project", "sensitivity")
 EXPIRING_DAYS = 7
+# As in the gate's index: SQLite then counts as it walks, and sorts nothing.
+_GATE_ORDER = ("sensitivity", "scope", "project", "type", "category")
 
 
 def counts(memories: MemoryQuerySet, column: str, most: int | None = None) -> dict[str, int]:
@@ -31,11 +33,11 @@ def counts(memories: MemoryQuerySet, column: str, most: int | None = None) -> di
 
 def tallies(memories: MemoryQuerySet) -> dict[str, dict[str, int]]:
     """For each facet :func:`counts`, in one query and one pass over the index."""
-    whole: dict[str, Counter[str]] = {column: Counter() for column in FACETS}
-    for *values, count in memories.order_by().values_list(*FACETS).annotate(n=Count("pk")):
-        for column, value in zip(FACETS, values, strict=True):
+    whole: dict[str, Counter[str]] = {column: Counter() for column in _GATE_ORDER}
+    for *values, count in memories.order_by().values_list(*_GATE_ORDER).annotate(n=Count("pk")):
+        for column, value in zip(_GATE_ORDER, values, strict=True):
             whole[column][value] += count
-    return {column: dict(sorted(found.items(), key=_most_first)) for column, found in whole.items()}
+    return {column: dict(sorted(whole[column].items(), key=_most_first)) for column in FACETS}
 
 
 def facets(memories: MemoryQuerySet, most: int = 20) -> dict[str, dict[str, int]]:

@@ -45,12 +45,17 @@ def because(reason: str, reader: Reader) -> Q:
 
     New is what others stored or brought in since the reader looked.
     """
-    arrived = Q(created_at__gt=reader.since) | Q(imported_at__gt=reader.since)
+    made, brought = _arrived(reader)
     return {
-        NEW: arrived & ~Q(author=reader.name) & unapproved(),
+        NEW: (made | brought) & ~Q(author=reader.name) & unapproved(),
         UNSURE: Q(confidence__lt=UNSURE_BELOW) & unapproved(),
         FLAGGED: ~Q(flags=[]) & unapproved(),
     }[reason]
+
+
+def _arrived(reader: Reader) -> tuple[Q, Q]:
+    """Stored, or brought in, since the reader looked."""
+    return Q(created_at__gt=reader.since), Q(imported_at__gt=reader.since)
 
 
 def queue(live: MemoryQuerySet, reason: str, reader: Reader) -> MemoryQuerySet:
@@ -67,3 +72,17 @@ def counts(live: MemoryQuerySet, reader: Reader) -> dict[str, int]:
     numbers = {reason: Count("pk", filter=condition) for reason, condition in conditions.items()}
     found: dict[str, int] = live.order_by().aggregate(**numbers, **{ALL: Count("pk", filter=some)})
     return found
+
+
+def waiting(live: MemoryQuerySet, reader: Reader, most: int) -> int:
+    """How many of gated, live memories wait for any reason, counted no further than to ``most``.
+
+    Each condition by itself has an index that holds few rows but what waits; all of them together have none.
+    """
+    made, brought = _arrived(reader)
+    new = live.filter(because(NEW, reader))
+    each = (new.filter(made), new.filter(brought), queue(live, UNSURE, reader), queue(live, FLAGGED, reader))
+    pks = [rows.order_by().values_list("pk", flat=True) for rows in each]
+    # A memory is met once for each condition at most: so many rows are ``most`` memories or more.
+    rows = pks[0].union(*pks[1:], all=True)[: most * len(pks)]
+    return min(len(set(rows)), most)

@@ -39,7 +39,7 @@ UNDERWAY = "memoryhub_reindexing"  # how far an index is built that is to take a
 # be seen for a page of fifty (measured at 100 000 memories: 167 ms against 2). True statistics would change
 # from day to day, and plans with them.
 STATISTICS = {
-    "memory_gate": "100000 100000 50000 50000 10000 5000 5000 5000 5 noskipscan",
+    "memory_gate": "100000 100000 50000 50000 10000 5000 5000 5000 5 1 noskipscan",
     "memory_updated": "100000 1",
     "memory_created": "100000 1",
     "memory_project_updated": "100000 50000 1",
@@ -48,6 +48,9 @@ STATISTICS = {
     "memory_importance": "100000 10",
     "memory_accessed": "100000 10",
     "memory_deleted": "1000 1",
+    "memory_imported": "100000 1",
+    "memory_unsure": "1000 10",
+    "memory_flagged": "1000 1000 1000",
 }
 
 

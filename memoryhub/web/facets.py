@@ -44,9 +44,14 @@ class Group:
         return self.options[SHOWN:]
 
 
-def groups(request: HttpRequest, memories: MemoryQuerySet) -> list[Group]:
-    """The facets of a gated, filtered list; one with a single value that is not chosen tells nothing."""
-    counted = overview.facets(memories) | {"tag": tags(memories)}
+def groups(
+    request: HttpRequest, memories: MemoryQuerySet, facets: Mapping[str, Mapping[str, int]] | None = None
+) -> list[Group]:
+    """The facets of a gated, filtered list; one with a single value that is not chosen tells nothing.
+
+    ``facets``: ``overview.facets`` of the same list, where they are known.
+    """
+    counted = {**(facets or overview.facets(memories)), "tag": tags(memories)}
     made = [_group(request, name, counted[name]) for name in _TITLES]
     return [group for group in made if len(group.options) > 1 or any(o.chosen for o in group.options)]
 

@@ -138,7 +138,9 @@ def _count(request: HttpRequest) -> int:
     # Who has never looked has a window that moves on; a day more or less of it is the same question.
     about = repr((eyes(clearance), reader.name, reader.since.date(), looked_at(request)))
 
-    return kept("review", about, lambda: _all(numbers(clearance, reader)))
+    # One more than is shown tells that there are more.
+    found = kept("review", about, lambda: reviewing.waiting(live(clearance), reader, MOST_BADGE + 1))
+    return found + clashes(clearance)
 
 
 def tabs(counted: dict[str, int], current: str, project: str, alike: int | None = None) -> list[Tab]:

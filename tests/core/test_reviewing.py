@@ -126,6 +126,7 @@ class TestGate:
         assert {memory.sensitivity for memory in waiting(reason, clearance)} == seen
         counted = counts(Memory.objects.visible_to(clearance).live(), reader())
         assert counted == {**dict.fromkeys(REASONS, len(seen)), "all": len(seen)}
+        assert reviewing.waiting(Memory.objects.visible_to(clearance).live(), reader(), 9) == len(seen)
 
     def test_a_personal_memory_waits_for_its_owner_alone(self, remember: Remember) -> None:
         eve = Actor("token:eve", Clearance.up_to("secret", owner="eve"))
@@ -154,3 +155,24 @@ def test_counting_takes_one_query_whatever_there_is(remember: Remember) -> None:
     with CaptureQueriesContext(connection) as queries:
         counts(Memory.objects.visible_to(ADA.clearance).live(), reader())
     assert len(queries) == 1
+
+
+class TestTheBadgesNumber:
+    def number(self, most: int = 99, since_days: float = 1) -> int:
+        return reviewing.waiting(Memory.objects.visible_to(ADA.clearance).live(), reader(since_days), most)
+
+    def test_it_is_the_number_of_all_that_wait_for_whatever_reason(self, remember: Remember) -> None:
+        long_ago = timezone.now() - timedelta(days=900)
+        remember("mine", by=ADA)
+        change(remember("every reason", confidence=0.1), flags=["governor:leak"], imported_at=timezone.now())
+        change(remember("brought in"), created_at=long_ago, imported_at=timezone.now())
+        change(remember("unsure", confidence=0.1), created_at=long_ago)
+        change(remember("flagged"), created_at=long_ago, flags=["governor:leak"])
+        change(remember("old"), created_at=long_ago)
+        assert self.number() == counts(Memory.objects.visible_to(ADA.clearance).live(), reader())["all"] == 4
+
+    def test_it_ends_where_it_may_end_though_each_waits_for_many_reasons(self, remember: Remember) -> None:
+        for n in range(6):
+            remember(f"number {n}", confidence=0.1)
+        Memory.objects.update(flags=["governor:leak"], imported_at=timezone.now())
+        assert [self.number(most) for most in (1, 5, 6, 7)] == [1, 5, 6, 6]

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from memoryhub.retrieval import overview
 from memoryhub.retrieval.paging import BadCursor, page
 from memoryhub.sensitivity import Clearance
 from memoryhub.web import facets
@@ -41,12 +42,13 @@ def _listed(request: HttpRequest, form: BrowseFilter, clearance: Clearance) -> d
     column = form.column()
     fitting = form.select(clearance)
     shown = page(fitting, column, PAGE_SIZE, request.GET.get("cursor"))
+    counted = overview.facets(fitting)
     return {
         "page": shown,
-        "total": fitting.count(),
+        "total": sum(counted["sensitivity"].values()),  # each has a level, and there are few levels
         "first": not request.GET.get("cursor"),
         "chips": form.chips(request),
-        "groups": facets.groups(request, fitting),
+        "groups": facets.groups(request, fitting, counted),
         "orders": [
             {"title": title, "href": without(request, order=order), "current": order == f"-{column}"}
             for order, title in ORDERS.items()
