@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('memoryhub', '0003_team'),
+        ('memoryhub', '0004_indexes'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
