@@ -3,26 +3,26 @@
 Compared are live memories of one project, scope, owner and category, by the plain cosine of their vectors.
 Each row is held against all older ones of its group by block-wise matrix products, as many pairs as
 :data:`MOST_PAIRS`: a group of 10 000 memories is compared whole, of 100 000 the newest 500 are with all the
-others. Measured: 0.2 s of CPU for 3 000 memories, 3 s for 100 000 (256 dimensions), and 2 kB of memory for
+others. Measured: 0.1 s of CPU for 3 000 memories, 1.2 s for 100 000 (256 dimensions), and 2 kB of memory for
 each while it lasts. Identical words are found among all of them.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
 from django.conf import settings
-from django.db.models.functions import Length, Substr
+from django.db.models import TextField
+from django.db.models.functions import Cast, Length, Substr
 from numpy.typing import NDArray
 
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.likeness import provider
-from memoryhub.search import vectors
+from memoryhub.search import vector_log, vectors
 from memoryhub.search.vectors import Vectors, View
 from memoryhub.sensitivity import Clearance
 from memoryhub.store.apart import apart
@@ -53,17 +53,17 @@ class Row(NamedTuple):
     key: str
     accessed_count: int
     length: int
-    updated_at: datetime
+    changed: str  # as the database writes moments, all in UTC: they sort like the moments themselves
     content_hash: str
 
     @property
-    def worth(self) -> tuple[bool, int, int, datetime, int]:
+    def worth(self) -> tuple[bool, int, int, str, int]:
         """What is worth keeping most is the highest.
 
         A memory with a key is found by it. The one that was read most has proved itself; of those equally
         read (most are not read at all) the longest loses least; of equally long ones the newest is right.
         """
-        return bool(self.key), self.accessed_count, self.length, self.updated_at, self.pk
+        return bool(self.key), self.accessed_count, self.length, self.changed, self.pk
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,11 @@ def find(memories: MemoryQuerySet, clearance: Clearance, *, similarity: float | 
     return Found(clusters, search.compared, len(rows), tuple(search.notes()))
 
 
+def stamp() -> str:
+    """Another text after each vector that came or went, whoever's it is: nothing shown may be made of it."""
+    return repr(vector_log.now())
+
+
 def _told(memories: MemoryQuerySet, clusters: Sequence[Cluster]) -> list[Cluster]:
     """With what their texts tell, the surest first; of very many the first ones alone are read."""
     members = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))][:MOST_READ]
@@ -141,9 +146,10 @@ def arrange(members: Sequence[Row], keep: int | None = None) -> tuple[Row, list[
 
 def read(memories: MemoryQuerySet) -> list[Row]:
     """What :func:`arrange` looks at; newest first."""
-    columns = [name if name != "length" else "chars" for name in Row._fields]
-    rows = memories.annotate(chars=Length("content")).order_by("-pk").values_list(*columns)
-    return [Row(*row) for row in rows]
+    # To make a moment of each text would take as long as all the rest together.
+    computed = {"length": Length("content"), "changed": Cast("updated_at", TextField())}
+    rows = memories.order_by("-pk").annotate(**computed).values_list(*Row._fields)
+    return list(map(Row._make, rows))
 
 
 def likeness_of(keep: int, others: Sequence[int]) -> dict[int, float]:
@@ -194,8 +200,11 @@ class _Search:
         links = _identical(rows)
         if self.view:
             links += self._near(rows, self.view)
-        rank = {row.pk: at for at, row in enumerate(sorted(rows, key=lambda row: row.worth, reverse=True))}
-        self.clusters += _stars(rows, rank, [link for link in links if self._may_join(rows, link)])
+        joined = [link for link in links if self._may_join(rows, link)]
+        linked = {at for link in joined for at in (link.one, link.other)}
+        ranked = sorted((rows[at] for at in linked), key=lambda row: row.worth, reverse=True)
+        rank = {row.pk: at for at, row in enumerate(ranked)}
+        self.clusters += _stars(rows, rank, joined)
 
     def notes(self) -> Iterator[str]:
         if self.without:
@@ -218,7 +227,7 @@ class _Search:
     def _near(self, rows: Sequence[Row], view: View) -> list[_Link]:
         """Pairs that are near each other, of the newest rows with all older ones."""
         least = -1.0 if rows[0].category == ALWAYS_MERGED else self.least
-        matrix, there = _matrix(rows, view)
+        matrix, there = view.in_order([row.pk for row in rows])
         self.bare += len(rows) - int(there.sum())
         found: list[_Link] = []
         done = 0
@@ -246,25 +255,16 @@ class _Link(NamedTuple):
 
 def _identical(rows: Sequence[Row]) -> list[_Link]:
     """Rows with the same words, each with the one of them that is worth most."""
+    found = Counter(row.content_hash for row in rows)
     same: dict[str, list[int]] = defaultdict(list)
     for at, row in enumerate(rows):
-        same[row.content_hash].append(at)
+        if found[row.content_hash] > 1:
+            same[row.content_hash].append(at)
     links = []
     for places in same.values():
         best = max(places, key=lambda at: rows[at].worth)
         links += [_Link(best, at, 1.0) for at in places if at != best]
     return links
-
-
-def _matrix(rows: Sequence[Row], view: View) -> tuple[Vectors, NDArray[np.bool_]]:
-    """The rows' vectors, and which have one."""
-    known = view.of([row.pk for row in rows])
-    matrix = np.zeros((len(rows), view.matrix.shape[1]), np.float32)
-    there = np.zeros(len(rows), bool)
-    for at, row in enumerate(rows):
-        if (vector := known.get(row.pk)) is not None:
-            matrix[at], there[at] = vector, True
-    return matrix, there
 
 
 def _pairs(matrix: Vectors, there: NDArray[np.bool_], start: int, size: int, least: float) -> list[_Link]:

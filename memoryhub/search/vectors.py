@@ -93,6 +93,16 @@ class View:
         rows = self._where(pks)
         return dict(zip(self.keys[rows].tolist(), self._vectors(rows), strict=True))
 
+    def in_order(self, pks: Sequence[int] | Keys) -> tuple[Vectors, NDArray[np.bool_]]:
+        """The vector of each of these different memories, zeros for one that has none; and which have one."""
+        wanted = np.asarray(pks, np.int64)
+        rows, order = self._where(wanted), np.argsort(wanted)
+        places = order[np.searchsorted(wanted, self.keys[rows], sorter=order)]
+        matrix = np.zeros((len(wanted), self.matrix.shape[1]), np.float32)
+        there = np.zeros(len(wanted), bool)
+        matrix[places], there[places] = self._vectors(rows), True
+        return matrix, there
+
     def mean(self, pks: Sequence[int] | Keys) -> Vectors:
         """The mean of these memories' vectors, drawn towards nothing where they are few (:data:`PRIOR`)."""
         rows = self._where(pks)

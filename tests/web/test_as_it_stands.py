@@ -9,8 +9,11 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
-from memoryhub.models import Memory
+from memoryhub import store
+from memoryhub.models import Embedding, Memory
+from memoryhub.sensitivity import Actor
 from memoryhub.web import kept
+from memoryhub.web.views import duplicates
 
 
 @pytest.fixture(autouse=True)
@@ -41,3 +44,40 @@ def test_nobody_is_told_what_another_one_sees(visitor: Client, admin_client: Cli
     admin_client.post("/switch/", {"level": "private", "on": "1"})
     assert admin_client.get("/").context["numbers"]["total"] == 2
     assert visitor.get("/").context["numbers"]["total"] == 1
+
+
+@pytest.mark.usefixtures("embedding")
+class TestNearDuplicates:
+    def clusters(self, client: Client, query: str = "") -> int:
+        return len(client.get(f"/duplicates/{query}").context["found"].clusters)
+
+    def test_while_nothing_happens_they_are_compared_once(
+        self, visitor: Client, alike: list[Memory], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert self.clusters(visitor) == 1
+        monkeypatch.setattr(duplicates, "find", None)
+        assert self.clusters(visitor) == self.clusters(visitor, "?page=2") == 1
+
+    def test_what_is_stored_or_decided_since_tells_at_once(
+        self, curator: Client, alike: list[Memory], remember: Any, actor: Actor
+    ) -> None:
+        assert self.clusters(curator) == 1
+        pair = [remember(f"{text} saffron soup", project="q") for text in ("an old", "a very old")]
+        assert self.clusters(curator) == 2
+        store.trash([pair[0].uid], actor)
+        assert self.clusters(curator) == 1
+
+    def test_a_vector_that_has_come_since_tells_at_once(self, visitor: Client, alike: list[Memory]) -> None:
+        kept_aside = [
+            Embedding(memory=one.memory, model=one.model, vector=one.vector)
+            for one in Embedding.objects.all()
+        ]
+        Embedding.objects.all().delete()
+        assert self.clusters(visitor) == 0
+        Embedding.objects.bulk_create(kept_aside)
+        assert self.clusters(visitor) == 1
+
+    def test_another_question_has_another_answer(self, visitor: Client, alike: list[Memory]) -> None:
+        assert self.clusters(visitor) == 1
+        assert self.clusters(visitor, "?project=nowhere") == 0
+        assert self.clusters(visitor, "?similarity=1") == 0

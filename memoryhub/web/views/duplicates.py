@@ -18,13 +18,14 @@ from memoryhub import store
 from memoryhub.drafts import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.retrieval.duplicates import MOST_MEMBERS, find
+from memoryhub.retrieval.duplicates import MOST_MEMBERS, find, stamp
 from memoryhub.web import reading
 from memoryhub.web.access import actor_of, clearance_of, reveal
 from memoryhub.web.back import back_of
 from memoryhub.web.duplicates import DuplicatesFilter, Entered, Shown, one_cluster, shown
 from memoryhub.web.fields import aware, unix
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
+from memoryhub.web.kept import as_it_stands, eyes
 
 PAGE_SIZE = 5
 _MERGE = ("memoryhub.change_memory", "memoryhub.delete_memory")
@@ -35,13 +36,19 @@ _UNREADABLE = datetime.min.replace(tzinfo=UTC)  # equals no version of a memory
 
 @require_safe
 def duplicates(request: HttpRequest) -> HttpResponse:
-    """``project``, ``category``, ``similarity`` and ``page`` in the address."""
+    """``project``, ``category``, ``similarity`` and ``page`` in the address.
+
+    Comparing takes long: page after page is told from one comparison, while nothing happens.
+    """
     form = DuplicatesFilter(request.GET)
     if not form.is_valid():
         return render(request, "duplicates/page.html", {"form": form}, status=422)
     clearance = clearance_of(request)
     live = _live(request)
-    found = find(form.narrow(live), clearance, similarity=form.least())
+    about = repr((eyes(clearance), sorted(form.cleaned_data.items()), stamp()))
+    found = as_it_stands(
+        "duplicates", about, lambda: find(form.narrow(live), clearance, similarity=form.least())
+    )
     page = Paginator(found.clusters, PAGE_SIZE).get_page(request.GET.get("page"))
     clusters = shown(list(page.object_list), live)
     _journal(request, clusters)
