@@ -20,11 +20,12 @@ from memoryhub.team import signing
 from memoryhub.transactions import write
 
 LONGEST = 255  # characters of a subject, as the standard says
-TAKEN, PASSWORD_FIRST = "taken", "password"  # reasons that the login page explains
+# Reasons that the login page explains.
+TAKEN, PASSWORD_FIRST = "the account is another person's", "a superuser's password comes first"
 
 
 class Refused(Exception):
-    """Nobody is signed in. ``reason``: one word; ``user``: whose account it is about, where there is one."""
+    """Nobody is signed in. ``reason``: a few words; ``user``: whose account it is about, if anyone's."""
 
     def __init__(self, reason: str, user: User | None = None) -> None:
         self.reason, self.user = reason, user

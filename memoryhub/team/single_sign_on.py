@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 TIMEOUT = 10  # seconds that the provider has for an answer
 KNOWN_FOR = 3600  # seconds that its discovery document holds
 FAILED = "/login/?failed=1"
-EXPLAINED = (identities.TAKEN, identities.PASSWORD_FIRST)  # in words of their own on the login page
+EXPLAINED = {identities.TAKEN: "taken", identities.PASSWORD_FIRST: "password"}  # on the login page
 _ENDPOINTS = {
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
     "OIDC_OP_TOKEN_ENDPOINT": "token_endpoint",
@@ -156,5 +156,5 @@ class FromProvider(OIDCAuthenticationCallbackView):  # type: ignore[misc]
         return answer
 
     def login_failure(self) -> HttpResponse:
-        reason = getattr(self.request, "refused_because", "")
-        return redirect(f"/login/?failed={reason}" if reason in EXPLAINED else FAILED)
+        told = EXPLAINED.get(getattr(self.request, "refused_because", ""))
+        return redirect(f"/login/?failed={told}" if told else FAILED)

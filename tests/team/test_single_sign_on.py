@@ -9,11 +9,12 @@ import pytest
 from django.contrib.auth import get_user
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from django.utils.html import escape
 
 from memoryhub import environment
 from memoryhub.conf import ConfigError
 from memoryhub.models import Identity, JournalEntry
-from memoryhub.team import signing
+from memoryhub.team import identities, signing
 from tests.team.conftest import seen
 from tests.team.provider import CLIENT, OTHER_KEY, SECRET, Provider, serve
 from tests.visiting import enter
@@ -203,7 +204,7 @@ class TestIdentity:
         row = JournalEntry.objects.about_person("ada")[0]
         assert (row.operation, row.detail["why"], row.detail["from"]) == (
             "login_refused",
-            "taken",
+            identities.TAKEN,
             "10.0.0.1",
         )
 
@@ -266,7 +267,7 @@ class TestIdentity:
         now_is(provider, "person-2")
         go(provider)
         page = enter(User.objects.create_superuser("boss")).get("/people/").content.decode()
-        assert '<td data-label="Why">taken</td>' in page
+        assert f'<td data-label="Why">{escape(identities.TAKEN)}</td>' in page
 
     def test_refusals_do_not_hold_back_passwords(self, provider, rf):
         go(provider)
