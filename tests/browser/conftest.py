@@ -12,15 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
-from playwright.sync_api import (
-    Browser,
-    BrowserContext,
-    ConsoleMessage,
-    Page,
-    Request,
-    Response,
-    sync_playwright,
-)
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, sync_playwright
+
+from tests.browser.windows import Window, Windows
 
 # Playwright's synchronous API runs an event loop in this thread, and Django refuses to work beside one.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
@@ -106,31 +100,31 @@ def watch(live_server: Any) -> Watch:
 OpenPage = Callable[..., Page]
 
 
+@pytest.fixture(scope="package")
+def windows(chromium: Browser) -> Windows:
+    return Windows(chromium)
+
+
 @pytest.fixture
-def open_page(chromium: Browser, live_server: Any, watch: Watch) -> Iterator[OpenPage]:
+def open_page(windows: Windows, live_server: Any, watch: Watch) -> Iterator[OpenPage]:
     """``open_page("/search/", user=…, viewport=PHONE, …)``: a watched page, signed in when a user is given.
 
     Further arguments are those of Playwright's ``new_context``: ``color_scheme``, ``java_script_enabled``, …
     """
-    contexts: list[BrowserContext] = []
+    opened: list[Window] = []
 
     def open_(path: str = "/", user: User | None = None, **options: Any) -> Page:
-        options.setdefault("viewport", DESKTOP)
-        options.setdefault("reduced_motion", "reduce")
-        context = chromium.new_context(base_url=live_server.url, locale="en-GB", **options)
-        context.set_default_timeout(10_000)
-        context.set_default_navigation_timeout(30_000)
-        contexts.append(context)
+        window = windows.take(live_server.url, **{"viewport": DESKTOP, "reduced_motion": "reduce", **options})
+        opened.append(window)
         if user is not None:
-            context.add_cookies([_session_cookie(user, live_server.url)])
-        page = context.new_page()
-        watch.over(page)
-        page.goto(path)
-        return page
+            window.context.add_cookies([_session_cookie(user, live_server.url)])
+        watch.over(window.page)
+        window.page.goto(path)
+        return window.page
 
     yield open_
-    for context in contexts:
-        context.close()
+    for window in opened:
+        windows.give_back(window, live_server.url)
     assert not watch.problems, "\n".join(watch.problems)
 
 
