@@ -18,7 +18,7 @@ from django.db.models import Q
 from memoryhub.models import Membership, Profile
 from memoryhub.sensitivity import LEVELS, Actor, Sensitivity, rank
 from memoryhub.store.errors import Conflict, Forbidden, NotFound, StoreError
-from memoryhub.team import identities, names, roles, signed_in, tokens
+from memoryhub.team import identities, roles, signed_in, tokens
 from memoryhub.team.membership import PERMISSIONS, is_confined
 from memoryhub.team.signing import note
 from memoryhub.transactions import write
@@ -88,8 +88,6 @@ def add(name: str, password: str, by: User, email: str = "") -> User:
         raise StoreError("must be 1 to 150 characters", "username")
     if User.objects.filter(username__iexact=name).exists():
         raise Conflict("somebody has this name; choose another", "username")
-    if names.is_former(name):
-        raise Conflict(names.FORMER, "username")
     _require_free(email)
     user = User(username=name, email=email)
     if password or not email:
