@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,12 @@ def everything_costs_much(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     cache.clear()
 
 
+def without_files(client: Client, path: str) -> int:
+    """What the health report says."""
+    text = " ".join(re.sub("<[^>]+>", " ", client.get(path).content.decode()).split())
+    return int(re.findall(r"Without files [^0-9]{0,200}?(\d+)", text)[0])
+
+
 def test_the_first_page_counts_what_was_stored_since(visitor: Client, remember: Any) -> None:
     remember("one zebra")
     assert visitor.get("/").context["numbers"]["total"] == 1
@@ -44,6 +51,32 @@ def test_nobody_is_told_what_another_one_sees(visitor: Client, admin_client: Cli
     admin_client.post("/switch/", {"level": "private", "on": "1"})
     assert admin_client.get("/").context["numbers"]["total"] == 2
     assert visitor.get("/").context["numbers"]["total"] == 1
+
+
+@pytest.mark.parametrize("path", ["/glance/", "/glance/health/"])
+class TestAtAGlance:
+    def test_it_tells_what_was_stored_since(self, visitor: Client, remember: Any, path: str) -> None:
+        remember("one zebra")
+        assert without_files(visitor, path) == 1
+        remember("another zebra")
+        assert without_files(visitor, path) == 2
+
+    def test_while_nothing_happens_it_does_not_count_again(
+        self, visitor: Client, remember: Any, path: str
+    ) -> None:
+        remember("one zebra")
+        assert without_files(visitor, path) == 1
+        Memory.objects.all()._raw_delete(Memory.objects.db)  # unseen: nothing says that it happened
+        assert without_files(visitor, path) == 1
+
+    def test_nobody_is_told_what_another_one_sees(
+        self, visitor: Client, admin_client: Client, remember: Any, path: str
+    ) -> None:
+        remember("one zebra")
+        remember("a private zebra", sensitivity="private")
+        admin_client.post("/switch/", {"level": "private", "on": "1"})
+        assert without_files(admin_client, path) == 2
+        assert without_files(visitor, path) == 1
 
 
 @pytest.mark.usefixtures("embedding")

@@ -15,12 +15,14 @@ from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import glance as numbers
 from memoryhub.retrieval import overview
+from memoryhub.retrieval.local_days import Dated
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.team.membership import is_confined
 from memoryhub.web import charts, near
 from memoryhub.web import glance as shown
 from memoryhub.web.access import clearance_of
 from memoryhub.web.breakdowns import breakdown
+from memoryhub.web.kept import as_it_stands, eyes
 
 _ALL = LEVELS[-1]
 
@@ -65,21 +67,35 @@ def glance_duplicates(request: HttpRequest) -> HttpResponse:
 def glance_health(request: HttpRequest) -> HttpResponse:
     """What wants mending, in short: a fragment for the first page."""
     clearance, now = clearance_of(request), timezone.now()
-    found = numbers.lives(Memory.objects.visible_to(clearance).live(now), now)
+    about = _about(clearance, now)
+    found = as_it_stands("lives", about, lambda: numbers.lives(_live(clearance, now), now))
     lines = shown.health(found, _clashes(clearance, now))
     return render(request, "glance/brief.html", {"lines": [line for line in lines if line.count]})
 
 
+def _live(clearance: Clearance, now: datetime) -> MemoryQuerySet:
+    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
+    return live
+
+
+def _about(clearance: Clearance, now: datetime) -> str:
+    """What the numbers of memories depend on beside the store."""
+    return f"{eyes(clearance)} {timezone.get_current_timezone_name()} {timezone.localdate(now)}"
+
+
+def _counted(live: MemoryQuerySet, now: datetime) -> tuple[numbers.Lives, dict[str, dict[str, int]], Dated]:
+    """Over all of them, in three passes: their lives, how many of each value, and of each day."""
+    return numbers.lives(live, now), overview.tallies(live), overview.per_day(live)
+
+
 def _memories(clearance: Clearance, project: str) -> dict[str, Any]:
     now = timezone.now()
-    today = timezone.localdate(now)
-    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
-    found = numbers.lives(live, now)
-    counts = overview.tallies(live)
+    today, live = timezone.localdate(now), _live(clearance, now)
+    found, counts, days = as_it_stands("glance", _about(clearance, now), lambda: _counted(live, now))
     return {
         "total": found.total,
         "health": shown.health(found, _clashes(clearance, now), project),
-        "chart": charts.over_time(overview.per_day(live)),
+        "chart": charts.over_time(days),
         "breakdowns": [
             *([] if project else [breakdown(counts["project"], "project", "By project")]),
             breakdown(counts["category"], "category", "By category"),
