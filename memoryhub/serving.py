@@ -73,11 +73,9 @@ def serve(
     connections.close_all()
     sys.stdout.flush()
     sys.stderr.flush()
-    options = ["--interface", "wsgi", "--host", host, "--port", str(port), "--no-ws"]
+    options = ["--interface", "rsgi", "--host", host, "--port", str(port), "--no-ws"]
     environ[slow_clients.THREADS] = str(threads)
-    # HTTP/2 would let one connection hold very many of the waiting threads.
-    waiting = str(slow_clients.WAITING)
-    options += ["--http", "1", "--backpressure", waiting, "--blocking-threads", waiting]
-    options += ["--workers", str(workers), "--log-config", os.path.join(root, slow_clients.LOG)]
+    # With HTTP/2 one connection could stand for very many requests.
+    options += ["--http", "1", "--backpressure", str(slow_clients.WAITING), "--workers", str(workers)]
     options += ["--workers-kill-timeout", str(SECONDS_TO_END), "--log-level", "warning" if quiet else "info"]
     os.execve(sys.executable, [sys.executable, "-m", "granian", *options, APPLICATION], environ)  # noqa: S606

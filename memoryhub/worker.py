@@ -1,7 +1,7 @@
-"""The WSGI application as granian's workers load it (``serving.py`` starts them).
+"""The application as granian's workers load it (``serving.py`` starts them).
 
-Granian ends its workers with SIGTERM, and a worker that gets a second signal while it handles the first hangs
-for good: the handler is not reentrant. A terminal's Ctrl-C goes to the workers too, so they must not hear it.
+Granian ends its workers with SIGTERM. A terminal's Ctrl-C goes to them too, and one that still loads would
+die of it with a traceback, so they must not hear it.
 
 Each of these processes has workers beside its requests: for maintenance, for conversations that wait, and for
 the governor's look at what was written.

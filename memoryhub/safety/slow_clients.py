@@ -1,129 +1,177 @@
 """Clients that send slowly, or not at all, hold up nobody else.
 
-The server gives each request a thread before its body has come, and reading the body waits for the client.
-So there are as many of those threads as connections, which only read and wait, and few that work (more of
-them would take turns at Python): these are handed a request once its body is there.
-
-A body that comes too slowly is answered with 408, but only between two reads: an answer while another thread
-still reads makes granian (2.8) wait for that read with Python's lock held, and the whole worker with it.
-Who stops sending therefore keeps one connection and one waiting thread until it goes.
+The server's event loop reads the bodies of requests, so that waiting for one takes no thread, and can be
+given up: what does not come in time is answered with 408. Only a request whose body is there is handed to one
+of the few threads that work (more of them would take turns at Python). The rest of a body above ``MOST``, a
+file that is imported, comes while it is read, by one who was let in with it: each further ``MOST`` of it in
+as much time.
 """
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from io import BufferedReader, BytesIO, RawIOBase
-from typing import Any
+from typing import Any, TypeVar
+
+from granian.rsgi import HTTPProtocol, ProtocolClosed, Scope  # type: ignore[attr-defined] # names of its own
+
+from memoryhub.safety import answers
+from memoryhub.safety.environ import environ_of
 
 SECONDS = 20.0  # that a body may take to come, up to MOST bytes of it
-MOST = 1024 * 1024  # what is more, a file that is imported, is read by the one who was let in with it
-PIECE = 16 * 1024  # bytes of one read
+MOST = 1024 * 1024  # bytes that are read before anybody works on the request
 THREADS = "HUB_THREADS"  # in the environment of a worker: how many threads work
-LOG = "memoryhub/safety/server-log.json"  # of the server, for WithoutAdvice
-WAITING = 512  # connections of one worker, each with a thread that may read and wait
+SENDING = 32  # threads that send answers which come in pieces: they wait for who reads them
+WAITING = 512  # connections of one worker
 
-_Begin = Callable[..., Any]
-_Application = Callable[[dict[str, Any], _Begin], Iterable[bytes]]
-_LATE = b'{"type": "about:blank", "title": "Request Timeout", "status": 408, "code": "too_slow", ' + (
-    b'"detail": "the body did not come in time; send it again", "errors": []}'
-)
-
-
-class WithoutAdvice(logging.Filter):
-    """The server's log without its advice to take fewer threads: they are meant (server-log.json)."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return "Python threads" not in record.getMessage()
+_T = TypeVar("_T")
+_REFUSAL = b'{"type": "about:blank", "title": "%s", "status": %d, "code": "%s", "detail": "%s", "errors": []}'
+_HEADERS = [
+    ("Content-Type", "application/problem+json"),
+    ("Cache-Control", "no-store"),
+    ("Connection", "close"),
+]
 
 
 class BodyFirst:
-    """A WSGI application before which bodies are read; ``threads`` of them work at once.
+    """What granian serves: a WSGI application that is asked once the body of a request has come.
 
-    ``leave``: called in the waiting thread once the answer has gone. An answer that comes in pieces asks the
-    database there, and hundreds of threads must not keep a connection each.
+    ``threads`` work at once. ``seconds`` are for a body to come, ``reading`` is how long a client may take
+    nothing of its answer. ``leave`` is called in a thread that has sent an answer in pieces: such an answer
+    asks the database there, and these threads must not keep a connection each.
     """
 
     def __init__(
         self,
-        application: _Application,
+        application: answers.Application,
         threads: int,
         seconds: float = SECONDS,
+        reading: float = answers.SECONDS,
         leave: Callable[[], None] = lambda: None,
     ) -> None:
         self.application = application
         self.seconds = seconds
+        self.reading = reading
         self.leave = leave
         self._working = ThreadPoolExecutor(threads, "working")
+        self._sending = ThreadPoolExecutor(SENDING, "sending")
 
-    def __call__(self, environ: dict[str, Any], start_response: _Begin) -> Iterable[bytes]:
-        if not self._has_come(environ):
-            headers = [
-                ("Content-Type", "application/problem+json"),
-                ("Content-Length", str(len(_LATE))),
-                ("Cache-Control", "no-store"),
-                ("Connection", "close"),
-            ]
-            start_response("408 Request Timeout", headers)
-            return [_LATE]
-        told: list[Any] = []
-        answer = self._working.submit(self.application, environ, lambda *said: told.extend(said)).result()
-        start_response(*told)
-        return _Answer(answer, self.leave)
+    def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Called by granian before it listens, which it does before the loop runs."""
+        loop.call_soon(answers.give_up_on_who_reads_no_more, self.reading)
 
-    def _has_come(self, environ: dict[str, Any]) -> bool:
-        """Put what was read in the place of the stream; False when it did not come in time."""
-        length = environ.get("CONTENT_LENGTH") or ""
-        if length == "0" or not (length or environ.get("HTTP_TRANSFER_ENCODING")):
-            return True
-        body = environ["wsgi.input"]
-        left = min(int(length), MOST) if length.isdecimal() else MOST
-        end = time.monotonic() + self.seconds
-        pieces: list[bytes] = []
-        error: OSError | None = None
+    async def __rsgi__(self, scope: Scope, protocol: HTTPProtocol) -> None:
+        """Answer one request."""
         try:
-            while left and (piece := body.read(min(left, PIECE))):
-                pieces.append(piece)
-                left -= len(piece)
-                if left and time.monotonic() > end:
-                    return False
-        except OSError as broken:  # told to whoever reads
-            error = broken
-        environ["wsgi.input"] = BufferedReader(_Joined(b"".join(pieces), body, error))
-        return True
+            body = await self._body(scope, protocol)
+        except TimeoutError:
+            _refuse(protocol, 408, b"Request Timeout", b"too_slow", b"the body did not come in time")
+            return
+        except OSError:
+            _refuse(protocol, 400, b"Bad Request", b"unreadable_body", b"the body broke off")
+            return
+        environ = environ_of(scope, body)
+        rest = await _done_in(self._working, lambda: answers.give(self.application, environ, protocol))
+        if rest is not None:
+            await _done_in(self._sending, lambda: self._send(rest))
 
-
-class _Answer:
-    """What the application gave, and something to do once it has gone."""
-
-    def __init__(self, pieces: Iterable[bytes], leave: Callable[[], None]) -> None:
-        self._pieces, self._leave = pieces, leave
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._pieces)
-
-    def close(self) -> None:
+    def _send(self, rest: answers.Pieces) -> None:
         try:
-            if close := getattr(self._pieces, "close", None):
-                close()
+            rest.send()
         finally:
-            self._leave()
+            self.leave()
+
+    async def _body(self, scope: Scope, protocol: HTTPProtocol) -> BytesIO | BufferedReader:
+        """The body, as a view reads it. Raises TimeoutError, or another OSError when it breaks off."""
+        headers = scope.headers
+        said = headers.get("content-length") or ""
+        length = int(said) if said.isdecimal() else None
+        if length == 0 or (length is None and "transfer-encoding" not in headers):
+            return BytesIO()
+        if length is not None and length <= MOST:
+            return BytesIO(await _whole(protocol, self.seconds))
+        coming = _Coming(protocol, self.seconds)
+        begun = await coming.more()
+        return BufferedReader(_Joined(begun, coming, asyncio.get_running_loop()))
+
+
+def _done_in(pool: ThreadPoolExecutor, act: Callable[[], _T]) -> asyncio.Future[_T]:
+    """What ``act`` gives in a thread of the pool, with less work than the loop's own ``run_in_executor``."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_T] = loop.create_future()
+
+    def in_thread() -> None:
+        try:
+            found = act()
+        except BaseException as error:  # noqa: BLE001 whatever it is, it is raised where it is awaited
+            loop.call_soon_threadsafe(future.set_exception, error)
+        else:
+            loop.call_soon_threadsafe(future.set_result, found)
+
+    pool.submit(in_thread)
+    return future
+
+
+def _refuse(protocol: HTTPProtocol, status: int, title: bytes, code: bytes, detail: bytes) -> None:
+    words = _REFUSAL % (title, status, code, detail + b"; send it again")
+    protocol.response_bytes(status, _HEADERS, words)
+
+
+async def _whole(protocol: HTTPProtocol, seconds: float) -> bytes:
+    try:
+        async with asyncio.timeout(seconds):
+            return await protocol()
+    except ProtocolClosed as error:
+        raise OSError("the body broke off") from error
+
+
+class _Coming:
+    """A body that is long, or of unknown length, as it comes. Read by one at a time, in the event loop."""
+
+    def __init__(self, protocol: HTTPProtocol, seconds: float) -> None:
+        self._pieces = aiter(protocol)
+        self._seconds = seconds
+        self.ended = False
+
+    async def more(self) -> bytes:
+        """At least ``MOST`` of it, or what is left: nothing at its end. Raises like ``BodyFirst._body``."""
+        pieces: list[bytes] = []
+        size = 0
+        async with asyncio.timeout(self._seconds):
+            while size < MOST and not self.ended:
+                pieces.append(await self._piece())
+                size += len(pieces[-1])
+        return b"".join(pieces)
+
+    async def _piece(self) -> bytes:
+        """Granian (2.8) gives an empty piece at the end, and two when the body broke off before it."""
+        piece: bytes = await anext(self._pieces)
+        if not piece:
+            self.ended = True
+            # Not anext() with a default: CPython (3.11) dies of it when granian's future is not a coroutine.
+            with suppress(StopAsyncIteration):
+                await anext(self._pieces)
+                raise OSError("the body broke off")
+        return piece
 
 
 class _Joined(RawIOBase):
-    """What was read already, and then the rest of the stream."""
+    """What was read already, and then the rest as it comes; read in a thread."""
 
-    def __init__(self, begun: bytes, rest: Any, error: OSError | None) -> None:
-        self._begun, self._rest, self._error = BytesIO(begun), rest, error
+    def __init__(self, begun: bytes, coming: _Coming, loop: asyncio.AbstractEventLoop) -> None:
+        self._begun, self._coming, self._loop = BytesIO(begun), coming, loop
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, room: Any) -> int:
-        if self._error is not None:
-            raise self._error
-        found = self._begun.read(len(room)) or self._rest.read(len(room))
+        found = self._begun.read(len(room))
+        if not found and not self._coming.ended:
+            more = asyncio.run_coroutine_threadsafe(self._coming.more(), self._loop).result()
+            self._begun = BytesIO(more)
+            found = self._begun.read(len(room))
         room[: len(found)] = found
         return len(found)

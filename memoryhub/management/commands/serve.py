@@ -15,7 +15,7 @@ from memoryhub.checks import INSTALLATION
 
 
 class Command(BaseCommand):
-    help = "Serve the hub with granian (WSGI). Migrate first: manage.py migrate"
+    help = "Serve the hub with granian. Migrate first: manage.py migrate"
     requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:

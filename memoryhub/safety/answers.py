@@ -1,0 +1,140 @@
+"""Answers of a WSGI application, sent through granian's RSGI interface.
+
+An answer in pieces, such as an export, must not be made faster than it is read. Granian's (2.8) own stream
+takes all it is given, into memory; what it reads from a file, it reads as fast as the client does. So what is
+long goes through a named pipe, which holds a few pages and lets the one who writes wait.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from granian.rsgi import HTTPProtocol  # type: ignore[attr-defined] # a name of its own
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+SECONDS = 60  # for which a client may read nothing of its answer
+OPENING = 10  # seconds for the server to open a pipe, which it never does once the client has left
+WHOLE = 256 * 1024  # bytes: an answer in pieces that is shorter is sent at once
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """An answer that comes in pieces; ``send`` it in a thread that may wait for the client."""
+
+    protocol: HTTPProtocol
+    status: int
+    headers: list[tuple[str, str]]
+    answer: Iterable[bytes]
+
+    def send(self) -> None:
+        """Send all of it, or as much as the client takes; the answer is closed then."""
+        try:
+            pieces = iter(self.answer)
+            begun = _begin(pieces)
+            if len(begun) < WHOLE:
+                self.protocol.response_bytes(self.status, self.headers, begun)
+            else:
+                self._through_pipe(begun, pieces)
+        except (BrokenPipeError, _Gone):
+            logger.info("a client left before the end of its answer")
+        finally:
+            _close(self.answer)
+
+    def _through_pipe(self, begun: bytes, pieces: Iterator[bytes]) -> None:
+        with TemporaryDirectory(prefix="memoryhub-answer-") as folder:
+            path = Path(folder, "pipe")
+            os.mkfifo(path, 0o600)
+            self.protocol.response_file(self.status, self.headers, str(path))
+            pipe = _opened(path)
+        with open(pipe, "wb", buffering=0) as file:
+            _write(file.fileno(), begun)
+            for piece in pieces:
+                _write(file.fileno(), piece)
+
+
+class _Gone(Exception):
+    """Nobody reads the answer."""
+
+
+def give(application: Application, environ: dict[str, Any], protocol: HTTPProtocol) -> Pieces | None:
+    """Ask the application, and answer what it says; what comes in pieces is left to the caller to send."""
+    told: list[Any] = []
+    answer = application(environ, lambda *said: told.extend(said))
+    status, headers = int(told[0].split(" ", 1)[0]), told[1]
+    if getattr(answer, "streaming", False):
+        return Pieces(protocol, status, headers, answer)
+    try:
+        protocol.response_bytes(status, headers, b"".join(answer))
+    finally:
+        _close(answer)
+    return None
+
+
+def give_up_on_who_reads_no_more(seconds: float) -> None:
+    """Let the system end connections of this server whose client takes nothing of its answer for that long.
+
+    It is said to the sockets that listen; what they accept inherits it. Only Linux knows how.
+    """
+    for name in os.listdir("/proc/self/fd") if hasattr(socket, "TCP_USER_TIMEOUT") else ():
+        with suppress(OSError):  # closed since: the folder's own, for one
+            # A copy of a database's file must not be closed: its locks would be dropped.
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                _limit_if_it_listens(os.dup(int(name)), seconds)
+
+
+def _limit_if_it_listens(copy: int, seconds: float) -> None:
+    with socket.socket(fileno=copy) as one:
+        if one.family in (socket.AF_INET, socket.AF_INET6) and one.getsockopt(
+            socket.SOL_SOCKET, socket.SO_ACCEPTCONN
+        ):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+
+
+def _begin(pieces: Iterator[bytes]) -> bytes:
+    """The first of them, ``WHOLE`` bytes or more; fewer when that is all."""
+    begun = bytearray()
+    for piece in pieces:
+        begun += piece
+        if len(begun) >= WHOLE:
+            break
+    return bytes(begun)
+
+
+def _opened(path: Path) -> int:
+    """The pipe's end to write into, once the server reads from the other."""
+    end = time.monotonic() + OPENING
+    while time.monotonic() < end:
+        try:
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # nobody reads yet
+                raise
+            time.sleep(0.002)
+        else:
+            os.set_blocking(pipe, True)
+            return pipe
+    raise _Gone
+
+
+def _write(pipe: int, piece: bytes) -> None:
+    left = memoryview(piece)
+    while left:
+        left = left[os.write(pipe, left) :]
+
+
+def _close(answer: Iterable[bytes]) -> None:
+    if close := getattr(answer, "close", None):
+        close()
