@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -39,6 +40,7 @@ def served() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "granian", *options, "--port", str(port), "tests.safety.served:application"],
         cwd=hubs.ROOT,
+        start_new_session=True,
     )
     try:
         for _ in range(600):
@@ -48,7 +50,8 @@ def served() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
             time.sleep(0.1)
         yield port, process
     finally:
-        process.kill()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # the worker too
         process.wait()
 
 
