@@ -82,8 +82,9 @@ def act(
     """Do one thing to each of these memories, at most :data:`MOST`; a refusal of one does not stop the rest.
 
     ``kind`` is one of :data:`KINDS`: ``approve`` (looked at, and no flags any more), ``demote`` and
-    ``promote`` (importance, half the way down or up), ``trash``, ``restore``, ``expire``, ``tag`` and
-    ``untag`` (with ``tag``), ``set`` (with fields of :class:`~memoryhub.drafts.MemoryPatch`).
+    ``promote`` (importance, half the way down or up), ``demote_and_approve``, ``trash``, ``restore``,
+    ``expire``, ``tag`` and ``untag`` (with ``tag``), ``set`` (with fields of
+    :class:`~memoryhub.drafts.MemoryPatch`).
 
     ``seen``: ``updated_at`` of memories as the person read them; what was changed since is refused.
     ``reason``: for the revision, in a word; the kind when left out. :class:`StoreError` for what cannot be
@@ -230,6 +231,10 @@ def _demote(memory: Memory, doing: Doing, patch: MemoryPatch | None) -> list[jou
     return _change(memory, doing, patch_of({"importance": memory.importance * DEMOTED}))
 
 
+def _demote_and_approve(memory: Memory, doing: Doing, patch: MemoryPatch | None) -> list[journal.Change]:
+    return _demote(memory, doing, patch) + _approve(memory, doing, patch)
+
+
 def _promote(memory: Memory, doing: Doing, patch: MemoryPatch | None) -> list[journal.Change]:
     more = memory.importance + (1 - memory.importance) * PROMOTED
     return _change(memory, doing, patch_of({"importance": min(more, 1)}))
@@ -296,6 +301,7 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "approve": Kind(_approve),
     "demote": Kind(_demote),
+    "demote_and_approve": Kind(_demote_and_approve),
     "promote": Kind(_promote),
     "trash": Kind(_trash),
     "restore": Kind(_restore),

@@ -45,27 +45,33 @@ def kind_of(uid: str, actor: Actor, first: int, last: int) -> str:
     return _kind(_rows(uid, actor, first, last))
 
 
-def _kind(rows: dict[str, JournalEntry]) -> str:
-    return str(next(iter(rows.values())).detail["kind"])
+def _kind(rows: dict[str, list[JournalEntry]]) -> str:
+    return str(next(iter(rows.values()))[0].detail["kind"])
 
 
-def _rows(uid: str, actor: Actor, first: int, last: int) -> dict[str, JournalEntry]:
-    """By the ids of the memories. A row that came from another store's journal is none of this actor's."""
+def _rows(uid: str, actor: Actor, first: int, last: int) -> dict[str, list[JournalEntry]]:
+    """By the ids of the memories, the last first: so they are taken back.
+
+    A row that came from another store's journal is none of this actor's.
+    """
     if not uid or not 0 < first <= last or last - first >= MOST_ROWS:
         raise NotFound("there is no such act of yours")
     found = JournalEntry.objects.filter(seq__range=(first, last), actor=actor.name, object_type="memory")
     own = found.filter(detail__act=uid).exclude(detail__has_key="imported")
-    rows = {row.object_id: row for row in own.order_by("seq")}
+    rows: dict[str, list[JournalEntry]] = {}
+    for row in own.order_by("-seq"):
+        rows.setdefault(row.object_id, []).append(row)
     if not rows:
         raise NotFound("there is no such act of yours")
-    return rows
+    return dict(reversed(rows.items()))
 
 
 def _back(
-    rows: dict[str, JournalEntry], uid: str, actor: Actor, now: datetime, memory: Memory
+    rows: dict[str, list[JournalEntry]], uid: str, actor: Actor, now: datetime, memory: Memory
 ) -> list[journal.Change]:
-    entry = rows[memory.uid]
-    return _BACK[entry.operation](memory, entry, uid, actor, now)
+    """All that the act did to a memory, or nothing."""
+    steps = ((_BACK[entry.operation], entry) for entry in rows[memory.uid])
+    return [change for back, entry in steps for change in back(memory, entry, uid, actor, now)]
 
 
 def _unreview(

@@ -23,7 +23,8 @@ from memoryhub.web.fields import whole
 _CHANGE, _DELETE = "memoryhub.change_memory", "memoryhub.delete_memory"
 # One of these is needed for an act of a kind, and for taking it back.
 PERMISSIONS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("approve", "demote", "promote", "expire", "tag", "untag", "set"), (_CHANGE,)),
+    **dict.fromkeys(("approve", "demote", "demote_and_approve", "promote", "expire"), (_CHANGE,)),
+    **dict.fromkeys(("tag", "untag", "set"), (_CHANGE,)),
     "trash": (_DELETE,),
     "restore": (_DELETE, _CHANGE),
 }
@@ -33,6 +34,7 @@ _TITLE = 80
 _DONE = {
     "approve": "approved",
     "demote": "demoted",
+    "demote_and_approve": "demoted",
     "promote": "promoted",
     "trash": "moved to the trash",
     "restore": "restored",

@@ -19,9 +19,9 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
+from memoryhub.web.marked import Place, kinds_of, planted, with_marks, without_signs
+
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:)[^\s]", re.IGNORECASE)
-# A heading of the text stands below the page's own: its "#" is the page's third level.
-_HEADING_SHIFT = 2
 # Shorter lines than this were broken on purpose, not by an editor that wraps at 72 or 80 columns.
 _WRAPPED_FROM = 60
 # One long reference definition used ten thousand times would make megabytes of a small text.
@@ -29,15 +29,26 @@ _LINK_CHARS = 200_000
 
 _TAGS = {
     *("p", "br", "hr", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong"),
-    *("s", "a", "div", "table", "thead", "tbody", "tr", "th", "td"),
+    *("s", "a", "div", "mark", "table", "thead", "tbody", "tr", "th", "td"),
 }
-_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "pre": {"tabindex"}, "div": {"tabindex"}}
+_ATTRIBUTES = {
+    "a": {"href", "title"},
+    "ol": {"start"},
+    "pre": {"tabindex"},
+    "div": {"tabindex"},
+    "mark": {"title"},
+}
 _CLASSES = {"div": {"md-table"}, "td": {"md-center", "md-right"}, "th": {"md-center", "md-right"}}
 
 
-def render(text: str) -> SafeString:
-    """CommonMark with tables, strikethrough and bare addresses, as sanitised HTML."""
-    html = _parser().render(text)
+def render(text: str, *, below: int = 2, places: Sequence[Place] = ()) -> SafeString:
+    """CommonMark with tables, strikethrough and bare addresses, as sanitised HTML.
+
+    ``below``: the level of the heading that the text stands under; its own begin at the next. ``places``:
+    what is marked in it, as ``mark`` elements titled by kind.
+    """
+    html = _parser().render(planted(without_signs(text), places) if places else text, {"below": below})
+    html = with_marks(html, kinds_of(places)) if places else html
     clean = nh3.clean(
         html,
         tags=_TAGS,
@@ -87,10 +98,10 @@ def _is_safe_link(url: str) -> bool:
 
 
 def _suit_the_page(state: StateCore) -> None:
-    room = _LINK_CHARS
+    room, below = _LINK_CHARS, int(state.env["below"])
     for token in state.tokens:
         if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(int(token.tag[1]) + _HEADING_SHIFT, 6)}"
+            token.tag = f"h{min(int(token.tag[1]) + below, 6)}"
         elif token.type in ("th_open", "td_open"):
             _align_by_class(token)
         elif token.type == "inline":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +11,7 @@ from django.db.models.functions import Length, Substr
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.http import urlencode
+from django.utils.safestring import SafeString
 
 from memoryhub import contradictions
 from memoryhub.models import Memory
@@ -20,9 +20,11 @@ from memoryhub.retrieval import reviewing
 from memoryhub.retrieval.governor import inspect_fields
 from memoryhub.retrieval.reviewing import Reader
 from memoryhub.sensitivity import Clearance
+from memoryhub.web import markdown
 from memoryhub.web.access import actor_of, clearance_of
 from memoryhub.web.filters import ListFilter, ProjectField
 from memoryhub.web.kept import eyes, kept
+from memoryhub.web.marked import Place
 
 NEW, UNSURE, FLAGGED, ALIKE, CLASHES = *reviewing.REASONS, "alike", "clashes"
 TITLES = {
@@ -34,6 +36,8 @@ TITLES = {
 }
 PAGE_SIZE = 10
 CHARS = 1500  # of a text that a card shows
+_CUT_OFF = 40  # of a word at the end of them
+_TITLE = 3  # the level of a card's heading
 MOST_BADGE = 99  # a larger count says so and no more
 
 
@@ -64,33 +68,23 @@ class Tab:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A part of a text; ``kind``: what the governor takes it for, empty for what it leaves as it is."""
-
-    text: str
-    kind: str = ""
-
-
-@dataclass(frozen=True)
 class Card:
     """A memory to look at. ``is_cut``: there is more text than is shown.
 
-    ``flags``: in words; ``is_found``: what they are about is marked in the text.
+    ``html``: the text as on the memory's own page. ``flags``: in words; ``is_found``: what they are about is
+    marked in the text.
     """
 
     memory: Any
-    pieces: list[Piece]
+    html: SafeString
     is_cut: bool
     flags: list[str]
+    is_found: bool = False
 
     @property
     def has_text(self) -> bool:
         """Whether there is more to read than the title."""
-        return self.is_cut or any(piece.text for piece in self.pieces)
-
-    @property
-    def is_found(self) -> bool:
-        return any(piece.kind for piece in self.pieces)
+        return self.is_cut or bool(self.html)
 
 
 def reader_of(request: HttpRequest, now: datetime | None = None) -> Reader:
@@ -162,18 +156,27 @@ def first_tab(counted: dict[str, int]) -> str:
     return next((name for name in (NEW, UNSURE, FLAGGED, CLASHES) if counted[name]), NEW)
 
 
-def cards(memories: MemoryQuerySet) -> list[Card]:
+def cards(memories: MemoryQuerySet, chars: int = CHARS) -> list[Card]:
     """One query; of long texts only the beginning is read."""
     rows = memories.defer("content", "overview").annotate(
-        begins=Substr("content", 1, CHARS), chars=Length("content")
+        begins=Substr("content", 1, chars), chars=Length("content")
     )
     return [card(memory) for memory in rows]
 
 
 def card(memory: Any) -> Card:
-    flags = _words(memory.flags)
-    pieces = _marked(memory.title, memory.begins) if flags else [Piece(_body(memory.title, memory.begins))]
-    return Card(memory, pieces, memory.chars > CHARS, flags)
+    flags, is_cut = _words(memory.flags), memory.chars > len(memory.begins)
+    text = _whole_words(memory.begins) if is_cut else memory.begins
+    # What is flagged may stand in the first line as well.
+    text = text if flags else _body(memory.title, text)
+    places = _flagged(memory.title, text) if flags else []
+    return Card(memory, markdown.render(text, below=_TITLE, places=places), is_cut, flags, bool(places))
+
+
+def _whole_words(text: str) -> str:
+    """The beginning of a text without the word that was cut off, if that is short."""
+    head, _, tail = text.rpartition(" ")
+    return head if head and len(tail) < _CUT_OFF else text
 
 
 def _body(title: str, text: str) -> str:
@@ -187,25 +190,11 @@ def _words(flags: Any) -> list[str]:
     return [str(flag).replace(":", ": ", 1) for flag in flags] if isinstance(flags, list) else []
 
 
-def _marked(title: str, text: str) -> list[Piece]:
-    """The text, parted where the governor would take something out."""
+def _flagged(title: str, text: str) -> list[Place]:
+    """Where the governor would take something out of the text."""
     verdict = inspect_fields({"title": title[:1000], "content": text})
-    spans = sorted(
-        (one.finding.start, one.finding.end, one.finding.kind)
+    return [
+        Place(one.finding.start, one.finding.end, one.finding.kind)
         for one in verdict.findings
         if one.field == "content" and one.finding.removed
-    )
-    return list(_parted(text, spans))
-
-
-def _parted(text: str, spans: Sequence[tuple[int, int, str]]) -> Iterable[Piece]:
-    at = 0
-    for start, end, kind in spans:
-        if start < at:  # two findings of one sentence
-            continue
-        if start > at:
-            yield Piece(text[at:start])
-        yield Piece(text[start:end], kind)
-        at = end
-    if at < len(text):
-        yield Piece(text[at:])
+    ]

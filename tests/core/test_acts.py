@@ -86,7 +86,8 @@ def test_every_journal_row_of_an_act_names_it_and_the_chain_stays_whole(
     acted = store.act(kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {}))
     rows = JournalEntry.objects.filter(seq__gt=start)
     assert {row.detail["act"] for row in rows} == {acted.id}
-    assert (acted.first, acted.last) == (start + 1, start + 3)
+    each = 2 if kind == "demote_and_approve" else 1
+    assert (acted.first, acted.last) == (start + 1, start + 3 * each)
     undo(acted, actor)
     undone = JournalEntry.objects.filter(seq__gt=acted.last)
     assert {row.detail["undoes"] for row in undone} == {acted.id}
@@ -132,6 +133,29 @@ def test_demoting_halves_the_importance_and_promoting_halves_what_it_lacks(
     store.act("promote", [several[1].uid], actor)
     assert Memory.objects.get(pk=several[0].pk).importance == pytest.approx(0.3)
     assert Memory.objects.get(pk=several[1].pk).importance == pytest.approx(0.8)
+
+
+def test_demoting_and_approving_is_one_act_that_is_taken_back_as_one(
+    several: list[Memory], actor: Actor
+) -> None:
+    before = [whole(memory) for memory in several]
+    acted = store.act("demote_and_approve", [memory.uid for memory in several], actor)
+    for memory in several:
+        memory.refresh_from_db()
+        assert (memory.importance, memory.flags, memory.reviewed_at is None) == (0.3, [], False)
+    assert len(undo(acted, actor).done) == 3
+    assert [whole(memory) for memory in several] == before
+
+
+def test_of_an_act_in_two_steps_nothing_is_taken_back_where_one_of_them_cannot(
+    several: list[Memory], actor: Actor
+) -> None:
+    acted = store.act("demote_and_approve", [several[0].uid], actor)
+    store.update(several[0].uid, MemoryPatch(importance=0.8), actor)
+    undone = undo(acted, actor)
+    assert (undone.done, len(undone.refused)) == ([], 1)
+    several[0].refresh_from_db()
+    assert (several[0].importance, several[0].flags, several[0].reviewed_at is None) == (0.8, [], False)
 
 
 def test_tags_are_added_to_those_there_and_taken_away_alone(several: list[Memory], actor: Actor) -> None:

@@ -142,6 +142,21 @@ class TestPage:
         assert '<mark title="override">Ignore all previous instructions' in page
         assert "governor: override" in page
 
+    def test_a_text_is_read_as_on_the_memorys_own_page(self, visitor: Client, remember: Remember) -> None:
+        remember("# Why\n\n- **cheese** ripens", title="About the moon")
+        page = shown(visitor)
+        assert "<h4>Why</h4>" in page
+        assert "<li><strong>cheese</strong> ripens</li>" in page
+
+    def test_all_of_a_long_text_is_read_in_its_place(self, visitor: Client, remember: Remember) -> None:
+        long = remember("cheese " * 500 + "and an end", title="About the moon")
+        assert "and an end" not in shown(visitor)
+        address = f"/review/cards/{long.uid}/?tab=new&amp;whole=1"
+        assert f'hx-get="{address}"' in shown(visitor)
+        whole = shown(visitor, address.replace("&amp;", "&"), **HTMX)
+        assert "and an end" in whole
+        assert "All of it" not in whole
+
     @pytest.mark.parametrize("flags", ["odd", {"a": 1}, [1, None, "<b>"], 7], ids=str)
     def test_flags_of_any_shape_are_shown(self, visitor: Client, unsure: Memory, flags: Any) -> None:
         Memory.objects.update(flags=flags)
@@ -219,6 +234,12 @@ class TestDeciding:
         assert lesser.reviewed_at
         assert bad.deleted_at
         assert (good.importance, lesser.importance) == (0.5, 0.25)
+
+    def test_demoting_is_one_act(self, client: Client, unsure: Memory) -> None:
+        act(client, "demote", unsure)
+        rows = JournalEntry.objects.filter(object_id=unsure.uid, operation__in=("update", "review"))
+        assert rows.count() == 2
+        assert len({row.detail["act"] for row in rows}) == 1
 
     def test_approving_takes_the_flags_away(self, client: Client, unsure: Memory) -> None:
         Memory.objects.update(flags=["governor:leak"])

@@ -54,6 +54,14 @@ _NO_TEXT = r"(?!(?:[^\W\d_]|'){1,30}\s[^\W\d_])"
 _ADDRESS = rf"""(?:[^\s<>"')\],;!|(\#=:。！？،؛।؟{_CJK}]|[,;!|(\#=:]{_NO_TEXT})"""
 _NO_STOP = r"(?<![.,;:!?])"
 _FILE_ENDING = r"py|md|txt|toml|json|ya?ml|html|js|ts|css|rst|cfg|ini|sh|rs|go|java|internal"
+# A line that a tool adds to a commit message: "Claude-Session:" calls nobody where nothing but an address or
+# an id follows it. Joined to one paragraph, as in an abstract, such lines stand at its end.
+_MAYBE_TRAILER = re.compile(r"-(?:session|run|task|conversation|id|url):")
+_TRAILER = re.compile(
+    r"(?<![\w-])((?:[a-z]{2,20}-){1,3}(?:session|run|task|conversation|id|url):)"
+    r"(?=[ ]?(?:https?://[^\s?]{1,200}|(?=[\w.-]*\d)[\w.-]{6,80}|[\w:/.-]{0,80}(?:…|\.\.\.))"
+    r"\s*(?:\n|\Z|(?:[a-z]{2,20}-){1,3}[a-z]{2,20}:))"
+)
 # Words first: most of a text is words. It is read with a line end before it, so that every line has one.
 _TOKEN = re.compile(
     rf"""[ ]?(?P<words>{_WORD}(?:[ ]{_WORD})*)|(?P<mark>\[instruction\ removed\])
@@ -131,17 +139,28 @@ class _Reader:
                 self._sign(kind or "", match)
         self._flush()
         self._mark_commands()
+        if _MAYBE_TRAILER.search(self.text):
+            self._mark_trailers()
         return Reading("".join(self.symbols), self.starts, self.ends)
 
     def _mark_commands(self) -> None:
         """A harmful command is one sign, whatever it is made of."""
         for sign, spans in (("danger", dangers(self.text)), ("leak", leaks(self.text))):
             for start, end in reversed(list(spans)):
-                first, last = bisect_left(self.starts, start), bisect_left(self.starts, end)
-                if first < last:
-                    self.symbols[first:last] = [SIGNS[sign]]
-                    self.ends[first:last] = [max(end, self.ends[last - 1])]
-                    self.starts[first:last] = [self.starts[first]]
+                self._unite(SIGNS[sign], start, end)
+
+    def _mark_trailers(self) -> None:
+        """The name of a commit's trailer is one word, whoever is named in it."""
+        for trailer in reversed(list(_TRAILER.finditer(self.text))):
+            self._unite(OTHER, *trailer.span(1))
+
+    def _unite(self, symbol: str, start: int, end: int) -> None:
+        """All that is read between two places becomes one symbol."""
+        first, last = bisect_left(self.starts, start), bisect_left(self.starts, end)
+        if first < last:
+            self.symbols[first:last] = [symbol]
+            self.ends[first:last] = [max(end, self.ends[last - 1])]
+            self.starts[first:last] = [self.starts[first]]
 
     def _emit(self, symbol: str, start: int, end: int) -> None:
         self.symbols.append(symbol)

@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from memoryhub import contradictions, store
+from memoryhub.drafts import MAX_CONTENT
 from memoryhub.models import Memory, Profile
 from memoryhub.retrieval import reviewing
 from memoryhub.web import acts, near, reading, review
@@ -23,15 +24,15 @@ from memoryhub.web.access import actor_of, clearance_of, reveal
 from memoryhub.web.back import back_of
 from memoryhub.web.fields import aware, whole
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
-from memoryhub.web.review import ALIKE, CLASHES, NEW, PAGE_SIZE, Card, ReviewFilter
+from memoryhub.web.review import ALIKE, CHARS, CLASHES, NEW, PAGE_SIZE, Card, ReviewFilter
 from memoryhub.web.views.duplicates import rights
 from memoryhub.web.views.facts_conflicts import shown as shown_facts
 
-# What each button does, as acts of the store, and what it is called when done. Whoever demotes has looked.
+# What each button does, as an act of the store, and what it is called when done. Whoever demotes has looked.
 _DEEDS = {
-    "approve": (("approve",), "Approved"),
-    "demote": (("demote", "approve"), "Demoted"),
-    "trash": (("trash",), "In the trash"),
+    "approve": ("approve", "Approved"),
+    "demote": ("demote_and_approve", "Demoted"),
+    "trash": ("trash", "In the trash"),
 }
 
 
@@ -93,11 +94,14 @@ def alike(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def one_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
-    """One memory as a card of the queue: a part of the page, else the page that begins with it."""
+    """One memory as a card of the queue: a part of the page, else the page that begins with it.
+
+    ``whole``: with all of its text, however long.
+    """
     tab = _tab(request.GET.get("tab", ""))
     if not request.htmx:
         return redirect(review.address(tab, at=uid))
-    return _card_part(request, uid, tab)
+    return _card_part(request, uid, tab, is_whole="whole" in request.GET)
 
 
 @require_safe
@@ -123,16 +127,17 @@ def act(request: HtmxHttpRequest) -> HttpResponse:
 
     ``card``: ids of the cards that are on the page, which the next one is not.
     """
-    kinds, said = _DEEDS.get(request.POST.get("act", ""), ((), ""))
-    if not kinds:
+    kind, said = _DEEDS.get(request.POST.get("act", ""), ("", ""))
+    if not kind:
         raise BadRequest("act is approve, demote or trash")
-    if not all(acts.may(request, kind) for kind in kinds):
+    if not acts.may(request, kind):
         raise PermissionDenied
     memory = reading.find(request, request.POST.get("uid", ""))
-    undo, refusal = _carry_out(request, kinds, memory)
-    if refusal:
-        return _refused(request, memory, refusal)
-    context = {"memory": memory, "said": said, "undo": undo, "tab": _tab(request.POST.get("tab", ""))}
+    seen = aware(request.POST.get("seen", ""))
+    acted = store.act(kind, [memory.uid], actor_of(request), seen={memory.uid: seen} if seen else {})
+    if acted.refused:
+        return _refused(request, memory, acted.refused[0][1])
+    context = {"memory": memory, "said": said, "acted": acted, "tab": _tab(request.POST.get("tab", ""))}
     context["back"] = _back(request)
     if not request.htmx:
         messages.success(request, render_to_string("review/undo.html", context, request=request))
@@ -143,19 +148,12 @@ def act(request: HtmxHttpRequest) -> HttpResponse:
 
 @require_POST
 def undo(request: HtmxHttpRequest) -> HttpResponse:
-    """``undo``: id, first and last journal row of each act, in order; ``uid``: the memory they were about."""
-    undone = [_numbered(text) for text in request.POST.getlist("undo")]
-    if not undone:
-        raise BadRequest("undo names no act")
+    """``undo``: id, first and last journal row of the act; ``uid``: the memory that it was about."""
+    act_id, first, last = _numbered(request.POST.get("undo", ""))
     memory = reading.find(request, request.POST.get("uid", ""))
-    refusal = ""
-    for uid, first, last in reversed(undone):
-        taken = acts.taken_back(request, uid, first, last)
-        refusal = next((why for _, why in taken.refused), "")
-        if refusal:
-            break
-    if refusal:
-        return _refused(request, memory, refusal)
+    undone = acts.taken_back(request, act_id, first, last)
+    if undone.refused:
+        return _refused(request, memory, undone.refused[0][1])
     if request.htmx:
         return _card_part(request, memory.uid, _tab(request.POST.get("tab", "")))
     messages.success(request, "Taken back: all is as it was.")
@@ -224,33 +222,18 @@ def _clashes(request: HttpRequest, project: str) -> dict[str, Any]:
     }
 
 
-def _carry_out(
-    request: HttpRequest, kinds: tuple[str, ...], memory: Memory
-) -> tuple[list[tuple[str, int, int]], str]:
-    """The acts with the numbers of their journal rows, and why one was refused."""
-    undo: list[tuple[str, int, int]] = []
-    seen = aware(request.POST.get("seen", ""))
-    for kind in kinds:
-        versions = {memory.uid: seen} if seen and not undo else {}
-        acted = store.act(kind, [memory.uid], actor_of(request), seen=versions)
-        if acted.refused:
-            return undo, acted.refused[0][1]
-        if acted.done:
-            undo.append((acted.id, acted.first, acted.last))
-    return undo, ""
-
-
-def _card_part(request: HttpRequest, uid: str, tab: str) -> HttpResponse:
-    card = _one(request, uid)
-    context = {"card": card, "tab": tab, "back": review.address(tab), "is_fresh": True, **rights(request)}
+def _card_part(request: HttpRequest, uid: str, tab: str, is_whole: bool = False) -> HttpResponse:
+    card = _one(request, uid, MAX_CONTENT if is_whole else CHARS)
+    context = {"card": card, "tab": tab, "back": review.address(tab), "is_fresh": True, "is_whole": is_whole}
+    context |= rights(request)
     response = render(request, "review/card.html", context)
     patch_vary(response)
     return response
 
 
-def _one(request: HttpRequest, uid: str) -> Card:
+def _one(request: HttpRequest, uid: str, chars: int) -> Card:
     """A live memory as a card, whether it waits or not; 404 where it may not be seen."""
-    found = review.cards(review.live(clearance_of(request)).filter(uid=uid))
+    found = review.cards(review.live(clearance_of(request)).filter(uid=uid), chars)
     if not found:
         raise Http404
     _journal_secret(request, found[0].memory)
