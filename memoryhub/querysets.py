@@ -243,8 +243,10 @@ class FactQuerySet(GatedQuerySet):
         return self.exclude(pk__in=known.values("pk"))
 
     def current(self, now: datetime | None = None) -> Self:
-        """Those that hold now."""
-        return self.filter(Q(valid_until__isnull=True) | Q(valid_until__gt=now or timezone.now()))
+        """Those that hold now: they have begun, and have not ended."""
+        now = now or timezone.now()
+        begun = Q(valid_from__isnull=True) | Q(valid_from__lte=now)
+        return self.filter(begun, Q(valid_until__isnull=True) | Q(valid_until__gt=now))
 
     def ended(self, now: datetime | None = None) -> Self:
         """Those that ceased to hold, as a rule because another one superseded them."""

@@ -103,7 +103,7 @@ def test_a_fact_cannot_hang_on_a_memory_in_the_trash(remember, actor):
 def test_a_hidden_fact_said_by_someone_who_cannot_know_it_is_theirs(remember, actor, low):
     memory = remember("hidden", sensitivity="secret")
     say(actor, memory_id=memory.uid, session_id="s")
-    later = timezone.now() + timedelta(hours=1)
+    later = timezone.now()
     said, created = facts.store_fact(
         FactDraft(subject="hub", predicate="runs on", object="SQLite"), low, later
     )
@@ -118,6 +118,16 @@ def test_a_fact_above_the_clearance_is_stored_and_not_seen(db, low):
     say(low, sensitivity="secret")
     assert not facts.query_facts(low.clearance).exists()
     assert Fact.objects.count() == 1
+
+
+def test_what_is_yet_to_begin_does_not_hold_now(db, actor):
+    fact, _ = say(actor)
+    begins = timezone.now() + timedelta(days=1)
+    Fact.objects.update(valid_from=begins)
+    assert not facts.query_facts(actor.clearance).exists()
+    assert not facts.query_facts(actor.clearance, ended=True).exists()
+    assert list(facts.query_facts(actor.clearance, ended=None)) == [fact]
+    assert list(Fact.objects.current(begins)) == [fact]
 
 
 def test_a_fact_is_deleted_and_the_journal_knows(db, actor):
