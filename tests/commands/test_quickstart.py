@@ -8,6 +8,7 @@ import shutil
 import socket
 import sqlite3
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Hub, str]:
     done = hub.run("quickstart", "--prepare-only")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+    return hub, done.stdout
+
+
+@pytest.fixture(scope="module")
+def prepared_without_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Hub, str]:
+    """A hub whose real store was prepared, and what that printed. Not to be changed."""
+    hub = hubs.copy(tmp_path_factory.mktemp("prepared-without-demo"))
+    done = hub.run("quickstart", "--no-demo", "--prepare-only")
+    assert done.returncode == 0, done.stderr
     return hub, done.stdout
 
 
@@ -109,12 +119,11 @@ def test_a_real_store_in_the_demos_folder_is_left_alone(hub):
     assert "Traceback" not in refused.stderr
 
 
-def test_no_demo_prepares_the_real_store(hub):
-    done = hub.run("quickstart", "--no-demo", "--prepare-only")
-    assert done.returncode == 0, done.stderr
-    assert line(done.stdout, "Store") == str(hub.home / ".letsgo")
-    assert line(done.stdout, "Holds") == "nothing yet; fill it: python3 manage.py import_memories FILE"
-    assert line(done.stdout, "Administrator") == "admin, new"
+def test_no_demo_prepares_the_real_store(prepared_without_demo):
+    hub, output = prepared_without_demo
+    assert line(output, "Store") == str(hub.home / ".letsgo")
+    assert line(output, "Holds") == "nothing yet; fill it: python3 manage.py import_memories FILE"
+    assert line(output, "Administrator") == "admin, new"
     assert not (hub.folder / ".demo").exists()
     again = hub.run("quickstart", "--no-demo", "--prepare-only").stdout
     assert line(again, "Administrator") == "admin, kept; new password: python3 manage.py changepassword admin"
@@ -126,16 +135,18 @@ def test_no_demo_finds_the_store_by_its_environment(hub, tmp_path):
     assert list(hub.home.iterdir()) == []
 
 
-def test_the_token_of_a_real_store_reads_what_is_public_only(hub):
-    hub.run("quickstart", "--no-demo", "--prepare-only")
+def test_the_token_of_a_real_store_reads_what_is_public_only(prepared_without_demo):
+    hub, _ = prepared_without_demo
     with sqlite3.connect(hub.home / ".letsgo/memory.db") as database:
         [row] = database.execute("SELECT clearance, rights, owner FROM memoryhub_agenttoken")
     database.close()
     assert (row[0], json.loads(row[1]), row[2]) == ("public", ["read", "write"], "admin")
 
 
-def test_another_user_named_admin_does_not_become_administrator(hub):
-    hub.run("quickstart", "--no-demo", "--prepare-only")
+def test_another_user_named_admin_does_not_become_administrator(prepared_without_demo, tmp_path):
+    prepared, _ = prepared_without_demo
+    hub = replace(prepared, home=tmp_path / "home")
+    shutil.copytree(prepared.home, hub.home)
     with sqlite3.connect(hub.home / ".letsgo/memory.db") as database:
         database.execute("UPDATE auth_user SET is_superuser = 0")
     database.close()
