@@ -7,6 +7,7 @@ from typing import IO, Any
 
 from granian.rsgi import Scope
 
+UNREADABLE = "?"
 _UNPREFIXED = {"content-type": "CONTENT_TYPE", "content-length": "CONTENT_LENGTH"}
 _ALWAYS = {
     "HTTP_HOST": "",  # of a request that names none, which is then refused
@@ -26,7 +27,7 @@ def environ_of(scope: Scope, body: IO[bytes]) -> dict[str, Any]:
     server, port = _address(scope.server)
     return {
         **_ALWAYS,
-        **_headers(scope.headers.items()),
+        **_headers([*_unreadable(scope), *scope.headers.items()]),
         "PATH_INFO": _as_latin(scope.path),
         "QUERY_STRING": _as_latin(scope.query_string),
         "REMOTE_ADDR": _address(scope.client)[0],
@@ -37,6 +38,15 @@ def environ_of(scope: Scope, body: IO[bytes]) -> dict[str, Any]:
         "wsgi.input": body,
         "wsgi.url_scheme": scope.scheme,
     }
+
+
+def _unreadable(scope: Scope) -> list[tuple[str, str]]:
+    """The headers that were sent, but not in ASCII: granian (2.8) gives their names alone.
+
+    They must not pass for headers that nobody sent: without what a proxy says, its own address would count.
+    """
+    read = {name for name, _ in scope.headers.items()}
+    return [(name, UNREADABLE) for name in set(scope.headers.keys()) - read]
 
 
 def _headers(items: list[tuple[str, str]]) -> dict[str, str]:

@@ -234,6 +234,17 @@ def test_a_request_arrives_in_the_words_of_wsgi(port):
     assert (found["REQUEST_METHOD"], found["wsgi.url_scheme"]) == ("GET", "http")
 
 
+@pytest.mark.parametrize("value", [b"\xff, 192.0.2.1", "café, 192.0.2.1".encode()])
+def test_a_header_that_cannot_be_read_is_not_taken_for_one_that_was_not_sent(port, value):
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(60)
+        head = b"GET /words HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Forwarded-For: "
+        client.sendall(head + value + b"\r\n\r\n")
+        found = json.loads(all_of(client).partition(b"\r\n\r\n")[2])
+    assert found["HTTP_X_FORWARDED_FOR"] == "?"
+    assert found["HTTP_HOST"] == "localhost"
+
+
 def test_a_stop_waits_for_what_is_under_way():
     with served() as (port, process), speaking(port, "GET /patiently HTTP/1.1") as client:
         wait_until(port, "working", 1)
