@@ -13,4 +13,6 @@ __all__ = ["facts", "journal", "memories", "people", "runs", "sessions", "tokens
 admin.site.site_header = "memoryhub curation"
 admin.site.site_title = "memoryhub curation"
 admin.site.index_title = "Curation"
+# Its place goes to the columns of the lists, which are cut off at 1280 pixels otherwise.
+admin.site.enable_nav_sidebar = False
 admin.site.empty_value_display = "–"

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin import ModelAdmin
+from django.contrib.admin import ModelAdmin, SimpleListFilter
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
@@ -19,6 +19,7 @@ from memoryhub.admin.draft_form import DraftForm, PlainText
 from memoryhub.admin.drafting import DraftAdmin
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
 from memoryhub.drafts import FactDraft
+from memoryhub.encoding.segmentation import MARKS, PREDICATE
 from memoryhub.models import Fact, Memory
 from memoryhub.store.errors import NotFound
 from memoryhub.team.accounts import actor_of
@@ -83,13 +84,35 @@ def _delete_each(uids: list[str], request: HttpRequest) -> int:
     return gone
 
 
+class MarkFilter(SimpleListFilter):
+    """Without the hub's own notes of where sessions change their subject, unless they are asked for."""
+
+    title = "what"
+    parameter_name = "what"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [("marks", "where sessions change their subject"), ("all", "all")]
+
+    def choices(self, changelist: Any) -> Any:
+        first, *others = super().choices(changelist)
+        yield {**first, "display": "facts"}
+        yield from others
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() == "all" or request.GET.get("predicate") == PREDICATE:
+            return queryset
+        if self.value() == "marks":
+            return queryset.filter(MARKS)
+        return queryset.exclude(MARKS) if self.value() is None else queryset.none()
+
+
 @admin.register(Fact)
 class FactAdmin(DraftAdmin):
     form = FactForm
     journal_type = "fact"
     link_lookups = ("memory__uid",)
     list_display = ("subject", "predicate", "object_short", "confidence", "level", "project", "updated")
-    list_filter = (LevelFilter, values("predicate"), ProjectFilter, when("updated_at", "changed"))
+    list_filter = (MarkFilter, LevelFilter, values("predicate"), ProjectFilter, when("updated_at", "changed"))
     list_select_related = ("memory",)
     search_fields = ("subject", "predicate", "object")
     ordering = ("-updated_at",)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
+from django.db.models import Q
 
 from memoryhub import facts
 from memoryhub.drafts import FactDraft
@@ -17,6 +18,7 @@ from memoryhub.models import Event, Session
 from memoryhub.sensitivity import Actor
 
 PREDICATE = "boundary_at"
+MARKS = Q(predicate=PREDICATE, subject__startswith="session:")  # the hub's own notes among the facts
 # Shares of the configured threshold. After a prompt a person just said what comes next; between prompts the
 # work goes on, and only what shares almost nothing with it, twice in a row, is another piece of work.
 AFTER_PROMPT = 2.0

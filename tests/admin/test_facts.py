@@ -181,3 +181,20 @@ def test_a_link_by_memory_opens_no_hidden_fact(boss, remember, actor):
     facts.store_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid), actor)
     assert boss.get(page(Fact), {"memory__uid": memory.uid}).context["cl"].result_count == 0
     assert show(boss, "secret").get(page(Fact), {"memory__uid": memory.uid}).context["cl"].result_count == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("", {"tide"}),
+        ("?what=marks", {"session:s1"}),
+        ("?what=all", {"tide", "session:s1"}),
+        ("?predicate=boundary_at", {"session:s1"}),
+        ("?what=nonsense", set()),
+    ],
+)
+def test_the_hubs_own_notes_are_left_out_unless_asked_for(boss, actor, query, shown):
+    for subject, predicate in (("tide", "turns_at"), ("session:s1", "boundary_at")):
+        facts.store_fact(FactDraft(subject=subject, predicate=predicate, object="x"), actor)
+    rows = boss.get(page(Fact, "changelist") + query).context["cl"].queryset
+    assert {row.subject for row in rows} == shown

@@ -17,6 +17,7 @@ from memoryhub.drafts import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.search import schema
 from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.web.templatetags.pages import detail_items
 from memoryhub.web.views import journal as views
 from tests.web.markup import PAYLOADS, dangers, main
 
@@ -185,3 +186,8 @@ class TestVerify:
 
     def test_an_address_alone_does_not_verify(self, visitor: Client) -> None:
         assert visitor.get("/journal/verify/").status_code == 405
+
+
+def test_details_that_are_long_are_counted_and_empty_ones_left_out():
+    detail = {"changes": [["a", 0.5, 0.4], ["b", 0.6, 0.7]], "projects": [], "rights": ["read", "write"]}
+    assert detail_items(detail) == [("changes", "2"), ("rights", "read, write")]

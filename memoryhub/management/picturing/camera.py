@@ -15,6 +15,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 from playwright.sync_api import (
     Browser,
@@ -40,6 +41,7 @@ ADDRESS = "http://127.0.0.1:8000"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 _COLOURS = 256  # of a picture: nobody misses the others, and a file has two thirds of the size
+_ALIKE = 48  # squared distance of two colours that nobody tells apart, such as two shades of a letter's edge
 _PATIENCE = 20_000  # ms
 
 
@@ -120,6 +122,7 @@ class Camera:
     def _seen(self, page: Page, picture: Picture) -> bytes:
         width, height = WIDTHS[self.width]
         if not picture.window:
+            page.evaluate("scrollTo(0, 0)")  # the header sticks to where the steps have scrolled
             whole = int(page.evaluate("document.documentElement.scrollHeight"))
             height = min(max(height, whole), TALLEST[self.width])
         clip = FloatRect(x=0, y=0, width=width, height=height)
@@ -162,18 +165,30 @@ def _answer(body: str) -> Callable[[Route], None]:
 
 
 def _small(png: bytes) -> bytes:
-    """The same as WebP: what covers most keeps its colour, edges of letters get the nearest of these."""
+    """The same as WebP, in fewer colours: each pixel gets the nearest of :func:`_palette`."""
     with Image.open(io.BytesIO(png)) as image:
         pixels = np.asarray(image.convert("RGB"), dtype=np.int32)
     packed = pixels @ np.array([1 << 16, 1 << 8, 1], dtype=np.int32)
     found, where, counts = np.unique(packed, return_inverse=True, return_counts=True)
     colours = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=1)
-    common = colours[np.argsort(-counts, kind="stable")[:_COLOURS]]
-    nearest = np.array([((common - one) ** 2).sum(axis=1).argmin() for one in colours])
-    drawn = common[nearest][where.reshape(-1)].reshape(pixels.shape).astype(np.uint8)
+    palette = _palette(colours[np.argsort(-counts, kind="stable")])
+    nearest = np.array([((palette - one) ** 2).sum(axis=1).argmin() for one in colours])
+    drawn = palette[nearest][where.reshape(-1)].reshape(pixels.shape).astype(np.uint8)
     out = io.BytesIO()
     Image.fromarray(drawn).save(out, "WEBP", lossless=True)
     return out.getvalue()
+
+
+def _palette(colours: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Of colours, the commonest first, those that are told apart.
+
+    The commonest alone would be greys: the edges of letters have hundreds, a dot that tells a type one.
+    """
+    taken: list[NDArray[np.int32]] = []
+    while len(colours) and len(taken) < _COLOURS:
+        taken.append(colours[0])
+        colours = colours[((colours - colours[0]) ** 2).sum(axis=1) > _ALIKE]
+    return np.array(taken)
 
 
 def _judge(response: Response, status: int, troubles: list[str]) -> None:

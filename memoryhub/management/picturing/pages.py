@@ -167,6 +167,7 @@ NOT_PICTURED = {
         *("you-preferences", "you-password", "you-token-new", "you-token-rotate", "you-token-revoke"),
         *("you-sessions-end", "connect-revoke"),
         *("person-rights", "person-join", "person-leave", "person-open", "person-password"),
+        *("person-address", "person-unbind"),
     ),
     "files": ("memory-as", "export"),
     "doors of another house": ("single-sign-on", "single-sign-on-back"),

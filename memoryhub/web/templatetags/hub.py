@@ -138,11 +138,13 @@ def expires_soon(memory: Memory) -> bool:
 
 
 @register.simple_tag
-def moment(at: datetime) -> SafeString:
-    """How long ago, or how soon, with the exact time in the title; the date too when it is long ago."""
+def moment(at: datetime, dated: bool = True) -> SafeString:
+    """How long ago, or how soon, with the exact time in the title; ``dated``: with the date when long ago."""
     here, now = timezone.localtime(at), timezone.now()
     ago = "" if abs((now - at).total_seconds()) >= _RELATIVE_DAYS * 86_400 else " data-ago"
-    shown = _relative(at, now) if ago else format_html("{} · {}", _named(dates.day(here)), _relative(at, now))
+    shown: SafeString | str = _relative(at, now)
+    if dated and not ago:
+        shown = format_html("{} · {}", _named(dates.day(here)), shown)
     marked = format_html('<time datetime="{}" title="{}"', _iso(at), dates.exact(here))
     return format_html("{}{}>{}</time>", marked, ago, shown)
 

@@ -44,7 +44,7 @@ _ROUNDING = 0.01  # parts are stored with three decimals
 def exact(at: datetime) -> SafeString:
     """A moment twice: how long ago, and to the second."""
     shown = dates.exact(timezone.localtime(at))
-    return format_html('{} <span class="exact">{}</span>', moment(at), shown)
+    return format_html('{} <span class="exact">{}</span>', moment(at, dated=False), shown)
 
 
 @register.simple_tag
@@ -77,9 +77,10 @@ def event_name(event: Event) -> str:
 
 @register.filter
 def detail_items(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The details of a journal row, as names and texts; the hash last and short."""
+    """The details of a journal row, as names and texts; the hash last and short, empty lists not at all."""
     hashes = {"content_hash"}
-    items = [(name.replace("_", " "), _plain(value)) for name, value in detail.items() if name not in hashes]
+    told = {name: value for name, value in detail.items() if name not in hashes and value != []}
+    items = [(name.replace("_", " "), _plain(value)) for name, value in told.items()]
     return items + [("SHA-256", f"{str(detail[name])[:_HASH_CHARS]}…") for name in hashes & detail.keys()]
 
 
@@ -95,6 +96,10 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
+        if any(
+            isinstance(one, list) for one in value
+        ):  # of each memory: too much for a line
+            return str(len(value))
         return ", ".join(map(_plain, value))
     if isinstance(value, dict):
         return ", ".join(f"{name}: {_plain(one)}" for name, one in value.items())

@@ -26,7 +26,6 @@ from memoryhub.web.forms import FactForm
 from memoryhub.web.graph import key_of
 
 PAGE = 30
-_MARKS = Q(predicate=segmentation.PREDICATE, subject__startswith="session:")
 _CHANGE = "memoryhub.change_fact"
 _PREFILLED = ("subject", "predicate", "object", "project", "session_id", "memory_id")
 
@@ -84,7 +83,7 @@ def _table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpRespon
 
 
 def _has_marks(request: HttpRequest) -> bool:
-    return Fact.objects.visible_to(clearance_of(request)).filter(_MARKS).exists()
+    return Fact.objects.visible_to(clearance_of(request)).filter(segmentation.MARKS).exists()
 
 
 def _graph(request: HttpRequest, form: FactFilter) -> str:
@@ -103,7 +102,7 @@ def _select(clearance: Clearance, form: FactFilter) -> FactQuerySet:
         ended={"": False, "ended": True}.get(form.value("state")),
     )
     if form.leaves_out_marks():
-        rows = rows.exclude(_MARKS)
+        rows = rows.exclude(segmentation.MARKS)
     if thing:
         rows = rows.filter(Q(subject=thing) | Q(object=thing))
     return rows if exact or not form.value("object") else rows.filter(object__icontains=form.value("object"))
