@@ -11,7 +11,6 @@ import errno
 import logging
 import os
 import socket
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -26,6 +25,7 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 SECONDS = 60  # for which a client may read nothing of its answer
 OPENING = 10  # seconds for the server to open a pipe, which it never does once the client has left
 WHOLE = 256 * 1024  # bytes: an answer in pieces that is shorter is sent at once
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +35,16 @@ class Pieces:
     """An answer that comes in pieces; ``send`` it in a thread that may wait for the client."""
 
     protocol: HTTPProtocol
+    client: tuple[str, str]  # its address and port
     status: int
     headers: list[tuple[str, str]]
     answer: Iterable[bytes]
 
     def send(self) -> None:
-        """Send all of it, or as much as the client takes; the answer is closed then."""
+        """Send all of it, or as much as the client takes; the answer is closed then.
+
+        What the answer raises is raised; if some of it was sent, the client's connection ends before it does.
+        """
         try:
             pieces = iter(self.answer)
             begun = _begin(pieces)
@@ -61,8 +65,12 @@ class Pieces:
             pipe = _opened(path)
         with open(pipe, "wb", buffering=0) as file:
             _write(file.fileno(), begun)
-            for piece in pieces:
-                _write(file.fileno(), piece)
+            try:
+                for piece in pieces:
+                    _write(file.fileno(), piece)
+            except BaseException:
+                _end_connection(self.client)  # the end of the pipe alone would pass for the end of the answer
+                raise
 
 
 class _Gone(Exception):
@@ -74,10 +82,13 @@ def give(application: Application, environ: dict[str, Any], protocol: HTTPProtoc
     told: list[Any] = []
     answer = application(environ, lambda *said: told.extend(said))
     status, headers = int(told[0].split(" ", 1)[0]), told[1]
-    if getattr(answer, "streaming", False):
-        return Pieces(protocol, status, headers, answer)
+    in_pieces = getattr(answer, "streaming", False)
+    if in_pieces and environ["REQUEST_METHOD"] != "HEAD":
+        client = environ["REMOTE_ADDR"], environ["REMOTE_PORT"]
+        return Pieces(protocol, client, status, headers, answer)
     try:
-        protocol.response_bytes(status, headers, b"".join(answer))
+        # Of an answer in pieces HEAD gets none, and the server would never open a pipe for it.
+        protocol.response_bytes(status, headers, b"" if in_pieces else b"".join(answer))
     finally:
         _close(answer)
     return None
@@ -88,19 +99,28 @@ def give_up_on_who_reads_no_more(seconds: float) -> None:
 
     It is said to the sockets that listen; what they accept inherits it. Only Linux knows how.
     """
-    for name in os.listdir("/proc/self/fd") if hasattr(socket, "TCP_USER_TIMEOUT") else ():
-        with suppress(OSError):  # closed since: the folder's own, for one
-            # A copy of a database's file must not be closed: its locks would be dropped.
-            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                _limit_if_it_listens(os.dup(int(name)), seconds)
-
-
-def _limit_if_it_listens(copy: int, seconds: float) -> None:
-    with socket.socket(fileno=copy) as one:
-        if one.family in (socket.AF_INET, socket.AF_INET6) and one.getsockopt(
-            socket.SOL_SOCKET, socket.SO_ACCEPTCONN
-        ):
+    for one in _sockets() if hasattr(socket, "TCP_USER_TIMEOUT") else ():
+        if one.family in _INTERNET and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+
+
+def _end_connection(client: tuple[str, str]) -> None:
+    """Granian (2.8) has no word for it."""
+    for one in _sockets():
+        with suppress(OSError):  # it has no other end
+            if one.family in _INTERNET and one.getpeername()[:2] == (client[0], int(client[1])):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+def _sockets() -> Iterator[socket.socket]:
+    """Those that this process has open. They stay so: closing a copy of a database's file drops its locks."""
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):  # no socket, or closed since
+            one = socket.socket(fileno=int(name))
+            try:
+                yield one
+            finally:
+                one.detach()
 
 
 def _begin(pieces: Iterator[bytes]) -> bytes:

@@ -25,12 +25,14 @@ _ALWAYS = {
 def environ_of(scope: Scope, body: IO[bytes]) -> dict[str, Any]:
     """The environment of the request, with ``body`` to be read."""
     server, port = _address(scope.server)
+    client, client_port = _address(scope.client)
     return {
         **_ALWAYS,
         **_headers([*_unreadable(scope), *scope.headers.items()]),
         "PATH_INFO": _as_latin(scope.path),
         "QUERY_STRING": _as_latin(scope.query_string),
-        "REMOTE_ADDR": _address(scope.client)[0],
+        "REMOTE_ADDR": client,
+        "REMOTE_PORT": client_port,
         "REQUEST_METHOD": scope.method,
         "SERVER_NAME": server,
         "SERVER_PORT": port,

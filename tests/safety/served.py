@@ -19,13 +19,15 @@ class InPieces:
 
     streaming = True
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, fails: bool = False) -> None:
+        self.number, self.fails = number, fails
 
     def __iter__(self):
         for _ in range(self.number):
             told["made"] += len(PIECE)
             yield PIECE
+        if self.fails:
+            raise ZeroDivisionError
 
     def close(self) -> None:
         told["closed"] += 1
@@ -49,6 +51,10 @@ def words(environ):
 
 def pieces(environ):
     return InPieces(int(environ["QUERY_STRING"]))
+
+
+def failing(environ):
+    return InPieces(int(environ["QUERY_STRING"]), fails=True)
 
 
 def patiently(environ):

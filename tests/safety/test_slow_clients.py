@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
@@ -62,12 +62,10 @@ def port() -> Iterator[int]:
 
 
 def ask(port, path, body=None, method=None, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request(method or ("GET" if body is None else "POST"), path, body, headers)
-    answer = connection.getresponse()
-    content = answer.read()
-    connection.close()
-    return answer, content
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request(method or ("GET" if body is None else "POST"), path, body, headers)
+        answer = connection.getresponse()
+        return answer, answer.read()
 
 
 def state(port):
@@ -173,6 +171,29 @@ def test_an_answer_in_pieces_comes_whole_and_is_closed(port, number):
     assert ask(port, f"/pieces?{number}")[1] == PIECE * number
     after = wait_until(port, "left", before["left"] + 1)
     assert after["closed"] == before["closed"] + 1
+
+
+@pytest.mark.parametrize("number", [4, 40])
+def test_an_answer_in_pieces_that_fails_does_not_end_as_if_it_were_whole(port, number):
+    before = state(port)
+    with pytest.raises(http.client.IncompleteRead):
+        ask(port, f"/failing?{number}")
+    assert wait_until(port, "left", before["left"] + 1)["closed"] == before["closed"] + 1
+    assert ask(port, "/echo", b"hay")[1] == b"hay"
+
+
+def test_nothing_is_made_for_who_asks_for_the_head_of_an_answer_in_pieces(port):
+    before = state(port)
+    answer, content = ask(port, "/pieces?300", method="HEAD")
+    assert (answer.status, content) == (200, b"")
+    after = state(port)
+    assert (after["made"], after["closed"]) == (before["made"], before["closed"] + 1)
+
+
+def test_an_answer_in_pieces_that_fails_at_once_is_500(port):
+    before = state(port)
+    assert ask(port, "/failing?1")[0].status == 500
+    assert wait_until(port, "left", before["left"] + 1)["closed"] == before["closed"] + 1
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux ends such connections")
