@@ -58,7 +58,7 @@ class MemoryAdmin(DraftAdmin):
     journal_type = "memory"
     link_lookups = ("session_id",)
     list_display = (
-        *("heading", "level", "type", "category", "project", "importance", "used", "updated", "state"),
+        *("heading", "level", "type", "category", "project", "weight", "used", "updated", "state"),
         "flagged",
     )
     list_filter = (
@@ -231,6 +231,10 @@ class MemoryAdmin(DraftAdmin):
         if memory.deleted_at:
             return f"in the trash ({memory.trash_reason})" if memory.trash_reason else "in the trash"
         return "expired" if _is_expired(memory) else "live"
+
+    @column("importance", order="importance")
+    def weight(self, memory: Memory) -> str:
+        return f"{memory.importance:.2f}"
 
     @column("used", order="accessed_count")
     def used(self, memory: Memory) -> int:
