@@ -20,7 +20,7 @@ from memoryhub.past import Past
 from memoryhub.querysets import FactQuerySet, gate, memory_gate
 from memoryhub.sensitivity import LEVELS, Actor, Clearance
 from memoryhub.store.errors import Conflict, NotFound, StoreError
-from memoryhub.store.rows import own_words, project_for
+from memoryhub.store.rows import is_as_read, own_words, project_for
 from memoryhub.store.screening import FACT_FIELDS, noting_refusals, refuse_secrets
 from memoryhub.transactions import write
 
@@ -263,12 +263,17 @@ def delete_fact(uid: str, actor: Actor, now: datetime | None = None) -> Fact:
     return fact
 
 
-def delete_facts(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Fact]:
-    """Remove those of them that the actor may see, at most :data:`MOST`."""
+def delete_facts(
+    uids: Iterable[str],
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    seen: Mapping[str, datetime] | None = None,
+) -> list[Fact]:
+    """Remove those that the actor may see, at most :data:`MOST`; ``seen`` as with :func:`end_facts`."""
     with write():
-        facts = list(
-            Fact.objects.visible_to(actor.clearance).select_related("memory").filter(uid__in=_few(uids))
-        )
+        visible = Fact.objects.visible_to(actor.clearance).select_related("memory")
+        facts, _ = _as_read(visible.filter(uid__in=_few(uids)), seen)
         journal.record(actor, [journal.of_fact("delete", fact) for fact in facts], now or timezone.now())
         Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
     return facts
@@ -276,17 +281,28 @@ def delete_facts(uids: Iterable[str], actor: Actor, now: datetime | None = None)
 
 @dataclass(frozen=True)
 class Ended:
-    """``first`` and ``last``: the numbers of the journal rows; :func:`begin_again` wants them with the id."""
+    """``first`` and ``last``: the numbers of the journal rows; :func:`begin_again` wants them with the id.
+
+    ``outdated``: facts that were changed since the person read them, and hold as before.
+    """
 
     id: str
     facts: list[Fact]
+    outdated: list[Fact]
     first: int = 0
     last: int = 0
 
 
-def end_facts(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> Ended:
+def end_facts(
+    uids: Iterable[str],
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    seen: Mapping[str, datetime] | None = None,
+) -> Ended:
     """These facts hold until now and no longer. What ended before, or may not be seen, is left out.
 
+    ``seen``: ``updated_at`` of facts as the person read them; what was changed since is left as it is.
     StoreError where more than :data:`MOST` are named.
     """
     now = now or timezone.now()
@@ -294,7 +310,7 @@ def end_facts(uids: Iterable[str], actor: Actor, now: datetime | None = None) ->
     with write():
         before = journal.last_number()
         visible = Fact.objects.visible_to(actor.clearance).current(now).select_related("memory")
-        facts = list(visible.filter(uid__in=wanted).order_by("pk"))
+        facts, outdated = _as_read(visible.filter(uid__in=wanted).order_by("pk"), seen)
         changes = []
         for fact in facts:
             was = fact.valid_until.isoformat() if fact.valid_until else None
@@ -302,7 +318,7 @@ def end_facts(uids: Iterable[str], actor: Actor, now: datetime | None = None) ->
             fact.save(update_fields=["valid_until"])
             changes.append(journal.of_fact("end", fact, act=act, was=was))
         journal.record(actor, changes, now)
-    return Ended(act, facts, before + 1 if facts else 0, before + len(facts))
+    return Ended(act, facts, outdated, before + 1 if facts else 0, before + len(facts))
 
 
 def begin_again(act: str, actor: Actor, first: int, last: int, now: datetime | None = None) -> list[Fact]:
@@ -332,6 +348,13 @@ def begin_again(act: str, actor: Actor, first: int, last: int, now: datetime | N
             fact.save(update_fields=["valid_until"])
         journal.record(actor, [journal.of_fact("undo_end", fact, undoes=act) for fact in back], now)
     return back
+
+
+def _as_read(facts: FactQuerySet, seen: Mapping[str, datetime] | None) -> tuple[list[Fact], list[Fact]]:
+    """Those that are as the person read them, and those that were changed since."""
+    found = list(facts)
+    same = [fact for fact in found if is_as_read(fact, seen or {})]
+    return same, [fact for fact in found if fact not in same]
 
 
 def _few(uids: Iterable[str]) -> list[str]:

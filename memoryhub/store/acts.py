@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,7 +27,7 @@ from memoryhub.store import embedding
 from memoryhub.store.change import apply, refuse_ended, refuse_trashed
 from memoryhub.store.errors import Conflict, StoreError
 from memoryhub.store.removal import ENDING, evict_over_cap, revive
-from memoryhub.store.rows import listed, pick
+from memoryhub.store.rows import is_as_read, listed, pick
 from memoryhub.store.screening import MEMORY_FIELDS, noting_refusals, refuse_secrets
 from memoryhub.transactions import write
 from memoryhub.vocabulary import TrashReason
@@ -43,8 +43,9 @@ NUMBERS = ("updated_at", "consolidated_at", "expires_at", "copy", "importance")
 class Acted:
     """What became of each memory. ``same``: ids of those where there was nothing to change.
 
-    ``refused``: an id and why, as words to show. ``first`` and ``last``: the numbers of its first and last
-    journal rows, 0 where nothing was done; :func:`undo_act` wants them beside the ``id``.
+    ``refused``: an id and why, as words to show; ``outdated``: ids of those among them that were changed
+    since the person read them. ``first`` and ``last``: the numbers of its first and last journal rows, 0
+    where nothing was done; :func:`undo_act` wants them beside the ``id``.
     """
 
     id: str
@@ -52,8 +53,13 @@ class Acted:
     done: list[Memory] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
+    outdated: list[str] = field(default_factory=list)
     first: int = 0
     last: int = 0
+
+
+class _Outdated(Conflict):
+    """The memory is not any more as the person read it."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,7 @@ def carry_out(
             journal.record(actor, changes, now)
             if journal.last_number() > before:
                 first, last = first or before + 1, journal.last_number()
-    return Acted(uid, kind, acted.done, acted.refused, acted.same, first, last)
+    return replace(acted, first=first, last=last)
 
 
 def _taken(step: Step, uid: str, memory: Memory | None, acted: Acted) -> list[journal.Change]:
@@ -138,6 +144,8 @@ def _taken(step: Step, uid: str, memory: Memory | None, acted: Acted) -> list[jo
             changes = step(memory)
     except StoreError as refusal:
         acted.refused.append((uid, refusal.message))
+        if isinstance(refusal, _Outdated):
+            acted.outdated.append(uid)
         return []
     if changes:
         acted.done.append(memory)
@@ -180,9 +188,8 @@ def _step(doing: Doing, patch: MemoryPatch | None) -> Step:
     """The kind's own step, for memories that are as the person read them."""
 
     def take(memory: Memory) -> list[journal.Change]:
-        read_at = doing.seen.get(memory.uid)
-        if read_at and read_at != memory.updated_at:
-            raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
+        if not is_as_read(memory, doing.seen):
+            raise _Outdated("someone changed this memory since you opened it; look at it again", "updated_at")
         return KINDS[doing.kind].do(memory, doing, patch)
 
     return take

@@ -15,7 +15,7 @@ from memoryhub.models import Event, Fact, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import schema
 from memoryhub.sensitivity import LEVELS, Actor, higher, rank
-from memoryhub.store.rows import CHUNK, expiry, pick
+from memoryhub.store.rows import CHUNK, expiry, is_as_read, pick
 from memoryhub.transactions import write
 from memoryhub.vocabulary import TrashReason
 
@@ -83,15 +83,23 @@ def revive(memory: Memory, now: datetime) -> None:
     memory.save(update_fields=[*ENDING, "expires_at", "last_accessed_at"])
 
 
-def erase(uids: Iterable[str], actor: Actor, now: datetime | None = None, *, why: str = "") -> list[str]:
+def erase(
+    uids: Iterable[str],
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    why: str = "",
+    seen: Mapping[str, datetime] | None = None,
+) -> list[str]:
     """Erase memories so that nothing of them is left but a hash in the journal; returns their ids.
 
     Gone are the row, revisions, labels, files, entities, the vector, facts drawn from it, previews of events,
     the words in the indexes, and the bytes in the database file and its log. Takes seconds in a large store.
     ``why``: what was said about it, for the journal; the caller has seen to it that it repeats no text.
+    ``seen``: ``updated_at`` of memories as the person read them; what was changed since is left as it is.
     """
     with write():
-        memories = pick(_visible(actor), uids)
+        memories = [one for one in pick(_visible(actor), uids) if is_as_read(one, seen or {})]
         for chunk in batched(memories, CHUNK):
             _delete(chunk, actor, "erase", now or timezone.now(), why=why)
     if memories:

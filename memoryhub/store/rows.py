@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ from django.db.models import Exists, Model, OuterRef, Q
 
 from memoryhub.batches import batched
 from memoryhub.drafts import MAX_LIST, MemoryDraft
-from memoryhub.models import Entity, FileLink, Label, Memory, Revision, Session
+from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Session
 from memoryhub.models.fields import new_uid
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.search import bulk
@@ -197,6 +197,11 @@ def widen_sessions(memories: Iterable[Memory], actor: Actor) -> None:
     if spans:
         found = [(sid, project, min(times), max(times)) for (sid, project), times in spans.items()]
         Session.widen(found, actor.name)
+
+
+def is_as_read(row: Memory | Fact, seen: Mapping[str, datetime]) -> bool:
+    """Whether its ``updated_at`` is the one that the person read; true for what is not among the ``seen``."""
+    return seen.get(row.uid, row.updated_at) == row.updated_at
 
 
 def pick(memories: MemoryQuerySet, uids: Iterable[str]) -> list[Memory]:

@@ -10,6 +10,7 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, QueryDict
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -29,7 +30,7 @@ PERMISSIONS: dict[str, tuple[str, ...]] = {
     "restore": (_DELETE, _CHANGE),
 }
 SETTABLE = ("importance", "sensitivity", "category", "project", "type", "scope")
-_REFUSALS_SHOWN = 5
+_SHOWN = 5  # of those that were left as they are
 _TITLE = 80
 _DONE = {
     "approve": "approved",
@@ -111,7 +112,9 @@ def tell(request: HttpRequest, acted: Acted, back: str) -> None:
     if acted.same:
         words = _SAME.get(acted.kind, "so already")
         messages.info(request, f"{memories(len(acted.same))} {words}.")
-    if acted.refused:
+    if acted.outdated:
+        messages.warning(request, left_as_changed(acted, request))
+    if len(acted.refused) > len(acted.outdated):
         messages.warning(request, refusals(acted, request))
 
 
@@ -134,16 +137,38 @@ def only(acted: Acted) -> Memory | None:
 
 def refusals(acted: Acted, request: HttpRequest) -> SafeString:
     """The first few by name, for who may see them, and how many there are more."""
-    shown = acted.refused[:_REFUSALS_SHOWN]
+    refused = [(uid, words) for uid, words in acted.refused if uid not in acted.outdated]
+    shown = refused[:_SHOWN]
     titles = _titles([uid for uid, _ in shown], request)
     lines = format_html_join(
         "", "<li><bdi>{}</bdi>: {}</li>", ((titles.get(uid, uid), words) for uid, words in shown)
     )
-    more = len(acted.refused) - len(shown)
-    rest = format_html("<li>and {} more</li>", more) if more else ""
-    return format_html(
-        "{} left as before:<ul>{}{}</ul>", memories(len(acted.refused)).capitalize(), lines, rest
+    head = f"{memories(len(refused)).capitalize()} left as before:"
+    return format_html("{}<ul>{}{}</ul>", head, lines, _rest(len(refused) - len(shown)))
+
+
+def left_as_changed(acted: Acted, request: HttpRequest) -> SafeString:
+    """Those that were changed while the person looked at the list: the first few as links."""
+    shown = acted.outdated[:_SHOWN]
+    titles = _titles(shown, request)
+    lines = format_html_join(
+        "",
+        '<li><a href="{}"><bdi>{}</bdi></a></li>',
+        ((reverse("memory", args=[uid]), titles.get(uid, uid)) for uid in shown),
     )
+    head = were_changed(memories(len(acted.outdated)), len(acted.outdated))
+    return format_html("{}<ul>{}{}</ul>", head, lines, _rest(len(acted.outdated) - len(shown)))
+
+
+def were_changed(what: str, count: int) -> str:
+    """``2 memories were changed since you opened this list and were left as they are.``"""
+    verb, rest = ("was", "is") if count == 1 else ("were", "are")
+    subject = "it" if count == 1 else "they"
+    return f"{what} {verb} changed since you opened this list and {verb} left as {subject} {rest}."
+
+
+def _rest(more: int) -> str:
+    return format_html("<li>and {} more</li>", more) if more else ""
 
 
 def _titles(uids: list[str], request: HttpRequest) -> Mapping[str, str]:

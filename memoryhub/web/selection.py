@@ -1,8 +1,10 @@
-"""All memories that a list's address stands for: what “all that match” in a bar of acts means."""
+"""What a bar of acts is about: the ticked rows as they were read, or all memories that match a list."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import urlsplit
 
 from django.http import QueryDict
@@ -92,6 +94,31 @@ LISTS: dict[str, Select] = {
 }
 
 
-def chosen(uids: Iterable[str], every: bool, address: str, clearance: Clearance) -> list[str]:
-    """What a form with boxes means: the ticked ones, or all that match."""
-    return matching(address, clearance) if every else list(uids)
+@dataclass(frozen=True)
+class Chosen:
+    """``seen``: ``updated_at`` of the ticked ones, as the page showed them; none for all that match."""
+
+    uids: list[str]
+    seen: Mapping[str, datetime]
+
+
+def ticked(values: Iterable[str]) -> Chosen:
+    """Boxes give an id, a blank and the ``updated_at`` of what the person read; or an id alone.
+
+    A moment that is none makes an id that nothing has: better than acting on what nobody read.
+    """
+    uids, seen = [], {}
+    for value in values:
+        uid, _, moment = value.partition(" ")
+        read_at = aware(moment)
+        uids.append(uid if read_at else value)
+        if read_at:
+            seen[uid] = read_at
+    return Chosen(uids, seen)
+
+
+def chosen(form: QueryDict, clearance: Clearance) -> Chosen:
+    """What a form with boxes means: the ``uid``s that were ticked, or with ``every`` all of ``list``."""
+    if "every" in form:
+        return Chosen(matching(form.get("list", ""), clearance), {})
+    return ticked(form.getlist("uid"))

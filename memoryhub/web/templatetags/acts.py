@@ -7,6 +7,7 @@ from typing import Any
 from django import template
 from django.utils import timezone
 
+from memoryhub.models import Fact, Memory
 from memoryhub.sensitivity import LEVELS
 from memoryhub.store.acts import MOST
 from memoryhub.vocabulary import SCOPES, TYPES
@@ -21,6 +22,12 @@ register = template.Library()
 def may_act(context: dict[str, Any]) -> bool:
     """Whether this person may do anything to a memory: then its row has a box."""
     return any(acts.offered(context["request"]).values())
+
+
+@register.filter
+def as_read(row: Memory | Fact) -> str:
+    """What a box says of its row: the id, and the version that the page shows."""
+    return f"{row.uid} {row.updated_at.isoformat()}"
 
 
 @register.inclusion_tag("includes/bulk_bar.html", takes_context=True)

@@ -20,7 +20,9 @@ from memoryhub.web.selection import chosen
 def act(request: HttpRequest) -> HttpResponse:
     """``act``: what to do; ``uid``: to which memories, many; values by name; ``next``: where to go on.
 
-    With ``every``: to all memories that the list at the address ``list`` shows, on all of its pages.
+    A ``uid`` may say which version was read (:func:`memoryhub.web.selection.ticked`): what was changed since
+    is left as it is. With ``every``: to all memories that the list at the address ``list`` shows, on all of
+    its pages.
 
     Leads to ``next``, where a message tells what was done and undoes it; htmx follows and takes from that
     page what it needs. A single memory that may not be seen is not there.
@@ -31,16 +33,14 @@ def act(request: HttpRequest) -> HttpResponse:
         wanted = acts.asked(request.POST, seen)
         if wanted.kind in acts.PERMISSIONS and not acts.may(request, wanted.kind):
             raise PermissionDenied
-        uids = chosen(
-            request.POST.getlist("uid"), "every" in request.POST, request.POST.get("list", ""), seen
-        )
-        if not uids:
+        found = chosen(request.POST, seen)
+        if not found.uids:
             raise store.StoreError("nothing was chosen; tick what it is to be done to", "uid")
-        acted = store.act(wanted.kind, uids, actor_of(request), **wanted.values)
+        acted = store.act(wanted.kind, found.uids, actor_of(request), seen=found.seen, **wanted.values)
     except store.StoreError as refusal:
         messages.error(request, f"Nothing was changed: {refusal.message}.")
         return redirect(back)
-    if len(uids) == 1 and acted.refused and not _is_there(request, uids[0]):
+    if len(found.uids) == 1 and acted.refused and not _is_there(request, found.uids[0]):
         raise Http404
     acts.tell(request, acted, back)
     return redirect(back)

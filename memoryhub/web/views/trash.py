@@ -15,10 +15,12 @@ from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.paging import BadCursor, page
 from memoryhub.sensitivity import Clearance
+from memoryhub.store.rows import is_as_read
 from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.acts import were_changed
 from memoryhub.web.back import back_of
 from memoryhub.web.lists import without
-from memoryhub.web.selection import chosen
+from memoryhub.web.selection import Chosen, chosen
 
 PAGE_SIZE = 50
 MOST_AT_ONCE = 1000
@@ -81,48 +83,57 @@ def _end(request: HttpRequest) -> HttpResponse:
     if not may_erase(request):
         raise PermissionDenied
     try:
-        uids = _meant(request)
+        found = _meant(request)
     except store.StoreError as refusal:
         messages.error(request, f"Nothing was erased: {refusal.message}.")
         return redirect(_back(request))
-    if not uids:
+    if not found.uids:
         messages.warning(request, "Nothing was chosen; tick what it is to be done with.")
     elif request.POST.get("confirmed") != "yes":
-        return _ask(request, uids)
+        return _ask(request, found)
     else:
-        _erase(request, uids)
+        _erase(request, found)
     return redirect(_back(request))
 
 
-def _meant(request: HttpRequest) -> list[str]:
+def _meant(request: HttpRequest) -> Chosen:
     """The ticked ones, or with ``every`` all of the tab; StoreError where they are too many."""
-    form = request.POST
-    uids = chosen(form.getlist("uid"), "every" in form, form.get("list", ""), clearance_of(request))
-    if len(uids) > MOST_AT_ONCE:
+    found = chosen(request.POST, clearance_of(request))
+    if len(found.uids) > MOST_AT_ONCE:
         raise store.StoreError(f"at most {MOST_AT_ONCE} at once; tick fewer", "uid")
-    return uids
+    return found
 
 
-def _erase(request: HttpRequest, uids: list[str]) -> None:
-    """Only what has ended can be erased here."""
-    ended = [row.uid for row in _chosen(request, uids)]
-    erased = store.erase(ended, actor_of(request)) if ended else []
+def _erase(request: HttpRequest, found: Chosen) -> None:
+    """Only what has ended can be erased here, and only as the person read it."""
+    ended = [row.uid for row in _ended(request, found)]
+    erased = store.erase(ended, actor_of(request), seen=found.seen) if ended else []
     messages.success(request, f"{_memories(len(erased))} erased for good.")
+    _tell_changed(request, len(ended) - len(erased))
 
 
-def _ask(request: HttpRequest, uids: list[str]) -> HttpResponse:
-    """The confirmation: names what is going to be lost."""
-    chosen = _chosen(request, uids)
-    if not chosen:
+def _ask(request: HttpRequest, found: Chosen) -> HttpResponse:
+    """The confirmation: names what is going to be lost, without what was changed since it was ticked."""
+    ended = _ended(request, found)
+    meant = [row for row in ended if is_as_read(row, found.seen)]
+    _tell_changed(request, len(ended) - len(meant))
+    if not ended:
         messages.warning(request, "None of these lies in the trash any more.")
+    if not meant:
         return redirect(_back(request))
     return render(
-        request, "trash_erase.html", {"chosen": chosen, "back": _back(request), "action": request.path}
+        request, "trash_erase.html", {"chosen": meant, "back": _back(request), "action": request.path}
     )
 
 
-def _chosen(request: HttpRequest, uids: list[str]) -> list[Memory]:
-    clearance = clearance_of(request)
+def _tell_changed(request: HttpRequest, count: int) -> None:
+    if count:
+        messages.warning(request, were_changed(_memories(count), count))
+
+
+def _ended(request: HttpRequest, found: Chosen) -> list[Memory]:
+    """Those that still lie in the trash or have expired."""
+    clearance, uids = clearance_of(request), found.uids
     ended = _of(clearance, "trashed").filter(uid__in=uids) | _of(clearance, "expired").filter(uid__in=uids)
     return list(ended.order_by("-pk"))
 
