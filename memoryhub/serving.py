@@ -77,5 +77,7 @@ def serve(
     environ[slow_clients.THREADS] = str(threads)
     # With HTTP/2 one connection could stand for very many requests.
     options += ["--http", "1", "--backpressure", str(slow_clients.WAITING), "--workers", str(workers)]
+    # Else the end of one worker, by the system when memory is short for one, would be the end of all.
+    options += ["--respawn-failed-workers"]
     options += ["--workers-kill-timeout", str(SECONDS_TO_END), "--log-level", "warning" if quiet else "info"]
     os.execve(sys.executable, [sys.executable, "-m", "granian", *options, APPLICATION], environ)  # noqa: S606

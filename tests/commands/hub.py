@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,7 +93,7 @@ def wait_until_it_answers(process: subprocess.Popen[str], port: int) -> None:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
                 return
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:  # refused, reset, or nobody took it in time
             time.sleep(0.1)
     raise AssertionError(f"nothing answers at port {port}")
 

@@ -6,6 +6,7 @@ import http.client
 import os
 import signal
 import socket
+import subprocess
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
@@ -64,6 +65,23 @@ def test_several_workers_serve_one_store_and_end_with_their_parent(hub):
     assert process.returncode == 0
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5)
+
+
+def test_a_worker_that_was_killed_is_replaced(hub):
+    port = hubs.free_port()
+    with hub.serving(port, "serve", "--port", str(port), "--workers", "1") as process:
+        [worker] = _children(process.pid)
+        os.kill(worker, signal.SIGKILL)
+        hubs.wait_until_it_answers(process, port)
+        assert _children(process.pid) not in ([], [worker])
+        os.kill(process.pid, signal.SIGTERM)
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def _children(process: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True)
+    return [int(one) for one in found.stdout.split()]
 
 
 @pytest.mark.parametrize("to_all", [True, False], ids=["the terminal's", "the main process alone"])
