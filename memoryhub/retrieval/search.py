@@ -13,7 +13,7 @@ from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import scoring
 from memoryhub.retrieval.rows import TEXTS, Scored
-from memoryhub.retrieval.snippets import snippet
+from memoryhub.retrieval.snippets import first_hit
 from memoryhub.retrieval.weighing import LEAST_MATCH, Mode, weigh
 from memoryhub.search import query as queries
 from memoryhub.search.query import Query
@@ -112,10 +112,4 @@ def _hits(page: list[Scored], query: Query | None) -> list[Hit]:
 
 def _extract(query: Query, memory: Memory) -> str:
     """Of the content; of the first other text that holds what was looked for when the content does not."""
-    first = ""
-    for name in reversed(TEXTS):
-        shown = snippet(query, getattr(memory, name))
-        if "<mark>" in shown:
-            return shown
-        first = first or shown
-    return first
+    return first_hit(query, (getattr(memory, name) for name in reversed(TEXTS)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from html import escape
 
 from memoryhub.search.query import Query
@@ -31,6 +32,17 @@ def snippet(query: Query, text: str, width: int = WIDTH) -> str:
     if end < len(line):
         parts.append("…")
     return "".join(parts)
+
+
+def first_hit(query: Query, texts: Iterable[str]) -> str:
+    """A snippet of the first text that holds what was looked for; if none does, of the first with words."""
+    first = ""
+    for text in texts:
+        shown = snippet(query, text)
+        if "<mark>" in shown:
+            return shown
+        first = first or shown
+    return first
 
 
 def mark(query: Query, text: str) -> str:

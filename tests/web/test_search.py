@@ -44,6 +44,15 @@ def zoo(remember: Callable[..., Any]) -> None:
 
 
 class TestResults:
+    def test_a_result_shows_words_and_no_marks_of_markdown(self, visitor: Client, remember: Any) -> None:
+        remember("We *convert* in `batches`: 2 * 3, `<b>zebra</b>`", title="Zebras", abstract="**zebra**")
+        page = visitor.get("/search/", {"q": "zebra"}).content.decode()
+        assert "We convert in batches: 2 * 3, &lt;b&gt;<mark>zebra</mark>&lt;/b&gt;" in page
+
+    def test_what_was_found_is_shown_of_the_text_that_holds_it(self, visitor: Client, remember: Any) -> None:
+        remember("Nothing of the kind.", title="Animals", overview="Of **zebras** alone.")
+        assert "Of <mark>zebras</mark> alone." in visitor.get("/search/", {"q": "zebras"}).content.decode()
+
     def test_a_plain_get_finds_marks_and_counts(self, visitor: Client, zoo: None) -> None:
         response = visitor.get("/search/", {"q": "zebra"})
         page = response.content.decode()

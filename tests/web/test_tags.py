@@ -18,7 +18,9 @@ from memoryhub.web.templatetags import hub
     [
         ("Oats", "Oats at six. And hay.", "Oats at six.", "at six. And hay."),
         ("Oats at six", "Oats at six", "Oats at six", ""),
-        ("Oats", "", "# Oats\n\nMore  text", "# Oats More text"),
+        ("Oats", "", "# Oats\n\nMore  text", "More text"),
+        ("Cut **at** noon", "", "Cut **at** noon, *not* before", ", not before"),
+        ("", "Built in **1983**: `<b>`", "", "Built in 1983: <b>"),
         ("Oats…", "Oats and hay", "Oats and hay", "and hay"),
         ("", "", "x", "x"),
     ],

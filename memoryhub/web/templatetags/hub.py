@@ -23,6 +23,7 @@ from memoryhub.retrieval.overview import EXPIRING_DAYS
 from memoryhub.retrieval.search import Hit, default_weights
 from memoryhub.text import collapse, shorten
 from memoryhub.vocabulary import TrashReason
+from memoryhub.web.plain import plain
 from memoryhub.web.static_files import digest
 
 register = template.Library()
@@ -120,10 +121,10 @@ def memory_url(memory: Memory) -> str:
 
 @register.filter
 def gist(memory: Memory) -> str:
-    """What stands under the title in a list: abstract, else content, without saying the title again."""
-    title = collapse(memory.title).rstrip("…")
+    """What stands under the title in a list: abstract, else content; neither marks nor the title again."""
+    title = collapse(plain(memory.title)).rstrip("…")
     for text in (memory.abstract, memory.content):
-        rest = collapse(text[:4000])
+        rest = collapse(plain(text[:4000]))
         rest = rest[len(title) :] if rest.startswith(title) else rest
         if rest.strip(" .…:-*#"):
             return shorten(rest.lstrip(" .…:-"), settings.MEMORYHUB.preview_chars)

@@ -12,8 +12,9 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.filters import MemoryFilter
+from memoryhub.retrieval.rows import TEXTS
 from memoryhub.retrieval.search import Hit, Results, search
-from memoryhub.retrieval.snippets import mark, snippet
+from memoryhub.retrieval.snippets import first_hit, mark, snippet
 from memoryhub.search.query import Query, parse
 from memoryhub.sensitivity import Clearance
 from memoryhub.text import collapse
@@ -22,6 +23,7 @@ from memoryhub.web.access import clearance_of
 from memoryhub.web.fields import whole
 from memoryhub.web.htmx import HtmxHttpRequest, page_or_fragment, show_address
 from memoryhub.web.lists import SearchFilter, without
+from memoryhub.web.plain import plain
 
 _MOST_PAGES = 10_000
 
@@ -64,7 +66,7 @@ def _results(request: HtmxHttpRequest, form: SearchFilter, clearance: Clearance)
     size = settings.MEMORYHUB.search_limit
     number = _page_number(request)
     memories = form.wanted().select(clearance)
-    results = search(memories, typed, limit=size, offset=(number - 1) * size, min_score=floor)
+    results = search(memories, typed, limit=size, offset=(number - 1) * size, min_score=floor, snippets=False)
     shown = {"results": results, "floor": floor, "without_meaning": _without_meaning(results)}
     if not results.total:
         return shown | _advice(request, memories, form, clearance)
@@ -90,9 +92,11 @@ def _page_number(request: HtmxHttpRequest) -> int:
 
 def _shown(query: Query, hit: Hit) -> Found:
     title = collapse(hit.memory.title)
-    rest = collapse(hit.memory.content)
-    repeats = rest.startswith(title)
-    text = snippet(query, rest[len(title) :].lstrip(" .:-")) if repeats else hit.snippet
+    said, rest = collapse(plain(title)), collapse(plain(hit.memory.content))
+    if rest.startswith(said):
+        text = snippet(query, rest[len(said) :].lstrip(" .:-"))
+    else:
+        text = first_hit(query, (plain(getattr(hit.memory, name)) for name in reversed(TEXTS)))
     # Both come from retrieval.snippets, which escapes everything but its own <mark>.
     return Found(hit, mark_safe(mark(query, title)), mark_safe(text))  # noqa: S308
 
