@@ -1,6 +1,7 @@
 // Lists with boxes: how many are ticked, ranges, all of a page; messages that are closed. Works without, too.
 (function () {
   "use strict";
+  const BAR_OR_UNDO = "#bulk, [data-undo]";
   let last = null; // the box that was ticked or unticked before: where a range begins
   let place = 0; // of the first row that is acted on: there the work goes on
   let above = 0; // how far the page was scrolled: a list that comes anew must not move it
@@ -12,7 +13,8 @@
   function count() {
     const told = document.querySelector("[data-bulk-count]");
     const number = ticked().length;
-    if (told) told.textContent = every()?.checked ? "All that match" : number ? number + " selected" : "";
+    const what = every()?.checked ? "All that match" : number ? number + " selected" : "";
+    if (told) told.textContent = what && told.closest("[aria-busy]") ? what + ": working…" : what;
     for (const all of document.querySelectorAll("[data-check-all]")) {
       const rows = [...document.querySelectorAll(all.dataset.checkAll)];
       const done = rows.filter((box) => box.checked).length;
@@ -26,6 +28,26 @@
     if (every()) every().checked = false;
     count();
   }
+
+  // While an act is done its form says so, and none of its buttons can be pressed. They keep the focus, and the
+  // one that is disabled for good stays so: that is why they are not simply disabled.
+  function busy(form, is) {
+    if (is) form.setAttribute("aria-busy", "true");
+    else form.removeAttribute("aria-busy");
+    for (const button of form.querySelectorAll("button:enabled")) {
+      if (is) button.setAttribute("aria-disabled", "true");
+      else button.removeAttribute("aria-disabled");
+    }
+    const note = form.querySelector("[data-busy-note]");
+    if (note) note.textContent = is ? note.dataset.busyNote : "";
+    count();
+  }
+
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("[aria-busy] [aria-disabled]")) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }, true);
 
   document.addEventListener("click", (event) => {
     const box = event.target.closest(".row-check");
@@ -60,25 +82,31 @@
       event.preventDefault();
       field.parentElement.querySelector("button").click();
     } else if (event.key === "Escape" && !document.querySelector("dialog[open], [popover]:popover-open")) {
-      if (ticked().length || every()?.checked) clear();
+      if (!document.querySelector(".bulk[aria-busy]") && (ticked().length || every()?.checked)) clear();
     }
   });
 
   // A button with an address of its own leads to a page: htmx would post to the form's.
   document.addEventListener("submit", (event) => {
-    if (event.submitter && event.submitter.hasAttribute("formaction")) event.stopPropagation();
+    if (!event.submitter || !event.submitter.hasAttribute("formaction")) return;
+    event.stopPropagation();
+    if (event.target.matches(BAR_OR_UNDO)) busy(event.target, true);
   }, true);
+
+  // What htmx does not send leaves the page.
+  document.addEventListener("submit", (event) => {
+    if (!event.defaultPrevented && event.target.matches(BAR_OR_UNDO)) busy(event.target, true);
+  });
 
   document.addEventListener("htmx:beforeRequest", (event) => {
     const row = event.detail.elt.matches("[data-act]") && event.detail.elt.closest(".row");
     if (row) place = Math.max(0, boxes().indexOf(row.querySelector(".row-check")));
-    if (event.detail.elt.id !== "bulk") return;
-    place = Math.max(0, boxes().findIndex((box) => box.checked));
-    event.detail.elt.dataset.busy = "";
+    if (event.detail.elt.matches(BAR_OR_UNDO)) busy(event.detail.elt, true);
+    if (event.detail.elt.id === "bulk") place = Math.max(0, boxes().findIndex((box) => box.checked));
   });
 
   document.addEventListener("htmx:afterRequest", (event) => {
-    if (event.detail.elt.id === "bulk") delete event.detail.elt.dataset.busy;
+    if (event.detail.elt.matches(BAR_OR_UNDO)) busy(event.detail.elt, false);
   });
 
   // What was refused stays open where it is: the list is as it was.
@@ -103,7 +131,10 @@
     else document.getElementById("main").focus({ preventScroll: true });
   });
 
-  // What a browser kept ticked over a reload counts.
-  window.addEventListener("pageshow", count);
+  // What a browser kept ticked over a reload counts; who comes back to a page that was left can act again.
+  window.addEventListener("pageshow", () => {
+    for (const form of document.querySelectorAll(":is(" + BAR_OR_UNDO + ")[aria-busy]")) busy(form, false);
+    count();
+  });
   count();
 })();
