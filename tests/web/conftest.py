@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.core.cache import cache
 from django.test import Client
 
 from memoryhub.models import Memory
@@ -72,6 +73,18 @@ def curator(sign_in: SignIn) -> Client:
 def alike(remember: Callable[..., Memory]) -> list[Memory]:
     """Two of one saying; the longer one would be kept."""
     return [remember(f"{SAYING} at two", project="p"), remember(SAYING, project="p", tags=["t"])]
+
+
+@pytest.fixture
+def fresh_cache() -> None:
+    """Counts are kept for a while, and must not be those of another test."""
+    cache.clear()
+
+
+@pytest.fixture
+def unsure(remember: Callable[..., Memory]) -> Memory:
+    """What waits in the review queue, as new and as claimed with little confidence."""
+    return remember("The moon is made of cheese", title="About the moon", confidence=0.2, project="p")
 
 
 @pytest.fixture
