@@ -237,8 +237,18 @@
     if (isOn && !document.hidden) ask();
   });
 
-  for (const name of ["pointermove", "pointerdown", "keydown", "wheel", "touchstart", "focusin"]) {
+  for (const name of ["pointerdown", "keydown", "wheel", "touchstart", "focusin"]) {
     document.addEventListener(name, () => (lastHand = Date.now()), { passive: true });
+  }
+
+  // A browser tells of a move, too, when the page moves under a pointer that rests: that is nobody's hand.
+  let pointerAt = "";
+  for (const name of ["pointermove", "pointerdown"]) {
+    document.addEventListener(name, (event) => {
+      const at = event.screenX + " " + event.screenY;
+      if (pointerAt && at !== pointerAt) lastHand = Date.now();
+      pointerAt = at;
+    });
   }
 
   // Another list stands here now: what was fetched for the one before is of no use.

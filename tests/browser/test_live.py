@@ -13,6 +13,17 @@ from memoryhub.models import Event, Session
 from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 
 ROUND = 12_000  # ms: a little more than from one question to the next
+ROUNDS_ALONE = 6  # after so many without a hand, nobody reads there
+# The page sets its clock for the next question once the last is answered, which takes a moment of its own.
+TELLS_WHEN_IT_IS_SET = """(() => {
+  const set = window.setTimeout;
+  window.isSet = false;
+  window.setTimeout = (then, after, ...others) => {
+    if (!(after >= 5_000)) return set(then, after, ...others);
+    window.isSet = true;
+    return set(() => { window.isSet = false; then(); }, after, ...others);
+  };
+})()"""
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +38,7 @@ def open_live(open_page: Any) -> Any:
     def open_(path: str, user: Any, **options: Any) -> Page:
         page = open_page("about:blank", user, **options)
         page.clock.install()
+        page.add_init_script(TELLS_WHEN_IT_IS_SET)
         page.goto(path)
         page.locator("#live-turn").wait_for()
         return page
@@ -39,8 +51,15 @@ def wait_a_round(page: Page, hand: bool = True) -> None:
     if hand:
         page.mouse.move(5, 300)
         page.mouse.move(6, 300)
+    page.wait_for_function("window.isSet")
     with page.expect_response(lambda one: one.request.headers.get("if-none-match") is not None):
         page.clock.run_for(ROUND)
+
+
+def leave_alone(page: Page) -> None:
+    """Let time pass, and the page ask, until nobody seems to be there."""
+    for _ in range(ROUNDS_ALONE):
+        wait_a_round(page, hand=False)
 
 
 def titles(page: Page) -> list[str]:
@@ -68,7 +87,7 @@ class TestHome:
     ) -> None:
         remember("first zebra")
         page = open_live("/", reader)
-        page.clock.run_for(65_000)
+        leave_alone(page)
         remember("second zebra")
         wait_a_round(page, hand=False)
         expect(page.locator("#live-new .row")).to_have_count(2)
@@ -83,10 +102,34 @@ class TestHome:
         wait_a_round(page)
         page.get_by_role("button", name="Show what is new").click()
         expect(page.locator("#live-new .row")).to_have_count(2)
-        page.clock.run_for(65_000)
+        leave_alone(page)
         remember("third zebra")
         wait_a_round(page, hand=False)
         expect(page.locator("#live-new .row")).to_have_count(3)
+
+    def test_a_pointer_that_rests_is_no_hand_though_a_move_is_told_of(
+        self, open_live: Any, reader: Any, remember: Any
+    ) -> None:
+        remember("first zebra")
+        page = open_live("/", reader)
+        page.mouse.move(300, 300)
+        leave_alone(page)
+        page.mouse.move(300, 300)
+        remember("second zebra")
+        wait_a_round(page, hand=False)
+        expect(page.locator("#live-new .row")).to_have_count(2)
+        expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
+
+    def test_a_pointer_that_moves_is_a_hand(self, open_live: Any, reader: Any, remember: Any) -> None:
+        remember("first zebra")
+        page = open_live("/", reader)
+        page.mouse.move(300, 300)
+        leave_alone(page)
+        page.mouse.move(301, 300)
+        remember("second zebra")
+        wait_a_round(page, hand=False)
+        expect(page.get_by_role("button", name="Show what is new")).to_be_visible()
+        expect(page.locator("#live-new .row")).to_have_count(1)
 
     def test_nothing_is_asked_while_it_is_paused_and_the_choice_is_kept(
         self, open_live: Any, reader: Any, remember: Any
