@@ -96,22 +96,12 @@ def apply(
 
     ``beside``: keys of memories that it may come to equal, because they make room for it.
     """
-    before = {name: getattr(memory, name) for name in rows.SCALARS}
-    before_lists = {name: rows.listed(memory, name) for name in rows.LISTS if name in given}
-    old_level, old_expiry = memory.sensitivity, memory.expires_at
-    _set_scalars(memory, patch, given, actor, now)
-    changed = {name: old for name, old in before.items() if getattr(memory, name) != old}
-    if "importance" in changed:
-        memory.consolidated_at = now  # what somebody says holds from then on
-    if memory.expires_at != old_expiry:  # the same number of days again is a new lease
-        changed.setdefault("ttl_days", before["ttl_days"])
+    level = memory.sensitivity
+    changed = _change_scalars(memory, patch, given, actor, now)
     if changed.keys() & _IDENTITY:
         memory.content_hash = rows.content_hash(memory.content)
         _settle(memory, actor, moved=bool(changed.keys() & _PLACE), spared=beside)
-    for name, old in before_lists.items():
-        if _as_json(getattr(patch, name)) != old:
-            changed[name] = old
-            rows.replace_list(memory, name, patch)
+    changed |= _change_lists(memory, patch, [name for name in rows.LISTS if name in given])
     if not changed:
         return []
     number = (memory.revisions.aggregate(last=Max("number"))["last"] or 0) + 1
@@ -121,7 +111,7 @@ def apply(
         at=now,
         actor=actor.name,
         reason=reason,
-        sensitivity=old_level,
+        sensitivity=level,
         before=changed,
     )
     if changed.keys() & {"session_id", "project"}:
@@ -129,6 +119,30 @@ def apply(
     return [
         journal.of_memory("update", memory, fields=sorted(changed), revision=number, reason=reason, **detail)
     ]
+
+
+def _change_scalars(
+    memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime
+) -> dict[str, Any]:
+    """Set them; returns what those that changed were."""
+    before = {name: getattr(memory, name) for name in rows.SCALARS}
+    old_expiry = memory.expires_at
+    _set_scalars(memory, patch, given, actor, now)
+    changed = {name: old for name, old in before.items() if getattr(memory, name) != old}
+    if "importance" in changed:
+        memory.consolidated_at = now  # what somebody says holds from then on
+    if memory.expires_at != old_expiry:  # the same number of days again is a new lease
+        changed.setdefault("ttl_days", before["ttl_days"])
+    return changed
+
+
+def _change_lists(memory: Memory, patch: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Replace these lists; returns what those that changed were."""
+    before = {name: rows.listed(memory, name) for name in names}
+    changed = {name: old for name, old in before.items() if _as_json(getattr(patch, name)) != old}
+    for name in changed:
+        rows.replace_list(memory, name, patch)
+    return changed
 
 
 def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime) -> None:

@@ -164,48 +164,31 @@ def draw(index: Index, opened: Sequence[str], contradicting: Collection[int] = (
     ``contradicting``: primary keys of facts that contradict others.
     """
     names = _chosen(index, opened)
-    number = {name: place for place, name in enumerate(names)}
-    between = _between(index, names, number)
+    between = _between(index, names)
     most = max(map(index.degree, names), default=1)
     radii = [_radius(index.degree(name) / most, name in opened) for name in names]
     points = graph_layout.arrange(len(names), list(between), radii)
     places = [(float(x), float(y)) for x, y in points]
-    labels = [shorten(collapse(name), _LABEL) for name in names]
-    room = graph_layout.Room(places, radii)
-    written = room.names(labels)
     drawn = chain.from_iterable(between.values()) if opened else index.triples
-    counts = Counter(triple.predicate for triple in drawn)
-    colours = {name: f"p{place}" for place, (name, _) in enumerate(counts.most_common(COLOURS))}
-    drawing = _Drawing(names, set(opened), places, radii, colours, set(contradicting), room)
-    beside = defaultdict(list)
-    for one, other in between:
-        beside[one].append(other)
-        beside[other].append(one)
-    nodes = [
-        Node(
-            key=key_of(name),
-            text=name,
-            label=labels[place],
-            x=round(places[place][0]),
-            y=round(places[place][1]),
-            r=round(radii[place]),
-            name=written[place],
-            facts=len(index.of[name]),
-            beside=index.degree(name),
-            more=sum(other not in number for other in index.beside[name]),
-            is_open=name in opened,
-            is_subject=any(triple.subject == name for triple in index.of[name]),
-            links=" ".join(map(str, sorted(set(beside[place])))),
-        )
-        for place, name in enumerate(names)
-    ]
+    colours = _colours(triple.predicate for triple in drawn)
+    drawing = _Drawing(
+        index=index,
+        names=names,
+        opened=set(opened),
+        places=places,
+        radii=radii,
+        colours={colour.predicate: colour.name for colour in colours},
+        contradicting=set(contradicting),
+        room=graph_layout.Room(places, radii),
+    )
+    nodes = drawing.nodes(between)  # before the edges: words on these go where names leave room
     edges = drawing.edges(between)
     return Picture(
         nodes=nodes,
         edges=edges if opened else [],
         bundles=[] if opened else _bundles(edges),
         links=len(edges),
-        colours=[Colour(name, counts[name], colour) for name, colour in colours.items()],
+        colours=colours,
         dust="" if opened else _dust(index, dict(zip(names, places, strict=True))),
         total=len(index.of),
         facts=len(index.triples),
@@ -225,10 +208,9 @@ def _chosen(index: Index, opened: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _between(
-    index: Index, names: Sequence[str], number: Mapping[str, int]
-) -> dict[tuple[int, int], list[Triple]]:
+def _between(index: Index, names: Sequence[str]) -> dict[tuple[int, int], list[Triple]]:
     """The facts between any two that are drawn, by their places; both directions are one edge."""
+    number = {name: place for place, name in enumerate(names)}
     found: dict[tuple[int, int], list[Triple]] = defaultdict(list)
     for name in names:
         for triple in index.of[name]:
@@ -239,6 +221,12 @@ def _between(
     return found
 
 
+def _colours(predicates: Iterable[str]) -> list[Colour]:
+    """Those of most edges have one each."""
+    foremost = Counter(predicates).most_common(COLOURS)
+    return [Colour(predicate, count, f"p{place}") for place, (predicate, count) in enumerate(foremost)]
+
+
 def _radius(share: float, is_open: bool) -> float:
     """``share``: how many neighbours a node has, of those that the foremost has."""
     return 4.5 + 12 * math.sqrt(share) if not is_open else 13 + 6 * math.sqrt(share)
@@ -246,8 +234,9 @@ def _radius(share: float, is_open: bool) -> float:
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What the edges are drawn with."""
+    """What nodes and edges are drawn with; each node is known by its place among the ``names``."""
 
+    index: Index
     names: Sequence[str]
     opened: set[str]
     places: Sequence[tuple[float, float]]
@@ -255,6 +244,37 @@ class _Drawing:
     colours: Mapping[str, str]
     contradicting: set[int]
     room: graph_layout.Room
+
+    def nodes(self, between: Iterable[tuple[int, int]]) -> list[Node]:
+        labels = [shorten(collapse(name), _LABEL) for name in self.names]
+        written = self.room.names(labels)
+        links: dict[int, set[int]] = defaultdict(set)
+        for one, other in between:
+            links[one].add(other)
+            links[other].add(one)
+        return [
+            self._node(place, label, name, links[place])
+            for place, (label, name) in enumerate(zip(labels, written, strict=True))
+        ]
+
+    def _node(self, place: int, label: str, name: graph_layout.Name, links: set[int]) -> Node:
+        text, (x, y) = self.names[place], self.places[place]
+        drawn = {text, *(self.names[other] for other in links)}
+        return Node(
+            key=key_of(text),
+            text=text,
+            label=label,
+            x=round(x),
+            y=round(y),
+            r=round(self.radii[place]),
+            name=name,
+            facts=len(self.index.of[text]),
+            beside=self.index.degree(text),
+            more=len(self.index.beside[text].keys() - drawn),
+            is_open=text in self.opened,
+            is_subject=any(triple.subject == text for triple in self.index.of[text]),
+            links=" ".join(map(str, sorted(links))),
+        )
 
     def edges(self, between: Mapping[tuple[int, int], list[Triple]]) -> list[Edge]:
         near = sum(not self._is_beside(pair) for pair in between)

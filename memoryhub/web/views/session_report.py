@@ -11,6 +11,7 @@ from memoryhub.models import Memory, Session
 from memoryhub.retrieval import injections, paging, timeline
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.sessions import with_counts
+from memoryhub.sensitivity import Clearance
 from memoryhub.web.access import clearance_of
 from memoryhub.web.days import by_day
 
@@ -23,35 +24,45 @@ def session_report(request: HttpRequest, session_id: str) -> HttpResponse:
 
     Where several projects have a session of this name, and none is named, its page lets one choose.
     """
-    clearance = clearance_of(request)
-    rows = with_counts(clearance).filter(session_id=session_id)
-    if (project := request.GET.get("project")) is not None:
-        rows = rows.filter(project=project)
-    sessions: list[Session] = list(rows[:2])
+    clearance, cursor = clearance_of(request), request.GET.get("cursor")
+    sessions = _named(session_id, request.GET.get("project"), clearance)
     if not sessions:
         raise Http404
     if len(sessions) > 1:
         return redirect("session", session_id)
-    found = sessions[0]
+    [found] = sessions
+    entries, next_cursor = _happened(found, clearance, cursor)
+    context = {
+        "session": found,
+        "summary": Memory.objects.visible_to(clearance).live().filter(pk=found.summary_id).first(),
+        "days": by_day(entries),
+        "first": not cursor,
+        "next_cursor": next_cursor,
+    }
+    return render(request, "sessions/report.html", context)
+
+
+def _named(session_id: str, project: str | None, clearance: Clearance) -> list[Session]:
+    """Two at most: more than one is too many already. ``project``: None for any."""
+    rows = with_counts(clearance).filter(session_id=session_id)
+    return list((rows if project is None else rows.filter(project=project))[:2])
+
+
+def _happened(
+    session: Session, clearance: Clearance, cursor: str | None
+) -> tuple[list[timeline.Entry], str | None]:
+    """A part of what happened, and where the next one begins."""
     try:
         entries, next_cursor = timeline.timeline(
             clearance,
             MemoryFilter(),
             limit=ENTRIES,
-            cursor=request.GET.get("cursor"),
+            cursor=cursor,
             kinds=timeline.PAGE_KINDS,
-            of=found,
+            of=session,
             oldest_first=True,
         )
     except paging.BadCursor as error:
         raise BadRequest(str(error)) from None
     injections.look_up_entries(entries, clearance)
-    summary = Memory.objects.visible_to(clearance).live().filter(pk=found.summary_id).first()
-    context = {
-        "session": found,
-        "summary": summary,
-        "days": by_day(entries),
-        "first": not request.GET.get("cursor"),
-        "next_cursor": next_cursor,
-    }
-    return render(request, "sessions/report.html", context)
+    return entries, next_cursor
