@@ -153,14 +153,14 @@ def supersede(
     """One fact holds, the others held until it began, or until now if they are newer.
 
     Returns the fact and those that gave way to it. :class:`NotFound` when the actor may not see one of them;
-    :class:`Conflict` for facts that are about something else or that ended already.
+    :class:`Conflict` for facts that are about something else, that ended already or are yet to begin.
     """
     now = now or timezone.now()
     with write():
         facts = _pick([keep, *others], actor)
         holds, gone = facts[0], facts[1:]
         _refuse_unlike(facts)
-        _refuse_ended(facts, now)
+        _refuse_not_now(facts, now)
         changes = []
         for fact in gone:
             before = fact.valid_until
@@ -256,6 +256,8 @@ def _refuse_unlike(facts: Sequence[Fact]) -> None:
         raise Conflict("name facts of one project, subject and predicate", "uid")
 
 
-def _refuse_ended(facts: Sequence[Fact], now: datetime) -> None:
+def _refuse_not_now(facts: Sequence[Fact], now: datetime) -> None:
     if ended := [fact.uid for fact in facts if fact.valid_until and fact.valid_until <= now]:
         raise Conflict(f"fact {', '.join(ended)} ended already; look at them again", "uid")
+    if later := [fact.uid for fact in facts if fact.valid_from and fact.valid_from > now]:
+        raise Conflict(f"fact {', '.join(later)} is yet to begin; decide when it has", "uid")

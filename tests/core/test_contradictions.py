@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from memoryhub import contradictions, facts
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Fact, JournalEntry
+from memoryhub.past import Past
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store import Conflict, NotFound
 
@@ -163,6 +164,14 @@ class TestSuperseding:
         assert found(actor) == [["Mara", "Bram"]]
         last = JournalEntry.objects.order_by("seq").last()
         assert last.detail["held_until"] == (MAY + timedelta(days=3)).isoformat()
+
+    def test_one_that_is_yet_to_begin_takes_nobodys_place(self, two, actor):
+        draft = FactDraft(subject="hub", predicate="led by", object="Ida")
+        later, _ = facts.adopt_fact(draft, Past(valid_from=MAY + timedelta(days=900)), actor)
+        with pytest.raises(Conflict, match="is yet to begin"):
+            contradictions.supersede(later.uid, [two[0].uid], actor, MAY + timedelta(days=9))
+        two[0].refresh_from_db()
+        assert two[0].superseded_by is None
 
     def test_twice_is_refused(self, two, actor):
         contradictions.supersede(two[1].uid, [two[0].uid], actor)

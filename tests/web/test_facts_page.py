@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from memoryhub import facts, store
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
+from memoryhub.past import Past
 from memoryhub.sensitivity import Actor
 from memoryhub.web.views import facts as views
 from tests.web.markup import PAYLOADS, dangers, main, page
@@ -31,6 +34,30 @@ def fact(db: None, actor: Actor) -> StoreFact:
         )[0]
 
     return make
+
+
+class TestYetToBegin:
+    @pytest.fixture(autouse=True)
+    def world(self, fact: StoreFact, actor: Actor) -> None:
+        fact("lock", "held_by", "Ann", project="p")
+        later = Past(valid_from=timezone.now() + timedelta(days=400))
+        draft = FactDraft(subject="lock", predicate="held_by", object="Bo", project="p")
+        facts.adopt_fact(draft, later, actor)
+
+    def test_it_is_no_fact_of_today(self, visitor: Client) -> None:
+        for address in ("/facts/", "/facts/graph/?node=lock", "/facts/contradictions/"):
+            response = visitor.get(address)
+            assert response.status_code == 200
+            assert "Bo<" not in response.content.decode(), address
+
+    def test_the_table_and_its_page_say_from_when(self, visitor: Client) -> None:
+        said = r"Bo</a>\s*<span class=\"quiet small\">from <time "
+        uid = Fact.objects.get(object="Bo").uid
+        for address in ("/facts/?state=all", f"/facts/{uid}/"):
+            assert re.search(said, visitor.get(address).content.decode()), address
+
+    def test_what_holds_now_has_no_such_words(self, visitor: Client) -> None:
+        assert "from <time" not in visitor.get("/facts/").content.decode()
 
 
 SUBJECT = r'data-label="Subject" dir="auto"><a [^>]*>(.*?)</a></th>'

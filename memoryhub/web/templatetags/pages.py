@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from memoryhub import dates
-from memoryhub.models import Event
+from memoryhub.models import Event, Fact
 from memoryhub.retrieval.timeline import Entry
 from memoryhub.web.graph import key_of
 from memoryhub.web.templatetags.hub import moment
@@ -45,6 +45,12 @@ def exact(at: datetime) -> SafeString:
     """A moment twice: how long ago, and to the second."""
     shown = dates.exact(timezone.localtime(at))
     return format_html('{} <span class="exact">{}</span>', moment(at, dated=False), shown)
+
+
+@register.filter
+def yet_to_begin(fact: Fact) -> bool:
+    """Whether a fact is known already and does not hold before a day to come."""
+    return fact.valid_from is not None and fact.valid_from > timezone.now()
 
 
 @register.simple_tag
