@@ -10,11 +10,13 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 
+_FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
+
 
 class UploadsMiddleware:
     """Answers before the check of forms, which would read all of it, and wait for it, to find the token.
 
-    Django itself bounds what has no files; the doors of agents bound theirs before this.
+    The doors of agents bound theirs before this.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -28,8 +30,11 @@ class UploadsMiddleware:
 
 def _is_large(request: HttpRequest) -> bool:
     length = request.META.get("CONTENT_LENGTH") or ""
-    is_form = request.content_type == "multipart/form-data"
-    return is_form and length.isdecimal() and int(length) > settings.MEMORYHUB.max_body_bytes
+    return (
+        request.content_type in _FORMS
+        and length.isdecimal()
+        and int(length) > settings.MEMORYHUB.max_body_bytes
+    )
 
 
 def _may_upload(request: HttpRequest) -> bool:
