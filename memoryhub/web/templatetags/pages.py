@@ -102,9 +102,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        if any(
-            isinstance(one, list) for one in value
-        ):  # of each memory: too much for a line
+        if any(isinstance(one, list) for one in value):  # of each memory: too much for a line
             return str(len(value))
         return ", ".join(map(_plain, value))
     if isinstance(value, dict):
