@@ -255,6 +255,16 @@ def test_a_request_arrives_in_the_words_of_wsgi(port):
     assert (found["REQUEST_METHOD"], found["wsgi.url_scheme"]) == ("GET", "http")
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_request_without_a_host_names_none_and_not_the_server(port, version):
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(60)
+        client.sendall(f"GET /words HTTP/{version}\r\nConnection: close\r\n\r\n".encode())
+        found = json.loads(all_of(client).partition(b"\r\n\r\n")[2])
+    assert found["HTTP_HOST"] == "", "which Django refuses; without it the server's name would count"
+    assert found["SERVER_PROTOCOL"] == f"HTTP/{version}"
+
+
 @pytest.mark.parametrize("value", [b"\xff, 192.0.2.1", "café, 192.0.2.1".encode()])
 def test_a_header_that_cannot_be_read_is_not_taken_for_one_that_was_not_sent(port, value):
     with socket.create_connection(("127.0.0.1", port)) as client:
