@@ -13,8 +13,9 @@ from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest
 from django.db import OperationalError, connection
 from django.test import Client
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
+from memoryhub.models import Identity
 from memoryhub.web.views import glance
 from tests.browser import world
 from tests.browser.conftest import OpenPage, Watch
@@ -23,6 +24,7 @@ from tests.browser.walking import NOT_FOUND, Walk
 from tests.visiting import enter
 
 HERE = ""  # the page that is open
+LONG = "a-name-without-any-blank-" * 8
 PARTS = 2  # processes that may share the walk
 
 
@@ -66,6 +68,33 @@ def test_nothing_is_to_be_mended_on_any_page(
 def test_nor_for_a_member_of_two_projects(open_page: OpenPage, watch: Watch) -> None:
     """Whose pages tell of rights that the administrator, who has all, is told nothing of."""
     look_at(open_page("/you/", world.people()), [HERE])
+
+
+def test_nor_where_an_organisation_signs_people_in(
+    open_page: OpenPage, watch: Watch, person: Any, settings: Any
+) -> None:
+    """Bound to one of its people, known to it by an address only, and unknown to it."""
+    settings.OIDC_ISSUER, settings.OIDC_NAME = "http://127.0.0.1:9", "Example & Sons"
+    look_at(open_page("/login/"), [HERE])
+    boss = User.objects.create_superuser("boss", password="a good password")
+    bound, known = person("bound"), person("known")
+    Identity.objects.create(user=bound, issuer="https://login.example.org/realms/" + LONG, subject=LONG)
+    User.objects.filter(pk__in=(bound.pk, known.pk)).update(email=LONG[:60] + "@example.org")
+    look_at(open_page("/people/bound/", boss), [HERE, "/people/known/", "/people/boss/"])
+    for user in (bound, known):
+        page = open_page("/you/", user)
+        expect(page.get_by_text("Example & Sons").first).to_be_visible()
+        look_at(page, [HERE])
+
+
+def test_nor_where_a_card_of_the_review_shows_all_of_its_text(
+    open_page: OpenPage, reader: User, watch: Watch, remember: Any
+) -> None:
+    remember(world.TEXT * 10)
+    page = open_page("/review/?tab=new", reader)
+    page.get_by_role("link", name="All of it").click()
+    expect(page.locator(".review-card .is-whole")).to_be_visible()
+    look_at(page, [HERE])
 
 
 def test_nor_where_nothing_was_stored_yet(open_page: OpenPage, reader: User, watch: Watch) -> None:

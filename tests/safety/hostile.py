@@ -134,7 +134,9 @@ def _happen(number: int, actor: Actor) -> None:
 
 def _everything(actor: Actor) -> None:
     """One memory with all of them, and two that are nearly the same."""
-    store.remember(MemoryDraft(content=EVERYTHING, project="evil", title=EVERYTHING_TITLE), actor)
+    store.remember(
+        MemoryDraft(content=EVERYTHING, project="evil", title=EVERYTHING_TITLE, confidence=0.1), actor
+    )
     for word in ("first", "second"):
         said = f"{payload(0)} the {word} of two notes about the evil harbour wall that needs paint " * 2
         store.remember(MemoryDraft(content=said, title=said[:90], project="evil"), actor)
@@ -142,8 +144,9 @@ def _everything(actor: Actor) -> None:
 
 
 def _end(actor: Actor) -> None:
-    """Some are in the trash, some have expired."""
-    uids = list(Memory.objects.order_by("pk").values_list("uid", flat=True))
+    """Some are in the trash, some have expired; the one with everything waits in the review."""
+    others = Memory.objects.exclude(title=EVERYTHING_TITLE).order_by("pk")
+    uids = list(others.values_list("uid", flat=True))
     for uid in uids[::7]:
         store.trash(uid, actor)
     Memory.objects.filter(uid__in=uids[1::7]).update(expires_at=timezone.now() - timedelta(days=1))
@@ -200,14 +203,15 @@ def _people() -> None:
     for number in (0, 4, 46, 48):
         user = User.objects.create_user(
             payload(number).replace("/", "|"),
-            email="e@evil.example",
+            email=f"{payload(number)}@evil.example",
             password="x",
             first_name=payload(number),
         )
         user.last_name = payload(number)
         user.save()
         Membership.objects.create(user=user, project=payload(number))
-        Identity.objects.create(user=user, issuer=payload(number), subject=payload(number))
+        if number != 4:  # whose page tells of the address instead
+            Identity.objects.create(user=user, issuer=payload(number), subject=payload(number))
         Profile.objects.filter(user=user).update(confined=True)
         Group.objects.create(name=payload(number))
 

@@ -13,10 +13,13 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client, override_settings
+from django.urls import reverse
 
+from memoryhub.models import Memory
 from tests.safety import hostile, payloads
 from tests.safety.walking import PARAMETERS, Walk, body, enter
 
@@ -129,6 +132,33 @@ def test_no_fragment_takes_what_is_stored_for_its_own(opened):
         for target in ("results", "list", "main"):
             htmx = {"HX-Request": "true", "HX-Target": target}
             assert not wrong_with(opened.client.get(page, headers=htmx)), page
+
+
+def test_nor_does_the_whole_text_of_a_card_in_the_review(opened):
+    uid = Memory.objects.live().get(title=hostile.EVERYTHING_TITLE).uid
+    address = reverse("review-card", args=[uid])
+    htmx = {"HX-Request": "true"}
+    cut, whole = (opened.client.get(address, told, headers=htmx) for told in ({}, {"whole": "1"}))
+    assert "evil" in body(cut)
+    assert len(body(cut)) < len(body(whole))
+    assert not wrong_with(cut)
+    assert not wrong_with(whole)
+
+
+def test_nor_does_a_page_that_tells_of_an_organisations_sign_in(opened, settings):
+    settings.OIDC_ISSUER = "https://login.example/"
+    told = []
+    for user in User.objects.exclude(username=hostile.OWNER):
+        for client, page in (
+            (enter(user), reverse("you")),
+            (opened.client, reverse("person", args=[user.username])),
+        ):
+            response = client.get(page)
+            assert response.status_code == 200
+            assert not wrong_with(response), page
+            told.append("your organisation" in body(response).lower())
+    assert len(told) == 8
+    assert all(told)
 
 
 def plain(opened):

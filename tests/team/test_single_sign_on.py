@@ -307,7 +307,10 @@ class TestUnbinding:
         assert client.post("/people/ada/address/", {"email": "chief@example.org"}).status_code == 422
         assert Identity.objects.filter(user__username="ada").exists()
         assert User.objects.get(username="ada").email == "Ada@example.org"
-        assert enter(member(name="bob")).post("/people/ada/unbind/").status_code == 403
+        bob = enter(member(name="bob"))
+        assert bob.get("/people/ada/").status_code == 403
+        assert bob.post("/people/ada/unbind/").status_code == 403
+        assert bob.post("/people/ada/address/", {"email": "bob@example.org"}).status_code == 403
 
     def test_unbinding_what_is_not_bound_says_so(self, provider):
         boss = enter(User.objects.create_superuser("boss"))

@@ -156,12 +156,15 @@ class TestGate:
             hidden = four_levels[level]
             for deed in ("approve", "demote", "trash"):
                 assert act(client, deed, hidden).status_code == 404
-            assert client.get(f"/review/cards/{hidden.uid}/", **HTMX).status_code == 404
+            for query in ("", "?whole=1"):
+                assert client.get(f"/review/cards/{hidden.uid}/{query}", **HTMX).status_code == 404
             assert client.get(f"/review/cards/{hidden.uid}/merge/").status_code == 404
         assert not Memory.objects.exclude(reviewed_at=None).exists()
 
     def test_anothers_personal_memory_is_nobodys_to_review(self, insider: Client, remember: Remember) -> None:
         remember("hers alone", by=EVE, scope="personal", confidence=0.1)
+        hers = Memory.objects.get()
+        assert insider.get(f"/review/cards/{hers.uid}/?whole=1", **HTMX).status_code == 404
         assert "hers alone" not in shown(insider, "/review/?tab=unsure")
         assert "hers alone" not in shown(insider)
 
