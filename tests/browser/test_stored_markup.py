@@ -14,6 +14,7 @@ from django.urls import reverse
 from playwright.sync_api import Browser, BrowserContext, Error, Request, Route
 
 from memoryhub.models import Memory
+from tests.browser.conftest import HARMLESS
 from tests.safety import hostile, payloads
 from tests.safety.walking import Walk, enter
 
@@ -75,7 +76,7 @@ class Witness:
             self._note(f"request: {request.url}")
 
     def _note(self, what: str, counts: bool = True) -> None:
-        if counts and "the server responded with a status of" not in what:
+        if counts and not what.startswith(HARMLESS):
             self.seen.append(what[:200])
 
     def open(self, address: str) -> list[str]:
@@ -152,6 +153,13 @@ def _hands_in_peace(witness: Witness) -> None:
             page.wait_for_timeout(400)
             assert not witness.judge(address), (address, typed)
         page.keyboard.press("Escape")
+    uid = Memory.objects.get(title=hostile.EVERYTHING_TITLE).uid
+    address = f"/review/?tab=unsure&at={uid}"
+    assert not witness.open(address)
+    card = page.locator(f"#m-{uid}")
+    card.get_by_role("link", name="All of it").click()
+    card.locator(".is-whole").wait_for()
+    assert not witness.judge(address)
     for text in (payloads.payload(0), payloads.payload(46), payloads.payload(66)):
         assert not witness.open(f"/search/?min_score=0&q={text.replace('&', '%26').replace('#', '%23')}")
 
