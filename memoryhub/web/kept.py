@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeVar
 
 from django.core.cache import cache
+from django.db.models import Min
+from django.utils import timezone
 
-from memoryhub.models import JournalEntry
+from memoryhub.models import JournalEntry, Memory
 from memoryhub.retrieval import news
 from memoryhub.sensitivity import Clearance
 
 CHEAP = 0.05  # seconds of processor time: what costs less is made anew after every change
 REST = 60  # so many times what it cost, an answer is told again although the store has changed
 LONGEST = 300.0  # seconds
-AS_IT_STANDS = 60.0  # seconds that an answer holds while nothing happens; what only expires is told by then
+AS_IT_STANDS = 60.0  # seconds that an answer holds while nothing happens; what was only read is told by then
 T = TypeVar("T")
 
 
@@ -46,15 +49,17 @@ def kept(name: str, about: str, make: Callable[[], T]) -> T:
 
 
 def as_it_stands(name: str, about: str, make: Callable[[], T]) -> T:
-    """As :func:`kept`, but never older than anything that happened: a write, an event, an injection."""
+    """As :func:`kept`, but never older than anything that happened: a write, an event, an end."""
     key = _key(name, f"{about} {news.stamp()}")
-    found: tuple[T] | None = cache.get(key)
-    if found is not None:
+    now = timezone.now()
+    found: tuple[T, datetime | None] | None = cache.get(key)
+    if found is not None and (found[1] is None or now < found[1]):
         return found[0]
     began = time.thread_time()
     answer = make()
     if time.thread_time() - began > CHEAP:
-        cache.set(key, (answer,), AS_IT_STANDS)
+        ends = Memory.objects.filter(expires_at__gt=now).aggregate(next=Min("expires_at"))["next"]
+        cache.set(key, (answer, ends), AS_IT_STANDS)
     return answer
 
 

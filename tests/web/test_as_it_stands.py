@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 from django.test import Client
+from django.utils import timezone
 
 from memoryhub import store
 from memoryhub.models import Embedding, Memory
@@ -42,6 +44,17 @@ def test_while_nothing_happens_it_does_not_count_again(visitor: Client, remember
     remember("one zebra")
     visitor.get("/")
     Memory.objects.all()._raw_delete(Memory.objects.db)  # unseen: nothing says that it happened
+    assert visitor.get("/").context["numbers"]["total"] == 1
+
+
+def test_what_has_expired_is_counted_no_more(
+    visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember("one zebra")
+    remember("a zebra of today", ttl_days=1)
+    assert visitor.get("/").context["numbers"]["total"] == 2
+    later = timezone.now() + timedelta(days=2)
+    monkeypatch.setattr(timezone, "now", lambda: later)
     assert visitor.get("/").context["numbers"]["total"] == 1
 
 
