@@ -99,7 +99,7 @@
   });
 
   document.addEventListener("htmx:beforeRequest", (event) => {
-    const row = event.detail.elt.matches("[data-act]") && event.detail.elt.closest(".row");
+    const row = event.detail.elt.matches("[data-act]") && event.detail.elt.closest(".row, .timeline > li");
     if (row) place = Math.max(0, boxes().indexOf(row.querySelector(".row-check")));
     if (event.detail.elt.matches(BAR_OR_UNDO)) busy(event.detail.elt, true);
     if (event.detail.elt.id === "bulk") place = Math.max(0, boxes().findIndex((box) => box.checked));

@@ -17,7 +17,7 @@
     if (!place) return;
     event.preventDefault();
     place.replaceChildren();
-    place.closest(".row").querySelector(".inline-edit").focus();
+    place.closest(".row, .timeline > li").querySelector(".inline-edit").focus();
   });
 
   document.addEventListener("keydown", (event) => {

@@ -244,6 +244,29 @@ def test_a_row_is_changed_where_it_stands_by_keys_alone_and_taken_back(
     assert not Memory.objects.filter(title="Another title").exists()
 
 
+def test_an_entry_of_the_timeline_is_changed_where_it_stands_too(
+    open_page: OpenPage, insider: User, ten: list[Memory]
+) -> None:
+    page = open_page("/timeline/entries/", insider)
+    pencil = page.locator(".timeline .inline-edit").nth(1)
+    pencil.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Title", exact=True)).to_be_focused()
+    assert not Axe().run(page).response["violations"]
+    page.keyboard.press("Escape")
+    expect(page.locator(".row-form")).to_have_count(0)
+    expect(pencil).to_be_focused()
+    page.keyboard.press("Enter")
+    page.get_by_label("Title", exact=True).fill("Another title")
+    page.keyboard.press("Enter")
+    expect(page.locator("#messages")).to_contain_text("1 memory changed: Another title")
+    expect(page.locator(".timeline-title", has_text="Another title")).to_be_visible()
+    expect(page.locator(".row-check").nth(1)).to_be_focused()
+    page.keyboard.press("u")
+    expect(page.locator("#messages")).to_contain_text("Taken back")
+    assert not Memory.objects.filter(title="Another title").exists()
+
+
 def test_what_is_wrong_in_a_row_keeps_it_open_with_the_focus_in_it(
     open_page: OpenPage, insider: User, ten: list[Memory], watch: Watch
 ) -> None:
