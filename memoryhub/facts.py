@@ -352,9 +352,11 @@ def begin_again(act: str, actor: Actor, first: int, last: int, now: datetime | N
 
 def _as_read(facts: FactQuerySet, seen: Mapping[str, datetime] | None) -> tuple[list[Fact], list[Fact]]:
     """Those that are as the person read them, and those that were changed since."""
-    found = list(facts)
-    same = [fact for fact in found if is_as_read(fact, seen or {})]
-    return same, [fact for fact in found if fact not in same]
+    same: list[Fact] = []
+    outdated: list[Fact] = []
+    for fact in facts:
+        (same if is_as_read(fact, seen or {}) else outdated).append(fact)
+    return same, outdated
 
 
 def _few(uids: Iterable[str]) -> list[str]:

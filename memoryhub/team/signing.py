@@ -37,9 +37,7 @@ _NEWEST = 5000
 # As some proxies write an address; the port is another for each connection.
 _WITH_PORT = re.compile(r"(?P<v4>[0-9.]+):\d+|\[(?P<v6>[0-9a-fA-F:.]+)\](?::\d+)?")
 _IN, _FAILED = "login", "login_failed"
-_REFUSED = (
-    "login_refused"  # of whom the organisation vouched for; no password was guessed, so none is counted
-)
+_REFUSED = "login_refused"  # of whom the organisation vouched for: no guess, so it does not count as one
 
 
 def address_of(request: HttpRequest) -> str:
