@@ -16,7 +16,7 @@ from memoryhub.web.day_strips import fold
 from memoryhub.web.days import by_day
 from memoryhub.web.filters import MonthFilter, TimelineFilter
 
-ENTRIES = 40
+ENTRIES = 30
 
 
 @require_safe
