@@ -12,6 +12,7 @@ import argparse
 import os
 import shutil
 import statistics
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,20 +86,24 @@ def main() -> None:
     parser.add_argument("home", type=Path, help="a migrated store of nobody's; an account is made in it")
     parser.add_argument("--visits", type=int, default=10, help="of each page, with and without a cache")
     parser.add_argument("--only", action="append", help="this address alone; may be given again")
+    parser.add_argument("--write", action="store_true", help="a memory is stored before each first visit")
     options = parser.parse_args()
     environment = {**os.environ, "LETSGO_HOME": str(options.home), "MEMORYHUB_MAX_MEMORIES": "0"}
     for name in ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL"):
         environment.pop(name, None)
     with server(environment) as port:
         print(HEAD)
-        for one in measure(environment, port, options.visits, options.only):
+        for one in measure(environment, port, options.visits, options.only, write=options.write):
             report(one)
 
 
 def measure(
-    environment: dict[str, str], port: int, visits: int, only: list[str] | None = None
+    environment: dict[str, str], port: int, visits: int, only: list[str] | None = None, *, write: bool = False
 ) -> Iterator[Figures]:
-    """Every page of a server that runs, by an account of an administrator."""
+    """Every page of a server that runs, by an account of an administrator.
+
+    ``write``: a memory is stored before each first visit, so that nothing that was counted holds any more.
+    """
     make_account(environment)
     with browser() as chromium:
         context = chromium.new_context(base_url=f"http://127.0.0.1:{port}")
@@ -106,7 +111,11 @@ def measure(
         addresses = only or [*PAGES, *first_items(kept)]
         state = context.storage_state()
         for address in addresses:
-            first = [fresh(chromium, port, state, address) for _ in range(visits)]
+            first = []
+            for _ in range(visits):
+                if write:
+                    store_one(environment)
+                first.append(fresh(chromium, port, state, address))
             yield Figures(address, first, [visit(kept, address) for _ in range(visits)])
 
 
@@ -120,6 +129,19 @@ def make_account(environment: dict[str, str]) -> None:
         f"one.set_password({PASSWORD!r})\none.save()"
     )
     manage(environment, "shell", "--no-imports", "-c", code)
+
+
+def store_one(environment: dict[str, str]) -> None:
+    """A memory more; then time for what the hub does with what is new."""
+    from bench.__main__ import manage
+
+    code = (
+        "from memoryhub import store\nfrom memoryhub.drafts import MemoryDraft\n"
+        "from memoryhub.models.fields import new_uid\nfrom memoryhub.sensitivity import system\n"
+        "store.remember(MemoryDraft(content=f'benchmark {new_uid()}'), system('bench'))"
+    )
+    manage(environment, "shell", "--no-imports", "-c", code)
+    time.sleep(1.5)
 
 
 @contextmanager
