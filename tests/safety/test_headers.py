@@ -15,6 +15,7 @@ from django.test import Client
 from django.urls import reverse
 
 from memoryhub.safety.headers import HEADERS
+from tests.policy import policy
 from tests.safety.walking import Walk, enter, patterns
 
 ROOT = str(django_settings.BASE_DIR)
@@ -23,13 +24,6 @@ ROOT = str(django_settings.BASE_DIR)
 @pytest.fixture
 def boss(db):
     return User.objects.create_superuser("boss", password="a good password")
-
-
-def policy(response):
-    parts = [
-        part.strip().partition(" ") for part in response["Content-Security-Policy"].split(";") if part.strip()
-    ]
-    return {name: value.split() for name, _, value in parts}
 
 
 def is_guarded(response):
