@@ -21,6 +21,7 @@ from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
 from memoryhub.drafts import FactDraft
 from memoryhub.encoding.segmentation import MARKS, PREDICATE
 from memoryhub.models import Fact, Memory
+from memoryhub.shares import ShareField
 from memoryhub.store.errors import NotFound
 from memoryhub.team.accounts import actor_of
 from memoryhub.text import shorten
@@ -43,6 +44,7 @@ class FactForm(DraftForm):
     class Meta:
         model = Fact
         fields = ("subject", "predicate", "object", "confidence", "sensitivity", "project", "session_id")
+        field_classes = {"confidence": ShareField}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -53,6 +55,8 @@ class FactForm(DraftForm):
         cleaned = super().clean() or self.cleaned_data
         if not self.errors:
             values = {name: cleaned[name] for name in self.fields if name != "unchanged_since"}
+            if self.instance.pk and "confidence" not in self.changed_data:
+                values["confidence"] = self.instance.confidence
             self.accepted = self.draft(FactDraft, values)
             self.show_refusal()
         return cleaned

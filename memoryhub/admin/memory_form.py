@@ -13,6 +13,7 @@ from django import forms
 from memoryhub.admin.draft_form import DraftForm, Lines, PlainText
 from memoryhub.drafts import MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
+from memoryhub.shares import ShareField
 from memoryhub.store.rows import LISTS, listed
 
 
@@ -46,6 +47,7 @@ class MemoryForm(DraftForm):
             *("trust", "confidence", "sensitivity", "scope", "project", "session_id", "key"),
             *("discovery_tokens", "ttl_days"),
         )
+        field_classes = dict.fromkeys(("importance", "trust", "confidence"), ShareField)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -32,10 +32,13 @@ def merge(
         stored = fresh.initial.get(name)
         if name == "unchanged_since" or not field.has_changed(stored, form.data.get(name)):
             continue
-        if not field.has_changed(then.get(name, stored), form.data.get(name)):
+        left_alone = name not in form.changed_data
+        if left_alone or not field.has_changed(then.get(name, stored), form.data.get(name)):
             data[name] = field.prepare_value(stored)
         elif name in then:
             collisions.append(field_change(name, current(memory, name), form.cleaned_data[name]))
+        if field.show_hidden_initial:
+            data[form.add_initial_prefix(name)] = field.prepare_value(stored)
     data["unchanged_since"] = fresh.initial["unchanged_since"]
     return _form(data, clearance, memory, names), collisions
 

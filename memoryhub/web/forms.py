@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
 from memoryhub.sensitivity import LEVELS, Clearance
+from memoryhub.shares import ShareField
 from memoryhub.store import StoreError
 from memoryhub.store.versions import current
 from memoryhub.vocabulary import CONCEPTS, SCOPES, TYPES
@@ -96,9 +97,9 @@ class MemoryForm(DraftForm):
     category = LineField()
     tags = LabelsField(help_text="With commas between them.")
     concepts = LabelsField(help_text=f"With commas between them, for example {', '.join(CONCEPTS)}.")
-    importance = NumberField()
-    trust = NumberField(help_text="In the source.")
-    confidence = NumberField(help_text="In what it says.")
+    importance = ShareField(required=False)
+    trust = ShareField(required=False, help_text="In the source.")
+    confidence = ShareField(required=False, help_text="In what it says.")
     sensitivity = forms.CharField(widget=forms.Select)
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES])
     project = LineField()
@@ -167,7 +168,7 @@ class FactForm(DraftForm):
     subject = LineField()
     predicate = LineField()
     object = LineField()
-    confidence = NumberField(initial=1.0)
+    confidence = ShareField(required=False, initial=1.0)
     project = LineField()
     session_id = LineField(label="Session")
     sensitivity = forms.CharField(widget=forms.Select)

@@ -35,7 +35,8 @@ def fact(db, actor):
 
 def form_of(client, fact, **changes):
     form = client.get(page(Fact, "change", fact.pk)).context["adminform"].form
-    return {name: form[name].value() or "" for name in form.fields} | changes
+    shown = {name: form[name].value() or "" for name in form.fields}
+    return shown | {"initial-confidence": shown["confidence"]} | changes
 
 
 def errors(response) -> dict[str, list[str]]:
@@ -198,3 +199,12 @@ def test_the_hubs_own_notes_are_left_out_unless_asked_for(boss, actor, query, sh
         facts.store_fact(FactDraft(subject=subject, predicate=predicate, object="x"), actor)
     rows = boss.get(page(Fact, "changelist") + query).context["cl"].queryset
     assert {row.subject for row in rows} == shown
+
+
+def test_a_confidence_of_many_digits_is_shown_with_two_and_left_as_it_is(keeper, fact):
+    Fact.objects.update(confidence=0.488698496846991)
+    fields = form_of(keeper, fact, object="files")
+    assert fields["confidence"] == "0.49"
+    keeper.post(page(Fact, "change", fact.pk), fields)
+    fact.refresh_from_db()
+    assert (fact.object, fact.confidence) == ("files", 0.488698496846991)

@@ -46,6 +46,9 @@ def form_of(client, memory, **changes):
     """What a browser would send back from the page of a memory, with some fields changed."""
     form = client.get(page(Memory, "change", memory.pk)).context["adminform"].form
     data = {name: form[name].value() for name in form.fields}
+    data |= {
+        form[name].html_initial_name: form[name].value() for name in ("importance", "trust", "confidence")
+    }
     data = {name: "\r\n".join(v) if isinstance(v, list) else v for name, v in data.items()}
     return {name: "" if value is None else value for name, value in (data | changes).items()}
 
@@ -356,3 +359,16 @@ def test_stored_markup_is_shown_as_text(boss, remember):
         text = boss.get(address).content.decode()
         assert "<script>alert" not in text
         assert "<img" not in text.replace('<img src="/static', "")
+
+
+def test_importance_of_many_digits_is_shown_with_two_and_left_as_it_is(staff, remember):
+    client = staff("view_memory", "change_memory")
+    memory = remember("words", importance=0.488698496846991)
+    assert form_of(client, memory)["importance"] == "0.49"
+    assert (
+        'name="initial-importance" value="0.49"'
+        in client.get(page(Memory, "change", memory.pk)).content.decode()
+    )
+    save(client, memory, title="another")
+    memory.refresh_from_db()
+    assert (memory.title, memory.importance) == ("another", 0.488698496846991)

@@ -27,11 +27,19 @@ def shown(response: Any, status: int) -> str:
 def form_of(response: Any) -> dict[str, str]:
     """What a browser would send back from the form as it stands."""
     form = response.context["form"]
-    return {name: form[name].value() or "" for name in form.fields} | {
-        name: form.fields[name].prepare_value(form[name].value())
-        for name in form.fields
-        if form[name].value() is not None
-    }
+    return (
+        {name: form[name].value() or "" for name in form.fields}
+        | {
+            name: form.fields[name].prepare_value(form[name].value())
+            for name in form.fields
+            if form[name].value() is not None
+        }
+        | {
+            form[name].html_initial_name: form[name].value()
+            for name, field in form.fields.items()
+            if field.show_hidden_initial
+        }
+    )
 
 
 @pytest.fixture

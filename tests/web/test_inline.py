@@ -34,6 +34,8 @@ def opened(client: Client, memory: Memory, name: str) -> Page:
 
 def send(client: Client, memory: Memory, name: str, value: str, **more: Any) -> Any:
     fields = {name: value, "unchanged_since": memory.updated_at.isoformat()} | more
+    if name == "importance":
+        fields["initial-importance"] = f"{memory.importance:g}"
     return client.post(address(memory, name), fields, headers=HTMX)
 
 

@@ -36,8 +36,12 @@ def address(memory: Memory) -> str:
     return f"/memories/{memory.uid}/row/"
 
 
+FORM = ("title", "tags", "importance", "initial-importance", "unchanged_since")
+
+
 def send(client: Client, memory: Memory, **more: Any) -> Any:
     fields = {"title": "A title", "tags": "old", "importance": "0.25", "sensitivity": "public", "next": LIST}
+    fields["initial-importance"] = "0.25"
     fields["unchanged_since"] = memory.updated_at.isoformat()
     return client.post(address(memory), fields | more, headers=HTMX)
 
@@ -129,7 +133,7 @@ def test_the_same_field_changed_meanwhile_is_shown_and_saved_by_a_decision(
     assert "Theirs" in html
     assert now(memory)[0] == "Theirs"
     page = Page(html)
-    fields = {name: page.value_of(name) for name in ("title", "tags", "importance", "unchanged_since")}
+    fields = {name: page.value_of(name) for name in FORM}
     send(editor, memory, **fields)
     assert now(memory)[:3] == ("Mine", ["old"], 0.5)
 
