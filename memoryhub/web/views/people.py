@@ -10,7 +10,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest, PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -43,6 +43,57 @@ def for_managers(view: View) -> View:
         return view(request, *args, **kwargs)
 
     return guarded
+
+
+# The forms of a person's page, by what it calls them: for who changes, about whom, of what was sent.
+FORMS: dict[str, Callable[[User, User, QueryDict | None], PlainForm]] = {
+    "rights": RightsForm,
+    "join": lambda by, user, sent: JoinForm(by, sent),
+    "password": lambda by, user, sent: NewPasswordForm(sent),
+    "address": lambda by, user, sent: AddressForm(sent, initial={"email": user.email}),
+}
+
+
+def by_form(called: str) -> Callable[[Callable[[User, User, dict[str, Any]], str]], View]:
+    """A view out of what writes the values of a valid form and says what is done.
+
+    What is wrong, or is refused, stands in the form, on the person's page.
+    """
+
+    def made(write: Callable[[User, User, dict[str, Any]], str]) -> View:
+        @require_POST
+        @for_managers
+        @wraps(write)
+        def changed(request: HttpRequest, name: str) -> HttpResponse:
+            user, by = _person(name), _by(request)
+            form = FORMS[called](by, user, request.POST)
+            if form.is_valid():
+                try:
+                    messages.success(request, write(user, by, form.cleaned_data))
+                    return redirect("person", name=name)
+                except StoreError as error:
+                    form.refuse(error)
+            return _page(request, user, **{called: form})
+
+        return changed
+
+    return made
+
+
+def by_button(write: Callable[[User, User, QueryDict], str]) -> View:
+    """The same out of what writes at the press of a button: there is no form to tell what is refused."""
+
+    @require_POST
+    @for_managers
+    @wraps(write)
+    def changed(request: HttpRequest, name: str) -> HttpResponse:
+        try:
+            messages.success(request, write(_person(name), _by(request), request.POST))
+        except StoreError as error:
+            messages.error(request, f"Nothing was changed: {error.message}.")
+        return redirect("person", name=name)
+
+    return changed
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -84,83 +135,49 @@ def person(request: HttpRequest, name: str) -> HttpResponse:
     return _page(request, _person(name))
 
 
-@require_POST
-@for_managers
-def rights(request: HttpRequest, name: str) -> HttpResponse:
-    user = _person(name)
-    form = RightsForm(_by(request), user, request.POST)
-    if form.is_valid():
-        values = {key: form.cleaned_data[key] for key in ("role", "level", "is_active", "is_staff")}
-        if _written(form, lambda: people.change(user, _by(request), **values)):
-            messages.success(request, "Kept.")
-            return redirect("person", name=name)
-    return _page(request, user, rights=form)
+@by_form("rights")
+def rights(user: User, by: User, said: dict[str, Any]) -> str:
+    people.change(user, by, **said)
+    return "Kept."
 
 
-@require_POST
-@for_managers
-def join(request: HttpRequest, name: str) -> HttpResponse:
+@by_form("join")
+def join(user: User, by: User, said: dict[str, Any]) -> str:
     """Make a membership, or change its level."""
-    user = _person(name)
-    form = JoinForm(_by(request), request.POST)
-    if form.is_valid():
-        project, level = form.cleaned_data["project"], form.cleaned_data["clearance"]
-        if _written(form, lambda: people.join(user, project, level, _by(request))):
-            messages.success(request, f"{user} is a member of {project}, and sees their own projects alone.")
-            return redirect("person", name=name)
-    return _page(request, user, join=form)
+    people.join(user, said["project"], said["clearance"], by)
+    return f"{user} is a member of {said['project']}, and sees their own projects alone."
 
 
-@require_POST
-@for_managers
-def leave(request: HttpRequest, name: str) -> HttpResponse:
-    user, project = _person(name), request.POST.get("project", "")
-    return _tell(
-        request, name, lambda: people.leave(user, project, _by(request)), f"{user} has left {project}."
-    )
+@by_button
+def leave(user: User, by: User, sent: QueryDict) -> str:
+    project = sent.get("project", "")
+    people.leave(user, project, by)
+    return f"{user} has left {project}."
 
 
-@require_POST
-@for_managers
-def open_every_project(request: HttpRequest, name: str) -> HttpResponse:
-    user = _person(name)
-    write = lambda: people.open_every_project(user, _by(request))  # noqa: E731
-    return _tell(request, name, write, f"{user} sees every project now.")
+@by_button
+def open_every_project(user: User, by: User, sent: QueryDict) -> str:
+    people.open_every_project(user, by)
+    return f"{user} sees every project now."
 
 
-@require_POST
-@for_managers
-def new_password(request: HttpRequest, name: str) -> HttpResponse:
-    user = _person(name)
-    form = NewPasswordForm(request.POST)
-    if form.is_valid() and _written(
-        form, lambda: people.set_password(user, form.cleaned_data["password"], _by(request))
-    ):
-        messages.success(request, f"{user} has a new password, and is signed out everywhere.")
-        return redirect("person", name=name)
-    return _page(request, user, password=form)
+@by_form("password")
+def new_password(user: User, by: User, said: dict[str, Any]) -> str:
+    people.set_password(user, said["password"], by)
+    return f"{user} has a new password, and is signed out everywhere."
 
 
-@require_POST
-@for_managers
-def address(request: HttpRequest, name: str) -> HttpResponse:
+@by_form("address")
+def address(user: User, by: User, said: dict[str, Any]) -> str:
     """Set the e-mail address by which the organisation's sign-in knows them the first time."""
-    user = _person(name)
-    form = AddressForm(request.POST)
-    if form.is_valid() and _written(
-        form, lambda: people.set_address(user, form.cleaned_data["email"], _by(request))
-    ):
-        messages.success(request, "Kept.")
-        return redirect("person", name=name)
-    return _page(request, user, address=form)
+    people.set_address(user, said["email"], by)
+    return "Kept."
 
 
-@require_POST
-@for_managers
-def unbind(request: HttpRequest, name: str) -> HttpResponse:
-    user = _person(name)
-    done = f"{user} is not bound any more: who next comes with the account's address has it."
-    return _tell(request, name, lambda: people.unbind(user, _by(request)), done)
+@by_button
+def unbind(user: User, by: User, sent: QueryDict) -> str:
+    people.unbind(user, by)
+    return f"{user} is not bound any more: who next comes with the account's address has it."
 
 
 def _page(request: HttpRequest, user: User, **forms: PlainForm) -> HttpResponse:
@@ -173,13 +190,11 @@ def _page(request: HttpRequest, user: User, **forms: PlainForm) -> HttpResponse:
         "level": people.level_of(user),
         "memberships": list(Membership.objects.filter(user=user)),
         "confined": is_confined(user),
-        "rights": forms.get("rights") or RightsForm(by, user),
-        "join": forms.get("join") or JoinForm(by),
-        "password": forms.get("password") or NewPasswordForm(),
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
         "identity": getattr(user, "identity", None),
-        "address": forms.get("address") or AddressForm(initial={"email": user.email}),
         "journal": JournalEntry.objects.about_person(user.username)[:ROWS],
+        **{called: make(by, user, None) for called, make in FORMS.items() if called not in forms},
+        **forms,
     }
     return render(request, "people/person.html", context, status=422 if forms else 200)
 
@@ -190,26 +205,6 @@ def _projects(user: Any) -> str:
         return "every project"
     members = user.memberships.all()
     return ", ".join(f"{one.project} ({one.clearance})" if one.clearance else one.project for one in members)
-
-
-def _written(form: PlainForm, write: Callable[[], Any]) -> bool:
-    """Whether the core did it; what it refuses stands in the form."""
-    try:
-        write()
-    except StoreError as error:
-        form.refuse(error)
-        return False
-    return True
-
-
-def _tell(request: HttpRequest, name: str, write: Callable[[], Any], done: str) -> HttpResponse:
-    try:
-        write()
-    except StoreError as error:
-        messages.error(request, f"Nothing was changed: {error.message}.")
-    else:
-        messages.success(request, done)
-    return redirect("person", name=name)
 
 
 def _person(name: str) -> User:
