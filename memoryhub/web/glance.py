@@ -241,7 +241,7 @@ def storage(numbers: Mapping[str, Any], vector_bytes: int) -> Bars:
         "vectors": {"bytes": vector_bytes},
         "free": {"bytes": free},
     }
-    return _bars([("bytes", "bytes")], counted, {})
+    return _bars([("bytes", "size")], counted, {})
 
 
 def _bars(

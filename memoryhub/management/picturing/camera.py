@@ -34,8 +34,8 @@ from memoryhub.management.picturing.pages import Picture
 
 WIDTHS = {"wide": (1280, 900), "phone": (390, 844)}
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-# Longer pages are cut: what comes further down is more of the same.
-TALLEST = {"wide": 1800, "phone": 2000}
+# Pixels of the upper part of a page.
+UPPER = {"wide": 1800, "phone": 2000}
 # What the address bar would show; the browser is told where that really is.
 ADDRESS = "http://127.0.0.1:8000"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -121,12 +121,14 @@ class Camera:
 
     def _seen(self, page: Page, picture: Picture) -> bytes:
         width, height = WIDTHS[self.width]
-        if not picture.window:
+        full = picture.shows != "window"
+        if full:
             page.evaluate("scrollTo(0, 0)")  # the header sticks to where the steps have scrolled
-            whole = int(page.evaluate("document.documentElement.scrollHeight"))
-            height = min(max(height, whole), TALLEST[self.width])
+            height = max(height, int(page.evaluate("document.documentElement.scrollHeight")))
+        if picture.shows == "upper":
+            height = min(height, UPPER[self.width])
         clip = FloatRect(x=0, y=0, width=width, height=height)
-        return _small(page.screenshot(full_page=not picture.window, clip=clip, animations="disabled"))
+        return _small(page.screenshot(full_page=full, clip=clip, animations="disabled"))
 
     def _context(self, who: str) -> BrowserContext:
         if who not in self.contexts:

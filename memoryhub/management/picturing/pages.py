@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from django.urls import reverse
 
@@ -24,8 +24,9 @@ def _nothing(page: Page) -> None:
 class Picture:
     """``name``: of the file. ``page``: of the URL; ``about``: what its address names, by the names that
     :mod:`.scene` gives to what it found. ``who``: signed in as whom; ``admin:private`` has that level
-    switched on. ``steps``: what is done in the page first. ``window``: what fits the window, not the whole
-    page. ``template``: for what cannot be provoked, a page that stands alone.
+    switched on. ``steps``: what is done in the page first. ``shows``: the whole page, its upper part (of a
+    list the rest is more of the same, and the README begins with one) or what fits the window.
+    ``template``: for what cannot be provoked, a page that stands alone.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Picture:
     query: str = ""
     who: str = ADMIN
     steps: Callable[[Page], None] = _nothing
-    window: bool = False
+    shows: Literal["whole", "upper", "window"] = "whole"
     status: int = 200
     template: str = ""
 
@@ -87,17 +88,17 @@ _FILTERED = "?project=harbor-board&type=decision"
 _UID = {"uid": "memory"}
 PICTURES = (
     Picture("login", "login", who=STRANGER),
-    Picture("home", "home"),
-    Picture("menu", "home", steps=_menu_open, window=True),
-    Picture("palette", "home", steps=_typed_into_palette, window=True),
-    Picture("keys", "home", steps=_press("?"), window=True),
+    Picture("home", "home", shows="upper"),
+    Picture("menu", "home", steps=_menu_open, shows="window"),
+    Picture("palette", "home", steps=_typed_into_palette, shows="window"),
+    Picture("keys", "home", steps=_press("?"), shows="window"),
     Picture("glance", "glance"),
-    Picture("search", "search", query="?q=tide+tables"),
+    Picture("search", "search", query="?q=tide+tables", shows="upper"),
     Picture("search-nothing", "search", query="?q=zeppelin+mooring+permit"),
     Picture("preview", "preview", steps=_asked),
-    Picture("memories", "memories"),
-    Picture("memories-filtered", "memories", query=_FILTERED, who="admin:private"),
-    Picture("memories-ticked", "memories", steps=_ticked, window=True),
+    Picture("memories", "memories", shows="upper"),
+    Picture("memories-filtered", "memories", query=_FILTERED, who="admin:private", shows="upper"),
+    Picture("memories-ticked", "memories", steps=_ticked, shows="window"),
     Picture("memories-nothing", "memories", query="?tag=no-such-tag"),
     Picture("memory", "memory", _UID),
     Picture("memory-secret", "memory", {"uid": "private"}, who="admin:private"),
@@ -108,27 +109,27 @@ PICTURES = (
     Picture("memory-new", "memory-new"),
     Picture("memory-new-refused", "memory-new", steps=_refused, status=422),
     Picture("searches", "searches"),
-    Picture("review", "review"),
-    Picture("duplicates", "duplicates"),
-    Picture("sessions", "sessions"),
-    Picture("session", "session", {"session_id": "session"}),
-    Picture("session-report", "session-report", {"session_id": "session"}),
-    Picture("injections", "injections"),
+    Picture("review", "review", shows="upper"),
+    Picture("duplicates", "duplicates", shows="upper"),
+    Picture("sessions", "sessions", shows="upper"),
+    Picture("session", "session", {"session_id": "session"}, shows="upper"),
+    Picture("session-report", "session-report", {"session_id": "session"}, shows="upper"),
+    Picture("injections", "injections", shows="upper"),
     Picture("injection", "injection", {"uid": "injection"}),
-    Picture("timeline", "timeline"),
+    Picture("timeline", "timeline", shows="upper"),
     Picture("connect", "connect"),
-    Picture("facts", "facts"),
+    Picture("facts", "facts", shows="upper"),
     Picture("fact", "fact", {"uid": "fact"}),
     Picture("facts-graph", "facts-graph"),
-    Picture("facts-contradictions", "fact-conflicts"),
+    Picture("facts-contradictions", "fact-conflicts", shows="upper"),
     Picture("transfer", "transfer"),
     Picture("import", "import", {"uid": "import"}),
-    Picture("journal", "journal"),
+    Picture("journal", "journal", shows="upper"),
     Picture("journal-row", "journal-row", {"seq": "journal row"}),
-    Picture("trash", "trash"),
+    Picture("trash", "trash", shows="upper"),
     Picture("maintenance", "maintenance"),
     Picture("runs", "runs"),
-    Picture("run", "run", {"uid": "run"}),
+    Picture("run", "run", {"uid": "run"}, shows="upper"),
     Picture("run-failed", "run", {"uid": "failed"}),
     Picture("language-model", "language-model"),
     Picture("you", "you"),
@@ -140,11 +141,11 @@ PICTURES = (
     Picture("error-500", "home", template="500.html"),
     Picture("error-503", "home", template="503.html"),
     Picture("admin", "admin:index"),
-    Picture("admin-memories", "admin:memoryhub_memory_changelist"),
+    Picture("admin-memories", "admin:memoryhub_memory_changelist", shows="upper"),
     Picture("admin-memory", "admin:memoryhub_memory_change", {"object_id": "memory key"}),
-    Picture("admin-facts", "admin:memoryhub_fact_changelist"),
-    Picture("admin-tokens", "admin:memoryhub_agenttoken_changelist"),
-    Picture("admin-journal", "admin:memoryhub_journalentry_changelist"),
+    Picture("admin-facts", "admin:memoryhub_fact_changelist", shows="upper"),
+    Picture("admin-tokens", "admin:memoryhub_agenttoken_changelist", shows="upper"),
+    Picture("admin-journal", "admin:memoryhub_journalentry_changelist", shows="upper"),
 )
 
 # The addresses that have no page of their own to be seen.

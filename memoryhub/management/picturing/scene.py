@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -10,7 +11,8 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.utils.crypto import get_random_string
 
-from memoryhub import demo
+from memoryhub import demo, store
+from memoryhub.drafts import MemoryDraft
 from memoryhub.hooks import watching
 from memoryhub.interchange import running
 from memoryhub.lifecycle import runs
@@ -30,6 +32,7 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.store import SecretDetected
 from memoryhub.team import people
 
 _IMPORTS = settings.BASE_DIR / "fixtures/demo/imports"
@@ -56,6 +59,7 @@ def prepare() -> dict[str, str]:
     demo.load(NOW, [("9d 16:40", _import)])
     play_session(NOW)
     _language_model()
+    _refused()
     _watched()
     return _people()
 
@@ -74,6 +78,20 @@ def _watched() -> None:
     row: int | None = 0
     while row is not None:
         row = watching.look(row)
+
+
+def _refused() -> None:
+    """Credentials that agents tried to store, of two kinds; none is stored, the journal keeps that it was."""
+    with_key, with_token = "-----BEGIN PRIVATE KEY-----\n{}", "The deploy script needs ghp_{}"
+    for ago, agent, text in (
+        (22, "fieldhand", with_token),
+        (9, "claude-code", with_token),
+        (9, "claude-code", with_key),
+        (2, "pair-bot", with_token),
+    ):
+        actor = Actor(f"token:{agent}", Clearance.up_to("public"))
+        with moment.standing_still(NOW - timedelta(days=ago)), suppress(SecretDetected):
+            store.remember(MemoryDraft(content=text.format(get_random_string(36)), project="orders"), actor)
 
 
 def _language_model() -> None:
