@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from memoryhub.management.picturing.chromium import started
 
 NAME, PASSWORD = "bench-pages", "a passphrase for the benchmark"  # of a store that is thrown away
 SEARCH = "/search/?q=index+of+the+tests"
@@ -105,7 +105,7 @@ def measure(
     ``write``: a memory is stored before each first visit, so that nothing that was counted holds any more.
     """
     make_account(environment)
-    with browser() as chromium:
+    with started() as chromium:
         context = chromium.new_context(base_url=f"http://127.0.0.1:{port}")
         kept = signed_in(context)
         addresses = only or [*PAGES, *first_items(kept)]
@@ -142,17 +142,6 @@ def store_one(environment: dict[str, str]) -> None:
     )
     manage(environment, "shell", "--no-imports", "-c", code)
     time.sleep(1.5)
-
-
-@contextmanager
-def browser() -> Iterator[Browser]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    path = next((found for name in names if (found := shutil.which(name))), None)
-    with sync_playwright() as playwright:
-        # Without a path Playwright takes the browser that it brought itself.
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield chromium
-        chromium.close()
 
 
 def signed_in(context: BrowserContext) -> Page:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,14 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 
+from memoryhub.management.picturing.chromium import installed, started
 from tests.browser.windows import Window, Windows
 
 # Playwright's synchronous API runs an event loop in this thread, and Django refuses to work beside one.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
-WHERE_CHROMIUM_MAY_BE = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
 HARMLESS = (
     # Chromium repeats each error status as a message; the response itself is judged.
     "Failed to load resource: the server responded with a status",
@@ -41,18 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     """One browser for this folder; its event loop must not outlive it. Without one: skipped, in CI failed."""
-    path = next((found for name in WHERE_CHROMIUM_MAY_BE if (found := shutil.which(name))), None)
-    if path is None:
+    if installed() is None:
         reason = "no Chromium here; install Debian's package chromium to run the browser tests"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    # Chromium's own sandbox does not work for root and in most containers; the pages are our own.
-    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+    with started() as browser:
         yield browser
-        browser.close()
 
 
 @dataclass

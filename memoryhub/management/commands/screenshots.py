@@ -61,13 +61,14 @@ class Command(BaseCommand):
         self, pictures: list[Picture], found: Mapping[str, str], passwords: dict[str, str], folder: Path
     ) -> list[Path]:
         from memoryhub.management.picturing import camera
+        from memoryhub.management.picturing.chromium import NoChromium
 
         addresses = [(one, one.address(found)) for one in pictures]
         bodies = {one.template: str(render_to_string(one.template)) for one in pictures if one.template}
         files: list[Path] = []
         wrong: list[str] = []
         try:
-            with server.serving() as port, camera.chromium(port) as browser:
+            with server.serving() as port, camera.browsing(port) as browser:
                 for width in camera.WIDTHS:
                     taking = camera.Camera(browser, width, passwords, bodies)
                     for picture, address in tqdm(addresses, width, disable=None, leave=False):
@@ -75,7 +76,7 @@ class Command(BaseCommand):
                             files += taking.take(picture, address, folder)
                         except camera.BadPage as problem:
                             wrong.append(str(problem))
-        except camera.CannotPicture as problem:
+        except NoChromium as problem:
             raise CommandError(str(problem)) from None
         if wrong:
             raise CommandError("\n".join([f"{plural(len(wrong), 'page')} could not be pictured:", *wrong]))

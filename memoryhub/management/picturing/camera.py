@@ -1,14 +1,13 @@
 """A headless Chromium that visits pages and takes their pictures.
 
-Needs Playwright and Pillow, which are imported here alone: the hub does without them.
+Needs Playwright and Pillow, which the hub does without: import it where pictures are really taken.
 """
 
 from __future__ import annotations
 
 import io
-import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -22,13 +21,12 @@ from playwright.sync_api import (
     BrowserContext,
     FloatRect,
     Page,
-    Playwright,
     Response,
     Route,
-    sync_playwright,
 )
 from playwright.sync_api import Error as PlaywrightError
 
+from memoryhub.management.picturing.chromium import started
 from memoryhub.management.picturing.moment import NOW
 from memoryhub.management.picturing.pages import Picture
 
@@ -38,46 +36,18 @@ THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 UPPER = {"wide": 1800, "phone": 2000}
 # What the address bar would show; the browser is told where that really is.
 ADDRESS = "http://127.0.0.1:8000"
-_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 _COLOURS = 256  # of a picture: nobody misses the others, and a file has two thirds of the size
 _ALIKE = 48  # squared distance of two colours that nobody tells apart, such as two shades of a letter's edge
 _PATIENCE = 20_000  # ms
-
-
-class CannotPicture(Exception):
-    """No picture can be taken at all; the message says why and what to do."""
 
 
 class BadPage(Exception):
     """A page is not as it should be; the message says which and how."""
 
 
-@contextmanager
-def chromium(port: int) -> Iterator[Browser]:
+def browsing(port: int) -> AbstractContextManager[Browser]:
     """A browser that finds :data:`ADDRESS` at a port of this machine."""
-    rules = f"--host-resolver-rules=MAP {urlsplit(ADDRESS).netloc} 127.0.0.1:{port}"
-    with sync_playwright() as playwright:
-        browser = _launched(playwright, [*_ARGUMENTS, rules])
-        yield browser
-        browser.close()
-
-
-def _launched(playwright: Playwright, arguments: list[str]) -> Browser:
-    """The system's Chromium, or else the one that Playwright keeps."""
-    path = next((found for name in _CHROMIUM if (found := shutil.which(name))), None)
-    try:
-        return playwright.chromium.launch(executable_path=path, args=arguments)
-    except PlaywrightError as error:
-        raise CannotPicture(
-            "no Chromium starts here; install Debian's package chromium, or run: playwright install chromium"
-            f"\n{_reason(str(error))}"
-        ) from None
-
-
-def _reason(said: str) -> str:
-    """Of all that Playwright tells about a start that failed, the line that says why."""
-    return next((line for line in said.splitlines() if "FATAL" in line), said.partition("\n")[0])
+    return started(f"--host-resolver-rules=MAP {urlsplit(ADDRESS).netloc} 127.0.0.1:{port}")
 
 
 @dataclass
