@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,64 +67,18 @@ class Snippet:
 
 def clients(place: Place) -> list[Snippet]:
     """MCP configuration of the clients that people use."""
-    return [
-        Snippet("claude-code", "Claude Code", ".mcp.json", "json", _claude_code(place)),
-        Snippet("claude-add", "Claude Code, by command", "a shell", "sh", _claude_add(place)),
-        Snippet(
-            "claude-desktop",
-            "Claude Desktop",
-            "claude_desktop_config.json",
-            "json",
-            stdio(place),
-            "It starts the hub's command itself, so the hub has to be on the same machine.",
-        ),
-        Snippet(
-            "cursor", "Cursor", ".cursor/mcp.json", "json", _servers(place, "url", f"${{env:{VARIABLE}}}")
-        ),
-        Snippet(
-            "vscode", "VS Code", ".vscode/mcp.json", "json", _vscode(place), "It asks for the token once."
-        ),
-        Snippet(
-            "windsurf",
-            "Windsurf",
-            "~/.codeium/windsurf/mcp_config.json",
-            "json",
-            _servers(place, "serverUrl", f"${{env:{VARIABLE}}}"),
-        ),
-        Snippet("codex", "Codex CLI", "~/.codex/config.toml", "toml", _codex(place)),
-        Snippet(
-            "gemini",
-            "Gemini CLI",
-            "~/.gemini/settings.json",
-            "json",
-            _servers(place, "httpUrl", f"${VARIABLE}"),
-        ),
-        Snippet(
-            "stdio",
-            "Any client that starts a program",
-            "its configuration",
-            "json",
-            stdio(place),
-            "Over standard input and output; the hub's server need not run.",
-        ),
-    ]
+    return [_snippet(place, *one) for one in _CLIENTS]
 
 
 def programs(place: Place) -> list[Snippet]:
     """Scripts that store something and find it again."""
-    return [
-        Snippet("curl", "curl", "a shell", "sh", _curl(place)),
-        Snippet("python", "Python", "nothing to install", "python", _python(place)),
-        Snippet("mcp-python", "Python, over MCP", "pip install 'mcp>=2.3'", "python", _mcp_python(place)),
-        Snippet(
-            "mcp-javascript",
-            "JavaScript, over MCP",
-            "npm install @modelcontextprotocol/client@2",
-            "js",
-            _mcp_javascript(place),
-            "With MCP's TypeScript SDK; Node.js 20 runs it from a file whose name ends in .mjs.",
-        ),
-    ]
+    return [_snippet(place, *one) for one in _PROGRAMS]
+
+
+def _snippet(
+    place: Place, key: str, title: str, where: str, language: str, text: Callable[[Place], str], note: str
+) -> Snippet:
+    return Snippet(key, title, where, language, text(place), note)
 
 
 def _claude_code(place: Place) -> str:
@@ -148,8 +103,13 @@ def stdio(place: Place) -> str:
     return _json({"mcpServers": {_NAME: server}})
 
 
-def _servers(place: Place, address: str, variable: str) -> str:
-    return _json({"mcpServers": {_NAME: {address: place.mcp, "headers": _bearer(variable)}}})
+def _servers(address: str, variable: str) -> Callable[[Place], str]:
+    """For a client that calls the address of a server so, and reads a variable so."""
+
+    def text(place: Place) -> str:
+        return _json({"mcpServers": {_NAME: {address: place.mcp, "headers": _bearer(variable)}}})
+
+    return text
 
 
 def _vscode(place: Place) -> str:
@@ -253,3 +213,39 @@ def _json(value: dict[str, Any]) -> str:
 def _quoted(text: str) -> str:
     """A text as Python and JSON write it."""
     return json.dumps(text, ensure_ascii=False)
+
+
+# Of each snippet its key, title, place, language and text, and what is to be said of it.
+_Told = tuple[str, str, str, str, Callable[[Place], str], str]
+_CLIENTS: tuple[_Told, ...] = (
+    ("claude-code", "Claude Code", ".mcp.json", "json", _claude_code, ""),
+    ("claude-add", "Claude Code, by command", "a shell", "sh", _claude_add, ""),
+    (
+        *("claude-desktop", "Claude Desktop", "claude_desktop_config.json", "json", stdio),
+        "It starts the hub's command itself, so the hub has to be on the same machine.",
+    ),
+    ("cursor", "Cursor", ".cursor/mcp.json", "json", _servers("url", f"${{env:{VARIABLE}}}"), ""),
+    ("vscode", "VS Code", ".vscode/mcp.json", "json", _vscode, "It asks for the token once."),
+    (
+        *("windsurf", "Windsurf", "~/.codeium/windsurf/mcp_config.json", "json"),
+        *(_servers("serverUrl", f"${{env:{VARIABLE}}}"), ""),
+    ),
+    ("codex", "Codex CLI", "~/.codex/config.toml", "toml", _codex, ""),
+    ("gemini", "Gemini CLI", "~/.gemini/settings.json", "json", _servers("httpUrl", f"${VARIABLE}"), ""),
+    (
+        *("stdio", "Any client that starts a program", "its configuration", "json", stdio),
+        "Over standard input and output; the hub's server need not run.",
+    ),
+)
+_PROGRAMS: tuple[_Told, ...] = (
+    ("curl", "curl", "a shell", "sh", _curl, ""),
+    ("python", "Python", "nothing to install", "python", _python, ""),
+    ("mcp-python", "Python, over MCP", "pip install 'mcp>=2.3'", "python", _mcp_python, ""),
+    (
+        *("mcp-javascript", "JavaScript, over MCP", "npm install @modelcontextprotocol/client@2", "js"),
+        *(
+            _mcp_javascript,
+            "With MCP's TypeScript SDK; Node.js 20 runs it from a file whose name ends in .mjs.",
+        ),
+    ),
+)

@@ -57,27 +57,13 @@ def write_down(
     """
     if wanted.project and not clearance.reaches(wanted.project):
         return True
-    level = wanted.sensitivity
-    for one in result.shown:
-        level = higher(level, one.candidate.memory.sensitivity)
     left = deadline.left()
     try:
         with write(patience=left if result.injected else min(left, EMPTY_WAITS)):
-            Injection.objects.create(
-                session=_session(wanted, clearance, actor, now),
-                project=wanted.project,
-                at=now,
-                sensitivity=level,
-                prompt_preview=_preview(wanted.prompt),
-                token_budget=wanted.budget,
-                tokens_used=result.tokens_used,
-                took_ms=deadline.took(),
-                injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
-                withheld=[
-                    {"id": one.uid, "reason": one.reason, **({"detail": one.detail} if one.detail else {})}
-                    for one in result.withheld
-                ],
-            )
+            row = _row(wanted, result)
+            row.session, row.at = _session(wanted, clearance, actor, now), now
+            row.took_ms = deadline.took()
+            row.save(force_insert=True)
             count_access([one.candidate.memory for one in result.shown], now)
             flag(_orders(result), actor, now)
     except OperationalError as error:
@@ -86,6 +72,25 @@ def write_down(
         logger.warning("an injection could not be logged: %s", error)
         return not result.injected
     return True
+
+
+def _row(wanted: Wanted, result: Injected) -> Injection:
+    """What was asked, shown and held back; not saved, and without its session and time."""
+    level = wanted.sensitivity
+    for one in result.shown:
+        level = higher(level, one.candidate.memory.sensitivity)
+    return Injection(
+        project=wanted.project,
+        sensitivity=level,
+        prompt_preview=_preview(wanted.prompt),
+        token_budget=wanted.budget,
+        tokens_used=result.tokens_used,
+        injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
+        withheld=[
+            {"id": one.uid, "reason": one.reason, **({"detail": one.detail} if one.detail else {})}
+            for one in result.withheld
+        ],
+    )
 
 
 def note_missed(wanted: Wanted, result: Injected, actor: Actor, now: datetime, deadline: Deadline) -> None:

@@ -103,12 +103,7 @@ def recall(
         snippets=False,
     )
     matches = _ranked(found, wanted.ranking)
-    for share in _QUERY_SHARES:
-        answer = _frame(found, wanted, wanted.max_tokens // share)
-        room = wanted.max_tokens - _tokens(answer)
-        entries = _entries(matches, entry, room)
-        if entries or not matches:
-            break
+    answer, entries, room = _begun(found, matches, wanted, entry)
     details = _details(matches[: wanted.most_details], detail, room, prepare)
     if brief and entries and details:
         details[0] = _within(details[0], brief, room - _tokens(entries[0]) - 1)
@@ -125,6 +120,22 @@ def recall(
     answer["tokens_used"] = _tokens(answer)  # with max_tokens in its place, which has no fewer digits
     count_access([match.memory for match, _, _ in chosen if match.memory.deleted_at is None], now)
     return answer
+
+
+def _begun(
+    found: Results, matches: list[_Match], wanted: Wanted, entry: EntryShape
+) -> tuple[Shape, list[Shape], int]:
+    """The answer without its memories, their entries, and the room for both kinds, in tokens.
+
+    Of a query that leaves no room for an entry less and less is repeated.
+    """
+    for share in _QUERY_SHARES:
+        answer = _frame(found, wanted, wanted.max_tokens // share)
+        room = wanted.max_tokens - _tokens(answer)
+        entries = _entries(matches, entry, room)
+        if entries or not matches:
+            break
+    return answer, entries, room
 
 
 def _ranked(found: Results, name: Ranking) -> list[_Match]:

@@ -165,10 +165,7 @@ def draw(index: Index, opened: Sequence[str], contradicting: Collection[int] = (
     """
     names = _chosen(index, opened)
     between = _between(index, names)
-    most = max(map(index.degree, names), default=1)
-    radii = [_radius(index.degree(name) / most, name in opened) for name in names]
-    points = graph_layout.arrange(len(names), list(between), radii)
-    places = [(float(x), float(y)) for x, y in points]
+    radii, places = _arranged(index, names, opened, list(between))
     drawn = chain.from_iterable(between.values()) if opened else index.triples
     colours = _colours(triple.predicate for triple in drawn)
     drawing = _Drawing(
@@ -206,6 +203,16 @@ def _chosen(index: Index, opened: Sequence[str]) -> list[str]:
         nearest = sorted(sure, key=lambda other: (-sure[other], -index.degree(other), other))
         names += nearest[:NEIGHBOURS]
     return list(dict.fromkeys(names))
+
+
+def _arranged(
+    index: Index, names: Sequence[str], opened: Sequence[str], links: Sequence[tuple[int, int]]
+) -> tuple[list[float], list[tuple[float, float]]]:
+    """The radius and the place of each node."""
+    most = max(map(index.degree, names), default=1)
+    radii = [_radius(index.degree(name) / most, name in opened) for name in names]
+    points = graph_layout.arrange(len(names), links, radii)
+    return radii, [(float(x), float(y)) for x, y in points]
 
 
 def _between(index: Index, names: Sequence[str]) -> dict[tuple[int, int], list[Triple]]:
