@@ -258,7 +258,7 @@ class FactQuerySet(GatedQuerySet):
 
 
 class SessionQuerySet(models.QuerySet[Any]):
-    def visible_to(self, clearance: Clearance) -> Self:
+    def visible_to(self, clearance: Clearance, now: datetime | None = None) -> Self:
         """In a project that is open to this clearance, with something in it that may be seen.
 
         A session's own columns tell of hidden rows too, so what is shown of it is annotated:
@@ -268,9 +268,9 @@ class SessionQuerySet(models.QuerySet[Any]):
         """
         memory = apps.get_model("memoryhub", "Memory")
         same = {"session_id": OuterRef("session_id"), "project": OuterRef("project")}
-        memories = memory.objects.visible_to(clearance).live().in_session(**same)
+        memories = memory.objects.visible_to(clearance).live(now).in_session(**same)
         all_events = apps.get_model("memoryhub", "Event").objects.filter(session=OuterRef("pk"))
-        events = all_events.visible_to(clearance)
+        events = all_events.visible_to(clearance, now)
         hidden = Exists(all_events) | Exists(memory.objects.hidden_from(clearance).in_session(**same))
         ended = Q(ended_at__isnull=False) & (Exists(events) | ~hidden)
         author = memories.order_by("created_at", "pk").values("author")[:1]
@@ -294,14 +294,14 @@ def _edge(rows: QuerySet[Any], order: str, otherwise: datetime) -> Coalesce:
 
 
 class EventQuerySet(models.QuerySet[Any]):
-    def visible_to(self, clearance: Clearance) -> Self:
+    def visible_to(self, clearance: Clearance, now: datetime | None = None) -> Self:
         """By its own level and its session's project; one that became a memory shows no more than that.
 
         Its preview, files and keywords are words of the memory: while that lies in the trash or has expired,
         they are as invisible as the memory itself, and come back with it.
         """
         memory = apps.get_model("memoryhub", "Memory")
-        seen = memory.objects.visible_to(clearance).live().filter(pk=OuterRef("memory"))
+        seen = memory.objects.visible_to(clearance).live(now).filter(pk=OuterRef("memory"))
         rows = self.filter(gate(clearance, "session__project"))
         return rows.filter(Q(memory__isnull=True) | Exists(seen))
 
@@ -339,6 +339,7 @@ class JournalQuerySet(GatedQuerySet):
             .exclude(object_type="memory", object_id__in=memory.objects.hidden_from(clearance).values("uid"))
             .exclude(object_type="fact", object_id__in=fact.objects.hidden_from(clearance).values("uid"))
             .exclude(object_id__in=ended_hidden.values("object_id"))
+            .exclude(_names_hidden_session(clearance))
         )
 
     def of_reach(self, clearance: Clearance) -> Self:
@@ -377,6 +378,18 @@ class JournalQuerySet(GatedQuerySet):
         return self.filter(operation__in=("login_failed", "login_refused"), object_type="person").order_by(
             "-seq"
         )
+
+
+def _names_hidden_session(clearance: Clearance) -> Q:
+    """Upkeep at the end of a session none of whose events may be seen, under the session's id.
+
+    Such rows are not written any more (``hooks.upkeep``); those that were cannot be changed.
+    """
+    events = apps.get_model("memoryhub", "Event").objects.filter(
+        session__session_id=OuterRef("object_id"), session__project=OuterRef("project")
+    )
+    seen = events.filter(gate(clearance, "session__project"))
+    return Q(object_type="memories", actor="system:session-end") & Exists(events) & ~Exists(seen)
 
 
 def _journal_gate(clearance: Clearance) -> Q:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
-from django.db.models import Count, QuerySet, TextField
+from django.db.models import Count, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Substr
 from django.utils import timezone
 
@@ -22,21 +22,28 @@ def counted(rows: QuerySet[Any], moment: str, kind: str) -> Dated:
     The stored text, which is in UTC, is cut, not parsed: Django's Trunc functions call Python for every row
     of an SQLite table. The pieces are as long as the zone allows, and put into its days afterwards.
     """
+    found: Counter[tuple[date, str]] = Counter()
+    for _, day, name, count in counted_within(rows.annotate(whole=Value(0)), "whole", moment, kind):
+        found[day, name] += count
+    return sorted((day, name, count) for (day, name), count in found.items())
+
+
+def counted_within(
+    rows: QuerySet[Any], part: str, moment: str, kind: str
+) -> Iterator[tuple[Any, date, str, int]]:
+    """``(part, day, kind, count)``: as :func:`counted`, for each value of a column or annotation.
+
+    In no order, and in several rows where a day of the zone takes parts of two in UTC.
+    """
     zone = timezone.get_current_timezone()
     piece = Substr(Cast(moment, TextField()), 1, _chars(zone))
-    pieces = rows.order_by().annotate(piece=piece).values_list("piece", kind).annotate(n=Count("pk"))
-    return _in_days(pieces, zone)
-
-
-def _in_days(pieces: Iterable[tuple[str, str | None, int]], zone: tzinfo) -> Dated:
+    pieces = rows.order_by().annotate(piece=piece).values_list(part, "piece", kind).annotate(n=Count("pk"))
     days: dict[str, date] = {}
-    found: Counter[tuple[date, str]] = Counter()
-    for text, kind, count in pieces:
+    for of, text, name, count in pieces:
         if (day := days.get(text)) is None:
             at = datetime.fromisoformat(text).replace(tzinfo=UTC)
             day = days[text] = at.date() if len(text) == _DAY else at.astimezone(zone).date()
-        found[day, kind or ""] += count
-    return sorted((day, kind, count) for (day, kind), count in found.items())
+        yield of, day, name or "", count
 
 
 def _chars(zone: tzinfo) -> int:

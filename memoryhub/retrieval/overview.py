@@ -13,16 +13,16 @@ from django.utils import timezone
 
 from memoryhub import embeddings
 from memoryhub.embeddings import EmbeddingError
-from memoryhub.models import Embedding, Fact, Memory, Session
+from memoryhub.models import Embedding, Fact, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import local_days
+from memoryhub.retrieval.standing import FACETS as COUNTED
+from memoryhub.retrieval.standing import standing
 from memoryhub.search import schema, vector_log
 from memoryhub.sensitivity import Clearance
 
 FACETS = ("type", "category", "project", "sensitivity")
 EXPIRING_DAYS = 7
-# As in the gate's index: SQLite then counts as it walks, and sorts nothing.
-_GATE_ORDER = ("sensitivity", "scope", "project", "type", "category")
 
 
 def counts(memories: MemoryQuerySet, column: str, most: int | None = None) -> dict[str, int]:
@@ -33,9 +33,14 @@ def counts(memories: MemoryQuerySet, column: str, most: int | None = None) -> di
 
 def tallies(memories: MemoryQuerySet) -> dict[str, dict[str, int]]:
     """For each facet :func:`counts`, in one query and one pass over the index."""
-    whole: dict[str, Counter[str]] = {column: Counter() for column in _GATE_ORDER}
-    for *values, count in memories.order_by().values_list(*_GATE_ORDER).annotate(n=Count("pk")):
-        for column, value in zip(_GATE_ORDER, values, strict=True):
+    rows = memories.order_by().values_list(*COUNTED).annotate(n=Count("pk"))
+    return _by_facet({tuple(values): n for *values, n in rows})
+
+
+def _by_facet(counted: Mapping[tuple[str, ...], int]) -> dict[str, dict[str, int]]:
+    whole: dict[str, Counter[str]] = {column: Counter() for column in COUNTED}
+    for values, count in counted.items():
+        for column, value in zip(COUNTED, values, strict=True):
             whole[column][value] += count
     return {column: dict(sorted(whole[column].items(), key=_most_first)) for column in FACETS}
 
@@ -51,21 +56,30 @@ def _most_first(item: tuple[str, int]) -> tuple[int, str]:
 
 def statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
     """The numbers of ``GET /stats``, all of them behind the gate; :func:`sizes` go with them."""
+    return numbers_and_days(clearance, now)[0]
+
+
+def numbers_and_days(
+    clearance: Clearance, now: datetime | None = None
+) -> tuple[dict[str, Any], local_days.Dated]:
+    """:func:`statistics`, and how many memories of each type were made on each day of the reader's zone."""
     now = now or timezone.now()
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     live = visible.live(now)
-    found = tallies(live)
-    return {
+    stands = standing(clearance, now)
+    found = _by_facet(stands.facets)
+    numbers = {
         "total": sum(found["sensitivity"].values()),
         **{f"by_{column}": values for column, values in found.items()},
         "expiring": live.filter(expires_at__lte=now + timedelta(days=EXPIRING_DAYS)).count(),
         "expired": visible.expired(now).count(),
         "trashed": visible.trashed().count(),
         "facts": Fact.objects.visible_to(clearance).count(),
-        "sessions": Session.objects.visible_to(clearance).count(),
+        "sessions": stands.sessions,
         "max_memories": settings.MEMORYHUB.max_memories,
         "near_cap": _near_cap(found["project"]),
     }
+    return numbers, stands.days
 
 
 def sizes(clearance: Clearance) -> dict[str, int | None]:

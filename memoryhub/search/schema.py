@@ -15,7 +15,7 @@ from django.apps import apps
 from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from memoryhub.search import vector_log
+from memoryhub.search import marks, vector_log
 
 logger = logging.getLogger(__name__)
 LOG_TRIES = 600  # seconds that an erase goes on trying to empty the write-ahead log
@@ -57,7 +57,7 @@ STATISTICS = {
 def _tables() -> dict[str, str]:
     made = {table: create_index(table) for table in INDEXES}
     made[VOCABULARY] = f"CREATE VIRTUAL TABLE {VOCABULARY} USING fts5vocab('memoryhub_text', 'row')"
-    return made | vector_log.TABLES
+    return made | vector_log.TABLES | marks.TABLES
 
 
 def create_index(table: str, name: str = "") -> str:
@@ -96,7 +96,7 @@ def _triggers() -> dict[str, str]:
     for event in ("UPDATE", "DELETE"):
         refusal = "SELECT RAISE(ABORT, 'the journal is append-only');"
         made[f"memoryhub_journal_no_{event.lower()}"] = f"BEFORE {event} ON {JOURNAL} BEGIN {refusal} END"
-    made |= vector_log.triggers(MEMORY, COLUMNS)
+    made |= vector_log.triggers(MEMORY, COLUMNS) | marks.triggers()
     return {name: f"CREATE TRIGGER {name} {body}" for name, body in made.items()}
 
 
@@ -114,6 +114,7 @@ def install() -> None:
         for table in INDEXES:
             cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', '{RANK}')")
         vector_log.begin(cursor, anew=vector_log.LISTING in made)
+        marks.begin(cursor, anew=not made.isdisjoint(marks.triggers()))
         _set_statistics(cursor)
     for table in INDEXES:
         if not is_sound(table):
@@ -141,6 +142,7 @@ def drop_triggers() -> None:
             cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
         cursor.execute(f"DROP TABLE IF EXISTS {UNDERWAY}")
         vector_log.give_up(cursor)
+        marks.give_up(cursor)
 
 
 def uninstall() -> None:

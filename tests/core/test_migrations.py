@@ -21,6 +21,7 @@ from memoryhub.models import JournalEntry, Memory
 from memoryhub.search import schema
 from tests.core.conftest import index_is_sound, raw
 
+OF_MARKS = ("memory", "session", "event")
 TRIGGERS = {
     "memoryhub_text_insert",
     "memoryhub_text_update",
@@ -34,6 +35,7 @@ TRIGGERS = {
     "memoryhub_vector_delete",
     "memoryhub_vector_no_update",
     "memoryhub_vector_stale",
+    *{f"memoryhub_mark_{of}_{event}" for of in OF_MARKS for event in ("insert", "update", "delete")},
 }
 
 
@@ -68,7 +70,9 @@ def test_a_remade_table_has_lost_its_triggers(remember):
     """The danger itself: should Django ever keep them, this whole precaution could go."""
     remember("zebra")
     with remade(Memory, "category"):
-        of_other_tables = {"memoryhub_vector_delete", "memoryhub_vector_no_update"}
+        of_other_tables = {"memoryhub_vector_delete", "memoryhub_vector_no_update"} | {
+            name for name in TRIGGERS if name.startswith(("memoryhub_mark_session", "memoryhub_mark_event"))
+        }
         assert not {name for name in triggers() - of_other_tables if "journal" not in name}
         assert any("trigger memoryhub_text_insert is missing" in problem for problem in schema.problems())
         remember("written unindexed")

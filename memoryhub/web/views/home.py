@@ -16,8 +16,6 @@ from memoryhub.lifecycle.asking import may_look
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import overview
-from memoryhub.retrieval.local_days import Dated
-from memoryhub.sensitivity import Clearance
 from memoryhub.team.membership import is_confined
 from memoryhub.web import charts, health, live
 from memoryhub.web.access import clearance_of
@@ -40,7 +38,7 @@ def home(request: HttpRequest) -> HttpResponse:
     clearance = clearance_of(request)
     memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
     about = f"{eyes(clearance)} {timezone.get_current_timezone_name()}"
-    numbers, days = as_it_stands("home", about, lambda: _counted(clearance, memories))
+    numbers, days = as_it_stands("home", about, lambda: overview.numbers_and_days(clearance))
     context: dict[str, Any] = {"numbers": numbers, "address": request.build_absolute_uri("/")}
     recent = list(memories.order_by("-created_at", "-pk")[:RECENT]) if numbers["total"] else []
     if recent:
@@ -54,12 +52,6 @@ def home(request: HttpRequest) -> HttpResponse:
         }
     live.shows(request, numbers, [(memory.uid, memory.updated_at) for memory in recent])
     return render(request, "home.html", context)
-
-
-def _counted(clearance: Clearance, memories: MemoryQuerySet) -> tuple[dict[str, Any], Dated]:
-    """The numbers, and how many memories were made on each day: over all of them, in three passes."""
-    numbers = overview.statistics(clearance)
-    return numbers, overview.per_day(memories) if numbers["total"] else []
 
 
 @require_safe

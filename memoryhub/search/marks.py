@@ -1,0 +1,121 @@
+"""What tells a process which memories and sessions may count otherwise than when it last looked.
+
+Both tables are taken in blocks of :data:`BLOCK` numbers. A trigger gives the block of every row that begins,
+ends or comes under another gate a new random mark: a block with the mark it had holds what it held. Random,
+so that what was rolled back, or a file that was put back, cannot meet a mark that was used before.
+"""
+
+from __future__ import annotations
+
+from django.db import connection
+from django.db.backends.utils import CursorWrapper
+
+MARKS = "memoryhub_mark"
+MEMORY, SESSION = "memory", "session"  # kinds of blocks
+SHIFT = 11
+BLOCK = 1 << SHIFT  # counting one takes about two milliseconds
+TABLES = {
+    MARKS: (
+        f"CREATE TABLE {MARKS} (kind TEXT NOT NULL, block INTEGER NOT NULL, mark TEXT NOT NULL,"
+        " PRIMARY KEY (kind, block)) WITHOUT ROWID"
+    )
+}
+Block = tuple[str, int]
+
+_TABLE = {kind: f"memoryhub_{kind}" for kind in (MEMORY, SESSION)}
+_EVENT = "memoryhub_event"
+# What the numbers of the first page go by: the gate, whether a memory lives, its facets, day and session.
+_COUNTED = (
+    "id",
+    "sensitivity",
+    "scope",
+    "owner",
+    "project",
+    "type",
+    "category",
+    "deleted_at",
+    "expires_at",
+    "created_at",
+    "session_id",
+)
+
+
+def triggers() -> dict[str, str]:
+    """The bodies of the triggers that mark blocks anew."""
+    made = {}
+    for kind, columns, touch in (
+        ("memory", _COUNTED, _touch_memory),
+        ("session", ("id", "session_id", "project"), _touch_session),
+        ("event", ("id", "session_id", "sensitivity", "memory_id"), _touch_event),
+    ):
+        table, changed = f"memoryhub_{kind}", " OR ".join(f"old.{one} IS NOT new.{one}" for one in columns)
+        made[f"memoryhub_mark_{kind}_insert"] = f"AFTER INSERT ON {table} BEGIN {touch('new')} END"
+        made[f"memoryhub_mark_{kind}_delete"] = f"AFTER DELETE ON {table} BEGIN {touch('old')} END"
+        made[f"memoryhub_mark_{kind}_update"] = (
+            f"AFTER UPDATE OF {', '.join(columns)} ON {table} WHEN {changed}"
+            f" BEGIN {touch('old')} {touch('new')} END"
+        )
+    return made
+
+
+def _touch_memory(row: str) -> str:
+    """Its own block, and those of the sessions that it makes visible: its own, and that of an event of it."""
+    own = f"session_id = {row}.session_id AND project = {row}.project AND {row}.session_id <> ''"
+    return (
+        _mark(MEMORY, f"{row}.id")
+        + f" {_mark(SESSION, 'id', f'FROM {_TABLE[SESSION]} WHERE {own}')}"
+        + f" {_mark(SESSION, 'session_id', f'FROM {_EVENT} WHERE memory_id = {row}.id')}"
+    )
+
+
+def _touch_session(row: str) -> str:
+    return _mark(SESSION, f"{row}.id")
+
+
+def _touch_event(row: str) -> str:
+    return _mark(SESSION, f"{row}.session_id")
+
+
+def _mark(kind: str, number: str, rows: str = "WHERE true") -> str:
+    """A statement that marks the blocks of these numbers; the WHERE parts SELECT from ON CONFLICT."""
+    return (
+        f"INSERT INTO {MARKS}(kind, block, mark)"
+        f" SELECT '{kind}', {number} >> {SHIFT}, hex(randomblob(8)) {rows}"
+        " ON CONFLICT (kind, block) DO UPDATE SET mark = excluded.mark;"
+    )
+
+
+def begin(cursor: CursorWrapper, *, anew: bool) -> None:
+    """Once the triggers are there: a mark for each block, the first of each kind at least.
+
+    ``anew``: none of before is one any more.
+    """
+    if anew:
+        give_up(cursor)
+    for kind, table in _TABLE.items():
+        cursor.execute(
+            f"WITH RECURSIVE blocks(block) AS (SELECT 0 UNION ALL SELECT block + 1 FROM blocks"
+            f" WHERE block < (SELECT coalesce(max(id), 0) >> {SHIFT} FROM {table}))"
+            f" INSERT OR IGNORE INTO {MARKS}(kind, block, mark)"
+            f" SELECT '{kind}', block, hex(randomblob(8)) FROM blocks"
+        )
+
+
+def give_up(cursor: CursorWrapper) -> None:
+    """Before the triggers are dropped: from now on no block is known to hold what it held."""
+    cursor.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = %s", [MARKS])
+    if cursor.fetchone():
+        cursor.execute(f"DELETE FROM {MARKS}")
+
+
+def read() -> dict[Block, str]:
+    """Every block that ever held a row; the marks are empty while nobody vouches for them."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT kind, block, mark FROM {MARKS}")
+        known = {(kind, block): mark for kind, block, mark in cursor.fetchall()}
+        if all((kind, 0) in known for kind in _TABLE):
+            return known
+        ends = " UNION ALL ".join(f"SELECT '{kind}', max(id) FROM {table}" for kind, table in _TABLE.items())
+        cursor.execute(ends)
+        lasts = [(kind, last or 0) for kind, last in cursor.fetchall()]
+    return {(kind, block): "" for kind, last in lasts for block in range((last >> SHIFT) + 1)}
