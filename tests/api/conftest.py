@@ -69,6 +69,12 @@ def bot(agent: Callable[..., Agent]) -> Agent:
     return agent()
 
 
+def stored(bot: Agent, **fields: Any) -> dict[str, Any]:
+    """The memory that was stored of these fields."""
+    memory: dict[str, Any] = bot.post("/memories", {"content": "something", **fields}).json()["memory"]
+    return memory
+
+
 def is_problem(response: Any, status: int, code: str = "") -> dict[str, Any]:
     """Checks the whole contract of an error, and returns it."""
     assert response.status_code == status, response.content

@@ -58,6 +58,12 @@ def insider(sign_in: SignIn) -> Client:
 
 
 @pytest.fixture
+def writer(sign_in: SignIn) -> Client:
+    """Someone who may add, change and trash memories."""
+    return sign_in("add_memory", "change_memory", "delete_memory")
+
+
+@pytest.fixture
 def keeper(sign_in: SignIn) -> Client:
     """Someone who may maintain, and sees public memories."""
     return sign_in("add_maintenancerun", "view_maintenancerun")

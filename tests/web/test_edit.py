@@ -9,43 +9,14 @@ import pytest
 from django.test import Client
 
 from memoryhub import store
-from memoryhub.drafts import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store.rows import listed
+from tests.web.editing import form_of, shown
 from tests.web.markup import main, page
 
 Remember = Callable[..., Memory]
 NEW = {"content": "new words", "type": "change", "sensitivity": "public", "scope": "project"}
-
-
-def shown(response: Any, status: int) -> str:
-    assert response.status_code == status, response.content.decode()[:2000]
-    return main(response).words
-
-
-def form_of(response: Any) -> dict[str, str]:
-    """What a browser would send back from the form as it stands."""
-    form = response.context["form"]
-    return (
-        {name: form[name].value() or "" for name in form.fields}
-        | {
-            name: form.fields[name].prepare_value(form[name].value())
-            for name in form.fields
-            if form[name].value() is not None
-        }
-        | {
-            form[name].html_initial_name: form[name].value()
-            for name, field in form.fields.items()
-            if field.show_hidden_initial
-        }
-    )
-
-
-@pytest.fixture
-def writer(sign_in: Any) -> Client:
-    client: Client = sign_in("add_memory", "change_memory", "delete_memory")
-    return client
 
 
 class TestPermissions:
@@ -328,75 +299,6 @@ class TestEdit:
     ) -> None:
         response = self.edit(writer, remember(), title="new", unchanged_since=stamp)
         assert "open the memory again" in shown(response, 422)
-
-
-class TestConflict:
-    @pytest.fixture
-    def memory(self, remember: Remember) -> Memory:
-        return remember("the first words", title="old title", category="old", tags=["old"])
-
-    def collide(self, client: Client, memory: Memory, actor: Actor, theirs: Any, **mine: str) -> Any:
-        """Someone else saves while the form is open."""
-        path = f"/memories/{memory.uid}/edit/"
-        opened = form_of(client.get(path))
-        store.update(memory.uid, MemoryPatch(**theirs), actor)
-        return client.post(path, opened | mine)
-
-    def test_nothing_is_overwritten_unseen(self, writer: Client, memory: Memory, actor: Actor) -> None:
-        response = self.collide(writer, memory, actor, {"title": "their title"}, title="my title")
-        assert "Someone changed this memory while you were editing it" in shown(response, 409)
-        memory.refresh_from_db()
-        assert memory.title == "their title"
-
-    def test_what_was_typed_is_kept_and_what_is_stored_stands_beside_it(
-        self, writer: Client, memory: Memory, actor: Actor
-    ) -> None:
-        response = self.collide(
-            writer,
-            memory,
-            actor,
-            {"content": "the second words"},
-            content="the third words",
-            title="my title",
-        )
-        assert response.context["form"]["content"].value() == "the third words"
-        assert page(response).value_of("title") == "my title"
-        [collision] = response.context["collisions"]
-        assert (collision.name, collision.old, collision.new) == (
-            "content",
-            "the second words",
-            "the third words",
-        )
-
-    def test_fields_left_alone_take_what_the_other_one_stored(
-        self, writer: Client, memory: Memory, actor: Actor
-    ) -> None:
-        theirs = {"category": "theirs", "tags": ["their", "tags"]}
-        response = self.collide(writer, memory, actor, theirs, title="my title")
-        assert page(response).value_of("category") == "theirs"
-        assert page(response).value_of("tags") == "tags, their"
-        assert response.context["collisions"] == []
-
-    def test_saving_again_saves_and_keeps_both_changes(
-        self, writer: Client, memory: Memory, actor: Actor
-    ) -> None:
-        response = self.collide(writer, memory, actor, {"category": "theirs"}, title="my title")
-        sent = {
-            name: value
-            for name, value in response.context["form"].data.items()
-            if name != "csrfmiddlewaretoken"
-        }
-        assert writer.post(f"/memories/{memory.uid}/edit/", sent).status_code == 302
-        memory.refresh_from_db()
-        assert (memory.title, memory.category) == ("my title", "theirs")
-
-    def test_seeing_a_secret_again_in_a_conflict_is_journaled(
-        self, sign_in: Any, remember: Remember, actor: Actor
-    ) -> None:
-        memory = remember("words", sensitivity="secret")
-        client = sign_in("change_memory", "view_secret", on=["secret"])
-        self.collide(client, memory, actor, {"title": "theirs"}, title="mine")
-        assert JournalEntry.objects.filter(operation="reveal").count() == 2
 
 
 class TestTrash:

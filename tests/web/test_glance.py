@@ -3,80 +3,25 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub import facts, store
-from memoryhub.drafts import FactDraft, MemoryDraft
-from memoryhub.models import Event, FileLink, Injection, Membership, Memory, Session
-from memoryhub.retrieval.inject import Wanted
-from memoryhub.retrieval.inject import inject as inject_for
+from memoryhub.drafts import FactDraft
+from memoryhub.models import Injection, Membership
 from memoryhub.retrieval.mending import AILMENTS
 from memoryhub.sensitivity import Actor, Clearance
 from tests.web.deciding import SAYING
+from tests.web.glancing import age, happen, inject, link, listed, part, row, words
 from tests.web.markup import PAYLOADS
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def fresh_cache() -> None:
-    cache.clear()
-
-
-def words(markup: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", markup).split())
-
-
-def row(client: Client, name: str, address: str = "/glance/") -> str:
-    """The row of a table of the page that begins with this name."""
-    page = client.get(address).content.decode()
-    rows = [words(one) for one in re.findall(r"<tr>(.*?)</tr>", page, re.S)]
-    return next((one for one in rows if one.startswith(name)), f"no row {name} in {rows}")
-
-
-def part(client: Client, heading: str, address: str = "/glance/") -> str:
-    """What stands from a heading to the next one."""
-    page = client.get(address).content.decode()
-    found = re.search(rf"<h[23][^>]*>{heading}</h[23]>(.*?)(<h[23]|</main>)", page, re.S)
-    return words(found[1]) if found else f"no part {heading}"
-
-
-def happen(level: str = "public", memory: Memory | None = None, reason: str = "", days: int = 0) -> Event:
-    session, _ = Session.objects.get_or_create(session_id="s", project="zoo")
-    at = timezone.now() - timedelta(days=days)
-    fields: Any = {"sensitivity": level, "memory": memory, "skip_reason": reason, "at": at}
-    return Event.objects.create(session=session, event="tool:post", **fields)
-
-
-def inject(level: str = "public", shown: int = 1, days: int = 0) -> Injection:
-    fields: Any = {"injected": [{"id": str(n)} for n in range(shown)], "withheld": [{"id": "x"}]}
-    at = timezone.now() - timedelta(days=days)
-    return Injection.objects.create(project="zoo", sensitivity=level, at=at, **fields)
-
-
-def age(memory: Memory, days: int, **fields: Any) -> None:
-    then = timezone.now() - timedelta(days=days)
-    Memory.objects.filter(pk=memory.pk).update(created_at=then, updated_at=then, **fields)
-
-
-def link(memory: Memory) -> None:
-    FileLink.objects.create(memory=memory, access="read", path="src/a.py", basename="a.py")
-
-
-def listed(client: Client, address: str) -> int:
-    """How many memories the list at this address says that it has."""
-    told = words(client.get(address.replace("&amp;", "&")).content.decode())
-    found = re.search(r"(\d+) memor(?:y|ies) with these filters", told)
-    return int(found[1]) if found else 0
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_cache")]
 
 
 class TestProject:
@@ -253,97 +198,6 @@ class TestMemories:
         remember("one")
         store.trash([remember("two").uid], actor)
         assert row(visitor, "Without files").endswith("file 1 100 %")
-
-
-class TestDays:
-    def test_what_was_kept_stands_against_what_was_skipped_and_why(
-        self, visitor: Client, remember: Any
-    ) -> None:
-        happen(memory=remember("kept"))
-        happen(reason="below the gate")
-        happen(reason="below the gate")
-        happen(reason="repeats the last")
-        happen()  # nothing to judge
-        assert "25 % of 4 that agents did" in part(visitor, "Kept and skipped")
-        assert row(visitor, "kept as a memory") == "kept as a memory 1"
-        assert row(visitor, "below the gate") == "below the gate 2"
-
-    def test_empty_injections_are_told_apart(self, visitor: Client) -> None:
-        inject()
-        inject()
-        inject(shown=0)
-        told = part(visitor, "Injections")
-        assert "with memories 2" in told
-        assert "empty 1" in told
-
-    def test_a_prompt_that_got_nothing_is_counted_as_empty(
-        self, visitor: Client, remember: Any, actor: Any
-    ) -> None:
-        remember("zebra stripes")
-        inject_for(Wanted("thanks, that is fine", session_id="s"), actor)
-        told = part(visitor, "Injections")
-        assert "empty 1" in told
-        assert "with memories" not in told
-
-    @pytest.mark.parametrize(("outcome", "count"), [("empty", 1), ("filled", 2)])
-    def test_each_number_of_injections_leads_to_as_many(
-        self, visitor: Client, outcome: str, count: int
-    ) -> None:
-        inject()
-        inject()
-        inject(shown=0)
-        page = visitor.get("/glance/").content.decode()
-        address = re.search(rf'href="(/injections/\?since=[^"]+outcome={outcome})">{count}</a>', page)
-        assert address
-        found = visitor.get(address[1].replace("&amp;", "&")).content.decode()
-        assert found.count('id="injection-') == count
-
-    def test_refused_secrets_are_counted_by_day_and_kind(self, visitor: Client, actor: Any) -> None:
-        with pytest.raises(store.SecretDetected):
-            store.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
-        told = part(visitor, "Secrets blocked")
-        assert "blocked 1" in told
-        assert "Kind blocked" in told
-
-    def test_the_journal_is_counted_by_actor(self, visitor: Client, remember: Any, actor: Any) -> None:
-        store.trash([remember("one").uid], actor)
-        found = row(visitor, actor.name)
-        assert found == f"{actor.name} 1 1 2"
-
-    def test_an_actor_leads_to_their_rows_of_the_journal(
-        self, visitor: Client, remember: Any, actor: Any
-    ) -> None:
-        remember("one")
-        page = visitor.get("/glance/").content.decode()
-        address = re.search(r'href="(/journal/\?actor=[^"]+)"', page)
-        assert address
-        listed = words(visitor.get(address[1].replace("&amp;", "&")).content.decode())
-        assert actor.name in listed
-        assert "insert" in listed
-
-    def test_a_column_of_refused_secrets_leads_to_their_rows(self, visitor: Client, actor: Any) -> None:
-        with pytest.raises(store.SecretDetected):
-            store.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
-        page = visitor.get("/glance/").content.decode()
-        address = re.search(r'href="(/journal/\?operation=secret_blocked[^"]+)"', page)
-        assert address
-        assert actor.name in words(visitor.get(address[1].replace("&amp;", "&")).content.decode())
-
-    def test_what_lies_before_the_period_is_not_counted(self, visitor: Client) -> None:
-        inject(days=20)
-        assert "with memories 1" in part(visitor, "Injections")
-        assert "Nothing was put into a prompt" in part(visitor, "Injections", "/glance/?days=7")
-
-    def test_a_chart_shows_the_whole_period_the_days_without_anything_too(self, visitor: Client) -> None:
-        inject(days=3)
-        told = part(visitor, "Injections", "/glance/?days=7")
-        begin = (timezone.now() - timedelta(days=6)).date()
-        assert f"1 from {begin.day} {begin:%b %Y} on; most, 1," in told
-
-    def test_an_unknown_period_is_refused_and_the_usual_one_shown(self, visitor: Client) -> None:
-        response = visitor.get("/glance/?days=8")
-        assert response.status_code == 422
-        assert "pick one of the list" in response.content.decode()
 
 
 class TestGate:
