@@ -7,8 +7,9 @@ from django.conf import settings
 from memoryhub.hooks.happening import Passage, Said
 from memoryhub.lifecycle import runs
 from memoryhub.lifecycle.operations import run_now
-from memoryhub.models import Memory
-from memoryhub.sensitivity import LEVELS, Actor, Clearance
+from memoryhub.models import Event, Memory
+from memoryhub.models.fields import new_uid
+from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity
 
 AUTO = "auto"
 
@@ -26,18 +27,31 @@ def _tend(operation: str, mode: str, passage: Passage) -> Said:
     if mode != AUTO:
         return "skipped", "left to the scheduler and to people (set to manual)"
     session = passage.session
-    actor = _hub(session.project)
+    guarded = _is_guarded(passage)
+    actor = _hub("upkeep" if guarded else "session-end", session.project)
     project = {"project": session.project}
     limit = settings.MEMORYHUB.inline_maintenance_limit
     live = Memory.objects.visible_to(actor.clearance).live().filter(project=session.project)
     if live.order_by()[: limit + 1].count() > limit:
         run = runs.start(operation, project, actor, may_wait=True)
         return "ok", f"queued as run {run.uid}"
-    ran = run_now(operation, project, actor, run_uid=session.session_id)
+    ran = run_now(operation, project, actor, run_uid=new_uid() if guarded else session.session_id)
     return "ok", f"{ran.changed} of {ran.seen} memories changed" if ran.seen else "no memories to tend"
 
 
-def _hub(project: str) -> Actor:
+def _is_guarded(passage: Passage) -> bool:
+    """Whether part of the session is above public.
+
+    What tending changes is journaled at the level of each memory: neither the session's id nor that one has
+    ended may stand there for readers who cannot know of it.
+    """
+    public = Sensitivity.PUBLIC.value
+    if passage.happening.sensitivity != public:
+        return True
+    return Event.objects.filter(session=passage.session).exclude(sensitivity=public).exists()
+
+
+def _hub(name: str, project: str) -> Actor:
     """The hub's own upkeep of one project: every level and every owner's memories there, and no further."""
     reach = Clearance(frozenset(LEVELS), projects=frozenset({project}), every_owner=True)
-    return Actor("system:session-end", reach)
+    return Actor(f"system:{name}", reach)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
+from django.db import transaction
+from django.utils import timezone
 
-from memoryhub.models import Event, Fact, Injection, Memory
+from memoryhub import journal
+from memoryhub.models import Event, Fact, Injection, JournalEntry, Memory
+from memoryhub.sensitivity import Actor
 from tests.hooks.conftest import DATABASE, DESIGN, FIX, Sitting
 
 LEVELS = ("public", "private", "secret")
@@ -148,3 +153,58 @@ def test_a_public_event_does_not_tell_how_many_secret_memories_were_shown(sit, r
     assert Injection.objects.get().injected
     [said] = Event.objects.get().handlers
     assert said["detail"] == "the injection log says what was shown"
+
+
+def _idle(remember):
+    old = timezone.now() - timedelta(days=10)
+    Memory.objects.filter(pk=remember("idle words", project="shop").pk).update(updated_at=old, created_at=old)
+
+
+def _upkeep(sit, remember, level):
+    """Ends a session of a level in a project where something is to be tended; the rows that were written."""
+    _idle(remember)
+    sit("hidden-one").ok("prompt:submit", {"prompt": "what is due?"}, sensitivity=level)
+    sit("hidden-one", name="other").end(sensitivity=level)
+    return list(JournalEntry.objects.filter(operation="consolidate"))
+
+
+@pytest.mark.parametrize("level", ["private", "secret"])
+def test_upkeep_after_a_guarded_session_names_neither_it_nor_that_one_ended(sit, remember, agent, level):
+    [row] = _upkeep(sit, remember, level)
+    assert row.sensitivity == "public"
+    public = agent("public", "reader")
+    assert public.get("/sessions/hidden-one").status_code == 404
+    told = public.get("/journal").content.decode()
+    assert row.object_id in told
+    assert "hidden-one" not in told
+    assert "session-end" not in told
+
+
+def test_one_guarded_event_is_enough_to_leave_the_session_unnamed(sit, remember):
+    """The end is public; what came before is not."""
+    sit("hidden-one").ok("prompt:submit", {"prompt": "what is due?"}, sensitivity="secret")
+    _idle(remember)
+    sit("hidden-one", name="other").end()
+    assert JournalEntry.objects.get(operation="consolidate").object_id != "hidden-one"
+
+
+@pytest.mark.parametrize("level", ["public", "private", "secret", "cosmic"])
+def test_a_row_of_old_that_names_a_session_shows_to_who_may_know_of_the_session(sit, agent, level):
+    sit("old-one").ok("prompt:submit", {"prompt": "what is due?"})
+    Event.objects.update(sensitivity=level)
+    past = journal.Change("consolidate", "memories", "old-one", {"run": "old-one"}, "shop")
+    with transaction.atomic():
+        journal.record(Actor("system:session-end"), [past])
+    seen = {
+        clearance
+        for clearance in LEVELS
+        if "old-one"
+        in agent(clearance, clearance).get("/journal", allow_private=True, allow_secret=True).content.decode()
+    }
+    expected = {
+        "public": set(LEVELS),
+        "private": {"private", "secret"},
+        "secret": {"secret"},
+        "cosmic": set(),
+    }
+    assert seen == expected[level]
