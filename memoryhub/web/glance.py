@@ -215,6 +215,15 @@ def capture(kept: int, skipped: Counter[str]) -> Bars:
     return _bars(series, counted, {"": "kept as a memory"})
 
 
+def facts(counted: Mapping[str, int], project: str) -> Bars:
+    """The facts of a project by what they say."""
+
+    def listed(predicate: str, kind: str) -> str:
+        return address("facts", predicate=predicate, project=project)
+
+    return _bars([("facts", "facts")], {name: {"facts": n} for name, n in counted.items()}, {}, listed)
+
+
 def activity(found: Mapping[str, Counter[str]], since: date, project: str = "") -> Bars:
     """Who did how much, by what it did to the store."""
     series = [*((kind, kind) for kind in _CHANGES), (OTHER, OTHER)]

@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub import contradictions
+from memoryhub.encoding.segmentation import MARKS
+from memoryhub.facts import query_facts
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import glance as numbers
@@ -42,6 +45,8 @@ def glance(request: HttpRequest) -> HttpResponse:
         **_memories(clearance, project),
         **_flows(clearance, form),
     }
+    if project and not context["total"]:
+        context["facts"] = shown.facts(_said(clearance, project), project)
     if not (project or is_confined(request.user)):  # the sizes of the files tell of every project
         context |= _storage(clearance)
     return render(request, "glance/page.html", context, status=200 if valid else 422)
@@ -106,6 +111,12 @@ def _memories(clearance: Clearance, project: str) -> dict[str, Any]:
         "use": shown.use(found, project),
         "ending": shown.ending(numbers.expiring(live, now), today, project),
     }
+
+
+def _said(clearance: Clearance, project: str) -> dict[str, int]:
+    """How many facts hold now, by predicate; not the hub's own marks, which the list leaves out too."""
+    facts = query_facts(clearance, project=project).exclude(MARKS)
+    return dict(facts.order_by().values_list("predicate").annotate(n=Count("pk")))
 
 
 def _clashes(clearance: Clearance, now: datetime) -> int:
