@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http import HttpResponseRedirect as Redirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -39,6 +39,8 @@ class PageMiddleware(LoginRequiredMiddleware):
             and _lacks_its_slash(request.path)
         ):
             return Redirect(request.get_full_path(force_append_slash=True))
+        if isinstance(response, HttpResponseNotAllowed) and _is_for_people(request):
+            response = _not_allowed(request, response["Allow"])
         if getattr(request, "is_page", False):
             patch_cache_control(response, private=True, no_store=True)
             patch_vary(response)
@@ -98,6 +100,20 @@ class PersonMiddleware:
             signed_in.touch(request)
         if (profile := getattr(request.user, "profile", None)) is not None:
             dates.begin(profile)
+
+
+def _is_for_people(request: HttpRequest) -> bool:
+    """Whether a browser comes to this address, to a page or to the admin; agents' doors have problems instead."""
+    match = request.resolver_match
+    return getattr(request, "is_page", False) or (match is not None and match.app_name == "admin")
+
+
+def _not_allowed(request: HttpRequest, allowed: str) -> HttpResponse:
+    """A page instead of Django's empty answer."""
+    mark_page(request)
+    page = render(request, "405.html", status=405)
+    page.headers["Allow"] = allowed
+    return page
 
 
 def _lacks_its_slash(path: str) -> bool:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth.models import User
@@ -124,6 +125,19 @@ def test_nor_where_a_page_cannot_be_shown(
     caplog.set_level(logging.CRITICAL)
     watch.expect(status)
     look_at(open_page("/glance/", reader), [HERE])
+
+
+def test_nor_under_an_unknown_name(open_page: OpenPage, live_server: Any, watch: Watch) -> None:
+    watch.expect(400)
+    watch.host = f"strange.localhost:{urlsplit(live_server.url).port}"
+    page = open_page(f"http://{watch.host}/")
+    expect(page.get_by_text("MEMORYHUB_ALLOWED_HOSTS")).to_be_in_viewport()  # under an emblem of its size
+    look_at(page, [HERE])
+
+
+def test_nor_where_an_address_only_takes_forms(open_page: OpenPage, reader: User, watch: Watch) -> None:
+    watch.expect(405)
+    look_at(open_page("/acts/", reader), [HERE])
 
 
 def test_nor_where_somebody_is_refused(open_page: OpenPage, reader: User, watch: Watch) -> None:

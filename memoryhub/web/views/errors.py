@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from csp.constants import HEADER
+from csp.utils import build_policy
+from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
@@ -10,7 +13,8 @@ from memoryhub.web.middleware import mark_page
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return _page(request, "400.html", 400)
+    """A name of the hub's that it does not know has a page of its own: it is the first that a new name shows."""
+    return _page(request, "400_host.html" if isinstance(exception, DisallowedHost) else "400.html", 400)
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -28,9 +32,15 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 def server_error(request: HttpRequest) -> HttpResponse:
     """Without the request's context: what failed may be what makes it."""
     mark_page(request)
-    return HttpResponse(render_to_string("500.html"), status=500)
+    return _with_policy(HttpResponse(render_to_string("500.html"), status=500))
 
 
 def _page(request: HttpRequest, template: str, status: int) -> HttpResponse:
     mark_page(request)
-    return render(request, template, status=status)
+    return _with_policy(render(request, template, status=status))
+
+
+def _with_policy(page: HttpResponse) -> HttpResponse:
+    """The policy of pages, from here: what is refused before it comes to CSPMiddleware is answered before it."""
+    page.headers[HEADER] = build_policy()
+    return page
