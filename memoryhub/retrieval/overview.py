@@ -38,6 +38,7 @@ def tallies(memories: MemoryQuerySet) -> dict[str, dict[str, int]]:
 
 
 def _by_facet(counted: Mapping[tuple[str, ...], int]) -> dict[str, dict[str, int]]:
+    """For each facet :func:`counts`, out of numbers by all values of :data:`COUNTED`."""
     whole: dict[str, Counter[str]] = {column: Counter() for column in COUNTED}
     for values, count in counted.items():
         for column, value in zip(COUNTED, values, strict=True):
