@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
 from memoryhub.models import Membership
 from memoryhub.team import people, signed_in, tokens
@@ -87,6 +89,14 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         """A name is for good: personal memories, tokens and the journal know the person by it."""
         fields = super().get_readonly_fields(request, obj)
         return fields if obj is None else (*fields, "username")
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
+        """Of others; one's own takes the old one."""
+        if self.get_object(request, unquote(id)) == request.user:
+            messages.error(request, "Nothing was changed: give your own password here, with the old one.")
+            return redirect("you")
+        answer: HttpResponse = super().user_change_password(request, id, form_url)
+        return answer
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)

@@ -185,14 +185,30 @@ def open_every_project(user: User, by: User) -> None:
 
 
 def set_password(user: User, password: str, by: User) -> None:
-    """Give a password; who is signed in with the old one is not any more. A StoreError says what is weak."""
-    if user.pk != by.pk:
-        _require_reach(by, user)
+    """Give somebody else a password; who is signed in with the old one is not any more.
+
+    A StoreError says what is weak. Conflict for one's own, which takes the old one: whoever holds somebody's
+    session must not make it their account.
+    """
+    if user.pk == by.pk:
+        raise Conflict("this is your own account; change your password on the page You", "password")
+    _require_reach(by, user)
+    _give_password(user, password, by, "password_set")
+
+
+def change_password(user: User, old: str, password: str) -> None:
+    """Change one's own; every session of the account ends. A StoreError says what is weak or wrong."""
+    if not user.check_password(old):
+        raise StoreError("this is not your password", "old")
+    _give_password(user, password, user, "password_change")
+
+
+def _give_password(user: User, password: str, by: User, operation: str) -> None:
     _check_password(user, password)
     user.set_password(password)
     with write():
         user.save(update_fields=["password"])
-        note(user, "password_change" if user.pk == by.pk else "password_set", by.get_username())
+        note(user, operation, by.get_username())
 
 
 def set_address(user: User, email: str, by: User) -> None:

@@ -95,6 +95,10 @@ class PasswordForm(PlainForm):
             raise forms.ValidationError("The two are not the same.")
         return str(self.cleaned_data["again"])
 
+    def passwords(self) -> tuple[str, str]:
+        """Of a valid form: the old one and the new one."""
+        return self.cleaned_data["old"], self.cleaned_data["password"]
+
 
 class TokenForm(PlainForm):
     """A token for an agent of one's own. ``once``: another one in each form, which makes one token."""

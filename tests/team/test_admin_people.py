@@ -96,6 +96,14 @@ def test_ones_own_password_is_changed_on_the_hubs_page(boss):
     assert not User.objects.get(username="boss").check_password(BETTER)
 
 
+@pytest.mark.parametrize("written", ["{}", "0{}"])
+def test_ones_own_password_is_not_set_in_the_list_of_users(boss, written):
+    new = {"usable_password": "true", "password1": BETTER, "password2": BETTER}
+    answer = enter(boss).post(f"{LIST}{written.format(boss.pk)}/password/", new)
+    assert answer["Location"] == "/you/"
+    assert not User.objects.get(username="boss").check_password(BETTER)
+
+
 def test_closing_an_account_here_ends_its_sessions_for_good(boss, bob):
     theirs = enter(bob)
     closed = {name: value for name, value in form(bob).items() if name != "is_active"}

@@ -205,6 +205,22 @@ def test_a_new_password_signs_the_person_out(browser, bob):
     assert operations() == ["password_set"]
 
 
+def test_ones_own_password_is_not_set_without_the_old_one(browser, chief):
+    refused = browser.post("/people/chief/password/", {"password": BETTER})
+    assert refused.status_code == 422
+    assert "change your password on the page You" in refused.content.decode()
+    assert fresh("chief").check_password("a good password")
+    assert operations("chief") == []
+
+
+def test_no_caller_sets_its_own_password_without_the_old_one(chief):
+    with pytest.raises(StoreError, match="on the page You"):
+        people.set_password(chief, BETTER, chief)
+    with pytest.raises(StoreError, match="not your password"):
+        people.change_password(chief, "a guess", BETTER)
+    assert fresh("chief").check_password("a good password")
+
+
 def test_a_person_who_is_not_there_is_404(browser):
     assert browser.get("/people/nobody/").status_code == 404
 

@@ -50,7 +50,7 @@ def password(request: HttpRequest) -> HttpResponse:
     """Every other session of the account ends with the old password."""
     user = _user(request)
     form = PasswordForm(request, request.POST)
-    if form.is_valid() and not _refused(form, people.set_password, user, form.cleaned_data["password"], user):
+    if form.is_valid() and not _refused(form, people.change_password, user, *form.passwords()):
         update_session_auth_hash(request, user)
         messages.success(
             request, "Your password is changed. Wherever else you were signed in, you are not now."
