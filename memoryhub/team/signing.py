@@ -37,7 +37,7 @@ _NEWEST = 5000
 # As some proxies write an address; the port is another for each connection.
 _WITH_PORT = re.compile(r"(?P<v4>[0-9.]+):\d+|\[(?P<v6>[0-9a-fA-F:.]+)\](?::\d+)?")
 _IN, _FAILED = "login", "login_failed"
-_REFUSED = "login_refused"  # of whom the organisation vouched for: no guess, so it does not count as one
+_REFUSED = "login_refused"  # of who came back from the organisation: no guess at a password, counted apart
 
 
 def address_of(request: HttpRequest) -> str:
@@ -71,7 +71,7 @@ def wait(request: HttpRequest, name: str, now: datetime | None = None) -> int:
     """Seconds until a password for this name is looked at again from this address; 0 for at once."""
     now = now or timezone.now()
     network, hashed = _network(address_of(request)), _hashed(name)
-    recent = _recent(now)
+    recent = _recent(now, _IN, _FAILED)
     pair = _since_success([one for one in recent if (one.name, one.network) == (hashed, network)])
     counted = [
         (PER_PAIR, pair),
@@ -80,22 +80,35 @@ def wait(request: HttpRequest, name: str, now: datetime | None = None) -> int:
     of_name = [one for one in recent if one.failed and one.name == hashed]
     if len(of_name) >= PER_NAME and not _has_been(name.strip(), network):
         counted.append((PER_NAME, of_name))
-    # The one that has to age is the oldest of the newest ``most``.
-    ends = [found[most - 1].at + WINDOW for most, found in counted if len(found) >= most]
-    return max(0, *(int((end - now).total_seconds()) + 1 for end in ends)) if ends else 0
+    return max(_until(found, most, now) for most, found in counted)
 
 
-def _recent(now: datetime) -> list[_Attempt]:
+def wait_for_organisation(request: HttpRequest, now: datetime | None = None) -> int:
+    """Seconds until the provider is asked again about who comes back from it to this address; 0 for at once.
+
+    As many may fail as passwords of one address. The two are counted apart: neither holds back the other.
+    """
+    now = now or timezone.now()
+    network = _network(address_of(request))
+    return _until([one for one in _recent(now, _REFUSED) if one.network == network], PER_ADDRESS, now)
+
+
+def _until(failed: list[_Attempt], most: int, now: datetime) -> int:
+    """Seconds until there are fewer; the one that has to age is the oldest of the newest ``most``."""
+    return int((failed[most - 1].at + WINDOW - now).total_seconds()) + 1 if len(failed) >= most else 0
+
+
+def _recent(now: datetime, *operations: str) -> list[_Attempt]:
     """Newest first. Each operation is asked for by itself, for then the index has its rows in order."""
     found = []
-    for operation in (_IN, _FAILED):
+    for operation in operations:
         rows = JournalEntry.objects.filter(operation=operation, object_type=PERSON).order_by("-seq")
         newest = rows.values_list("at", "object_id", "detail")[:_NEWEST]
         for at, account, detail in newest.iterator(chunk_size=100):  # as a rule there are few in the window
             if at <= now - WINDOW:
                 break
             name = detail.get("name") or _hashed(account)
-            found.append(_Attempt(at, operation == _FAILED, name, _network(detail.get("from", ""))))
+            found.append(_Attempt(at, operation != _IN, name, _network(detail.get("from", ""))))
     return sorted(found, key=lambda one: one.at, reverse=True)
 
 
@@ -189,10 +202,10 @@ def _failed(credentials: Mapping[str, Any], request: HttpRequest | None = None, 
 
 
 def note_refused(request: HttpRequest, user: User | None, why: str, address: str) -> None:
-    """A journal row: whom the organisation's provider vouched for was not let in. Must run in a transaction.
+    """A journal row: who came back from the organisation was not let in. Must run in a transaction.
 
     ``user``: whose account it was about; without one, ``address`` is the e-mail address, of which a keyed
-    hash is kept.
+    hash is kept; empty where the provider vouched for nobody.
     """
     detail = {"from": address_of(request), "with": device_of(request), "why": why}
     journal.record(Actor("nobody"), [_refusal(_REFUSED, user, address, detail)])

@@ -23,13 +23,15 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import import_from_settings
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
-from memoryhub.team import identities
+from memoryhub.team import identities, signing
+from memoryhub.transactions import write
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT = 10  # seconds that the provider has for an answer
 KNOWN_FOR = 3600  # seconds that its discovery document holds
 FAILED = "/login/?failed=1"
+NOT_VOUCHED_FOR = "not vouched for"
 EXPLAINED = {identities.TAKEN: "taken", identities.PASSWORD_FIRST: "password"}  # on the login page
 _ENDPOINTS = {
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
@@ -148,13 +150,18 @@ class FromProvider(OIDCAuthenticationCallbackView):  # type: ignore[misc]
 
         Else any link to here, on any page, would sign out who follows it.
         """
-        went_there = request.GET.get("state") in request.session.get("oidc_states", {})
-        if "error" in request.GET and not went_there:
+        self.went_there = request.GET.get("state") in request.session.get("oidc_states", {})
+        if "error" in request.GET and not self.went_there:
             failed: HttpResponse = self.login_failure()
             return failed
         answer: HttpResponse = super().get(request)
         return answer
 
     def login_failure(self) -> HttpResponse:
-        told = EXPLAINED.get(getattr(self.request, "refused_because", ""))
+        """What fails counts where this browser went to the provider: links elsewhere lock nobody out."""
+        because = getattr(self.request, "refused_because", "")
+        if self.went_there and not because:  # else it is in the journal already
+            with write():
+                signing.note_refused(self.request, None, NOT_VOUCHED_FOR, "")
+        told = EXPLAINED.get(because)
         return redirect(f"/login/?failed={told}" if told else FAILED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.sensitivity import LEVELS, system
+from tests.team.provider import CLIENT, SECRET, Provider, serve
 
 PROJECTS = ("barn", "farm", "zoo")
 
@@ -90,3 +91,19 @@ def _furnish(remember: Callable[..., Memory], project: str, level: str) -> Memor
         reach=reach.as_json(system("tests").clearance),
     )
     return memory
+
+
+@pytest.fixture
+def provider(settings: Any, db: None) -> Iterator[Provider]:
+    """The hub knows this provider; ada has an account with her address."""
+    one = Provider()
+    server = serve(one)
+    settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET = one.issuer, CLIENT, SECRET
+    settings.AUTHENTICATION_BACKENDS = [
+        "memoryhub.team.accounts.AccountBackend",
+        "memoryhub.team.single_sign_on.SingleSignOnBackend",
+    ]
+    User.objects.create_user("ada", email="Ada@example.org")
+    yield one
+    server.shutdown()
+    server.server_close()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils.html import escape
@@ -16,49 +14,16 @@ from memoryhub.conf import ConfigError
 from memoryhub.models import Identity, JournalEntry
 from memoryhub.team import identities, signing
 from tests.team.conftest import seen
-from tests.team.provider import CLIENT, OTHER_KEY, SECRET, Provider, serve
+from tests.team.provider import OTHER_KEY, Provider
+from tests.team.returning import BACK, START, go, name_of, refused
 from tests.visiting import enter
 
 pytest.importorskip("mozilla_django_oidc")
-START, BACK = "/login/organisation/", "/login/organisation/back/"
-
-
-@pytest.fixture
-def provider(settings: Any, db: None) -> Iterator[Provider]:
-    """The hub knows this provider; ada has an account with her address."""
-    one = Provider()
-    server = serve(one)
-    settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET = one.issuer, CLIENT, SECRET
-    settings.AUTHENTICATION_BACKENDS = [
-        "memoryhub.team.accounts.AccountBackend",
-        "memoryhub.team.single_sign_on.SingleSignOnBackend",
-    ]
-    User.objects.create_user("ada", email="Ada@example.org")
-    yield one
-    server.shutdown()
-    server.server_close()
 
 
 def now_is(provider: Provider, subject: str | None, **claims: Any) -> None:
     """Who sits at the provider from now on."""
     provider.token, provider.claims = {"sub": subject}, {"sub": subject, **claims}
-
-
-def go(provider: Provider, client: Client | None = None, start: str = START) -> tuple[Client, Any]:
-    """A browser that goes to the provider, where the person agrees, and back."""
-    client = client or Client(REMOTE_ADDR="10.0.0.1")
-    there = client.get(start)
-    assert there.status_code == 302
-    return client, client.get(f"{BACK}?{provider.agree(there['Location'])}")
-
-
-def name_of(client: Client) -> str:
-    """Who is signed in."""
-    return str(get_user(client).get_username())  # type: ignore[arg-type]  # a client has a session too
-
-
-def refused(answer: Any) -> bool:
-    return answer.status_code == 302 and answer["Location"] == "/login/?failed=1"
 
 
 def test_who_is_vouched_for_is_signed_in_and_it_is_in_the_journal(provider):
