@@ -94,9 +94,17 @@ def clearance_of(request: HttpRequest, also: Iterable[str] = ()) -> Clearance:
     return reach_of(request.user, asked | set(also))
 
 
-def actor_of(request: HttpRequest) -> Actor:
-    """The person, for the store and the journal; writes reach what the pages show."""
-    return Actor(f"user:{request.user.get_username()}", clearance_of(request))
+def full_clearance_of(request: HttpRequest) -> Clearance:
+    """All that this person may see, as if every switch were on.
+
+    For what they write, and for taking back what they wrote; never for showing anything.
+    """
+    return reach_of(request.user)
+
+
+def actor_of(request: HttpRequest, clearance: Clearance | None = None) -> Actor:
+    """The person, for the store and the journal; writes reach what the pages show, or ``clearance``."""
+    return Actor(f"user:{request.user.get_username()}", clearance or clearance_of(request))
 
 
 def reveal(request: HttpRequest, memory: Memory, page: str) -> None:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from memoryhub.team.accounts import SWITCHES, actor_of, clearance_of, is_on, may_see, reveal, turn
+from memoryhub.team.accounts import (
+    SWITCHES,
+    actor_of,
+    clearance_of,
+    full_clearance_of,
+    is_on,
+    may_see,
+    reveal,
+    turn,
+)
 from memoryhub.team.people import may_manage
 
 __all__ = [
     "SWITCHES",
     "actor_of",
     "clearance_of",
+    "full_clearance_of",
     "is_on",
     "may_see",
     "person",

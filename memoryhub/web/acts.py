@@ -18,7 +18,8 @@ from memoryhub.models import Memory
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.store import Acted, NotFound, StoreError, undo_act
 from memoryhub.store.acts_undone import kind_of
-from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web import reading
+from memoryhub.web.access import actor_of, clearance_of, full_clearance_of
 from memoryhub.web.fields import whole
 
 _CHANGE, _DELETE = "memoryhub.change_memory", "memoryhub.delete_memory"
@@ -72,7 +73,8 @@ def offered(request: HttpRequest) -> dict[str, bool]:
 
 def taken_back(request: HttpRequest, uid: str, first: int, last: int) -> Acted:
     """Undo an act of this person, who must still be allowed to do such a thing; 404 for any other act."""
-    actor = actor_of(request)
+    # Its own memories too that the act put under a level whose switch is off.
+    actor = actor_of(request, full_clearance_of(request))
     try:
         if not may(request, kind_of(uid, actor, first, last)):
             raise PermissionDenied
@@ -86,10 +88,10 @@ def number(text: str) -> int:
     return whole(text) or 0
 
 
-def asked(form: QueryDict, clearance: Clearance) -> Asked:
+def asked(form: QueryDict, reach: Clearance) -> Asked:
     """``act`` and the values it takes; ``set-<field>`` sets that one, whatever other fields hold.
 
-    StoreError for a level that the person does not see anywhere now: the memory would be out of their reach.
+    StoreError for a level that the person sees nowhere with all switches on: it would be out of their reach.
     """
     kind, _, name = form.get("act", "").partition("-")
     if kind in ("tag", "untag"):
@@ -99,15 +101,16 @@ def asked(form: QueryDict, clearance: Clearance) -> Asked:
     names = [name] if name in SETTABLE else [one for one in SETTABLE if form.get(one)]
     values = {one: form.get(one, "") for one in names}
     level = values.get("sensitivity")
-    if level in LEVELS and level not in clearance.somewhere():
-        raise StoreError(f"you do not see {level} memories now; turn on their switch first", "sensitivity")
+    if level in LEVELS and level not in reach.somewhere():
+        raise StoreError(f"you may not see {level} memories; choose a lower level", "sensitivity")
     return Asked(kind, values)
 
 
 def tell(request: HttpRequest, acted: Acted, back: str) -> None:
     """Messages: what was done with a button that undoes it, what was so already, and what was refused."""
     if acted.done:
-        context = {"acted": acted, "told": summary(acted), "one": only(acted), "back": back}
+        hidden = reading.out_of_sight(request, acted.done)
+        context = {"acted": acted, "told": summary(acted), "one": only(acted), "back": back, "hidden": hidden}
         messages.success(request, render_to_string("acts/done.html", context, request=request))
     if acted.same:
         words = _SAME.get(acted.kind, "so already")

@@ -26,7 +26,7 @@ def merge(
     opened: datetime = form.cleaned_data["unchanged_since"]
     then = state_at(memory, opened, clearance)
     data = form.data.copy()  # type: ignore[attr-defined]
-    fresh = _form(None, clearance, memory, names)
+    fresh = _form(None, form.reach, memory, names)
     collisions = []
     for name, field in fresh.fields.items():
         stored = fresh.initial.get(name)
@@ -40,7 +40,7 @@ def merge(
         if field.show_hidden_initial:
             data[form.add_initial_prefix(name)] = field.prepare_value(stored)
     data["unchanged_since"] = fresh.initial["unchanged_since"]
-    return _form(data, clearance, memory, names), collisions
+    return _form(data, form.reach, memory, names), collisions
 
 
 def settle(
@@ -53,6 +53,6 @@ def settle(
 
 
 def _form(
-    data: Mapping[str, Any] | None, clearance: Clearance, memory: Memory, names: Sequence[str]
+    data: Mapping[str, Any] | None, reach: Clearance, memory: Memory, names: Sequence[str]
 ) -> MemoryForm:
-    return FieldForm(data, clearance, memory, *names) if names else MemoryForm(data, clearance, memory)
+    return FieldForm(data, reach, memory, *names) if names else MemoryForm(data, reach, memory)

@@ -32,15 +32,19 @@ _MESSAGES = {
 
 
 class DraftForm(forms.Form):
-    """A form over a pydantic model: fields of the same names, and its limits as hints to the browser."""
+    """A form over a pydantic model: fields of the same names, and its limits as hints to the browser.
+
+    ``reach``: all that the person may see. Every level of it is offered, also one that is not shown now: to
+    put something under a higher level reveals nothing.
+    """
 
     model: ClassVar[type[BaseModel]]
     draft: Any = None
 
-    def __init__(self, data: Mapping[str, Any] | None, clearance: Clearance, **options: Any) -> None:
+    def __init__(self, data: Mapping[str, Any] | None, reach: Clearance, **options: Any) -> None:
         super().__init__(data, **options)
-        seen = clearance.somewhere()
-        self.levels = [level for level in LEVELS if level in seen]
+        self.reach = reach
+        self.levels = [level for level in LEVELS if level in reach.somewhere()]
         self.fields["sensitivity"].widget.choices = [(level, level) for level in self.levels]
         properties = self.model.model_json_schema()["properties"]
         for name, bound in self.fields.items():
@@ -52,11 +56,8 @@ class DraftForm(forms.Form):
     def clean_sensitivity(self) -> str:
         level = str(self.cleaned_data["sensitivity"])
         if level not in self.levels:
-            raise forms.ValidationError(
-                f"You do not see {level} memories now. Turn their switch on first, or choose a lower level."
-                if level in LEVELS
-                else f"Choose one of: {', '.join(self.levels)}."
-            )
+            never = f"You may not see {level} memories. " if level in LEVELS else ""
+            raise forms.ValidationError(f"{never}Choose one of: {', '.join(self.levels)}.")
         return level
 
     def take(self, model: type[BaseModel], values: Mapping[str, Any]) -> None:
@@ -115,13 +116,13 @@ class MemoryForm(DraftForm):
     def __init__(
         self,
         data: Mapping[str, Any] | None,
-        clearance: Clearance,
+        reach: Clearance,
         memory: Memory | None = None,
         initial: Mapping[str, Any] | None = None,
     ) -> None:
         self.memory = memory
         start = _stored(memory) if memory else _blank()
-        super().__init__(data, clearance, initial={**start, **(initial or {})}, label_suffix="")
+        super().__init__(data, reach, initial={**start, **(initial or {})}, label_suffix="")
         for name, rows in (("content", 16), ("overview", 4), ("files_read", 4), ("files_modified", 4)):
             self.fields[name].widget.attrs["rows"] = rows
         self.fields["content"].widget.attrs["required"] = True
@@ -149,10 +150,8 @@ class MemoryForm(DraftForm):
 class FieldForm(MemoryForm):
     """One field of a memory, or some of them, to be changed where it stands; the first has the focus."""
 
-    def __init__(
-        self, data: Mapping[str, Any] | None, clearance: Clearance, memory: Memory, *names: str
-    ) -> None:
-        super().__init__(data, clearance, memory)
+    def __init__(self, data: Mapping[str, Any] | None, reach: Clearance, memory: Memory, *names: str) -> None:
+        super().__init__(data, reach, memory)
         # Of those of several rows more than one may be open on a page.
         self.auto_id = "in_%s" if len(names) == 1 else f"in_{memory.uid}_%s"
         self.fields["sensitivity"].label = "Level"
@@ -177,9 +176,9 @@ class FactForm(DraftForm):
     )
 
     def __init__(
-        self, data: Mapping[str, Any] | None, clearance: Clearance, initial: Mapping[str, Any] | None = None
+        self, data: Mapping[str, Any] | None, reach: Clearance, initial: Mapping[str, Any] | None = None
     ) -> None:
-        super().__init__(data, clearance, initial=initial, label_suffix="", auto_id="add_%s")
+        super().__init__(data, reach, initial=initial, label_suffix="", auto_id="add_%s")
         for name in ("subject", "predicate", "object"):
             self.fields[name].widget.attrs["required"] = True
         self.fields["project"].widget.attrs["list"] = "projects"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.db.models import Q
 from django.http import Http404, HttpRequest
 
 from memoryhub.models import Event, Fact, JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.history import journal_of
-from memoryhub.sensitivity import Clearance, Sensitivity
-from memoryhub.web.access import clearance_of
+from memoryhub.sensitivity import Clearance, Sensitivity, rank
+from memoryhub.web.access import clearance_of, full_clearance_of
 
 RELATED = 6
 FACTS = 50
@@ -27,6 +29,24 @@ def find(request: HttpRequest, uid: str) -> Memory:
 
 def is_secret(level: str) -> bool:
     return level == Sensitivity.SECRET.value
+
+
+def out_of_sight(request: HttpRequest, memories: Sequence[Memory]) -> str:
+    """Which of those just written are not shown now, and what brings them back; empty when all are.
+
+    The person may have put them under a level whose switch is off, or that they never see in that project.
+    """
+    shown, reach = clearance_of(request), full_clearance_of(request)
+    hidden = [one for one in memories if not shown.opens(one.project, one.sensitivity)]
+    if not hidden:
+        return ""
+    levels = sorted({one.sensitivity for one in hidden}, key=rank)
+    what, them = ("It is", "it") if len(memories) == 1 else (f"{len(hidden)} of them are", "them")
+    named = " or ".join(levels)
+    if not all(reach.opens(one.project, one.sensitivity) for one in hidden):
+        return f"{what} {named} now, which you may not see there."
+    switch = "switch of that level" if len(levels) == 1 else "switches of these levels"
+    return f"{what} {named} now and out of sight: turn on the {switch} to see {them}."
 
 
 def by_session(memory: Memory, clearance: Clearance) -> list[Memory]:

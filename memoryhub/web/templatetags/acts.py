@@ -12,7 +12,7 @@ from memoryhub.sensitivity import LEVELS
 from memoryhub.store.acts import MOST
 from memoryhub.vocabulary import SCOPES, TYPES
 from memoryhub.web import acts
-from memoryhub.web.access import clearance_of
+from memoryhub.web.access import full_clearance_of
 from memoryhub.web.lists import without
 
 register = template.Library()
@@ -37,7 +37,7 @@ def bulk_bar(context: dict[str, Any], total: int = 0, ended: bool = False) -> di
     ``ended``: the list is of what lies in the trash or has expired.
     """
     request = context["request"]
-    seen = clearance_of(request).somewhere()
+    offered = full_clearance_of(request).somewhere()
     return {
         "request": request,
         "csrf_token": context.get("csrf_token"),
@@ -48,7 +48,7 @@ def bulk_bar(context: dict[str, Any], total: int = 0, ended: bool = False) -> di
         "total": total,
         "most": MOST,
         "list": without(request, as_of=timezone.now().isoformat()),
-        "levels": [level for level in LEVELS if level in seen],
+        "levels": [level for level in LEVELS if level in offered],
         "types": [(kind, kind.replace("_", " ")) for kind in TYPES],
         "scopes": SCOPES,
     }

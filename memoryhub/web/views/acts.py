@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 from memoryhub import store
 from memoryhub.models import Memory
 from memoryhub.web import acts
-from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.access import actor_of, clearance_of, full_clearance_of
 from memoryhub.web.back import back_of
 from memoryhub.web.selection import chosen
 
@@ -30,7 +30,7 @@ def act(request: HttpRequest) -> HttpResponse:
     back = back_of(request)
     seen = clearance_of(request)
     try:
-        wanted = acts.asked(request.POST, seen)
+        wanted = acts.asked(request.POST, full_clearance_of(request))
         if wanted.kind in acts.PERMISSIONS and not acts.may(request, wanted.kind):
             raise PermissionDenied
         found = chosen(request.POST, seen)

@@ -16,10 +16,11 @@ from django.views.decorators.http import require_http_methods, require_POST
 from memoryhub import store
 from memoryhub.models import Memory
 from memoryhub.web import conflicts, reading
-from memoryhub.web.access import actor_of, clearance_of, reveal
+from memoryhub.web.access import actor_of, clearance_of, full_clearance_of, reveal
 from memoryhub.web.back import back_of
 from memoryhub.web.forms import MemoryForm
 from memoryhub.web.views.trash import may_restore
+from memoryhub.web.views.versions import undo_form
 
 _PREFILLED = ("project", "session_id", "type", "category")
 ERASE_WORD = "erase"
@@ -30,12 +31,12 @@ ERASE_WORD = "erase"
 def memory_new(request: HttpRequest) -> HttpResponse:
     """A form for a new memory; the address may fill in project, session, type and category."""
     if request.method == "POST":
-        form = MemoryForm(request.POST, clearance_of(request))
+        form = MemoryForm(request.POST, full_clearance_of(request))
         if form.is_valid() and (stored := _store(request, form)):
             return stored
         return _form_page(request, form, status=422)
     initial = {name: request.GET[name] for name in _PREFILLED if request.GET.get(name)}
-    return _form_page(request, MemoryForm(None, clearance_of(request), initial=initial))
+    return _form_page(request, MemoryForm(None, full_clearance_of(request), initial=initial))
 
 
 def _store(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
@@ -49,9 +50,8 @@ def _store(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
         "created": "Stored.",
         "updated": "A memory had this key already: it says this now.",
     }.get(result.outcome, "These words were stored already: that memory is refreshed.")
-    if not clearance_of(request).opens(result.memory.project, result.memory.sensitivity):
-        # The person wrote it, under a level whose switch is off now.
-        messages.warning(request, f"{text} It is {result.memory.sensitivity}; turn on the switch to see it.")
+    if hidden := reading.out_of_sight(request, [result.memory]):
+        messages.warning(request, f"{text} {hidden}")
         return redirect("memories")
     messages.success(request, text)
     return redirect("memory", uid=result.memory.uid)
@@ -71,15 +71,15 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
     if request.method != "POST":
         if reading.is_secret(memory.sensitivity):
             reveal(request, memory, "edit")
-        return _form_page(request, MemoryForm(None, clearance_of(request), memory), memory)
-    form = MemoryForm(request.POST, clearance_of(request), memory)
+        return _form_page(request, MemoryForm(None, full_clearance_of(request), memory), memory)
+    form = MemoryForm(request.POST, full_clearance_of(request), memory)
     if form.is_valid():
         if form.draft is None:
             messages.info(request, "Nothing was changed.")
             return redirect(_after(request, memory))
         opened = form.cleaned_data["unchanged_since"]
         try:
-            store.update(uid, form.draft, actor_of(request), unchanged_since=opened)
+            saved = store.update(uid, form.draft, actor_of(request), unchanged_since=opened)
         except store.NotFound:
             raise Http404 from None
         except store.StoreError as refusal:
@@ -87,9 +87,18 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
                 return _conflict_page(request, uid, form)
             form.refuse(refusal)
         else:
-            messages.success(request, "Saved.")
-            return redirect(_after(request, memory))
+            return _saved(request, saved, is_changed=saved.updated_at != opened)
     return _form_page(request, form, memory, status=422)
+
+
+def _saved(request: HttpRequest, memory: Memory, *, is_changed: bool) -> HttpResponse:
+    """Where it goes on; a memory that was put out of sight by it is brought back from the message."""
+    is_hidden = bool(reading.out_of_sight(request, [memory]))
+    said = undo_form(request, memory, "Saved.") if is_hidden and is_changed else "Saved."
+    messages.success(request, said)
+    after = _after(request, memory)
+    is_its_page = after == reverse("memory", args=[memory.uid])
+    return redirect("memories" if is_hidden and is_its_page else after)
 
 
 def _after(request: HttpRequest, memory: Memory) -> str:

@@ -19,7 +19,7 @@ from memoryhub.models import Fact
 from memoryhub.querysets import FactQuerySet
 from memoryhub.retrieval import paging
 from memoryhub.sensitivity import Clearance
-from memoryhub.web.access import actor_of, clearance_of
+from memoryhub.web.access import actor_of, clearance_of, full_clearance_of
 from memoryhub.web.fact_filters import GraphAddress
 from memoryhub.web.filters import FactFilter
 from memoryhub.web.forms import FactForm
@@ -35,12 +35,12 @@ def facts(request: HttpRequest) -> HttpResponse:
     """The table; POST stores a fact."""
     if request.method == "POST":
         return _add(request)
-    return _table(request, FactForm(None, clearance_of(request), initial=_start(request)))
+    return _table(request, FactForm(None, full_clearance_of(request), initial=_start(request)))
 
 
 @permission_required("memoryhub.add_fact", raise_exception=True)
 def _add(request: HttpRequest) -> HttpResponse:
-    form = FactForm(request.POST, clearance_of(request))
+    form = FactForm(request.POST, full_clearance_of(request))
     if form.is_valid():
         try:
             fact, is_new = fact_store.store_fact(form.draft, actor_of(request))
@@ -48,9 +48,16 @@ def _add(request: HttpRequest) -> HttpResponse:
             form.refuse(refusal)
         else:
             told = "Stored." if is_new else "This fact was there already: its confidence is updated."
-            messages.success(request, told)
+            messages.success(request, told + _out_of_sight(request, fact))
             return redirect("memory", uid=fact.memory.uid) if fact.memory else redirect("facts")
     return _table(request, form, status=422)
+
+
+def _out_of_sight(request: HttpRequest, fact: Fact) -> str:
+    """What brings a fact into sight that was stored under a level whose switch is off."""
+    if clearance_of(request).opens(fact.project, fact.sensitivity):
+        return ""
+    return f" It is {fact.sensitivity}: turn on the switch of that level to see it."
 
 
 def _start(request: HttpRequest) -> dict[str, Any]:

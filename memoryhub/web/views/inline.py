@@ -17,7 +17,7 @@ from memoryhub import store
 from memoryhub.models import Memory
 from memoryhub.store.versions import current
 from memoryhub.web import conflicts, reading
-from memoryhub.web.access import actor_of, clearance_of, reveal
+from memoryhub.web.access import actor_of, clearance_of, full_clearance_of, reveal
 from memoryhub.web.forms import FieldForm, MemoryForm
 from memoryhub.web.history import FieldChange
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
@@ -42,12 +42,13 @@ def memory_field(request: HtmxHttpRequest, uid: str, name: str) -> HttpResponse:
         return _text(request, memory, name)
     if reading.is_secret(memory.sensitivity):
         reveal(request, memory, "edit")
-    return _form(request, memory, FieldForm(None, clearance_of(request), memory, name), name)
+    return _form(request, memory, FieldForm(None, full_clearance_of(request), memory, name), name)
 
 
 def _save(request: HtmxHttpRequest, memory: Memory, name: str) -> HttpResponse:
     clearance = clearance_of(request)
-    form, theirs = conflicts.settle(FieldForm(request.POST, clearance, memory, name), memory, clearance, name)
+    typed = FieldForm(request.POST, full_clearance_of(request), memory, name)
+    form, theirs = conflicts.settle(typed, memory, clearance, name)
     if theirs:
         if reading.is_secret(memory.sensitivity):
             reveal(request, memory, "edit")
@@ -74,8 +75,7 @@ def _done(request: HtmxHttpRequest, memory: Memory, name: str, *, changed: bool)
     called = _CALLED.get(name, name)
     said = undo_form(request, memory, f"The {called} is saved.") if changed else _NOTHING
     is_seen = clearance_of(request).opens(memory.project, memory.sensitivity)
-    if is_seen:
-        messages.add_message(request, messages.SUCCESS if changed else messages.INFO, said)
+    messages.add_message(request, messages.SUCCESS if changed else messages.INFO, said)
     if request.htmx and is_seen:
         response = _text(request, reading.find(request, memory.uid), name, done=True, changed=changed)
         return trigger_client_event(response, "memory-changed") if changed else response

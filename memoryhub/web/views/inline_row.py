@@ -14,7 +14,7 @@ from django_htmx.http import reselect, reswap, retarget
 from memoryhub import store
 from memoryhub.models import Memory
 from memoryhub.web import acts, conflicts, reading
-from memoryhub.web.access import actor_of, clearance_of, reveal
+from memoryhub.web.access import actor_of, clearance_of, full_clearance_of, reveal
 from memoryhub.web.back import back_of
 from memoryhub.web.forms import FieldForm, MemoryForm
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
@@ -32,7 +32,7 @@ def memory_row(request: HtmxHttpRequest, uid: str) -> HttpResponse:
         return redirect("memory-edit", uid=uid)
     if reading.is_secret(memory.sensitivity):
         reveal(request, memory, "edit")
-    form = FieldForm(None, clearance_of(request), memory, *FIELDS)
+    form = FieldForm(None, full_clearance_of(request), memory, *FIELDS)
     back = request.htmx.current_url_abs_path or reverse("memories")
     return _shown(request, memory, form, back)
 
@@ -40,7 +40,7 @@ def memory_row(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 def _save(request: HtmxHttpRequest, memory: Memory) -> HttpResponse:
     back = back_of(request)
     clearance = clearance_of(request)
-    typed = FieldForm(request.POST, clearance, memory, *FIELDS)
+    typed = FieldForm(request.POST, full_clearance_of(request), memory, *FIELDS)
     form, theirs = conflicts.settle(typed, memory, clearance, *FIELDS)
     if theirs:
         if reading.is_secret(memory.sensitivity):

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub import store
 from memoryhub.models import Memory
 from memoryhub.web import comparison, reading
-from memoryhub.web.access import actor_of, clearance_of, reveal
+from memoryhub.web.access import actor_of, clearance_of, full_clearance_of, reveal
 from memoryhub.web.fields import aware, whole
 
 _CHANGE = "memoryhub.change_memory"
@@ -97,22 +97,32 @@ def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
 @require_POST
 @permission_required(_CHANGE, raise_exception=True)
 def version_undo(request: HttpRequest, uid: str) -> HttpResponse:
-    """Take back the change of this number, as long as it is the last one."""
-    reading.find(request, uid)
+    """Take back the change of this number, as long as it is the last one.
+
+    Also of a memory that the change put under a level whose switch is off.
+    """
+    person = actor_of(request, full_clearance_of(request))
     try:
-        memory = store.take_back(uid, _number(request.POST.get("version", "")), actor_of(request))
+        memory = store.take_back(uid, _number(request.POST.get("version", "")), person)
     except store.NotFound:
         raise Http404 from None
     except store.StoreError as refusal:
         messages.error(request, f"It was not taken back: {refusal.message}.")
-        return redirect("memory", uid=uid)
-    messages.success(request, "Taken back: it is as it was before.")
+        is_seen = Memory.objects.visible_to(clearance_of(request)).filter(uid=uid).exists()
+        return redirect("memory", uid=uid) if is_seen else redirect("memories")
+    hidden = reading.out_of_sight(request, [memory])
+    messages.success(request, f"Taken back: it is as it was before. {hidden}".rstrip())
     return shown(request, memory)
 
 
 def undo_form(request: HttpRequest, memory: Memory, said: str) -> str:
-    """A message with a button that takes the last change of the memory back."""
-    last = memory.revisions.first()
+    """A message that says if the memory is hidden now, with a button that takes its last change back.
+
+    Without the button for who may not see it any more, whatever switches they turn.
+    """
+    within_reach = full_clearance_of(request).opens(memory.project, memory.sensitivity)
+    last = memory.revisions.first() if within_reach else None
+    said = f"{said} {reading.out_of_sight(request, [memory])}".rstrip()
     context = {"memory": memory, "said": said, "number": last.number if last else 0}
     return render_to_string("memory/change_undo.html", context, request=request)
 
@@ -121,9 +131,6 @@ def shown(request: HttpRequest, memory: Memory) -> HttpResponse:
     """To the memory's page, if this request may see it still."""
     if clearance_of(request).opens(memory.project, memory.sensitivity):
         return redirect("memory", uid=memory.uid)
-    messages.warning(
-        request, f"The memory is {memory.sensitivity} now; turn on the switch of that level to see it."
-    )
     return redirect("memories")
 
 
