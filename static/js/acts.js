@@ -29,6 +29,13 @@
     count();
   }
 
+  // The bar goes; the focus must not go with it.
+  function leave() {
+    const first = ticked()[0] || boxes()[0];
+    clear();
+    if (first) first.focus();
+  }
+
   // While an act is done its form says so, and none of its buttons can be pressed. They keep the focus, and the
   // one that is disabled for good stays so: that is why they are not simply disabled.
   function busy(form, is) {
@@ -60,11 +67,7 @@
       }
       last = box;
     }
-    if (event.target.closest("[data-bulk-clear]")) {
-      const first = ticked()[0];
-      clear();
-      if (first) first.focus();
-    }
+    if (event.target.closest("[data-bulk-clear]")) leave();
     const closes = event.target.closest("[data-dismiss]");
     if (closes) closes.closest(".notice").remove();
   });
@@ -82,7 +85,9 @@
       event.preventDefault();
       field.parentElement.querySelector("button").click();
     } else if (event.key === "Escape" && !document.querySelector("dialog[open], [popover]:popover-open")) {
-      if (!document.querySelector(".bulk[aria-busy]") && (ticked().length || every()?.checked)) clear();
+      if (document.querySelector(".bulk[aria-busy]") || !(ticked().length || every()?.checked)) return;
+      if (event.target.closest(".bulk")) leave();
+      else clear();
     }
   });
 

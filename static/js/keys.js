@@ -7,7 +7,7 @@
   const ROWS = [
     "main :is(.rows, .timeline, .injections, .briefs, .month) > li",
     "main .table > tbody > tr",
-    "main :is(.clusters, .clashes) > article",
+    "main :is(.clusters, .clashes) > :is(.dup-slot, .clash)",
   ].join();
   const TYPING = "textarea, select, [contenteditable], [role=combobox], [role=textbox], [role=listbox]";
   const NOT_TYPED = new Set(["checkbox", "radio", "button", "submit", "reset", "image", "file", "range", "color"]);
@@ -42,14 +42,26 @@
     return document.activeElement && document.activeElement.closest(ROWS);
   }
 
-  function move(step) {
-    const rows = [...document.querySelectorAll(ROWS)].filter(handle);
-    const here = rows.indexOf(current());
-    // From elsewhere to the first that is in sight.
+  // Where the header that stays ends, and what is in sight begins.
+  function edge() {
     const top = document.querySelector(".top");
-    const edge = top ? top.getBoundingClientRect().bottom : 0;
-    const inSight = Math.max(0, rows.findIndex((row) => row.getBoundingClientRect().top >= edge));
-    const next = here < 0 ? inSight : Math.max(0, here + step);
+    return top ? Math.max(0, top.getBoundingClientRect().bottom) : 0;
+  }
+
+  // Where the row begins that a step leads to from a place in the list that is none that keys go to, as a message.
+  function beside(rows, place, step) {
+    const after = rows.findIndex((row) => place.compareDocumentPosition(row) & Node.DOCUMENT_POSITION_FOLLOWING);
+    const next = after < 0 ? rows.length : after;
+    return step > 0 ? next : Math.max(0, next - 1);
+  }
+
+  function move(step) {
+    const place = current();
+    const rows = [...document.querySelectorAll(ROWS)].filter(handle);
+    const here = rows.indexOf(place);
+    // From elsewhere to the first that is in sight.
+    const inSight = Math.max(0, rows.findIndex((row) => row.getBoundingClientRect().top >= edge()));
+    const next = here >= 0 ? Math.max(0, here + step) : place ? beside(rows, place, step) : inSight;
     const link = next < rows.length ? handle(rows[next]) : document.querySelector("main .pages a[rel=next]");
     if (link) link.focus();
     return Boolean(link);
@@ -87,17 +99,58 @@
     return Boolean(box);
   }
 
-  // Buttons and links that name their key: of a queue, of the card with the focus, else of the first; of the bar
-  // of what is ticked; of a message that undoes; to undo, that of what was done last.
-  function press(key) {
-    const all = [...document.querySelectorAll(`:is(.review, .bulk, #messages) [data-key="${key}"]`)].filter(isShown);
+  const named = (key, within) => [...within.querySelectorAll(`.button[data-key="${key}"]`)].find(isShown);
+
+  // The card that a key acts on: the one with the focus. While none has it, the first, which is marked then; but
+  // not one that nobody sees.
+  function card() {
     const row = current();
-    // What has only just come has no time yet.
-    const at = (button) => Number(button.dataset.at) || Number.MAX_SAFE_INTEGER;
-    const latest = (one, other) => at(one) - at(other);
-    const found = key === "u" ? all.sort(latest).pop() : all.find((one) => row && row.contains(one)) || all[0];
+    const first = document.querySelector(".review :is(.review-card, .review-slot:has(article))");
+    const title = !row && first && handle(first);
+    const top = title ? title.getBoundingClientRect().top : -1;
+    return row || (top >= edge() && top < window.innerHeight ? first : null);
+  }
+
+  // The button or link of this key: of the bar of what is ticked, else of the card, or none.
+  function press(key) {
+    const bar = document.querySelector(".bulk");
+    const on = bar && isShown(bar) ? bar : document.querySelector(".review") && card();
+    const found = on && named(key, on);
     if (found) found.click();
     return Boolean(found);
+  }
+
+  // What was done last is undone first; what has only just come has no time yet.
+  function undo() {
+    const at = (button) => Number(button.dataset.at) || Number.MAX_SAFE_INTEGER;
+    const all = [...document.querySelectorAll("main .button[data-key=u]")].filter(isShown);
+    const last = all.sort((one, other) => at(one) - at(other)).pop();
+    if (last) last.click();
+    return Boolean(last);
+  }
+
+  function stamp() {
+    for (const button of document.querySelectorAll("main .button[data-key=u]:not([data-at])")) {
+      button.dataset.at = String(Date.now());
+    }
+  }
+  document.addEventListener("htmx:afterSettle", stamp);
+  stamp();
+
+  // To the bar of what is ticked, and from there back to where one was.
+  let left = null;
+  function bar() {
+    const place = document.querySelector(".bulk");
+    if (!place || !isShown(place)) return false;
+    if (place.contains(document.activeElement)) {
+      const back = left && left.isConnected && isShown(left) ? left : document.querySelector(".row-check:checked");
+      if (back) back.focus();
+      return Boolean(back);
+    }
+    left = current() && document.activeElement;
+    const first = [...place.querySelectorAll(".buttons button, summary")].find(isShown);
+    if (first) first.focus();
+    return Boolean(first);
   }
 
   function show() {
@@ -106,8 +159,18 @@
     return true;
   }
 
-  const KEYS = { "/": search, j: () => move(1), k: () => move(-1), e: edit, x: () => select(false), X: () => select(true), "?": show };
-  for (const key of "admtu") KEYS[key] = () => press(key);
+  const KEYS = {
+    "/": search,
+    j: () => move(1),
+    k: () => move(-1),
+    e: edit,
+    x: () => select(false),
+    X: () => select(true),
+    b: bar,
+    u: undo,
+    "?": show,
+  };
+  for (const key of "admt") KEYS[key] = () => press(key);
 
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.isComposing || event.repeat && !"jk".includes(event.key)) return;

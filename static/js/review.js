@@ -1,4 +1,4 @@
-// The review queue: keys act on the card with the focus, else on the first; after each the next one is at hand.
+// The review queue: after each decision the next card is at hand; Escape leaves the merging of one.
 (function () {
   "use strict";
   const review = document.querySelector(".review");
@@ -15,6 +15,16 @@
     htmx.ajax("GET", review.dataset.counts, where).catch(() => undefined);
   }
 
+  // Not out of a text of one's own: it would be gone.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
+    const card = !event.target.closest("textarea") && event.target.closest(".review-card");
+    const back = card && card.querySelector("[data-review-leave]");
+    if (!back || document.querySelector("dialog[open], [popover]:popover-open")) return;
+    event.preventDefault();
+    back.click();
+  });
+
   document.addEventListener("htmx:beforeSwap", (event) => {
     // Counts come in between, and move nothing.
     if (event.detail.requestConfig.verb !== "post") return;
@@ -29,9 +39,6 @@
     const undone = event.detail.xhr.status < 300 && event.detail.elt.querySelector(".row-title");
     const said = told ? told.textContent : undone && "Taken back: " + undone.textContent;
     if (said) document.getElementById("review-said").textContent = said;
-    for (const button of review.querySelectorAll("[data-key=u]")) {
-      if (!button.dataset.at) button.dataset.at = String(Date.now());
-    }
     recount();
     if (place < 0) return;
     const next = cards()[place] || cards()[place - 1];
