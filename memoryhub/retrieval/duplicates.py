@@ -71,13 +71,15 @@ class Cluster:
     """Memories that nearly say the same; each of the ``others`` with its likeness (0..1) to ``keep``.
 
     ``why``: in words, why that one would be kept. ``differs``: they have other numbers, or one of them denies
-    something; then they are of one mould and hardly say the same.
+    something; then they are of one mould and hardly say the same. ``by_rule``: they are pieces of one
+    profile, to be one text whatever they say, and not all near the one that is kept: no near-duplicates.
     """
 
     keep: int
     others: tuple[tuple[int, float], ...]
     why: str
     differs: bool = False
+    by_rule: bool = False
 
     @property
     def likeness(self) -> float:
@@ -87,9 +89,10 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Found:
-    """Clusters, the surest first. ``compared`` of ``total`` memories were held against all others.
+    """Clusters, the surest first, pieces of a profile last.
 
-    ``notes``: in words, why there may be more.
+    ``compared`` of ``total`` memories were held against all others. ``notes``: in words, why there may be
+    more.
     """
 
     clusters: list[Cluster]
@@ -101,14 +104,24 @@ class Found:
     def complete(self) -> bool:
         return not self.notes
 
+    @property
+    def near(self) -> list[Cluster]:
+        """Those whose memories nearly say the same."""
+        return [one for one in self.clusters if not one.by_rule]
+
+    @property
+    def pieces(self) -> list[Cluster]:
+        """Those that are to be one profile, though they say different things."""
+        return [one for one in self.clusters if one.by_rule]
+
 
 def find(memories: MemoryQuerySet, clearance: Clearance, *, similarity: float | None = None) -> Found:
     """Clusters among live memories that the caller has gated and filtered.
 
     ``similarity`` defaults to ``near_duplicate_similarity``. Never together are events and cases, summaries
     and checkpoints, two memories with keys, and what somebody said are no duplicates; profiles always are.
-    Those whose numbers agree come first, then those most alike. Three queries, and those that refresh the
-    vectors.
+    Those whose numbers agree come first, then those most alike; pieces of a profile last. Three queries, and
+    those that refresh the vectors.
     """
     least = settings.MEMORYHUB.near_duplicate_similarity if similarity is None else similarity
     rows = read(memories.exclude(category__in=NEVER_MERGED).exclude(type__in=SUMMARIES))
@@ -133,7 +146,7 @@ def _told(memories: MemoryQuerySet, clusters: Sequence[Cluster]) -> list[Cluster
         replace(one, differs=any(told.get(one.keep) != told.get(pk) for pk, _ in one.others))
         for one in clusters
     ]
-    return sorted(known, key=lambda one: one.differs)
+    return sorted(known, key=lambda one: (one.by_rule, one.differs))
 
 
 def arrange(members: Sequence[Row], keep: int | None = None) -> tuple[Row, list[Row], str]:
@@ -204,7 +217,10 @@ class _Search:
         linked = {at for link in joined for at in (link.one, link.other)}
         ranked = sorted((rows[at] for at in linked), key=lambda row: row.worth, reverse=True)
         rank = {row.pk: at for at, row in enumerate(ranked)}
-        self.clusters += _stars(rows, rank, joined)
+        by_rule = rows[0].category == ALWAYS_MERGED
+        self.clusters += (
+            replace(one, by_rule=by_rule and one.likeness < self.least) for one in _stars(rows, rank, joined)
+        )
 
     def notes(self) -> Iterator[str]:
         if self.without:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from memoryhub.embeddings import Embedder, EmbeddingError, configured
 
 # From which cosine on this is said of two memories.
-_SAID = ((0.95, "says nearly the same"), (0.8, "says much the same"), (0.6, "is about much the same"))
+_SAID = (
+    (0.95, "says nearly the same"),
+    (0.8, "says much the same"),
+    (0.6, "is about much the same"),
+    (0.4, "is about something alike"),
+)
 
 
 def provider() -> tuple[Embedder | None, str]:
@@ -23,4 +28,4 @@ def provider() -> tuple[Embedder | None, str]:
 
 def in_words(cosine: float) -> str:
     """What a cosine means."""
-    return next((said for least, said in _SAID if cosine >= least), "is about something alike")
+    return next((said for least, said in _SAID if cosine >= least), "says something else")

@@ -15,7 +15,8 @@ from memoryhub.store.rows import pick
 from memoryhub.transactions import write
 
 MOST = 100  # memories that are told apart at once: a row for each pair of them
-_APART = Decisions("memories", "not_duplicates", "undo_not_duplicates")
+UNDO_APART = "undo_not_duplicates"
+_APART = Decisions("memories", "not_duplicates", UNDO_APART)
 
 
 def not_duplicates(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -108,13 +108,17 @@ def mark(text: str) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """A cluster; ``own`` is the text that the person had begun to write for it."""
+    """A cluster; ``own`` is the text that the person had begun to write for it.
+
+    ``by_rule``: they are pieces of one profile, which are to be one text whatever they say.
+    """
 
     keep: Memory
     why: str
     members: list[Member]
     is_profile: bool
     own: str = ""
+    by_rule: bool = False
 
     @cached_property
     def begun(self) -> str:
@@ -158,7 +162,7 @@ def shown(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[Shown]:
     for one in clusters:
         others = [(rows[pk], likeness) for pk, likeness in one.others if pk in rows]
         if one.keep in rows and others:
-            made.append(_beside(rows[one.keep], one.why, others))
+            made.append(replace(_beside(rows[one.keep], one.why, others), by_rule=one.by_rule))
     return made
 
 
@@ -177,7 +181,11 @@ def _beside(
     keep: Memory, why: str, others: Sequence[tuple[Memory, float | None]], entered: Entered | None = None
 ) -> Shown:
     members = [_member(keep, other, likeness, entered) for other, likeness in others]
-    return Shown(keep, why, members, keep.category == ALWAYS_MERGED, entered.own if entered else "")
+    is_profile = keep.category == ALWAYS_MERGED
+    least = settings.MEMORYHUB.near_duplicate_similarity
+    pieces = all(memory.category == ALWAYS_MERGED for memory in (keep, *(other for other, _ in others)))
+    by_rule = pieces and any((member.figure or 0) < least for member in members)
+    return Shown(keep, why, members, is_profile, entered.own if entered else "", by_rule)
 
 
 def _member(keep: Memory, other: Memory, likeness: float | None, entered: Entered | None) -> Member:

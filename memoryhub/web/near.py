@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from django.db.models import Max
+
 from memoryhub.batches import batched
-from memoryhub.models import Memory
+from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.duplicates import Cluster, Found, arrange, find, read
 from memoryhub.retrieval.related import related
 from memoryhub.sensitivity import Clearance
-from memoryhub.store.apart import apart
+from memoryhub.store.apart import UNDO_APART, apart
+from memoryhub.store.merging import UNDO_MERGE
 from memoryhub.store.rows import CHUNK
 from memoryhub.vocabulary import NEVER_MERGED
 from memoryhub.web.duplicates import Entered, Shown, one_cluster, shown
@@ -26,7 +29,7 @@ MOST_BESIDE = 5  # memories that are offered for merging with one
 def clusters(clearance: Clearance, project: str = "") -> Found:
     """All of them, in one project or everywhere; where comparing takes long, as they were a moment ago.
 
-    What was decided since is left out.
+    What was decided since is left out, and what was taken back since is there again.
     """
     live = _live(clearance)
     narrowed = live.filter(project=project) if project else live
@@ -35,14 +38,14 @@ def clusters(clearance: Clearance, project: str = "") -> Found:
 
 
 def counted(clearance: Clearance, project: str = "") -> int | None:
-    """How many there were when they were looked for lately; None when that is long ago."""
+    """How many near-duplicates there were when they were looked for lately; None when that is long ago."""
     found: Found | None = last(_NAME, _about(clearance, project))
-    return None if found is None else len(found.clusters)
+    return None if found is None else len(found.near)
 
 
 def first(found: Found, clearance: Clearance, most: int) -> list[Shown]:
     """The surest of them, with their memories: at most so many, and no more than a page can bear."""
-    made = shown(found.clusters[:most], _live(clearance))
+    made = shown(found.near[:most], _live(clearance))
     weights = accumulate(one.weight for one in made)
     return [one for one, weight in zip(made, weights, strict=True) if weight <= MOST_WEIGHT or one is made[0]]
 
@@ -71,7 +74,9 @@ def _live(clearance: Clearance) -> MemoryQuerySet:
 
 
 def _about(clearance: Clearance, project: str) -> str:
-    return repr((eyes(clearance), project))
+    """Whatever was compared before something was taken back may have left that out: it is compared anew."""
+    undone = JournalEntry.objects.filter(operation__in=(UNDO_MERGE, UNDO_APART)).aggregate(last=Max("seq"))
+    return repr((eyes(clearance), project, undone["last"]))
 
 
 def beside(memory: Memory, clearance: Clearance, likeness: float) -> Shown | None:

@@ -121,6 +121,17 @@ class TestClusters:
         made(0, category="profile"), made(90, category="profile")
         assert len(clusters()) == 1
 
+    def test_pieces_of_a_profile_that_say_different_things_are_no_near_duplicates(self) -> None:
+        made(0, category="profile"), made(90, category="profile")
+        near = made(0, axis=2, project="p"), made(1, axis=2, project="p")
+        apart = found()
+        assert [one.keep for one in apart.clusters] == [apart.near[0].keep, apart.pieces[0].keep]
+        assert apart.near[0].keep in {memory.pk for memory in near}
+
+    def test_a_profile_said_twice_is_a_near_duplicate(self) -> None:
+        made(0, category="profile"), made(1, category="profile")
+        assert (len(found().near), found().pieces) == (1, [])
+
     @pytest.mark.parametrize("kind", ["compressed_summary", "session_summary", "checkpoint"])
     def test_summaries_are_left_alone(self, kind: str) -> None:
         made(0), made(1, type=kind)

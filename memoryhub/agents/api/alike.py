@@ -68,13 +68,15 @@ class NearShape(BaseModel):
 class ClusterShape(BaseModel):
     """``keep`` is the one that is worth most, ``why`` says how that was told.
 
-    ``numbers_differ``: other numbers, or a "not" in one of them: look twice.
+    ``numbers_differ``: other numbers, or a "not" in one of them: look twice. ``profile``: pieces of one
+    profile, which are to be one memory although they say different things; these come last.
     """
 
     keep: PreviewShape
     why: str
     similarity: float
     numbers_differ: bool
+    profile: bool
     others: list[NearShape]
 
 
@@ -194,6 +196,6 @@ def _shown(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[dict[s
         ]
         if one.keep in previews and others:
             likeness = min(other["similarity"] for other in others)
-            told = {"why": one.why, "similarity": likeness, "numbers_differ": one.differs}
-            items.append({"keep": previews[one.keep], **told, "others": others})
+            told = {"why": one.why, "numbers_differ": one.differs, "profile": one.by_rule}
+            items.append({"keep": previews[one.keep], **told, "similarity": likeness, "others": others})
     return items

@@ -31,6 +31,7 @@ PAGE_SIZE = 5
 _MERGE = ("memoryhub.change_memory", "memoryhub.delete_memory")
 _APART = ("memoryhub.change_memory",)
 _DECISIONS = ("merge", "text", "apart")
+_TITLE = 80  # characters of a title in a sentence
 _UNREADABLE = datetime.min.replace(tzinfo=UTC)  # equals no version of a memory
 
 
@@ -194,7 +195,7 @@ def _done(request: HtmxHttpRequest, undo: dict[str, str], members: list[str]) ->
 
 def _refused(request: HtmxHttpRequest, message: str) -> HttpResponse:
     """Why it was not done, above the cluster as it is now."""
-    text = f"Not done: {message}."
+    text = f"Not done: {_named(request, message)}."
     if not request.htmx:
         messages.error(request, text)
         return redirect(_back(request))
@@ -204,6 +205,18 @@ def _refused(request: HtmxHttpRequest, message: str) -> HttpResponse:
     if made is None:
         return render(request, "duplicates/refused.html", {"refusal": text}, status=422)
     return _fragment(request, made, status=422, refusal=text, is_fresh=True)
+
+
+def _named(request: HttpRequest, message: str) -> str:
+    """A refusal with titles in the place of the ids of what may be seen."""
+    uids = {*request.POST.getlist("member"), *request.POST.getlist("uid"), request.POST.get("keep", "")}
+    visible = Memory.objects.visible_to(clearance_of(request)).filter(uid__in=list(uids)[: 2 * MOST_MEMBERS])
+    for uid, title in visible.values_list("uid", "title"):
+        if title:
+            message = message.replace(f"memory {uid}", f"“{title[:_TITLE]}”").replace(
+                uid, f"“{title[:_TITLE]}”"
+            )
+    return message
 
 
 def _back(request: HttpRequest) -> str:

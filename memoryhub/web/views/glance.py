@@ -63,8 +63,8 @@ def glance_duplicates(request: HttpRequest) -> HttpResponse:
     form = shown.GlanceFilter(request.GET)
     form.is_valid()
     looked = near.clusters(clearance_of(request), form.project_asked())
-    members = sum(len(one.others) + 1 for one in looked.clusters)
-    found = {"clusters": len(looked.clusters), "members": members, "complete": looked.complete}
+    members = sum(len(one.others) + 1 for one in looked.near)
+    found = {"clusters": len(looked.near), "members": members, "complete": looked.complete}
     return render(request, "glance/duplicates.html", {"found": found})
 
 

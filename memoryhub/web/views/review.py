@@ -16,7 +16,6 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from memoryhub import contradictions, store
-from memoryhub.drafts import MAX_CONTENT
 from memoryhub.models import Memory, Profile
 from memoryhub.retrieval import reviewing
 from memoryhub.web import acts, near, reading, review
@@ -24,7 +23,7 @@ from memoryhub.web.access import actor_of, clearance_of, reveal
 from memoryhub.web.back import back_of
 from memoryhub.web.fields import aware, whole
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
-from memoryhub.web.review import ALIKE, CHARS, CLASHES, NEW, PAGE_SIZE, Card, ReviewFilter
+from memoryhub.web.review import ALIKE, CLASHES, NEW, PAGE_SIZE, Card, ReviewFilter
 from memoryhub.web.views.duplicates import rights
 from memoryhub.web.views.facts_conflicts import shown as shown_facts
 
@@ -73,7 +72,7 @@ def counts(request: HttpRequest) -> HttpResponse:
     tab, project = form.value("tab") or NEW, form.value("project")
     counted = review.numbers(clearance, review.reader_of(request), project)
     compared = tab == ALIKE or "compare" in request.GET
-    alike = len(near.clusters(clearance, project).clusters) if compared else near.counted(clearance, project)
+    alike = len(near.clusters(clearance, project).near) if compared else near.counted(clearance, project)
     context = {
         "tabs": review.tabs(counted, tab, project, alike),
         "left": alike if tab == ALIKE else counted[tab],
@@ -88,7 +87,7 @@ def alike(request: HttpRequest) -> HttpResponse:
     """The near-duplicates: a part of the page that comes later, because comparing takes a while."""
     project = _form(request).value("project")
     back = review.address(ALIKE, project, look="1")
-    context = {**_alike(request, project), **rights(request), "back": back, "tab": ALIKE}
+    context = {**_alike(request, project), **rights(request), "back": back, "tab": ALIKE, "project": project}
     return render(request, "review/alike.html", context)
 
 
@@ -210,7 +209,7 @@ def _alike(request: HttpRequest, project: str) -> dict[str, Any]:
     for cluster in clusters:
         for memory in cluster.everyone:
             _journal_secret(request, memory)
-    return {"found": found, "clusters": clusters, "more": len(found.clusters) - len(clusters)}
+    return {"found": found, "clusters": clusters, "more": len(found.near) - len(clusters)}
 
 
 def _clashes(request: HttpRequest, project: str) -> dict[str, Any]:
@@ -223,7 +222,7 @@ def _clashes(request: HttpRequest, project: str) -> dict[str, Any]:
 
 
 def _card_part(request: HttpRequest, uid: str, tab: str, is_whole: bool = False) -> HttpResponse:
-    card = _one(request, uid, MAX_CONTENT if is_whole else CHARS)
+    card = _one(request, uid, is_whole)
     context = {"card": card, "tab": tab, "back": review.address(tab), "is_fresh": True, "is_whole": is_whole}
     context |= rights(request)
     response = render(request, "review/card.html", context)
@@ -231,9 +230,9 @@ def _card_part(request: HttpRequest, uid: str, tab: str, is_whole: bool = False)
     return response
 
 
-def _one(request: HttpRequest, uid: str, chars: int) -> Card:
+def _one(request: HttpRequest, uid: str, is_whole: bool) -> Card:
     """A live memory as a card, whether it waits or not; 404 where it may not be seen."""
-    found = review.cards(review.live(clearance_of(request)).filter(uid=uid), chars)
+    found = review.cards(review.live(clearance_of(request)).filter(uid=uid), is_whole)
     if not found:
         raise Http404
     _journal_secret(request, found[0].memory)
