@@ -34,6 +34,10 @@ class TestFirstRun:
         assert "manage.py create_token" in page
         assert "http://testserver/api/v1/memories" in page
 
+    def test_a_token_is_made_where_agents_are_connected(self, sign_in: Any) -> None:
+        assert "under Connect an agent" not in text(sign_in(name="reader").get("/"))
+        assert "under Connect an agent" in text(sign_in("add_agenttoken", name="maker").get("/"))
+
     def test_writing_by_hand_is_offered_to_those_who_may(self, sign_in: Any) -> None:
         assert "write one yourself" not in text(sign_in(name="reader").get("/"))
         assert "write one yourself" in text(sign_in("add_memory", name="writer").get("/"))
