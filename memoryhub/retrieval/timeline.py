@@ -89,7 +89,7 @@ def timeline(
     A filter by what only memories have shows memories alone. ``of`` holds to one session, also one whose
     project has no name; ``which`` picks among events. The number of queries is fixed.
     """
-    after = _decode(cursor) if cursor else None
+    place = _decode(cursor) if cursor else None
     entries: list[Entry] = []
     for rows, column, kind in _sources(clearance, wanted, of):
         if kind not in kinds:
@@ -99,11 +99,17 @@ def timeline(
         if len(entries) > limit:
             # The page is full up to here: what lies beyond cannot be on it, and need not be gated.
             rows = rows.filter(**{f"{column}__{'lte' if oldest_first else 'gte'}": entries[limit].at})
-        entries += _take(rows, column, kind, limit, after, oldest_first)
+        entries += _take(rows, column, kind, limit, place, oldest_first)
         entries.sort(key=lambda entry: entry.order, reverse=not oldest_first)
     shown = entries[:limit]
     more = len(entries) > limit
-    return shown, _encode(shown[-1]) if more and shown else None
+    return shown, after(shown[-1]) if more and shown else None
+
+
+def after(entry: Entry) -> str:
+    """The cursor of what comes after an entry, whichever way the list runs."""
+    at, place, pk = entry.order
+    return base64.urlsafe_b64encode(json.dumps([at.isoformat(), place, pk]).encode()).decode().rstrip("=")
 
 
 def before(anchor: str, clearance: Clearance, of: Session, context: int, *, oldest_first: bool) -> str | None:
@@ -118,12 +124,12 @@ def before(anchor: str, clearance: Clearance, of: Session, context: int, *, olde
         clearance,
         MemoryFilter(),
         limit=context,
-        cursor=_encode(entry),
+        cursor=after(entry),
         kinds=PAGE_KINDS,
         of=of,
         oldest_first=not oldest_first,
     )
-    return _encode(ahead[-1]) if more else None
+    return after(ahead[-1]) if more else None
 
 
 def _find(anchor: str, clearance: Clearance, of: Session) -> Entry | None:
@@ -234,11 +240,6 @@ def _take(
         rows = rows.filter(Q(**{f"{column}__{on}": at}) | same)
     rows = rows.order_by(f"{sign}{column}", f"{sign}pk")[: limit + 1]
     return [Entry(getattr(row, column), kind, row) for row in rows]
-
-
-def _encode(entry: Entry) -> str:
-    at, place, pk = entry.order
-    return base64.urlsafe_b64encode(json.dumps([at.isoformat(), place, pk]).encode()).decode().rstrip("=")
 
 
 def _decode(cursor: str) -> tuple[datetime, int, int]:

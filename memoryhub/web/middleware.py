@@ -103,7 +103,7 @@ class PersonMiddleware:
 
 
 def _is_for_people(request: HttpRequest) -> bool:
-    """Whether a browser comes to this address, to a page or to the admin; agents' doors have problems instead."""
+    """Whether this is an address of a page or of the admin; agents are told in problems instead."""
     match = request.resolver_match
     return getattr(request, "is_page", False) or (match is not None and match.app_name == "admin")
 

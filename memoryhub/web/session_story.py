@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
@@ -14,10 +16,12 @@ from memoryhub.models import Event, Memory
 from memoryhub.retrieval.injections import Log, of_session
 from memoryhub.sensitivity import Clearance
 from memoryhub.text import shorten
-from memoryhub.web.session_picture import END, START, Happening, Picture, draw
+from memoryhub.web.bearable import fitting, weight
+from memoryhub.web.session_picture import END, START, Happening, draw
 from memoryhub.web.templatetags.pages import event_name, session_url
 
 MOST = 1500  # of a kind; a picture of more would be a grey wall
+MOST_WEIGHT = 36_000  # bytes of the picture and its table
 TITLE = 90
 _LANES = {
     "prompt:submit": "prompt",
@@ -27,11 +31,32 @@ _LANES = {
 }
 
 
-def picture_of(session: Any, clearance: Clearance) -> tuple[Picture | None, bool]:
-    """The picture of a session that ``SessionQuerySet.visible_to`` gave; and whether it leaves something out.
+def figure_of(session: Any, clearance: Clearance) -> str:
+    """The picture of a session that ``SessionQuerySet.visible_to`` gave, as markup; empty of nothing.
 
-    Of a longer session it shows the beginning.
+    What does not fit into the page's weight goes: first the words under single marks, then the end.
     """
+    drawn, more = _happenings(session, clearance)
+    if not drawn:
+        return ""
+    markup = _figure(drawn, more=more, titled=True)
+    if weight(markup) <= MOST_WEIGHT:
+        return markup
+    return fitting(
+        lambda count: _figure(drawn[:count], more=more or count < len(drawn), titled=False),
+        len(drawn),
+        MOST_WEIGHT,
+    )[0]
+
+
+def _figure(drawn: Sequence[Happening], *, more: bool, titled: bool) -> str:
+    gate = settings.MEMORYHUB.memorability_threshold
+    picture = draw(drawn, gate, timezone.get_current_timezone())
+    return render_to_string("sessions/picture.html", {"picture": picture, "more": more, "titled": titled})
+
+
+def _happenings(session: Any, clearance: Clearance) -> tuple[list[Happening], bool]:
+    """What there is to draw, in its order; and whether that is the beginning of more."""
     events = _events(session, clearance)
     more = len(events) > MOST
     drawn = [_event(one) for one in events[:MOST]]
@@ -41,8 +66,7 @@ def picture_of(session: Any, clearance: Clearance) -> tuple[Picture | None, bool
         last = events[MOST - 1].at
         drawn = [one for one in drawn if one.at <= last]
     drawn += _edges(session, {one.lane for one in drawn}, ends=not more)
-    gate = settings.MEMORYHUB.memorability_threshold
-    return draw(drawn, gate, timezone.get_current_timezone()), more
+    return sorted(drawn, key=lambda one: one.at), more
 
 
 def _events(session: Any, clearance: Clearance) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
-from django.db.models import Model
+from django.db.models import Count, Model
 from django.test import Client
 from django.urls import URLPattern, reverse
 
@@ -85,14 +85,20 @@ class Walk:
             "injections": lambda: list(Injection.objects.values_list("uid", flat=True)[:1]),
             "journal": lambda: ["1"],
             "people": lambda: ["kenji"],
-            "sessions": lambda: [*Session.objects.values_list("session_id", flat=True)[:2], world.TWICE],
-            "reports": lambda: list(Session.objects.values_list("session_id", flat=True)[:1]),
+            "sessions": lambda: [*self._sessions(), world.TWICE],
+            "reports": lambda: self._sessions()[:1],
             "searches": lambda: list(SavedSearch.objects.values_list("uid", flat=True)[:1]),
         }
         if about not in known or len(pattern.pattern.converters) != 1:
             pytest.fail(f"nobody told the walk how to open {name}: name an object in {__file__}")
         (argument,) = pattern.pattern.converters
         return [{argument: value} for value in known[about]()]
+
+    def _sessions(self) -> list[str]:
+        """The longest, and another."""
+        by_length = Session.objects.annotate(length=Count("events")).order_by("-length", "pk")
+        assert by_length[0].length > 150
+        return list(by_length.values_list("session_id", flat=True)[:2])
 
     def _memories(self) -> list[str]:
         """With an earlier version, in the trash, expired, secret, with a long name, with everything."""

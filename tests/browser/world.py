@@ -16,6 +16,7 @@ from memoryhub import demo, facts, store
 from memoryhub.drafts import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.interchange import running
 from memoryhub.lifecycle import runs
+from memoryhub.management.replaying.demo import play_session
 from memoryhub.models import (
     Event,
     Extraction,
@@ -67,6 +68,7 @@ def _live_the_demo() -> None:
     demo.mark()
     try:
         demo.load()
+        play_session()
     finally:
         marker.unlink()
     assert Path(connection.settings_dict["NAME"]).is_relative_to(settings.HOME)

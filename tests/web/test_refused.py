@@ -46,7 +46,12 @@ def test_a_failure_before_the_policy_of_pages_is_set_has_it_too(monkeypatch):
 
 @pytest.mark.parametrize(
     ("address", "allowed"),
-    [("/acts/", "POST"), ("/switch/", "POST"), ("/logout/", "POST, OPTIONS"), ("/maintenance/start/", "POST")],
+    [
+        ("/acts/", "POST"),
+        ("/switch/", "POST"),
+        ("/logout/", "POST, OPTIONS"),
+        ("/maintenance/start/", "POST"),
+    ],
 )
 def test_an_address_that_only_takes_forms_shows_a_page_to_who_opens_it(visitor, address, allowed):
     answer = visitor.get(address)

@@ -5,17 +5,23 @@
 
 from __future__ import annotations
 
+import html
+import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from memoryhub import facts
 from memoryhub.drafts import FactDraft
 from memoryhub.models import Event, Session
+from memoryhub.retrieval import timeline
 from memoryhub.retrieval.duplicates import Cluster, Found
 from memoryhub.web import near
 
 MOST = 110_000  # of 250 kB
+OF_SESSION = 102_000  # which loads more than other pages
 SENTENCE = "The tide table of the harbour is read at noon and at midnight by whoever has the watch. "
 
 
@@ -66,6 +72,7 @@ def much(remember: Any, actor: Any) -> None:
         "/timeline/entries/",
         "/sessions/",
         "/sessions/the-night-of-the-long-watch/",
+        "/reports/sessions/the-night-of-the-long-watch/",
         "/journal/",
         "/review/",
         "/review/?tab=unsure",
@@ -105,3 +112,73 @@ def test_a_page_of_near_duplicates_of_many_lines_stays_light(sign_in: Any, remem
     assert len(response.context["found"].clusters) == 7
     assert response.content.count(b"more rows of this comparison left out") == 5
     assert len(response.content) <= MOST
+
+
+@pytest.fixture
+def long_night(db: None) -> Session:
+    """A session of 1200 events of a hundred subjects, each with all that one can have."""
+    begin = timezone.now() - timedelta(hours=9)
+    session = Session.objects.create(session_id="night", project="p")
+    parts = dict.fromkeys(("substance", "salience", "distinctiveness", "type_weight"), 0.3)
+    said = {"name": "classification", "priority": 40, "status": "ok", "detail": SENTENCE}
+    Event.objects.bulk_create(
+        Event(
+            session=session,
+            event="tool:post",
+            tool_name=("Read", "Edit", "Bash")[number % 3],
+            at=begin + timedelta(seconds=20 * number),
+            segment=number // 12,
+            files=[f"src/harbour/watches/long/way/down/table_{number}_{one}.py" for one in range(9)],
+            keywords=[f"word{number}{one}" for one in range(12)],
+            skip_reason="below the gate",
+            memorability=0.3,
+            memorability_parts=parts,
+            handlers=[said] * 6,
+            preview=f"<output {number}> " + SENTENCE * 6,
+        )
+        for number in range(1200)
+    )
+    return session
+
+
+def followed(client: Any, address: str) -> list[Any]:
+    """The page of this address and those after it, as its links lead on."""
+    pages = [client.get(address)]
+    while onward := re.search(r'rel="next" href="([^"]+)"', pages[-1].content.decode()):
+        pages.append(client.get(address.partition("?")[0] + html.unescape(onward[1])))
+        assert pages[-1].status_code == 200
+    return pages
+
+
+def test_a_session_of_many_long_events_stays_light(visitor: Any, long_night: Session) -> None:
+    for page in ("/sessions/night/", "/sessions/night/?order=newest", "/sessions/night/?kind=event"):
+        assert len(visitor.get(page).content) <= OF_SESSION, page
+
+
+def test_its_picture_shows_the_beginning_and_says_so(visitor: Any, long_night: Session) -> None:
+    assert b"The picture shows the beginning of this long session" in visitor.get("/sessions/night/").content
+
+
+def test_an_address_of_one_of_its_events_leads_to_that_one(visitor: Any, long_night: Session) -> None:
+    event = Event.objects.order_by("at")[600]
+    anchor = timeline.Entry(event.at, "event", event).anchor
+    page = visitor.get("/sessions/night/", {"entry": anchor})
+    assert f'id="{anchor}"' in page.content.decode()
+    assert len(page.content) <= OF_SESSION
+
+
+def test_its_report_is_cut_into_light_parts_that_leave_nothing_out(visitor: Any, long_night: Session) -> None:
+    parts = followed(visitor, "/reports/sessions/night/")
+    assert len(parts) > 5
+    assert max(len(part.content) for part in parts) <= MOST
+    told = "".join(part.content.decode() for part in parts)
+    found = [int(number) for number in re.findall(r"&lt;output (\d+)&gt;", told)]
+    assert found == list(range(1200))
+
+
+def test_each_part_of_a_report_says_what_it_leaves_out(visitor: Any, long_night: Session) -> None:
+    first, second, *_, last = followed(visitor, "/reports/sessions/night/")
+    before, after = b"This part goes on from another one", b"This part ends at"
+    assert (before in first.content, after in first.content) == (False, True)
+    assert (before in second.content, after in second.content) == (True, True)
+    assert (before in last.content, after in last.content) == (True, False)

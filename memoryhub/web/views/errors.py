@@ -13,7 +13,7 @@ from memoryhub.web.middleware import mark_page
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """A name of the hub's that it does not know has a page of its own: it is the first that a new name shows."""
+    """An unknown host name has a page of its own: it is the first page behind a new one."""
     return _page(request, "400_host.html" if isinstance(exception, DisallowedHost) else "400.html", 400)
 
 
@@ -41,6 +41,6 @@ def _page(request: HttpRequest, template: str, status: int) -> HttpResponse:
 
 
 def _with_policy(page: HttpResponse) -> HttpResponse:
-    """The policy of pages, from here: what is refused before it comes to CSPMiddleware is answered before it."""
+    """With the policy of pages: what is refused before CSPMiddleware never comes to it."""
     page.headers[HEADER] = build_policy()
     return page

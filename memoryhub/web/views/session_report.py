@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
 from memoryhub.models import Memory, Session
@@ -13,14 +14,16 @@ from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.sessions import with_counts
 from memoryhub.sensitivity import Clearance
 from memoryhub.web.access import clearance_of
+from memoryhub.web.bearable import fitting
 from memoryhub.web.days import by_day
 
 ENTRIES = 500
+MOST_WEIGHT = 90_000  # bytes of the entries of a part
 
 
 @require_safe
 def session_report(request: HttpRequest, session_id: str) -> HttpResponse:
-    """All that happened, oldest first; a very long session in parts, by ``cursor``.
+    """All that happened, oldest first; a long session in parts, by ``cursor``.
 
     Where several projects have a session of this name, and none is named, its page lets one choose.
     """
@@ -32,14 +35,23 @@ def session_report(request: HttpRequest, session_id: str) -> HttpResponse:
         return redirect("session", session_id)
     [found] = sessions
     entries, next_cursor = _happened(found, clearance, cursor)
+    listing, fit = fitting(lambda count: _listing(entries[:count]), len(entries), MOST_WEIGHT)
+    if fit < len(entries):
+        entries, next_cursor = entries[:fit], timeline.after(entries[fit - 1])
     context = {
         "session": found,
         "summary": Memory.objects.visible_to(clearance).live().filter(pk=found.summary_id).first(),
-        "days": by_day(entries),
+        "listing": listing,
+        "began": entries[0].at if entries else None,
+        "ended": entries[-1].at if entries else None,
         "first": not cursor,
         "next_cursor": next_cursor,
     }
     return render(request, "sessions/report.html", context)
+
+
+def _listing(entries: list[timeline.Entry]) -> str:
+    return render_to_string("sessions/report_days.html", {"days": by_day(entries)})
 
 
 def _named(session_id: str, project: str | None, clearance: Clearance) -> list[Session]:

@@ -8,6 +8,7 @@ from django.core.exceptions import BadRequest
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
 from memoryhub.models import Event, Injection, Memory, Session
@@ -16,15 +17,17 @@ from memoryhub.retrieval import injections, paging, timeline
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.sessions import with_counts
 from memoryhub.sensitivity import Clearance
-from memoryhub.web import chips, live
+from memoryhub.web import acts, chips, live
 from memoryhub.web.access import clearance_of
+from memoryhub.web.bearable import fitting
 from memoryhub.web.days import by_day
 from memoryhub.web.filters import SessionFilter
 from memoryhub.web.htmx import HtmxHttpRequest, page_or_fragment
-from memoryhub.web.session_story import MOST, picture_of
+from memoryhub.web.session_story import MOST, figure_of
 
 PAGE = 50
 ENTRIES = 30
+MOST_WEIGHT = 40_000  # bytes of the entries: fewer where they are long
 CONTEXT = 6  # entries before the one that an address leads to
 # The tabs of a session's page, and what each shows.
 KINDS = {
@@ -118,13 +121,11 @@ def _timeline(request: HttpRequest, found: Session) -> dict[str, Any]:
         raise BadRequest("kind or order is not one of this page's")
     events = Event.objects.visible_to(clearance).filter(session=found)
     shown = _entries(request, found, clearance, kind, order)
-    picture, more = picture_of(found, clearance) if shown["first"] else (None, False)
     return {
         "session": found,
         "summary": _summary(request, found),
         "boundaries": events.filter(boundary=True).count(),
-        "picture": picture,
-        "more": more,
+        "picture": figure_of(found, clearance) if shown["first"] else "",
         "chips": chips.groups(request, events) if kind in _WITH_EVENTS else [],
         "injections": Injection.objects.visible_to(clearance).filter(session=found).count(),
         "known": _known(found, clearance) if kind == "injection" else None,
@@ -158,14 +159,31 @@ def _entries(
     except paging.BadCursor as error:
         raise BadRequest(str(error)) from None
     injections.look_up_entries(entries, clearance)
+    anchors = [entry.anchor for entry in entries]
+    least = anchors.index(anchor) + 1 if anchor in anchors else 1
+    listing, fit = _listing(request, entries, least)
+    if fit < len(entries):
+        entries, next_cursor = entries[:fit], timeline.after(entries[fit - 1])
     narrowed = which != timeline.EventFilter()
     return {
         "days": by_day(entries),
+        "listing": listing,
         "next_cursor": next_cursor,
         "first": not cursor,
         "narrowed": narrowed,
-        "lost": bool(anchor) and not any(entry.anchor == anchor for entry in entries),
+        "lost": bool(anchor) and anchor not in anchors,
     }
+
+
+def _listing(request: HttpRequest, entries: list[timeline.Entry], least: int) -> tuple[str, int]:
+    """As many of the entries as a page bears, and how many those are; ``least`` of them in any case."""
+    context = {"in_session": True, "level": 3, "bulk": any(acts.offered(request).values())}
+
+    def shown(count: int) -> str:
+        days = {"days": by_day(entries[:count])}
+        return render_to_string("timeline/days.html", {**context, **days}, request)
+
+    return fitting(shown, len(entries), MOST_WEIGHT, least)
 
 
 def _known(found: Session, clearance: Clearance) -> injections.Knowledge:
