@@ -66,6 +66,10 @@ class Contradiction:
         return self.rows[0]
 
     @property
+    def key(self) -> Key:
+        return self.newest.key
+
+    @property
     def is_open(self) -> bool:
         """Whether somebody should decide."""
         return self.verdict.one and not self.settled
@@ -85,6 +89,17 @@ class Survey:
     def together(self) -> list[Contradiction]:
         """What may well be true together, or was said to be."""
         return [group for group in self.groups if not group.is_open]
+
+    def narrowed(self, *, subject: str = "", predicate: str = "") -> Survey:
+        """Those of one subject, one predicate, or both, however they are written."""
+        wanted = same_thing(subject), plain(predicate)
+        return Survey(
+            tuple(
+                group
+                for group in self.groups
+                if all(not want or want == has for want, has in zip(wanted, group.key[1:], strict=True))
+            )
+        )
 
 
 def survey(clearance: Clearance, *, project: str = "", now: datetime | None = None) -> Survey:

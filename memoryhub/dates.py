@@ -84,8 +84,11 @@ def told(here: date, how: str) -> str:
 
     ``how``: ``day`` (4 May 2026), ``weekday`` (Mon, 4 May), ``whole`` (Monday, 4 May 2026), ``short``
     (4 May), ``month`` (May 2026), ``number`` (2026-05-04); of a moment also ``minute`` and ``second``, a day
-    with the time; KeyError for anything else. Clocks go to 24 in every language.
+    with the time, and ``clock``, the time alone; KeyError for anything else. Clocks go to 24 in every
+    language.
     """
+    if how == "clock":
+        return f"{here:%H:%M}"
     if how in _CLOCKS:
         return f"{told(here, 'number')} {here:{_CLOCKS[how]}}"
     if not _language.get():

@@ -9,14 +9,18 @@ from django import forms
 from django.http import QueryDict
 from django.urls import reverse
 
+from memoryhub import fact_names
+from memoryhub.contradictions import Survey
 from memoryhub.encoding.segmentation import PREDICATE as BOUNDARY
 from memoryhub.facts import query_facts
 from memoryhub.querysets import FactQuerySet
 from memoryhub.sensitivity import Clearance
-from memoryhub.web.filters import ListFilter, ProjectField, WordField
+from memoryhub.web.filters import ListFilter, PredicateField, ProjectField, WordField
 from memoryhub.web.graph import MOST_OPEN
 
+SUGGESTED = 200
 _FOR_ALL = ("project", "predicate", "min_confidence")
+_FOR_CONFLICTS = ("project", "predicate")
 
 
 class ConfidenceField(forms.FloatField):
@@ -33,23 +37,33 @@ class GraphFilter(ListFilter):
     find = WordField(
         label="Find a subject or object", widget=forms.TextInput(attrs={"type": "search", "list": "things"})
     )
-    predicate = WordField(widget=forms.TextInput(attrs={"list": "predicates"}))
+    predicate = PredicateField()
     project = ProjectField()
     min_confidence = ConfidenceField()
 
     def select(self, clearance: Clearance) -> FactQuerySet:
         """The facts that hold now and fit; where sessions fall into segments only when it is asked for."""
-        facts = query_facts(
-            clearance,
-            predicate=self.value("predicate"),
-            project=self.value("project"),
-            min_confidence=self.value("min_confidence") or 0.0,
-        ).select_related(None)
-        return facts if self.value("predicate") == BOUNDARY else facts.exclude(predicate=BOUNDARY)
+        asked, project = self.value("predicate"), self.value("project")
+        least = self.value("min_confidence") or 0.0
+        facts = query_facts(clearance, project=project, min_confidence=least).select_related(None)
+        return fact_names.saying(facts, asked) if asked else facts.exclude(predicate=BOUNDARY)
 
 
 class ConflictFilter(ListFilter):
+    """Which contradictions are shown; names are found however they are written."""
+
+    subject = WordField()
+    predicate = PredicateField()
     project = ProjectField()
+
+    def select(self, survey: Survey) -> Survey:
+        """Of a survey of the project, what is asked for."""
+        return survey.narrowed(subject=self.value("subject"), predicate=self.value("predicate"))
+
+
+def suggested_predicates(clearance: Clearance, project: str = "") -> list[str]:
+    """What a field of predicates suggests: the commonest of the facts that hold now and may be seen."""
+    return fact_names.predicates(query_facts(clearance, project=project), SUGGESTED)
 
 
 class GraphAddress:
@@ -82,3 +96,9 @@ class GraphAddress:
         """The same facts as a table, narrowed further."""
         query = dict(self._filters) | filters
         return f"{reverse('facts')}?{urlencode(query)}" if query else reverse("facts")
+
+    def conflicts(self, **filters: str) -> str:
+        """The page of contradictions, under those of the filters that it has and what narrows it further."""
+        query = {name: value for name, value in self._filters if name in _FOR_CONFLICTS} | filters
+        kept = {name: value for name, value in query.items() if value}
+        return f"{reverse('fact-conflicts')}?{urlencode(kept)}" if kept else reverse("fact-conflicts")

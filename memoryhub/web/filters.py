@@ -55,6 +55,13 @@ class ProjectField(WordField):
         super().__init__(widget=forms.TextInput(attrs={"list": "projects"}), **options)
 
 
+class PredicateField(WordField):
+    """What facts say, with the commonest as suggestions (``<datalist id="predicates">``)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(widget=forms.TextInput(attrs={"list": "predicates"}), **options)
+
+
 class ListFilter(forms.Form):
     """A form of the address line; ``value`` gives what was asked for."""
 
@@ -123,7 +130,7 @@ class TimelineFilter(ListFilter):
 class FactFilter(ListFilter):
     thing = WordField(label="Subject or object")
     subject = WordField()
-    predicate = WordField()
+    predicate = PredicateField()
     object = WordField()
     how = forms.ChoiceField(
         required=False, label="Object is", choices=[("", "containing this"), ("exact", "exactly this")]

@@ -6,95 +6,24 @@ with their names, and the rest as dust around them; opening a node draws its nei
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
 
-from memoryhub.querysets import FactQuerySet
-from memoryhub.text import collapse, shorten
+from memoryhub.fact_names import as_a_rule
+from memoryhub.predicates import plain
+from memoryhub.text import shorten
 from memoryhub.web import graph_layout
+from memoryhub.web.graph_index import Index, Triple, key_of
 
-MOST_FACTS = 20_000  # the newest that are read
-CORE = 80  # nodes with names when none is opened
+CORE = 80  # nodes with names when none is opened; half as many again rather than leave out a few
 NEIGHBOURS = 36  # drawn of a node that is opened
 MOST_OPEN = 8
 COLOURS = 6  # predicates with a colour of their own
 LABELLED = 28  # edges of a picture that bear their predicates
-_PLAIN_KEY = 120  # characters of a node that stands in an address as it is
 _LABEL = 26
-
-
-class Triple(NamedTuple):
-    pk: int
-    subject: str
-    predicate: str
-    object: str
-    confidence: float
-    sensitivity: str
-
-
-@dataclass
-class Index:
-    """The facts that were read, by the things that they are about."""
-
-    triples: list[Triple]
-    is_cut: bool = False
-    of: dict[str, list[Triple]] = field(default_factory=lambda: defaultdict(list))
-    beside: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
-
-    def __post_init__(self) -> None:
-        """``of``: the facts that name a thing; ``beside``: its neighbours, with the highest confidence."""
-        for triple in self.triples:
-            one, other = triple.subject, triple.object
-            self.of[one].append(triple)
-            self.beside[one][other] = max(self.beside[one].get(other, 0.0), triple.confidence)
-            if one != other:
-                self.of[other].append(triple)
-                self.beside[other][one] = self.beside[one][other]
-
-    def known(self, key: str) -> str | None:
-        """The thing that an address names, as :func:`key_of` has it."""
-        if key in self.of:
-            return key
-        if not key.startswith("~"):
-            return None
-        return next((name for name in self.of if not _is_plain(name) and key_of(name) == key), None)
-
-    def degree(self, name: str) -> int:
-        return len(self.beside[name])
-
-    def foremost(self, names: Iterable[str], most: int) -> list[str]:
-        """Those with most neighbours."""
-        return sorted(names, key=lambda name: (-self.degree(name), name))[:most]
-
-    def like(self, typed: str, most: int) -> list[str]:
-        """Things whose name holds what was typed, those that begin with it first, then most neighbours."""
-        wanted = collapse(typed).casefold()
-        found = [name for name in self.of if wanted in name.casefold()]
-        found.sort(key=lambda name: (not name.casefold().startswith(wanted), -self.degree(name), name))
-        return found[:most]
-
-
-def read(facts: FactQuerySet) -> Index:
-    """The newest of these gated facts. One query."""
-    rows = facts.order_by("-updated_at", "-pk").values_list(*Triple._fields)[: MOST_FACTS + 1]
-    triples = list(map(Triple._make, rows))
-    return Index(triples[:MOST_FACTS], len(triples) > MOST_FACTS)
-
-
-def key_of(name: str) -> str:
-    """How an address names a thing: by itself, or by a digest when it is long or looks like one."""
-    if _is_plain(name):
-        return name
-    return "~" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-def _is_plain(name: str) -> bool:
-    return len(name) <= _PLAIN_KEY and not name.startswith("~")
 
 
 @dataclass(frozen=True)
@@ -147,6 +76,7 @@ class Picture:
     dust: str  # the other nodes as a path of points
     total: int  # things in all
     facts: int
+    contradicting: int  # of the facts that are counted by their predicates
     is_cut: bool
 
     @property
@@ -166,17 +96,17 @@ def draw(index: Index, opened: Sequence[str], contradicting: Collection[int] = (
     names = _chosen(index, opened)
     between = _between(index, names)
     radii, places = _arranged(index, names, opened, list(between))
-    drawn = chain.from_iterable(between.values()) if opened else index.triples
-    colours = _colours(triple.predicate for triple in drawn)
+    counted = list(chain.from_iterable(between.values())) if opened else index.triples
+    colours = _colours(triple.predicate for triple in counted)
     drawing = _Drawing(
         index=index,
         names=names,
         opened=set(opened),
         places=places,
         radii=radii,
-        colours={colour.predicate: colour.name for colour in colours},
+        colours={plain(colour.predicate): colour.name for colour in colours},
         contradicting=set(contradicting),
-        room=graph_layout.Room(places, radii),
+        room=graph_layout.Room(places, radii, list(between)),
     )
     nodes = drawing.nodes(between)  # before the edges: words on these go where names leave room
     edges = drawing.edges(between)
@@ -189,6 +119,7 @@ def draw(index: Index, opened: Sequence[str], contradicting: Collection[int] = (
         dust="" if opened else _dust(index, dict(zip(names, places, strict=True))),
         total=len(index.of),
         facts=len(index.triples),
+        contradicting=sum(triple.pk in drawing.contradicting for triple in counted),
         is_cut=index.is_cut,
     )
 
@@ -196,7 +127,7 @@ def draw(index: Index, opened: Sequence[str], contradicting: Collection[int] = (
 def _chosen(index: Index, opened: Sequence[str]) -> list[str]:
     """What is drawn with its name, the foremost first."""
     if not opened:
-        return index.foremost(index.of, CORE)
+        return index.foremost(len(index.of) if len(index.of) <= CORE * 3 // 2 else CORE)
     names = list(opened)
     for name in opened:
         sure = index.beside[name]
@@ -216,22 +147,29 @@ def _arranged(
 
 
 def _between(index: Index, names: Sequence[str]) -> dict[tuple[int, int], list[Triple]]:
-    """The facts between any two that are drawn, by their places; both directions are one edge."""
+    """The facts between any two that are drawn, by their places; both directions are one edge.
+
+    What a thing says of itself is an edge from its place to its place.
+    """
     number = {name: place for place, name in enumerate(names)}
     found: dict[tuple[int, int], list[Triple]] = defaultdict(list)
     for name in names:
         for triple in index.of[name]:
-            if triple.subject != name or triple.object == name or triple.object not in number:
+            subject, object = index.ends[triple.pk]
+            if subject != name or object not in number:
                 continue
-            one, other = number[triple.subject], number[triple.object]
+            one, other = number[subject], number[object]
             found[(other, one) if (other, one) in found else (one, other)].append(triple)
     return found
 
 
 def _colours(predicates: Iterable[str]) -> list[Colour]:
-    """Those of most edges have one each."""
-    foremost = Counter(predicates).most_common(COLOURS)
-    return [Colour(predicate, count, f"p{place}") for place, (predicate, count) in enumerate(foremost)]
+    """Those of most edges have one each, however they are written."""
+    spellings: dict[str, Counter[str]] = defaultdict(Counter)
+    for predicate, count in Counter(predicates).items():
+        spellings[plain(predicate)][predicate] += count
+    foremost = sorted(spellings.values(), key=lambda found: -found.total())[:COLOURS]
+    return [Colour(as_a_rule(found), found.total(), f"p{place}") for place, found in enumerate(foremost)]
 
 
 def _radius(share: float, is_open: bool) -> float:
@@ -253,20 +191,21 @@ class _Drawing:
     room: graph_layout.Room
 
     def nodes(self, between: Iterable[tuple[int, int]]) -> list[Node]:
-        labels = [shorten(collapse(name), _LABEL) for name in self.names]
+        labels = [shorten(self.index.text(name), _LABEL) for name in self.names]
         written = self.room.names(labels)
         links: dict[int, set[int]] = defaultdict(set)
         for one, other in between:
             links[one].add(other)
             links[other].add(one)
         return [
-            self._node(place, label, name, links[place])
+            self._node(place, label, name, links[place] - {place})
             for place, (label, name) in enumerate(zip(labels, written, strict=True))
         ]
 
     def _node(self, place: int, label: str, name: graph_layout.Name, links: set[int]) -> Node:
-        text, (x, y) = self.names[place], self.places[place]
-        drawn = {text, *(self.names[other] for other in links)}
+        thing, (x, y) = self.names[place], self.places[place]
+        drawn = {thing, *(self.names[other] for other in links)}
+        text = self.index.text(thing)
         return Node(
             key=key_of(text),
             text=text,
@@ -275,11 +214,11 @@ class _Drawing:
             y=round(y),
             r=round(self.radii[place]),
             name=name,
-            facts=len(self.index.of[text]),
-            beside=self.index.degree(text),
-            more=len(self.index.beside[text].keys() - drawn),
-            is_open=text in self.opened,
-            is_subject=any(triple.subject == text for triple in self.index.of[text]),
+            facts=len(self.index.of[thing]),
+            beside=self.index.degree(thing),
+            more=len(self.index.beside[thing].keys() - drawn),
+            is_open=thing in self.opened,
+            is_subject=any(self.index.ends[triple.pk][0] == thing for triple in self.index.of[thing]),
             links=" ".join(map(str, sorted(links))),
         )
 
@@ -291,25 +230,39 @@ class _Drawing:
         return bool(self.opened) and not any(self.names[place] in self.opened for place in pair)
 
     def _edge(self, pair: tuple[int, int], triples: Sequence[Triple], labelled: bool) -> Edge:
-        (x, y), (to_x, to_y) = (self.places[place] for place in pair)
-        length = max(math.hypot(to_x - x, to_y - y), 1.0)
-        stop = max(length - self.radii[pair[1]] - 3, 0) / length  # for the head of the arrow
-        end_x, end_y = x + (to_x - x) * stop, y + (to_y - y) * stop
+        path, ends = self._loop(pair[0]) if pair[0] == pair[1] else self._line(pair)
         predicates = list(dict.fromkeys(triple.predicate for triple in triples))
         said = "; ".join(f"{t.subject} {t.predicate} {t.object}" for t in triples[:4])
         is_beside = self._is_beside(pair)
         label = shorten(", ".join(predicates), 30) if labelled and self.opened and not is_beside else ""
-        at = self.room.between((x, y), (end_x, end_y), label) if label else None
+        at = self.room.between(*ends, label) if label else None
         return Edge(
-            path=f"M{x:.0f} {y:.0f}L{end_x:.0f} {end_y:.0f}",
+            path=path,
             x=round(at[0]) if at else 0,
             y=round(at[1]) if at else 0,
             title=shorten(said, 200),
             label=label if at else "",
-            colour=self.colours.get(predicates[0], ""),
+            colour=self.colours.get(plain(predicates[0]), ""),
             contradicts=any(triple.pk in self.contradicting for triple in triples),
             is_beside=is_beside,
         )
+
+    def _line(self, pair: tuple[int, int]) -> tuple[str, tuple[graph_layout.Point, graph_layout.Point]]:
+        """From one node to where the head of the arrow begins, and where words on it may stand."""
+        (x, y), (to_x, to_y) = (self.places[place] for place in pair)
+        length = max(math.hypot(to_x - x, to_y - y), 1.0)
+        stop = max(length - self.radii[pair[1]] - 3, 0) / length
+        end_x, end_y = x + (to_x - x) * stop, y + (to_y - y) * stop
+        return f"M{x:.0f} {y:.0f}L{end_x:.0f} {end_y:.0f}", ((x, y), (end_x, end_y))
+
+    def _loop(self, place: int) -> tuple[str, tuple[graph_layout.Point, graph_layout.Point]]:
+        """From a node back to itself, above it, or below where its name stands above."""
+        (x, y), r = self.places[place], self.radii[place]
+        way = 1 if self.room.is_above(place) else -1
+        side, root, top = r + 16, y + way * r, y + way * (r + 34)
+        path = f"M{x - r / 2:.0f} {root:.0f}C{x - side:.0f} {top:.0f} {x + side:.0f} {top:.0f}"
+        words = y + way * (r + 38)
+        return f"{path} {x + r / 2:.0f} {root + way * 3:.0f}", ((x - 30, words), (x + 30, words))
 
 
 def _bundles(edges: Iterable[Edge]) -> list[tuple[str, str]]:

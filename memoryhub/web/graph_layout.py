@@ -6,6 +6,7 @@ The same graph is laid out the same way each time, in a picture of ``WIDTH`` × 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -122,31 +123,60 @@ class Name(NamedTuple):
 class Room:
     """What the names of a picture have taken of it so far."""
 
-    def __init__(self, points: Sequence[Point], radii: Sequence[float]) -> None:
+    def __init__(
+        self, points: Sequence[Point], radii: Sequence[float], links: Sequence[tuple[int, int]] = ()
+    ) -> None:
         self._points, self._radii = points, radii
         self._taken: list[Box] = [
             (x - r, y - r, x + r, y + r) for (x, y), r in zip(points, radii, strict=True)
         ]
+        self._above: set[int] = set()
+        self._beside: dict[int, list[int]] = defaultdict(list)
+        for one, other in links:
+            if one != other:
+                self._beside[one].append(other)
+                self._beside[other].append(one)
 
     def names(self, texts: Sequence[str]) -> list[Name]:
         """Each name beside its node, the first nodes first; one that would cover something has no room."""
         return [self._name(number, text) for number, text in enumerate(texts)]
 
+    def is_above(self, number: int) -> bool:
+        """Whether the name of a node stands above it."""
+        return number in self._above
+
     def _name(self, number: int, text: str) -> Name:
-        (x, y), r, width = self._points[number], self._radii[number], len(text) * LETTER
-        ways = (
-            (x + r + GAP, y + 4, "start", x + r + GAP),
-            (x - r - GAP, y + 4, "end", x - r - GAP - width),
-            (x, y + r + 13, "middle", x - width / 2),
-            (x, y - r - GAP, "middle", x - width / 2),
-        )
-        if x < WIDTH / 2:  # outwards first: its lines come from the middle
-            ways = (ways[1], ways[0], *ways[2:])
-        for across, down, anchor, left in ways:
-            if self._take((left, down - LINE * 0.75, left + width, down + LINE * 0.25), number):
+        ways = self._ways(number, text)
+        for across, down, anchor, box in sorted(ways, key=lambda way: self._on_a_line(number, way[3])):
+            if self._take(box, number):
+                if down < self._points[number][1] - self._radii[number]:
+                    self._above.add(number)
                 return Name(round(across), round(down), anchor, True)
-        across, down, anchor, _ = ways[0] if WIDTH * 0.25 < x < WIDTH * 0.75 else ways[1]
+        x = self._points[number][0]
+        rightwards = next(way for way in ways if way[2] == "start")
+        leftwards = next(way for way in ways if way[2] == "end")
+        across, down, anchor, _ = rightwards if x < WIDTH / 2 else leftwards
         return Name(round(across), round(down), anchor, False)
+
+    def _ways(self, number: int, text: str) -> list[tuple[float, float, str, Box]]:
+        """Where a name may stand, the best first: beside its node, under or over it, at its corners."""
+        (x, y), r, width = self._points[number], self._radii[number], len(text) * LETTER
+        aside, corner = r + GAP, r * 0.75 + 2
+        right, left = ("start", 1, 0.0), ("end", -1, width)
+        sides = (left, right) if x < WIDTH / 2 else (right, left)  # outwards first: lines come from within
+        ways = [(x + way * aside, y + 4, anchor, back) for anchor, way, back in sides]
+        ways += [(x, y + r + 13, "middle", width / 2), (x, y - r - GAP, "middle", width / 2)]
+        for down in (y + r + 9, y - r - 1):
+            ways += [(x + way * corner, down, anchor, back) for anchor, way, back in sides]
+        return [
+            (at, down, anchor, (at - back, down - LINE * 0.75, at - back + width, down + LINE * 0.25))
+            for at, down, anchor, back in ways
+        ]
+
+    def _on_a_line(self, number: int, box: Box) -> bool:
+        """Whether a name would lie on a line of its own node."""
+        start = self._points[number]
+        return any(_passes(start, self._points[other], box) for other in self._beside[number])
 
     def between(self, start: Point, end: Point, text: str) -> Point | None:
         """The middle of a text on a line, near the line's; None where there is no room."""
@@ -168,3 +198,17 @@ class Room:
 
 def _cover(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _passes(start: Point, end: Point, box: Box) -> bool:
+    """Whether a line goes through a box (after Liang and Barsky)."""
+    enters, leaves = 0.0, 1.0
+    for axis in (0, 1):
+        way, low, high = end[axis] - start[axis], box[axis] - start[axis], box[axis + 2] - start[axis]
+        if not way:
+            if not low < 0 < high:
+                return False
+            continue
+        near, far = sorted((low / way, high / way))
+        enters, leaves = max(enters, near), min(leaves, far)
+    return enters < leaves

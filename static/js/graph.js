@@ -52,29 +52,39 @@
     }
 
     // The names that have room at this size, the foremost first.
+    // None runs over the edge of what is seen.
     function name(unit) {
+      const from = Math.max(full.x, box.x + 6 * unit);
+      const to = Math.min(full.x + full.w, box.x + box.w - 6 * unit);
       const taken = nodes.map((n) => [n.x - n.r, n.y - n.r, n.x + n.r, n.y + n.r]);
       nodes.forEach((node, number) => {
         const width = node.label * LETTER * unit;
         const gap = node.r + 5 * unit;
         const high = 12 * unit;
-        const ways = [
-          [node.x + gap, node.y + 4 * unit, "start", node.x + gap],
-          [node.x - gap, node.y + 4 * unit, "end", node.x - gap - width],
-          [node.x, node.y + gap + 9 * unit, "middle", node.x - width / 2],
-          [node.x, node.y - gap, "middle", node.x - width / 2],
-        ];
-        if (node.x < full.w / 2) ways.unshift(...ways.splice(1, 1)); // outwards first
-        let found = null;
-        for (const [x, y, anchor, left] of ways) {
-          const room = [left, y - high, left + width, y + 4 * unit];
-          if (left < full.x || left + width > full.x + full.w) continue;
-          if (taken.some((other, i) => i !== number && covers(room, other))) continue;
-          taken.push(room);
-          found = [x, y, anchor];
-          break;
+        const right = [1, "start", 0];
+        const left = [-1, "end", width];
+        const sides = node.x < full.w / 2 ? [left, right] : [right, left]; // outwards first
+        const ways = sides.map(([way, end, back]) => [node.x + way * gap, node.y + 4 * unit, end, back]);
+        ways.push([node.x, node.y + gap + 9 * unit, "middle", width / 2]);
+        ways.push([node.x, node.y - gap, "middle", width / 2]);
+        for (const y of [node.y + node.r + 9 * unit, node.y - node.r - unit]) {
+          for (const [way, end, back] of sides) {
+            ways.push([node.x + way * (node.r * 0.75 + 2 * unit), y, end, back]);
+          }
         }
-        const [x, y, anchor] = found || ways[node.x < full.w * 0.25 || node.x > full.w * 0.75 ? 1 : 0];
+        const places = ways.map(([x, y, anchor, back]) => {
+          const room = [x - back, y - high, x - back + width, y + 4 * unit];
+          const crossed = node.links.some((other) => passes(node, nodes[other], room));
+          return { x, y, anchor, room, crossed };
+        });
+        places.sort((one, other) => one.crossed - other.crossed); // off its own lines first
+        const found = places.find(({ room }) => {
+          if (room[0] < from || room[2] > to) return false;
+          return !taken.some((other, i) => i !== number && covers(room, other));
+        });
+        if (found) taken.push(found.room);
+        const inwards = node.x < full.w / 2 ? "start" : "end";
+        const { x, y, anchor } = found || places.find((place) => place.anchor === inwards);
         node.element.classList.toggle("is-quiet", !found);
         node.text.setAttribute("x", x);
         node.text.setAttribute("y", y);
@@ -292,6 +302,22 @@
 
   function covers(one, other) {
     return one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3];
+  }
+
+  // Whether the line between two nodes goes through a box (after Liang and Barsky).
+  function passes(from, to, box) {
+    let enters = 0;
+    let leaves = 1;
+    for (const [way, low, high] of [
+      [to.x - from.x, box[0] - from.x, box[2] - from.x],
+      [to.y - from.y, box[1] - from.y, box[3] - from.y],
+    ]) {
+      if (way) {
+        enters = Math.max(enters, Math.min(low / way, high / way));
+        leaves = Math.min(leaves, Math.max(low / way, high / way));
+      } else if (low >= 0 || high <= 0) return false;
+    }
+    return enters < leaves;
   }
 
   const start = () => document.querySelectorAll("#graph-view").forEach(begin);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -261,3 +262,66 @@ class TestTable:
         assert "Skagen" in words
         assert "hub" in words
         assert "Bergen" not in words
+
+
+class TestNarrowing:
+    @pytest.mark.parametrize(
+        ("query", "shown"),
+        [
+            ({"subject": "HUB"}, ["hub", "hub"]),
+            ({"predicate": "Led By"}, ["dock", "hub"]),
+            ({"subject": "hub", "predicate": "lies_in"}, ["hub"]),
+            ({"subject": "nobody"}, []),
+        ],
+    )
+    def test_subject_and_predicate_narrow_it_however_they_are_written(
+        self, two: list[Fact], say: Say, visitor: Client, query: dict[str, str], shown: list[str]
+    ) -> None:
+        for object in ("Oslo", "Bergen"):
+            say(object, predicate="lies_in")
+            say(object, subject="dock")
+        response = visitor.get(PAGE, query)
+        assert sorted(one["group"].newest.subject for one in response.context["groups"]) == shown
+        assert response.context["counts"]["open"] == len(shown)
+
+    def test_where_nothing_fits_it_says_how_to_see_the_others(self, two: list[Fact], visitor: Client) -> None:
+        assert "Widen the filter above" in main(visitor.get(PAGE, {"subject": "nobody"})).words
+
+    def test_table_and_graph_keep_what_narrows_it(self, two: list[Fact], visitor: Client) -> None:
+        links = main(visitor.get(PAGE, {"subject": "hub", "project": "p"})).links()
+        assert "/facts/?project=p&subject=hub" in links
+        assert "/facts/graph/?project=p&node=hub" in links
+
+    def test_another_spelling_of_the_subject_is_told(self, say: Say, visitor: Client) -> None:
+        say("Mara", subject="hub")
+        say("Bram", subject="Hub")
+        assert "said as “hub led_by”" in main(visitor.get(PAGE)).words
+
+
+class TestCounts:
+    """How many are left is brought up to date with what takes the place of a card."""
+
+    def open_count(self, response: Any) -> str:
+        found = re.search(r'id="count-open" hx-swap-oob="true">(\d+)<', response.content.decode())
+        return found[1] if found else ""
+
+    def test_after_a_decision_and_its_undo(self, two: list[Fact], changer: Client) -> None:
+        assert self.open_count(decide(changer, two, two[0].uid, headers=HTMX)) == "0"
+        uids = {"gone": two[1].uid, "fact": [fact.uid for fact in two]}
+        assert self.open_count(changer.post(UNDO, uids, headers=HTMX)) == "1"
+
+    def test_after_somebody_else_was_first(self, two: list[Fact], changer: Client) -> None:
+        decide(changer, two, two[0].uid)
+        refused = decide(changer, two, two[0].uid, headers=HTMX)
+        assert refused.status_code == 422
+        assert self.open_count(refused) == "0"
+
+    def test_under_the_filters_of_the_page(self, two: list[Fact], say: Say, changer: Client) -> None:
+        others = [say("Oslo", subject="dock"), say("Bergen", subject="dock")]
+        data = {"fact": [fact.uid for fact in others], "keep": others[0].uid}
+        narrowed = changer.post(DECIDE, {**data, "next": f"{PAGE}?subject=dock"}, headers=HTMX)
+        assert self.open_count(narrowed) == "0"
+
+    def test_in_the_review_there_are_none(self, two: list[Fact], changer: Client) -> None:
+        data = {"fact": [fact.uid for fact in two], "keep": two[0].uid, "next": "/review/?tab=facts"}
+        assert "count-open" not in changer.post(DECIDE, data, headers=HTMX).content.decode()

@@ -12,36 +12,19 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import contradictions, facts, store
-from memoryhub.drafts import FactDraft
+from memoryhub import contradictions, store
 from memoryhub.models import Fact, Memory
 from memoryhub.sensitivity import Actor
 from memoryhub.web import graph
-from tests.web.markup import PAYLOADS, Page, dangers, main
+from tests.web.graphs import GRAPH, Say, beside, nodes, sayer
+from tests.web.markup import PAYLOADS, dangers, main
 
 Remember = Callable[..., Memory]
-Say = Callable[..., Fact]
-GRAPH = "/facts/graph/"
 
 
 @pytest.fixture
 def say(db: None, actor: Actor) -> Say:
-    def make(subject: str, predicate: str = "uses", object: str = "Django", **fields: Any) -> Fact:
-        draft = FactDraft(subject=subject, predicate=predicate, object=object, **fields)
-        return facts.store_fact(draft, actor)[0]
-
-    return make
-
-
-def nodes(response: Any) -> dict[str, str]:
-    """The nodes that are drawn, with where each leads."""
-    drawn = [a for a in main(response).all("a") if "node" in a.get("class", "").split()]
-    return {one["data-key"]: one["href"] for one in drawn}
-
-
-def beside(response: Any) -> Page:
-    """What stands beside the picture."""
-    return Page(response.content.decode().partition('<aside id="beside"')[2].partition("</aside>")[0])
+    return sayer(actor)
 
 
 class TestGate:
@@ -251,7 +234,7 @@ class TestTime:
         say("api", "led_by", "Bram")
         response = visitor.get(GRAPH, {"node": "api"})
         assert [edge.contradicts for edge in response.context["picture"].edges] == [True, True]
-        assert "/facts/contradictions/" in beside(response).links()
+        assert "/facts/contradictions/?subject=api&predicate=led_by" in beside(response).links()
 
     def test_facts_of_a_trashed_memory_end_with_it(
         self, say: Say, visitor: Client, remember: Remember, actor: Actor

@@ -76,3 +76,24 @@ def test_seeds_stand_around_their_node_within_the_picture():
     places = around({"hub": (5.0, 5.0)}, {"hub": [str(n) for n in range(200)]})
     assert len(places) == 200
     assert all(0 < x < WIDTH and 0 < y < HEIGHT for x, y in places.values())
+
+
+def test_a_name_keeps_off_the_lines_of_its_own_node():
+    points = [(150.0, 300.0), (1050.0, 300.0)]
+    for name in Room(points, [8.0, 8.0], [(0, 1)]).names(["a name too long for the side"] * 2):
+        assert name.has_room
+        assert abs(name.y - 300) > 8
+
+
+def test_a_name_stands_at_a_corner_where_all_sides_are_taken():
+    around_it = [(300.0, 300.0), (330.0, 300.0), (270.0, 300.0), (300.0, 330.0), (300.0, 270.0)]
+    names = Room(around_it, [6.0, 14.0, 14.0, 10.0, 14.0]).names(["x", "", "", "", ""])
+    assert names[0].has_room
+
+
+def test_a_loop_is_told_where_the_name_stands_above():
+    walls = [(300.0, 300.0), (340.0, 300.0), (260.0, 300.0), (300.0, 330.0)]
+    room = Room(walls, [6.0, 30.0, 30.0, 20.0])
+    room.names(["up"])
+    assert room.is_above(0)
+    assert not room.is_above(1)

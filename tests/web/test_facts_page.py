@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -34,6 +34,25 @@ def fact(db: None, actor: Actor) -> StoreFact:
         )[0]
 
     return make
+
+
+class TestEnded:
+    def validity(self, client: Client, actor: Actor, began: datetime, ended: datetime) -> str:
+        draft = FactDraft(subject="lock", predicate="held_by", object="Ann")
+        facts.adopt_fact(draft, Past(valid_from=began, valid_until=ended), actor)
+        return main(client.get("/facts/?state=ended")).words
+
+    def test_what_held_for_a_part_of_a_day_says_from_what_time_until_when(
+        self, visitor: Client, actor: Actor
+    ) -> None:
+        began = datetime(2026, 5, 4, 9, 10, tzinfo=UTC)
+        words = self.validity(visitor, actor, began, began + timedelta(hours=3))
+        assert "from 4 May 2026, 09:10 until 12:10" in words
+
+    def test_what_held_for_longer_says_the_days(self, visitor: Client, actor: Actor) -> None:
+        began = datetime(2026, 5, 4, 9, 10, tzinfo=UTC)
+        words = self.validity(visitor, actor, began, began + timedelta(hours=15))
+        assert "from 4 May 2026 until 5 May 2026" in words
 
 
 class TestYetToBegin:

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from memoryhub import dates
 from memoryhub.models import Event, Fact
 from memoryhub.retrieval.timeline import Entry
-from memoryhub.web.graph import key_of
+from memoryhub.web.graph_index import key_of
 from memoryhub.web.templatetags.hub import moment
 
 register = template.Library()
@@ -51,6 +51,13 @@ def exact(at: datetime) -> SafeString:
 def yet_to_begin(fact: Fact) -> bool:
     """Whether a fact is known already and does not hold before a day to come."""
     return fact.valid_from is not None and fact.valid_from > timezone.now()
+
+
+@register.filter
+def held_within_a_day(fact: Fact) -> bool:
+    """Whether a fact began and ended on one day in the reader's time zone."""
+    ends = [timezone.localtime(at).date() for at in (fact.valid_from, fact.valid_until) if at]
+    return len(ends) == 2 and ends[0] == ends[1]
 
 
 @register.simple_tag

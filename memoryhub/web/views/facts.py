@@ -7,23 +7,22 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
 from django.core.exceptions import BadRequest
-from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from memoryhub import fact_names, store
 from memoryhub import facts as fact_store
-from memoryhub import store
 from memoryhub.encoding import segmentation
 from memoryhub.models import Fact
 from memoryhub.querysets import FactQuerySet
 from memoryhub.retrieval import paging
 from memoryhub.sensitivity import Clearance
 from memoryhub.web.access import actor_of, clearance_of, full_clearance_of
-from memoryhub.web.fact_filters import GraphAddress
+from memoryhub.web.fact_filters import GraphAddress, suggested_predicates
 from memoryhub.web.filters import FactFilter
 from memoryhub.web.forms import FactForm
-from memoryhub.web.graph import key_of
+from memoryhub.web.graph_index import key_of
 
 PAGE = 30
 _CHANGE = "memoryhub.change_fact"
@@ -84,6 +83,8 @@ def _table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpRespon
         "first": not cursor,
         "hidden_marks": valid and form.leaves_out_marks() and _has_marks(request),
         "graph": _graph(request, form) if valid else "",
+        "conflicts": GraphAddress(request.GET).conflicts(subject=form.value("subject")) if valid else "",
+        "predicates": suggested_predicates(clearance_of(request), form.value("project") if valid else ""),
         "may_reinstate": valid and bool(form.value("state")) and request.user.has_perm(_CHANGE),
     }
     return render(request, "facts/page.html", context, status=status if valid else 422)
@@ -100,18 +101,23 @@ def _graph(request: HttpRequest, form: FactFilter) -> str:
 
 
 def _select(clearance: Clearance, form: FactFilter) -> FactQuerySet:
-    exact, thing = form.value("how") == "exact", form.value("thing")
+    """Names are found however they are written; an object exactly when that is asked for."""
+    exact, subject, predicate = form.value("how") == "exact", form.value("subject"), form.value("predicate")
     rows = fact_store.query_facts(
         clearance,
-        **{name: form.value(name) for name in ("subject", "predicate", "project", "session_id")},
+        **{name: form.value(name) for name in ("project", "session_id")},
         object=form.value("object") if exact else "",
         min_confidence=form.value("min_confidence") or 0.0,
         ended={"": False, "ended": True}.get(form.value("state")),
     )
     if form.leaves_out_marks():
         rows = rows.exclude(segmentation.MARKS)
-    if thing:
-        rows = rows.filter(Q(subject=thing) | Q(object=thing))
+    if subject:
+        rows = rows.filter(fact_names.named("subject", subject))
+    if predicate:
+        rows = fact_names.saying(rows, predicate)
+    if form.value("thing"):
+        rows = rows.filter(fact_names.about(form.value("thing")))
     return rows if exact or not form.value("object") else rows.filter(object__icontains=form.value("object"))
 
 

@@ -7,18 +7,19 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub import contradictions, store
-from memoryhub.contradictions import Contradiction
+from memoryhub.contradictions import Contradiction, Survey
 from memoryhub.models import Fact
 from memoryhub.web.access import actor_of, clearance_of
 from memoryhub.web.back import back_of
-from memoryhub.web.fact_filters import ConflictFilter, GraphAddress
-from memoryhub.web.graph import key_of
+from memoryhub.web.fact_filters import ConflictFilter, GraphAddress, suggested_predicates
+from memoryhub.web.graph_index import key_of
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary
 from memoryhub.web.lists import without
 
@@ -29,33 +30,40 @@ _CHANGE = "memoryhub.change_fact"
 
 @require_safe
 def conflicts(request: HttpRequest) -> HttpResponse:
-    """``project``, ``tab`` (open or together) and ``page`` in the address."""
+    """``subject``, ``predicate``, ``project``, ``tab`` (open or together) and ``page`` in the address."""
     form = ConflictFilter(request.GET)
     if not form.is_valid():
         return render(request, "facts/conflicts.html", {"form": form}, status=422)
-    survey = contradictions.survey(clearance_of(request), project=form.value("project"))
+    clearance, project = clearance_of(request), form.value("project")
+    survey = form.select(contradictions.survey(clearance, project=project))
     tab = request.GET.get("tab", "open")
     tab = tab if tab in _TABS else "open"
-    groups = {"open": survey.open, "together": survey.together}
-    page = Paginator(groups[tab], PAGE_SIZE).get_page(request.GET.get("page"))
+    groups = survey.open if tab == "open" else survey.together
+    page = Paginator(groups, PAGE_SIZE).get_page(request.GET.get("page"))
+    address, subject = GraphAddress(request.GET), form.value("subject")
     context = {
         "form": form,
         "tab": tab,
         "tabs": [
-            {
-                "title": title,
-                "href": without(request, tab=name),
-                "current": name == tab,
-                "count": len(groups[name]),
-            }
+            {"name": name, "title": title, "href": without(request, tab=name), "current": name == tab}
             for name, title in _TABS.items()
         ],
+        "counts": _counts(survey),
         "groups": shown(request, list(page.object_list)),
         "number": page.number,
         "last": page.paginator.num_pages,
         "back": request.get_full_path(),
+        "graph": address.of([key_of(subject)] if subject else []),
+        "table": address.table(**({"subject": subject} if subject else {})),
+        "conflicts": address.conflicts(subject=subject),
+        "predicates": suggested_predicates(clearance, project),
     }
     return render(request, "facts/conflicts.html", context)
+
+
+def _counts(survey: Survey) -> dict[str, int]:
+    """How many there are, by tab."""
+    return {"open": len(survey.open), "together": len(survey.together)}
 
 
 def shown(request: HttpRequest, groups: list[Contradiction]) -> list[dict[str, Any]]:
@@ -112,7 +120,7 @@ def _told(request: HtmxHttpRequest, context: dict[str, Any]) -> HttpResponse:
     """What was decided, with a button that undoes it: in the place of the card, or as a message."""
     context |= {"back": _back(request)}
     if request.htmx:
-        return render(request, "facts/decided.html", context)
+        return render(request, "facts/decided.html", context | _news(request))
     messages.success(request, render_to_string("facts/undo.html", context, request=request))
     return redirect(_back(request))
 
@@ -125,8 +133,8 @@ def _card(request: HtmxHttpRequest) -> HttpResponse:
     if group is None:
         raise Http404
     [one] = shown(request, [group])
-    context = {"one": one, "back": _back(request), "is_fresh": True}
-    response = render(request, "facts/conflict.html", context)
+    context = {"one": one, "back": _back(request), "is_fresh": True, **_news(request)}
+    response = render(request, "facts/conflict_again.html", context)
     patch_vary(response)
     return response
 
@@ -136,9 +144,20 @@ def _refused(request: HtmxHttpRequest, refusal: store.StoreError) -> HttpRespons
     if isinstance(refusal, store.NotFound):
         raise Http404
     if request.htmx:
-        return render(request, "facts/refused.html", {"refusal": refusal.message}, status=422)
+        context = {"refusal": refusal.message, "back": _back(request), **_news(request)}
+        return render(request, "facts/refused.html", context, status=422)
     messages.error(request, f"Not done: {refusal.message}.")
     return redirect(_back(request))
+
+
+def _news(request: HttpRequest) -> dict[str, Any]:
+    """How many there are by now under the filters of the page that was acted on; nothing for another page."""
+    path, _, query = _back(request).partition("?")
+    form = ConflictFilter(QueryDict(query))
+    if path != reverse("fact-conflicts") or not form.is_valid():
+        return {}
+    survey = contradictions.survey(clearance_of(request), project=form.value("project"))
+    return {"counts": _counts(form.select(survey)), "names": list(_TABS)}
 
 
 def _back(request: HttpRequest) -> str:

@@ -10,10 +10,11 @@ from django.views.decorators.http import require_safe
 
 from memoryhub import contradictions
 from memoryhub.facts import query_facts
+from memoryhub.predicates import same_thing
 from memoryhub.sensitivity import Clearance
-from memoryhub.web import graph
+from memoryhub.web import graph, graph_index
 from memoryhub.web.access import clearance_of
-from memoryhub.web.fact_filters import GraphAddress, GraphFilter
+from memoryhub.web.fact_filters import GraphAddress, GraphFilter, suggested_predicates
 from memoryhub.web.graph_panel import Beside
 from memoryhub.web.htmx import HtmxHttpRequest, page_or_fragment, show_address
 
@@ -28,25 +29,29 @@ def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
     if not form.is_valid():
         return render(request, "facts/graph.html", {"form": form}, status=422)
     clearance = clearance_of(request)
-    index = graph.read(form.select(clearance))
+    index = graph_index.read(form.select(clearance))
     opened, missing = _opened(index, request.GET.getlist("node"))
     found = index.like(form.value("find"), FOUND) if form.value("find") else []
     if exact := _exact(found, form.value("find")):
         opened, found = [*(name for name in opened if name != exact), exact], []
     opened = opened[-graph.MOST_OPEN :]
-    address = GraphAddress(request.GET, [graph.key_of(name) for name in opened])
+    texts = [index.text(name) for name in opened]
+    address = GraphAddress(request.GET, [graph_index.key_of(text) for text in texts])
     context = {
         "form": form,
         "address": address,
-        "opened": [_handle(name, address) for name in opened],
+        "opened": [_handle(text, address) for text in texts],
         "missing": missing,
-        "found": _named(found, address),
+        "found": _named(index, found, address),
         "found_nothing": bool(form.value("find")) and not found and not exact,
         "here": address.narrowed(),
-        "table": address.table(thing=opened[-1]) if opened else address.table(),
+        "table": address.table(thing=texts[-1]) if texts else address.table(),
         "whole": address.of(()),
+        "conflicts": address.conflicts(),
         **_picture(index, opened, form, clearance, address),
     }
+    if not request.htmx:
+        context["predicates"] = suggested_predicates(clearance, form.value("project"))
     response = page_or_fragment(
         request, "facts/graph.html", context, fragment="facts/graph_view.html", target=TARGET
     )
@@ -54,36 +59,40 @@ def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
 
 
 def _handle(name: str, address: GraphAddress) -> dict[str, str]:
-    key = graph.key_of(name)
+    key = graph_index.key_of(name)
     return {"name": name, "key": key, "open": address.opening(key), "close": address.closing(key)}
 
 
 def _picture(
-    index: graph.Index, opened: list[str], form: GraphFilter, clearance: Clearance, address: GraphAddress
+    index: graph_index.Index,
+    opened: list[str],
+    form: GraphFilter,
+    clearance: Clearance,
+    address: GraphAddress,
 ) -> dict[str, Any]:
     """What is drawn, and what stands beside it."""
     survey = contradictions.survey(clearance, project=form.value("project"))
-    contradicting = {row.pk for group in survey.open for row in group.rows}
-    picture = graph.draw(index, opened, contradicting)
+    survey = survey.narrowed(predicate=form.value("predicate"))
+    picture = graph.draw(index, opened, {row.pk for group in survey.open for row in group.rows})
     keys = {node.key: address.opening(node.key) for node in picture.nodes}
     context: dict[str, Any] = {
         "picture": picture,
         "nodes": [(node, keys[node.key]) for node in picture.nodes],
         "colours": [(colour, address.narrowed(predicate=colour.predicate)) for colour in picture.colours],
         "contradictions": len(survey.open),
-        "foremost": _named(index.foremost(index.of, FOREMOST), address),
+        "foremost": _named(index, index.ranked(index.of)[:FOREMOST], address),
     }
     if opened:
         ended = query_facts(clearance, project=form.value("project"), ended=True)
-        beside = Beside(index, form.select(clearance), ended, clearance, address, contradicting)
-        context["panel"] = beside.of(opened[-1])
-        context["alone"] = address.of([graph.key_of(opened[-1])])
-        context["past"] = address.table(thing=opened[-1], state="ended")
-        context["without"] = address.closing(graph.key_of(opened[-1]))
+        panel = Beside(index, form.select(clearance), ended, clearance, address, survey).of(opened[-1])
+        context["panel"] = panel
+        context["alone"] = address.of([panel.key])
+        context["past"] = address.table(thing=panel.text, state="ended")
+        context["without"] = address.closing(panel.key)
     return context
 
 
-def _opened(index: graph.Index, keys: list[str]) -> tuple[list[str], list[str]]:
+def _opened(index: graph_index.Index, keys: list[str]) -> tuple[list[str], list[str]]:
     """The things that the address names, each once, and the keys of which nothing is known."""
     names = {key: index.known(key) for key in keys}
     return list(dict.fromkeys(filter(None, names.values()))), [key for key, name in names.items() if not name]
@@ -93,21 +102,21 @@ def _exact(found: list[str], typed: str) -> str | None:
     """The only thing that was found, or the one that is called just so."""
     if len(found) == 1:
         return found[0]
-    wanted = typed.strip().casefold()
-    return next((name for name in found if name.casefold() == wanted), None)
+    wanted = same_thing(typed)
+    return wanted if wanted in found else None
 
 
-def _named(names: list[str], address: GraphAddress) -> list[tuple[str, str]]:
-    return [(name, address.opening(graph.key_of(name))) for name in names]
+def _named(index: graph_index.Index, names: list[str], address: GraphAddress) -> list[tuple[str, str]]:
+    texts = [index.text(name) for name in names]
+    return [(text, address.opening(graph_index.key_of(text))) for text in texts]
 
 
 @require_safe
 def fact_things(request: HttpRequest) -> HttpResponse:
     """Options for a ``<datalist>``: what visible facts name that holds what was typed in ``find``."""
     form = GraphFilter(request.GET)
-    names = (
-        graph.read(form.select(clearance_of(request))).like(form.value("find"), SUGGESTED)
-        if form.is_valid()
-        else []
-    )
+    names: list[str] = []
+    if form.is_valid():
+        index = graph_index.read(form.select(clearance_of(request)))
+        names = [index.text(name) for name in index.like(form.value("find"), SUGGESTED)]
     return render(request, "suggest/projects.html", {"names": names})
