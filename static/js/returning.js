@@ -36,7 +36,7 @@
     if (!link.closest(LISTS) || link.origin !== location.origin || link.pathname === location.pathname) return;
     leave(link, link.pathname);
   });
-  // By a key, to another page of the row's thing than its link leads to (keys.js).
+  // By a key, to another page of the row's thing than its link leads to (keys.js), or to another page of the list (paging.js).
   document.addEventListener("row:leave", (event) => leave(event.target, event.detail));
 
   function leave(link, to) {
@@ -59,6 +59,14 @@
     const link = links[left.nth] || links[0];
     if (link && document.activeElement === document.body) link.focus({ preventScroll: true });
     if (Math.abs(scrollY - left.y) > 2) scrollTo({ top: left.y, behavior: "instant" });
+    keepScroll();
+  }
+
+  // The browser gives a page that was reloaded the scroll that was before: that of another page of the list.
+  function keepScroll() {
+    if (performance.getEntriesByType("navigation")[0]?.type !== "reload") return;
+    history.scrollRestoration = "manual";
+    window.addEventListener("pagehide", () => { history.scrollRestoration = "auto"; }, { once: true });
   }
 
   function isBack() {

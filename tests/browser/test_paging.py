@@ -1,0 +1,133 @@
+"""Lists that htmx narrows, orders and pages: where the focus and the scroll are afterwards."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import PHONE, OpenPage
+
+LISTS = ["/memories/", "/search/?q=zebra&min_score=0"]
+
+
+@pytest.fixture(autouse=True)
+def many(live_server: Any, remember: Any) -> None:
+    for number in range(60):
+        kind = "decision" if number % 2 else "discovery"
+        remember(f"zebra {number:03}", project="zoo" if number % 3 else "farm", type=kind)
+
+
+def focused(page: Page) -> str:
+    return str(page.evaluate("document.activeElement.textContent.trim()"))
+
+
+def place_of_the_row(page: Page) -> int:
+    script = (
+        "[...document.querySelectorAll('.rows > li')].findIndex((li) => li.contains(document.activeElement))"
+    )
+    return int(page.evaluate(script))
+
+
+@pytest.mark.parametrize("path", LISTS)
+class TestTheFocus:
+    def test_it_stays_on_a_facet_that_is_chosen_and_given_up(
+        self, open_page: OpenPage, reader: User, path: str
+    ) -> None:
+        page = open_page(path, reader)
+        facet = page.locator("#facets").get_by_role("link", name=re.compile("^farm"))
+        for chosen in (True, False):
+            facet.focus()
+            page.keyboard.press("Enter")
+            expect(page.locator("#facets [aria-current=true]")).to_have_count(int(chosen))
+            expect(facet).to_be_focused()
+
+    def test_it_goes_to_the_list_when_a_chip_is_gone(
+        self, open_page: OpenPage, reader: User, path: str
+    ) -> None:
+        page = open_page(f"{path}{'&' if '?' in path else '?'}project=zoo", reader)
+        chip = page.locator(".chip").filter(has_text="zoo")
+        chip.focus()
+        page.keyboard.press("Enter")
+        expect(chip).to_have_count(0)
+        expect(page.locator("#listing .rows")).to_be_focused()
+        page.keyboard.press("Tab")
+        assert place_of_the_row(page) == 0
+
+    @pytest.mark.parametrize("by", ["keys", "mouse"])
+    def test_the_next_page_begins_at_its_top(
+        self, open_page: OpenPage, reader: User, path: str, by: str
+    ) -> None:
+        page = open_page(path, reader)
+        following = page.locator("main .pages a[rel=next]")
+        following.scroll_into_view_if_needed()
+        if by == "keys":
+            following.focus()
+            page.keyboard.press("Enter")
+        else:
+            following.click()
+        page.wait_for_url(re.compile("cursor=|page=2"))
+        expect(page.locator("#listing .rows")).to_be_focused()
+        expect(page.locator(".rows > li").first).to_be_in_viewport()
+        page.keyboard.press("j")
+        assert place_of_the_row(page) == 0
+
+    def test_going_back_leads_to_where_the_page_was_left(
+        self, open_page: OpenPage, reader: User, path: str
+    ) -> None:
+        page = open_page(path, reader)
+        following = page.locator("main .pages a[rel=next]")
+        following.focus()
+        page.wait_for_timeout(100)
+        left = page.evaluate("scrollY")
+        page.keyboard.press("Enter")
+        page.wait_for_url(re.compile("cursor=|page=2"))
+        page.go_back()
+        page.wait_for_url(re.compile(f"{re.escape(path)}$"))
+        expect(following).to_be_focused()
+        assert abs(page.evaluate("scrollY") - left) < 3
+
+
+def test_it_stays_on_the_order_that_was_chosen(open_page: OpenPage, reader: User) -> None:
+    page = open_page("/memories/", reader)
+    order = page.get_by_role("link", name="Important", exact=True)
+    order.focus()
+    page.keyboard.press("Enter")
+    expect(order).to_have_attribute("aria-current", "true")
+    expect(order).to_be_focused()
+
+
+def test_it_goes_to_the_list_when_the_filters_close_as_they_are_applied(
+    open_page: OpenPage, reader: User
+) -> None:
+    page = open_page("/memories/", reader)
+    page.locator("details.filters summary").click()
+    page.get_by_label("Project", exact=True).fill("farm")
+    apply = page.get_by_role("button", name="Apply")
+    apply.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".chip")).to_have_count(1)
+    expect(page.locator("#listing .rows")).to_be_focused()
+
+
+def test_a_facet_of_the_small_screen_closes_and_leads_to_the_list(open_page: OpenPage, reader: User) -> None:
+    page = open_page("/memories/", reader, viewport=PHONE)
+    page.get_by_role("button", name="Narrow down").click()
+    page.locator("#facets").get_by_role("link", name=re.compile("^farm")).click()
+    expect(page.locator(".chip")).to_have_count(1)
+    expect(page.locator("#listing .rows")).to_be_focused()
+    expect(page.locator(".rows > li").first).to_be_in_viewport()
+
+
+def test_who_went_on_to_type_meanwhile_is_left_alone(open_page: OpenPage, reader: User) -> None:
+    page = open_page("/memories/", reader)
+    held: list[Any] = []
+    page.route("**/memories/?*project=farm*", lambda route: held.append(route))
+    page.locator("#facets").get_by_role("link", name=re.compile("^farm")).click()
+    page.get_by_role("button", name="Account of reader").focus()
+    held[0].continue_()
+    expect(page.locator(".chip")).to_have_count(1)
+    expect(page.get_by_role("button", name="Account of reader")).to_be_focused()
