@@ -1,4 +1,4 @@
-"""Memories over time as a stacked bar chart: positions and words for an SVG template."""
+"""What happened over time as a stacked bar chart: positions and words for an SVG template."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from math import ceil
 
 from memoryhub import dates
 
 WIDTH, HEIGHT = 100.0, 190  # of the plot: percent of what there is, and pixels
-APART, APART_SMALL = 8.5, 24.0  # percent of the width between two words under the axis
+APART, APART_SMALL = 8.5, 24.0  # percent of the width that a word under the axis takes
+DAY_APART, DAY_APART_SMALL = 2.7, 8.0  # the same of the number of a day
 GAP = 0.18  # share of a step that stays empty
-LEAST_BARS = 12  # so that a young store does not show one bar as wide as the page
+WIDEST = 6.8  # percent, so that a young store does not show one bar as wide as the page
 _DAY, _WEEK, _MONTH, _YEAR = "day", "week", "month", "year"
 
 
@@ -42,11 +44,12 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mark:
-    """A line or a word beside an axis."""
+    """A line or word beside an axis; ``at``: where it begins, ends (``end``), or a number is centred."""
 
     at: float
     text: str
     minor: bool = False  # left out where there is little room
+    end: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Chart:
     bars: list[Bar]
     types: list[tuple[str, int]]
     across: list[Mark]
+    numbers: list[Mark]  # of the days, where a bar is one
     up: list[Mark]
 
     @property
@@ -73,24 +77,32 @@ class Chart:
         return [(kind, "".join(pieces)) for kind, pieces in drawn.items()]
 
 
-def over_time(rows: Sequence[tuple[date, str, int]]) -> Chart | None:
-    """A chart of the rows of ``overview.per_day`` (day, type, count; oldest first); None without any."""
+def over_time(rows: Sequence[tuple[date, str, int]], days: tuple[date, date] | None = None) -> Chart | None:
+    """A chart of the rows of ``overview.per_day`` (day, type, count; oldest first); None without any.
+
+    ``days``: the first and the last that were looked at, if the chart is to show more than those with rows.
+    """
     if not rows:
         return None
-    step = _step((rows[-1][0] - rows[0][0]).days)
+    asked = days or (rows[0][0], rows[-1][0])
+    first, last = min(asked[0], rows[0][0]), max(asked[1], rows[-1][0])
+    step = _step((last - first).days)
     counted: dict[date, Counter[str]] = {}
     for day, kind, count in rows:
         counted.setdefault(_start(day, step), Counter())[kind] += count
-    starts = _steps(min(counted), max(counted), step)
+    starts = _steps(_start(first, step), _start(last, step), step)
     types = _types(counted.values())
     ceiling = _ceiling(max(counts.total() for counts in counted.values()))
-    slot = WIDTH / max(len(starts), LEAST_BARS)
+    slot = WIDTH / len(starts)
     bars = [
         _bar(start, counted.get(start, Counter()), step, index * slot, slot, types, ceiling)
         for index, start in enumerate(starts)
     ]
+    if days:
+        bars[0] = replace(bars[0], first=first)  # what lies before it in its week or month was not counted
     total = sum(count for _, count in types)
-    return Chart(step, total, bars, types, _across(starts, step, slot), _up(ceiling))
+    numbers = _numbers(starts, slot) if step == _DAY else []
+    return Chart(step, total, bars, types, _across(starts, step, slot), numbers, _up(ceiling))
 
 
 def _step(days: int) -> str:
@@ -146,16 +158,22 @@ def _bar(
             y -= height
             parts.append(Part(kind, count, round(y, 2), round(height, 2)))
     last = _next(start, step) - timedelta(days=1)
+    width = _width(slot)
     return Bar(
         start,
         last,
         label=_label(start, step),
         total=counts.total(),
-        x=round(x + slot * GAP / 2, 3),
-        width=round(slot * (1 - GAP), 3),
+        x=round(x + (slot - width) / 2, 3),
+        width=round(width, 3),
         parts=parts,
         counts=[counts[kind] for kind, _ in types],
     )
+
+
+def _width(slot: float) -> float:
+    """Of a bar, in the middle of its slot."""
+    return min(slot * (1 - GAP), WIDEST)
 
 
 def _label(start: date, step: str) -> str:
@@ -188,12 +206,33 @@ def _across(starts: list[date], step: str, slot: float) -> list[Mark]:
     for index, start in enumerate(starts):
         begins = start.year != before.year if coarse else start.month != before.month
         if index == 0 or begins:
-            text = str(start.year) if coarse else _month(start)
-            marks.append(Mark(round(index * slot, 2), text))
+            at = index * slot + (slot - _width(slot)) / 2
+            marks.append(_mark(at, str(start.year) if coarse else _month(start), slot))
         before = start
-    if len(marks) > 1 and marks[1].at - marks[0].at < APART:
-        marks = marks[1:]  # a piece of a year or month at the beginning says less than the whole one after it
-    return _spaced([mark for mark in marks if mark.at <= WIDTH - APART / 2])
+    # A piece of a year or month at the beginning says less than the whole one after it.
+    apart = marks[1].at - marks[0].at if len(marks) > 1 else WIDTH
+    if apart < APART_SMALL:
+        piece = [replace(marks[0], minor=True)] if apart >= APART else []
+        return [*piece, *_spaced(marks[1:])]
+    return _spaced(marks)
+
+
+def _mark(at: float, text: str, slot: float) -> Mark:
+    """Near the right edge a word ends where its bar does, so that it stays within the plot."""
+    end = at > WIDTH - 2 * APART
+    return Mark(round(at + _width(slot) if end else at, 2), text, end=end)
+
+
+def _numbers(starts: list[date], slot: float) -> list[Mark]:
+    """Under each bar the number of its day; with little room every second, third …, the last always."""
+    every = ceil(DAY_APART / slot)
+    seldom = every * ceil(DAY_APART_SMALL / (slot * every))
+    last = len(starts) - 1
+    return [
+        Mark(round((index + 0.5) * slot, 2), str(start.day), minor=(last - index) % seldom > 0)
+        for index, start in enumerate(starts)
+        if (last - index) % every == 0
+    ]
 
 
 def _month(start: date) -> str:
@@ -204,11 +243,19 @@ def _month(start: date) -> str:
 def _spaced(marks: list[Mark]) -> list[Mark]:
     """Those that can stand side by side; the ones that cannot on a small screen are minor."""
     kept: list[Mark] = []
-    major = -WIDTH
+    free, free_small = -WIDTH, -WIDTH
     for mark in marks:
-        if kept and mark.at - kept[-1].at < APART:
+        left, right = _reach(mark, APART)
+        if left < free:
             continue
-        minor = mark.at - major < APART_SMALL
-        major = major if minor else mark.at
+        free = right
+        left, right = _reach(mark, APART_SMALL)
+        minor = left < free_small
+        free_small = free_small if minor else right
         kept.append(replace(mark, minor=minor))
     return kept
+
+
+def _reach(mark: Mark, room: float) -> tuple[float, float]:
+    """From where to where a word of this width stands."""
+    return (mark.at - room, mark.at) if mark.end else (mark.at, mark.at + room)

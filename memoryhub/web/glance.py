@@ -288,7 +288,7 @@ def _parts(
 
 def injections(rows: Dated, days: Days, project: str = "") -> Columns:
     words = {"filled": "with memories", "empty": "empty"}
-    chart = charts.over_time(_whole(rows, days))
+    chart = charts.over_time(rows, days)
     href = _open(address("injections", project=project))
     return Columns("injections", "Injections", "Injections", chart, words, href, by="outcome")
 
@@ -303,7 +303,7 @@ def secrets(rows: Dated, days: Days, project: str = "") -> Columns:
     counted: Counter[date] = Counter()
     for day, _, count in rows:
         counted[day] += count
-    chart = charts.over_time(_whole([(day, "blocked", n) for day, n in sorted(counted.items())], days))
+    chart = charts.over_time([(day, "blocked", n) for day, n in sorted(counted.items())], days)
     href = _open(address("journal", operation=BLOCKED, project=project))
     return Columns("secrets", "Secrets blocked", "Credentials refused", chart, {"blocked": "blocked"}, href)
 
@@ -321,13 +321,5 @@ def ending(rows: Dated, today: date, project: str = "") -> Columns:
     title = f"Expiring within {glance.EXPIRING_DAYS} days"
     days = (today, today + timedelta(days=glance.EXPIRING_DAYS))
     href = _open(address("memories", project=project))
-    chart = charts.over_time(_whole(rows, days))
+    chart = charts.over_time(rows, days)
     return Columns("expiring", title, "Memories that expire", chart, words, href, by="type", day="ends")
-
-
-def _whole(rows: Dated, days: Days) -> Dated:
-    """With the first and the last day that were looked at, so that charts stand above each other."""
-    if not rows:
-        return rows
-    first, last = days
-    return sorted([*rows, (first, rows[0][1], 0), (last, rows[0][1], 0)])

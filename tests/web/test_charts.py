@@ -53,13 +53,67 @@ def test_each_type_is_drawn_as_one_path_of_all_its_pieces() -> None:
     chart = charts.over_time(rows)
     assert chart
     (bugfix, pieces), (feature, piece) = chart.shapes
-    assert (bugfix, pieces.count("z"), feature, piece) == ("bugfix", 2, "feature", "M0.75 0h6.833v95h-6.833z")
+    assert (bugfix, pieces.count("z"), feature, piece) == ("bugfix", 2, "feature", "M21.6 0h6.8v95h-6.8z")
 
 
 def test_a_young_store_has_no_bar_as_wide_as_the_page() -> None:
     chart = charts.over_time([(date(2020, 1, 1), "bugfix", 1)])
     assert chart
     assert chart.bars[0].width < 8
+
+
+def _days(count: int, until: date) -> charts.Chart:
+    first = until - timedelta(days=count - 1)
+    chart = charts.over_time([(until, "bugfix", 1)], (first, until))
+    assert chart
+    return chart
+
+
+def test_a_week_fills_the_plot_up_to_its_last_day() -> None:
+    bars = _days(7, date(2026, 11, 21)).bars
+    assert [bar.first.day for bar in bars] == [15, 16, 17, 18, 19, 20, 21]
+    assert bars[-1].total == 1
+    assert bars[-1].x + bars[-1].width / 2 == pytest.approx(charts.WIDTH * 13 / 14, abs=0.01)
+
+
+@pytest.mark.parametrize("count", [1, 7, 12, 30, 31, 37])
+def test_each_day_of_a_month_has_its_number_in_the_middle_below_its_bar(count: int) -> None:
+    chart = _days(count, date(2026, 11, 21))
+    assert [mark.text for mark in chart.numbers] == [str(bar.first.day) for bar in chart.bars]
+    for mark, bar in zip(chart.numbers, chart.bars, strict=True):
+        assert mark.at == pytest.approx(bar.x + bar.width / 2, abs=0.01)
+
+
+@pytest.mark.parametrize("count", range(1, 64))
+def test_numbers_of_days_do_not_touch_and_the_last_always_stands(count: int) -> None:
+    marks = _days(count, date(2026, 11, 21)).numbers
+    assert (marks[-1].text, marks[-1].minor) == ("21", False)
+    for room, shown in (
+        (charts.DAY_APART, marks),
+        (charts.DAY_APART_SMALL, [mark for mark in marks if not mark.minor]),
+    ):
+        assert all(right.at - left.at >= room - 0.02 for left, right in pairwise(shown))
+
+
+def test_weeks_and_longer_have_no_numbers_of_days() -> None:
+    assert _days(90, date(2026, 11, 21)).numbers == []
+
+
+@pytest.mark.parametrize("day", range(1, 16))
+def test_a_month_that_began_within_the_days_is_named(day: int) -> None:
+    marks = _days(30, date(2026, 12, day)).across
+    named = [mark for mark in marks if mark.text == "Dec 2026"]
+    assert named
+    assert not named[0].minor
+    assert all(
+        0 <= mark.at - (charts.APART if mark.end else 0) < charts.WIDTH - charts.APART for mark in marks
+    )
+
+
+def test_a_week_that_began_before_the_days_counts_from_their_first() -> None:
+    bars = _days(90, date(2026, 11, 21)).bars  # from Monday 24 August
+    assert bars[0].first == date(2026, 8, 24)
+    assert _days(89, date(2026, 11, 21)).bars[0].first == date(2026, 8, 25)
 
 
 @given(ROWS)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterable
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -21,10 +24,34 @@ def tokens() -> dict[str, tuple[str, str]]:
     return {name: (light, dark) for sheet in sheets for name, light, dark in PAIR.findall(sheet.read_text())}
 
 
-def luminance(colour: str) -> float:
+def linear(colour: str) -> list[float]:
+    """Red, green and blue as amounts of light, each 0 to 1."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+
+
+def dot(one: Iterable[float], other: Iterable[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def luminance(colour: str) -> float:
+    return dot((0.2126, 0.7152, 0.0722), linear(colour))
+
+
+def oklab(colour: str) -> tuple[float, ...]:
+    """Where it lies in OKLab (Björn Ottosson): there, distances are differences as eyes see them."""
+    to_cones = (
+        (0.4122214708, 0.5363325363, 0.0514459929),
+        (0.2119034982, 0.6806995451, 0.1073969566),
+        (0.0883024619, 0.2817188376, 0.6299787005),
+    )
+    to_lab = (
+        (0.2104542553, 0.7936177850, -0.0040720468),
+        (1.9779984951, -2.4285922050, 0.4505937099),
+        (0.0259040371, 0.7827717662, -0.8086757660),
+    )
+    cones = [math.cbrt(dot(row, linear(colour))) for row in to_cones]
+    return tuple(dot(row, cones) for row in to_lab)
 
 
 def contrast(one: str, other: str, theme: str) -> float:
@@ -71,3 +98,21 @@ def test_series_of_charts_and_marks_of_types_stand_off(theme: str) -> None:
     assert len(drawn) >= 20
     low = {name: round(contrast(name, place, theme), 2) for name in drawn for place in ("paper", "surface")}
     assert not {name: ratio for name, ratio in low.items() if ratio < 3}
+
+
+def test_the_distance_of_colours_is_that_of_oklab() -> None:
+    assert oklab("#ffffff") == pytest.approx((1, 0, 0), abs=0.001)
+    assert oklab("#ff0000") == pytest.approx((0.628, 0.2249, 0.1258), abs=0.001)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_any_two_types_can_be_told_apart_where_they_touch(theme: str) -> None:
+    """0.02 is just seen side by side; what is four times as far is told apart in thin stripes too."""
+    places = {name: oklab(pair[THEMES[theme]]) for name, pair in tokens().items() if name.startswith("type-")}
+    assert len(places) >= 16
+    near = {
+        (one, other): round(math.dist(places[one], places[other]), 3)
+        for one, other in combinations(places, 2)
+        if math.dist(places[one], places[other]) < 0.08
+    }
+    assert not near
