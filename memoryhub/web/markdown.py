@@ -44,7 +44,8 @@ _CLASSES = {"div": {"md-table"}, "td": {"md-center", "md-right"}, "th": {"md-cen
 def render(text: str, *, below: int = 2, places: Sequence[Place] = ()) -> SafeString:
     """CommonMark with tables, strikethrough and bare addresses, as sanitised HTML.
 
-    ``below``: the level of the heading that the text stands under; its own begin at the next. ``places``:
+    ``below``: the level of the heading that the text stands under; its own begin at the next, whatever the
+    level it begins with, and skip none. ``places``:
     what is marked in it, as ``mark`` elements titled by kind.
     """
     html = _parser().render(planted(without_signs(text), places) if places else text, {"below": below})
@@ -98,15 +99,24 @@ def _is_safe_link(url: str) -> bool:
 
 
 def _suit_the_page(state: StateCore) -> None:
-    room, below = _LINK_CHARS, int(state.env["below"])
+    room = _LINK_CHARS
+    _put_headings_below(int(state.env["below"]), state.tokens)
     for token in state.tokens:
-        if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(int(token.tag[1]) + below, 6)}"
-        elif token.type in ("th_open", "td_open"):
+        if token.type in ("th_open", "td_open"):
             _align_by_class(token)
         elif token.type == "inline":
             _keep_deliberate_breaks(token)
             room = _hold_links(token.children or [], room)
+
+
+def _put_headings_below(level: int, tokens: Sequence[Token]) -> None:
+    """Each heading one level below the one it belongs to, the first of them below ``level``."""
+    over: list[str] = []  # the headings that go on, as the text has them
+    for token in tokens:
+        if token.type == "heading_open":
+            over = [tag for tag in over if tag < token.tag] + [token.tag]
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(level + len(over), 6)}"
 
 
 def _hold_links(children: list[Token], room: int) -> int:

@@ -164,7 +164,7 @@ def test_the_newer_fact_supersedes_with_one_click_and_undo(
     page = open_page(CLASHES, insider, java_script_enabled=scripts)
     card = page.get_by_role("article")
     expect(card).to_have_count(1)
-    card.get_by_role("button", name="Mara holds, the others ended").click()
+    card.get_by_role("button", name="holds: Mara; the others end").click()
     expect(page.get_by_text("has ended")).to_be_visible()
     world["old"].refresh_from_db()
     assert world["old"].superseded_by == world["new"]
@@ -179,7 +179,7 @@ def test_the_newer_fact_supersedes_with_one_click_and_undo(
 
 def test_both_may_hold(open_page: Any, insider: Any, world: Any) -> None:
     page = open_page(CLASHES, insider)
-    page.get_by_role("button", name="All of board led_by hold").click()
+    page.get_by_role("button", name="All of them hold: board led_by").click()
     expect(page.get_by_text("All 2 facts hold together.")).to_be_visible()
     page.reload()
     expect(page.get_by_text("No facts contradict each other")).to_be_visible()
@@ -191,7 +191,7 @@ def test_what_ended_holds_again_from_the_table(
     contradictions.supersede(world["new"].uid, [world["old"].uid], actor)
     page = open_page("/facts/?state=ended", insider)
     expect(page.get_by_role("row")).to_have_count(2)
-    page.get_by_role("button", name="board led_by Bram holds again").click()
+    page.get_by_role("button", name="Holds again: board led_by Bram").click()
     expect(page.get_by_text("Taken back")).to_be_visible()
     expect(page.get_by_text("No fact fits")).to_be_visible()
 
@@ -227,7 +227,7 @@ def test_axe_finds_nothing_and_it_fits(
         assert no_sideways_scrolling(page), path
         found[path] = Axe().run(page).generate_report()
     page.goto(CLASHES)
-    page.get_by_role("button", name="Mara holds, the others ended").click()
+    page.get_by_role("button", name="holds: Mara; the others end").click()
     expect(page.get_by_text("has ended")).to_be_visible()
     found["decided"] = Axe().run(page).generate_report()
     page.goto("/facts/?state=all")

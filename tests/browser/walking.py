@@ -47,7 +47,7 @@ class Walk:
 
     def addresses(self) -> list[str]:
         found = [address for pattern in urls.urlpatterns for address in self._of(pattern)]
-        return [*found, *self._of_admin(), NOT_FOUND]
+        return [*found, *self._of_admin(), reverse("admin:auth_group_add"), NOT_FOUND]
 
     def plain(self) -> list[str]:
         """The pages that are about no one object."""

@@ -91,7 +91,19 @@ class TestBounds:
 class TestReading:
     def test_headings_stand_below_those_of_the_page(self) -> None:
         html = render("# one\n\n## two\n\n###### six")
-        assert [tag for tag, _ in Page(html).elements] == ["h3", "h4", "h6"]
+        assert [tag for tag, _ in Page(html).elements] == ["h3", "h4", "h5"]
+
+    @pytest.mark.parametrize(
+        ("text", "tags"),
+        [
+            ("## two\n\n### three\n\n## two", ["h4", "h5", "h4"]),
+            ("#### four\n\n## two\n\n###### six\n\n### three\n\n# one", ["h4", "h4", "h5", "h5", "h4"]),
+            ("# 1\n\n## 2\n\n### 3\n\n#### 4\n\n##### 5", ["h4", "h5", "h6", "h6", "h6"]),
+            ("Setext\n---\n\n> # quoted", ["h4", "blockquote", "h4"]),
+        ],
+    )
+    def test_headings_skip_no_level_whatever_they_begin_with(self, text: str, tags: list[str]) -> None:
+        assert [tag for tag, _ in Page(render(text, below=3)).elements] == tags
 
     def test_code_keeps_its_lines_and_can_be_scrolled_with_the_keyboard(self) -> None:
         html = render("```python\nif x:\n    y\n```")

@@ -21,6 +21,7 @@ from memoryhub.web.fields import whole
 from memoryhub.web.htmx import HtmxHttpRequest, patch_vary, wants_fragment
 from memoryhub.web.views.trash import may_restore
 
+_OVERVIEW = 3  # the level of the heading above an overview
 VERSIONS = 5
 VERSIONS_A_PAGE = 20
 
@@ -31,7 +32,7 @@ def memory(request: HttpRequest, uid: str) -> HttpResponse:
     found = reading.find(request, uid)
     context = {**_state(found), **_history(request, found, VERSIONS), "html": markdown.render(_body(found))}
     if found.overview:
-        context["overview_html"] = markdown.render(found.overview)
+        context["overview_html"] = markdown.render(found.overview, below=_OVERVIEW)
     _journal_reveal(request, found, context, "page")
     count_access([found])
     context["may_restore"] = may_restore(request)
