@@ -18,6 +18,7 @@
     const full = { x: whole.x, y: whole.y, w: whole.width, h: whole.height };
     const nodes = [...svg.querySelectorAll("a.node")].map(read);
     const open = nodes.find((node) => node.element.getAttribute("aria-current") === "true");
+    const words = [...svg.querySelectorAll(".edge-name")];
     let box = { ...full };
 
     frame.classList.add("is-live");
@@ -90,6 +91,11 @@
         node.text.setAttribute("y", y);
         node.text.setAttribute("text-anchor", anchor);
       });
+      for (const word of words) {
+        const half = (word.textContent.length * LETTER * unit) / 2;
+        const x = Number(word.getAttribute("x"));
+        word.classList.toggle("is-cut", x - half < from || x + half > to);
+      }
     }
 
     function zoom(factor, at) {

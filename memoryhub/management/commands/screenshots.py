@@ -69,9 +69,9 @@ class Command(BaseCommand):
         wrong: list[str] = []
         try:
             with server.serving() as port, camera.browsing(port) as browser:
-                for width in camera.WIDTHS:
-                    taking = camera.Camera(browser, width, passwords, bodies)
-                    for picture, address in tqdm(addresses, width, disable=None, leave=False):
+                cameras = [camera.Camera(browser, width, passwords, bodies) for width in camera.WIDTHS]
+                for picture, address in tqdm(addresses, disable=None, leave=False):
+                    for taking in cameras:
                         try:
                             files += taking.take(picture, address, folder)
                         except camera.BadPage as problem:

@@ -1,4 +1,8 @@
-"""Which pictures there are: every page of the hub, some of them in more than one state."""
+"""Which pictures there are: every page of the hub, some of them in more than one state.
+
+They are taken in this order, each in all widths. Those whose steps write something stand last, so that no
+other picture shows it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ if TYPE_CHECKING:
 
 ADMIN = "admin"
 READER = "noor"  # a viewer of one project
+NEWCOMER = "iris"  # a curator of one project, which has nothing yet
 STRANGER = ""  # not signed in
 
 
@@ -71,6 +76,37 @@ def _refused(page: Page) -> None:
     page.wait_for_selector("[aria-invalid=true]")
 
 
+def _wrong_password(page: Page) -> None:
+    page.fill("[name=username]", "guest")
+    page.fill("[name=password]", "a guess")
+    with page.expect_navigation():
+        page.press("[name=password]", "Enter")
+
+
+def _guessing(page: Page) -> None:
+    """As often as it takes to be told to wait."""
+    for _ in range(MOST_GUESSES):
+        _wrong_password(page)
+        if page.get_by_text("Too many").count():
+            return
+    raise AssertionError(f"{MOST_GUESSES} wrong passwords are taken")
+
+
+def _token_made(page: Page) -> None:
+    page.fill("[name=project]", "harbor-board")
+    page.get_by_role("button", name="Make a token").click()
+    page.get_by_text("has a token of its own").wait_for()
+
+
+def _trashed(page: Page) -> None:
+    """Two rows of a list, with the way back."""
+    for index in range(2):
+        page.locator(".row-check").nth(index).check()
+    page.locator("#bulk button[value=trash]").click()
+    page.locator("#messages").get_by_role("button", name="Undo").wait_for()
+    page.evaluate("scrollTo(0, 0)")  # from where the bar was
+
+
 def _ticked(page: Page) -> None:
     """Three rows of a list, for the bar of what can be done to them."""
     for index in range(3):
@@ -84,11 +120,13 @@ def _asked(page: Page) -> None:
     page.wait_for_selector("#shown-title")
 
 
+MOST_GUESSES = 20  # more than the hub takes
 _FILTERED = "?project=harbor-board&type=decision"
 _UID = {"uid": "memory"}
 PICTURES = (
     Picture("login", "login", who=STRANGER),
     Picture("home", "home", shows="upper"),
+    Picture("home-empty", "home", who=NEWCOMER),
     Picture("menu", "home", steps=_menu_open, shows="window"),
     Picture("palette", "home", steps=_typed_into_palette, shows="window"),
     Picture("keys", "home", steps=_press("?"), shows="window"),
@@ -100,27 +138,35 @@ PICTURES = (
     Picture("memories-filtered", "memories", query=_FILTERED, who="admin:private", shows="upper"),
     Picture("memories-ticked", "memories", steps=_ticked, shows="window"),
     Picture("memories-nothing", "memories", query="?tag=no-such-tag"),
+    Picture("memories-empty", "memories", who=NEWCOMER),
     Picture("memory", "memory", _UID),
     Picture("memory-secret", "memory", {"uid": "private"}, who="admin:private"),
     Picture("memory-trashed", "memory", {"uid": "trashed"}),
     Picture("memory-history", "memory-history", _UID),
     Picture("memory-compare", "memory-compare", _UID),
     Picture("memory-edit", "memory-edit", _UID),
+    Picture("memory-erase", "memory-erase", {"uid": "trashed"}),
     Picture("memory-new", "memory-new"),
     Picture("memory-new-refused", "memory-new", steps=_refused, status=422),
     Picture("searches", "searches"),
     Picture("review", "review", shows="upper"),
+    Picture("review-merge", "review-merge", {"uid": "alike"}),
+    Picture("review-empty", "review", who=NEWCOMER),
     Picture("duplicates", "duplicates", shows="upper"),
     Picture("sessions", "sessions", shows="upper"),
+    Picture("sessions-empty", "sessions", who=NEWCOMER),
     Picture("session", "session", {"session_id": "session"}, shows="upper"),
     Picture("session-report", "session-report", {"session_id": "session"}, shows="upper"),
     Picture("injections", "injections", shows="upper"),
     Picture("injection", "injection", {"uid": "injection"}),
     Picture("timeline", "timeline", shows="upper"),
+    Picture("timeline-entries", "timeline-entries", shows="upper"),
     Picture("connect", "connect"),
     Picture("facts", "facts", shows="upper"),
     Picture("fact", "fact", {"uid": "fact"}),
     Picture("facts-graph", "facts-graph"),
+    Picture("facts-graph-opened", "facts-graph", query="?node=harbor-board"),
+    Picture("facts-empty", "facts", who=NEWCOMER),
     Picture("facts-contradictions", "fact-conflicts", shows="upper"),
     Picture("transfer", "transfer"),
     Picture("import", "import", {"uid": "import"}),
@@ -130,12 +176,14 @@ PICTURES = (
     Picture("maintenance", "maintenance"),
     Picture("runs", "runs"),
     Picture("run", "run", {"uid": "run"}, shows="upper"),
+    Picture("run-undo", "run-undo", {"uid": "undoable"}),
     Picture("run-failed", "run", {"uid": "failed"}),
     Picture("language-model", "language-model"),
     Picture("you", "you"),
     Picture("people", "people"),
     Picture("person", "person", {"name": "person"}),
     Picture("viewer-home", "home", who=READER),
+    Picture("error-400", "home", template="400_host.html"),
     Picture("error-404", "memory", {"uid": "nowhere"}, status=404),
     Picture("error-403", "people", who=READER, status=403),
     Picture("error-500", "home", template="500.html"),
@@ -146,25 +194,29 @@ PICTURES = (
     Picture("admin-facts", "admin:memoryhub_fact_changelist", shows="upper"),
     Picture("admin-tokens", "admin:memoryhub_agenttoken_changelist", shows="upper"),
     Picture("admin-journal", "admin:memoryhub_journalentry_changelist", shows="upper"),
+    Picture("connect-token", "connect", steps=_token_made, shows="upper"),
+    Picture("memories-trashed", "memories", steps=_trashed, shows="window"),
+    Picture("login-refused", "login", who=STRANGER, steps=_wrong_password),
+    Picture("login-waits", "login", who=STRANGER, steps=_guessing, status=429),
 )
 
 # The addresses that have no page of their own to be seen.
 NOT_PICTURED = {
     "fragments": (
         *("journal-health", "glance-duplicates", "glance-health", "palette", "project-names"),
-        *("duplicates-cluster", "timeline-entries", "connect-arrived", "fact-things"),
+        *("duplicates-cluster", "connect-arrived", "fact-things"),
         *("import-progress", "run-progress", "searches-menu"),
         *("memory-title", "memory-tags", "memory-importance", "memory-sensitivity", "memory-row"),
-        *("review-card", "review-alike", "review-counts", "review-merge"),
+        *("review-card", "review-alike", "review-counts"),
     ),
     "deeds": (
-        *("logout", "memory-trash", "memory-restore", "memory-erase", "switch"),
+        *("logout", "memory-trash", "memory-restore", "switch"),
         *("duplicates-decide", "duplicates-undo", "fact-decide", "fact-undo", "fact-delete"),
         *("import-start", "import-stop", "import-resume", "import-for-good", "journal-verify"),
         *("facts-delete", "facts-end", "facts-end-undo", "you-tokens-revoke"),
         *("act", "act-undo", "review-act", "review-undo", "review-looked"),
         *("version-restore", "version-undo", "search-rename", "search-delete"),
-        *("run-start", "run-stop", "run-resume", "run-undo"),
+        *("run-start", "run-stop", "run-resume"),
         *("you-preferences", "you-password", "you-token-new", "you-token-rotate", "you-token-revoke"),
         *("you-sessions-end", "connect-revoke"),
         *("person-rights", "person-join", "person-leave", "person-open", "person-password"),

@@ -19,7 +19,7 @@ from memoryhub.lifecycle import runs
 from memoryhub.management import demo_team
 from memoryhub.management.picturing import moment
 from memoryhub.management.picturing.moment import NOW
-from memoryhub.management.picturing.pages import ADMIN, READER
+from memoryhub.management.picturing.pages import ADMIN, NEWCOMER, READER
 from memoryhub.management.replaying.demo import play_session
 from memoryhub.models import (
     Extraction,
@@ -36,6 +36,7 @@ from memoryhub.store import SecretDetected
 from memoryhub.team import people
 
 _IMPORTS = settings.BASE_DIR / "fixtures/demo/imports"
+_TENDED = "greenhouse"
 # Days ago: calls, failures, tokens sent, tokens answered
 _USE = {
     0: (42, 0, 61_300, 9_120),
@@ -61,7 +62,9 @@ def prepare() -> dict[str, str]:
     _language_model()
     _refused()
     _watched()
-    return _people()
+    passwords = _people()
+    _tended()
+    return passwords
 
 
 def _import(at: datetime) -> None:
@@ -78,6 +81,13 @@ def _watched() -> None:
     row: int | None = 0
     while row is not None:
         row = watching.look(row)
+
+
+def _tended() -> None:
+    """A run that somebody may take back, of one project."""
+    actor = Actor(f"user:{ADMIN}", Clearance.up_to("public", owner=ADMIN))
+    with moment.standing_still(NOW - timedelta(hours=6)):
+        runs.work(runs.start("consolidate", {"project": _TENDED}, actor))
 
 
 def _refused() -> None:
@@ -119,10 +129,14 @@ def _language_model() -> None:
 
 
 def _people() -> dict[str, str]:
-    passwords = {name: get_random_string(16) for name in (ADMIN, READER)}
+    passwords = {name: get_random_string(16) for name in (ADMIN, READER, NEWCOMER)}
     admin = get_user_model().objects.create_superuser(ADMIN, password=passwords[ADMIN])
     demo_team.gather(admin)
-    people.set_password(get_user_model().objects.get(username=READER), passwords[READER], admin)
+    newcomer = people.add(NEWCOMER, "", admin, email=f"{NEWCOMER}@harbour.example")
+    people.change(newcomer, admin, role="curator", level="public", is_active=True, is_staff=False)
+    people.join(newcomer, "tide-clock", "", admin)
+    for name in (READER, NEWCOMER):
+        people.set_password(get_user_model().objects.get(username=name), passwords[name], admin)
     return passwords
 
 
@@ -143,6 +157,8 @@ def found() -> dict[str, str]:
         "journal row": str(JournalEntry.objects.filter(operation="update").latest("seq").seq),
         "person": READER,
         "nowhere": "nowhere",
+        "alike": live.filter(title__startswith="mmap of the index").get().uid,
+        "undoable": MaintenanceRun.objects.get(operation="consolidate", project=_TENDED).uid,
         "run": MaintenanceRun.objects.filter(status="done", operation="consolidate", dry_run=True)
         .latest("created_at")
         .uid,
