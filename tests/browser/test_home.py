@@ -41,6 +41,12 @@ def test_the_same_numbers_stand_in_a_table(open_page: Any, reader: Any, remember
     expect(page.get_by_role("columnheader", name="decision")).to_be_visible()
 
 
+def test_the_plot_is_named_by_its_heading_alone(open_page: Any, reader: Any, remember: Any) -> None:
+    remember("a hedge of hornbeam")
+    page = open_page("/", reader)
+    expect(page.get_by_role("figure", name="Memories over time", exact=True)).to_be_visible()
+
+
 @pytest.mark.parametrize(("system", "other"), [("light", "dark"), ("dark", "light")])
 def test_the_theme_follows_the_system_until_someone_chooses_and_is_remembered(
     open_page: Any, reader: Any, system: str, other: str
