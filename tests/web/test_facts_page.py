@@ -237,29 +237,53 @@ class TestAdd:
         assert Fact.objects.count() == 0
 
 
+def confirm(client: Client, asked: Any) -> Any:
+    """Press the button of the page that asks."""
+    page = main(asked)
+    fields = {name: page.value_of(name) for name in ("uid", "next", "confirmed")}
+    return client.post("/facts/delete/", fields)
+
+
 class TestDelete:
     def test_it_needs_its_permission(self, visitor: Client, fact: StoreFact) -> None:
         made = fact()
         assert visitor.post(f"/facts/{made.uid}/delete/").status_code == 403
         assert Fact.objects.exists()
 
-    def test_it_deletes_and_journals(self, sign_in: Any, fact: StoreFact) -> None:
+    def test_it_asks_first_and_then_deletes_and_journals(self, sign_in: Any, fact: StoreFact) -> None:
         made = fact()
-        response = sign_in("delete_fact").post(f"/facts/{made.uid}/delete/", follow=True)
-        assert "The fact is deleted." in main(response).words
+        client = sign_in("delete_fact")
+        asked = client.post(f"/facts/{made.uid}/delete/")
+        assert "Delete 1 fact for good?" in main(asked).words
+        assert "This cannot be undone." in main(asked).words
+        assert Fact.objects.exists()
+        response = confirm(client, asked)
+        assert "1 fact is deleted for good." in main(client.get(response["Location"])).words
         assert not Fact.objects.exists()
         assert JournalEntry.objects.get(operation="delete").actor == "user:ada"
 
-    def test_from_a_memorys_page_it_leads_back_there(
-        self, sign_in: Any, fact: StoreFact, remember: Remember
+    def test_what_was_changed_while_it_was_asked_stays(self, sign_in: Any, fact: StoreFact) -> None:
+        made = fact("ada", "works at", "Acme")
+        client = sign_in("delete_fact")
+        asked = client.post(f"/facts/{made.uid}/delete/")
+        fact("ada", "works at", "Acme", confidence=0.5)
+        confirm(client, asked)
+        assert Fact.objects.filter(pk=made.pk).exists()
+
+    @pytest.mark.parametrize("page", ["/memories/{}/", "/facts/{}/"])
+    def test_it_leads_back_to_where_it_was_asked_for(
+        self, sign_in: Any, fact: StoreFact, remember: Remember, page: str
     ) -> None:
         memory = remember()
         made = fact(memory_id=memory.uid)
         client = sign_in("delete_fact")
-        shown = main(client.get(f"/memories/{memory.uid}/"))
+        there = page.format(memory.uid if "memories" in page else made.uid)
+        shown = main(client.get(there))
         [button] = [one for one in shown.all("button") if one.get("form") == "fact-deeds"]
-        response = client.post(button["formaction"], {"from": shown.value_of("from")})
-        assert response["Location"] == f"/memories/{memory.uid}/"
+        asked = client.post(button["formaction"], {"next": shown.value_of("next")})
+        assert there in main(asked).links()
+        # The page of a fact that is gone is no place to go to.
+        assert confirm(client, asked)["Location"] == (there if "memories" in page else "/facts/")
         assert not Fact.objects.filter(pk=made.pk).exists()
 
     def test_a_link_alone_deletes_nothing(self, sign_in: Any, fact: StoreFact) -> None:

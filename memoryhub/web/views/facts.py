@@ -1,4 +1,4 @@
-"""Facts: looked through, added, deleted."""
+"""Facts: looked through and added; before one is deleted, a page that asks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import permission_required
 from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub import fact_names, store
@@ -19,6 +20,7 @@ from memoryhub.querysets import FactQuerySet
 from memoryhub.retrieval import paging
 from memoryhub.sensitivity import Clearance
 from memoryhub.web.access import actor_of, clearance_of, full_clearance_of
+from memoryhub.web.back import back_of
 from memoryhub.web.fact_filters import GraphAddress, suggested_predicates
 from memoryhub.web.filters import FactFilter
 from memoryhub.web.forms import FactForm
@@ -135,12 +137,9 @@ def fact(request: HttpRequest, uid: str) -> HttpResponse:
 @require_POST
 @permission_required("memoryhub.delete_fact", raise_exception=True)
 def fact_delete(request: HttpRequest, uid: str) -> HttpResponse:
-    """Remove one fact for good; the journal keeps that it was."""
-    try:
-        gone = fact_store.delete_fact(uid, actor_of(request))
-    except store.NotFound:
-        raise Http404 from None
-    messages.success(request, "The fact is deleted.")
-    if gone.memory and request.POST.get("from") == "memory":
-        return redirect("memory", uid=gone.memory.uid)
-    return redirect("facts")
+    """Ask whether this fact is to be deleted for good; the answer goes where many are deleted at once."""
+    found = Fact.objects.visible_to(clearance_of(request)).filter(uid=uid).first()
+    if found is None:
+        raise Http404
+    context = {"chosen": [found], "back": back_of(request, "/facts/"), "action": reverse("facts-delete")}
+    return render(request, "facts/delete.html", context)

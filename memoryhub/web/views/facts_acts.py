@@ -7,6 +7,7 @@ from django.contrib.auth.decorators import permission_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from memoryhub import facts as fact_store
@@ -68,7 +69,7 @@ def facts_delete(request: HttpRequest) -> HttpResponse:
         gone = fact_store.delete_facts(found.uids, actor_of(request), seen=found.seen)
         messages.success(request, f"{_facts(len(gone), 'is', 'are')} deleted for good.")
         _tell_changed(request, there.count())
-        return redirect(back)
+        return redirect(_HOME if back in {reverse("fact", args=[fact.uid]) for fact in gone} else back)
     chosen = list(there.order_by("-pk"))
     if not chosen:
         messages.warning(request, "Nothing was chosen; tick what is to be deleted.")
