@@ -34,11 +34,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Question:
-    """Facts that cannot all be true; ``href`` is where that is decided."""
+    """Facts that cannot all be true, the newest first; ``href`` is where that is decided closer."""
 
     predicate: str
     objects: list[str]
     project: str
+    uids: list[str]  # of the facts
     href: str
 
 
@@ -146,9 +147,13 @@ class _Sides:
 
     def _question(self, group: Contradiction) -> Question:
         row = group.newest
-        objects = {same_thing(one.object): one.object for one in reversed(group.rows)}
+        objects: dict[str, str] = {}
+        for one in group.rows:
+            objects.setdefault(same_thing(one.object), one.object)
         href = self.of.address.conflicts(subject=self.text, predicate=row.predicate, project=row.project)
-        return Question(row.predicate, list(reversed(objects.values())), row.project, href)
+        return Question(
+            row.predicate, list(objects.values()), row.project, [one.uid for one in group.rows], href
+        )
 
     def said(self, triples: Sequence[Triple], side: str) -> list[Said]:
         """By predicate: what is contested, then those with one object, they say most."""

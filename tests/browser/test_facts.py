@@ -177,6 +177,31 @@ def test_the_newer_fact_supersedes_with_one_click_and_undo(
     assert (world["old"].superseded_by, world["old"].valid_until) == (None, None)
 
 
+@SCRIPTS
+def test_a_contradiction_is_decided_beside_the_graph_and_taken_back(
+    open_page: Any, insider: Any, world: dict[str, Fact], scripts: bool
+) -> None:
+    page = open_page(f"{GRAPH}?node=board", insider, java_script_enabled=scripts)
+    page.get_by_role("button", name="The newest holds: led_by Mara").click()
+    expect(page).to_have_url(re.compile(r"/facts/graph/\?node=board$"))
+    expect(node(page, "Bram")).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(node(page, "Bram")).to_have_count(1)
+
+
+def test_decided_in_another_tab_the_count_goes_down_with_the_refusal(
+    open_page: Any, insider: Any, world: dict[str, Fact], actor: Any, watch: Any
+) -> None:
+    watch.expect(422)
+    page = open_page(f"{GRAPH}?node=board", insider)
+    page.get_by_role("link", name=re.compile("^Decide")).click()
+    expect(page.locator("#count-open")).to_have_text("1")
+    contradictions.supersede(world["new"].uid, [world["old"].uid], actor)
+    page.get_by_role("button", name="holds: Mara; the others end").click()
+    expect(page.get_by_role("alert")).to_contain_text("Not done")
+    expect(page.locator("#count-open")).to_have_text("0")
+
+
 def test_both_may_hold(open_page: Any, insider: Any, world: Any) -> None:
     page = open_page(CLASHES, insider)
     page.get_by_role("button", name="All of them hold: board led_by").click()

@@ -84,6 +84,25 @@ class TestContradictions:
         assert parse_qs(urlsplit(href).query) == parse_qs(urlsplit(decide).query)
         assert [one["group"].newest.subject for one in visitor.get(href).context["groups"]] == ["api"]
 
+    def test_the_newest_holds_with_one_click_and_the_picture_stays(self, sign_in: Any) -> None:
+        client = sign_in("change_fact")
+        address = f"{GRAPH}?project=fleet&node=api"
+        page = beside(client.get(address))
+        fields = [(field["name"], field.get("value", "")) for field in page.all("input")]
+        [button] = [one for one in page.all("button") if one.get("name") == "keep"]
+        sent = {
+            "fact": [value for name, value in fields if name == "fact"],
+            "next": dict(fields)["next"],
+            "keep": button["value"],
+        }
+        response = client.post("/facts/contradictions/decide/", sent)
+        assert response["Location"] == address
+        assert "Undo" in main(client.get(address)).words
+        assert set(nodes(client.get(address))) == {"api", "Bergen"}
+
+    def test_who_may_change_nothing_is_offered_no_button(self, visitor: Client) -> None:
+        assert not list(beside(visitor.get(GRAPH, {"node": "api"})).all("button"))
+
     def test_of_a_contested_object_nothing_is_to_be_decided(self, visitor: Client) -> None:
         response = visitor.get(GRAPH, {"node": "Oslo"})
         assert response.context["panel"].questions == []
