@@ -19,7 +19,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from memoryhub.web.marked import Place, kinds_of, planted, with_marks, without_signs
+from memoryhub.web.marked import Place, kinds_of, out_of_address, planted, with_marks, without_signs
 
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:)[^\s]", re.IGNORECASE)
 # Shorter lines than this were broken on purpose, not by an editor that wraps at 72 or 80 columns.
@@ -41,14 +41,16 @@ _ATTRIBUTES = {
 _CLASSES = {"div": {"md-table"}, "td": {"md-center", "md-right"}, "th": {"md-center", "md-right"}}
 
 
-def render(text: str, *, below: int = 2, places: Sequence[Place] = ()) -> SafeString:
+def render(text: str, *, below: int = 2, places: Sequence[Place] = (), links: bool = True) -> SafeString:
     """CommonMark with tables, strikethrough and bare addresses, as sanitised HTML.
 
     ``below``: the level of the heading that the text stands under; its own begin at the next, whatever the
     level it begins with, and skip none. ``places``:
-    what is marked in it, as ``mark`` elements titled by kind.
+    what is marked in it, as ``mark`` elements titled by kind. Without ``links`` each is told as words with
+    its address behind them, so that nobody follows what is not to be trusted.
     """
-    html = _parser().render(planted(without_signs(text), places) if places else text, {"below": below})
+    source = planted(without_signs(text), places) if places else text
+    html = _parser().render(source, {"below": below, "links": links})
     html = with_marks(html, kinds_of(places)) if places else html
     clean = nh3.clean(
         html,
@@ -107,6 +109,8 @@ def _suit_the_page(state: StateCore) -> None:
         elif token.type == "inline":
             _keep_deliberate_breaks(token)
             room = _hold_links(token.children or [], room)
+            if not state.env["links"]:
+                token.children = _told(token.children or [])
 
 
 def _put_headings_below(level: int, tokens: Sequence[Token]) -> None:
@@ -128,6 +132,31 @@ def _hold_links(children: list[Token], room: int) -> int:
         if room < 0 or (child.type == "image" and depth):
             child.attrs.clear()
     return room
+
+
+def _told(children: Sequence[Token]) -> list[Token]:
+    """Links and images as text: what they are called, and where they lead unless that is what they say."""
+    told: list[Token] = []
+    address = ""
+    for child in children:
+        if child.type == "link_open":
+            address = "" if child.info == "auto" else str(child.attrs.get("href", ""))
+        elif child.type == "link_close":
+            told.append(_words(_behind(address)))
+        elif child.type == "image":
+            told.append(_words((child.content or "image") + _behind(str(child.attrs.get("src", "")))))
+        else:
+            told.append(child)
+    return told
+
+
+def _behind(address: str) -> str:
+    shown, signs = out_of_address(address)
+    return (f" ({shown})" if shown else "") + signs
+
+
+def _words(text: str) -> Token:
+    return Token("text", "", 0, content=text)
 
 
 def _align_by_class(token: Token) -> None:

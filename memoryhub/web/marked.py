@@ -85,6 +85,11 @@ def with_marks(html: str, kinds: Sequence[str]) -> str:
     return "".join(pieces)
 
 
+def out_of_address(address: str) -> tuple[str, str]:
+    """An address as it was before signs were planted in the text, and these signs."""
+    return _IN_ADDRESS.sub("", address), unquote("".join(_IN_ADDRESS.findall(address)))
+
+
 def _kind(sign: str, kinds: Sequence[str]) -> str:
     """What begins with this sign; nothing does with one that closes."""
     number = ord(sign) - _FIRST

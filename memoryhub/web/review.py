@@ -14,6 +14,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from memoryhub import contradictions
+from memoryhub.drafts import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import reviewing
@@ -35,7 +36,9 @@ TITLES = {
     CLASHES: "Contradictions",
 }
 PAGE_SIZE = 10
-CHARS = 1500  # of a text that a card shows
+CHARS = 1500  # of a text that is looked through for a card
+_SHOWN, _LINES = 800, 14  # characters and lines of it that the card begins with
+_SLACK = 1.25  # so much more is shown too: nothing is cut off for a few words
 _CUT_OFF = 40  # of a word at the end of them
 _TITLE = 3  # the level of a card's heading
 MOST_BADGE = 99  # a larger count says so and no more
@@ -156,21 +159,39 @@ def first_tab(counted: dict[str, int]) -> str:
     return next((name for name in (NEW, UNSURE, FLAGGED, CLASHES) if counted[name]), NEW)
 
 
-def cards(memories: MemoryQuerySet, chars: int = CHARS) -> list[Card]:
-    """One query; of long texts only the beginning is read."""
+def cards(memories: MemoryQuerySet, whole: bool = False) -> list[Card]:
+    """One query; of long texts only the beginning is read, unless the whole is wanted."""
+    chars = MAX_CONTENT if whole else CHARS
     rows = memories.defer("content", "overview").annotate(
         begins=Substr("content", 1, chars), chars=Length("content")
     )
-    return [card(memory) for memory in rows]
+    return [card(memory, whole) for memory in rows]
 
 
-def card(memory: Any) -> Card:
+def card(memory: Any, whole: bool = False) -> Card:
     flags, is_cut = _words(memory.flags), memory.chars > len(memory.begins)
     text = _whole_words(memory.begins) if is_cut else memory.begins
     # What is flagged may stand in the first line as well.
     text = text if flags else _body(memory.title, text)
-    places = _flagged(memory.title, text) if flags else []
-    return Card(memory, markdown.render(text, below=_TITLE, places=places), is_cut, flags, bool(places))
+    shown = text if flags or whole else _beginning(text)
+    is_cut = is_cut or shown != text
+    places = _flagged(memory.title, shown) if flags else []
+    return Card(
+        memory,
+        markdown.render(shown, below=_TITLE, places=places, links=not flags),
+        is_cut,
+        flags,
+        bool(places),
+    )
+
+
+def _beginning(text: str) -> str:
+    """As much as a card shows of itself: no text is cut through a line, none scrolls within the page."""
+    lines = text.split("\n")
+    if len(text) <= _SHOWN * _SLACK and len(lines) <= _LINES * _SLACK:
+        return text
+    head = "\n".join(lines[:_LINES])
+    return (_whole_words(head[:_SHOWN]) if len(head) > _SHOWN * _SLACK else head).rstrip()
 
 
 def _whole_words(text: str) -> str:
@@ -182,7 +203,7 @@ def _whole_words(text: str) -> str:
 def _body(title: str, text: str) -> str:
     """The text, without a first line that the title above it says already."""
     first, _, rest = text.partition("\n")
-    return rest.strip() if first.strip().rstrip(".") == title.strip().rstrip(".") else text
+    return rest.strip() if first.lstrip("#").strip().rstrip(".") == title.strip().rstrip(".") else text
 
 
 def _words(flags: Any) -> list[str]:

@@ -23,8 +23,13 @@ from memoryhub.web.lists import BrowseFilter, SearchFilter
 Select = Callable[[QueryDict, ResolverMatch, Clearance], MemoryQuerySet]
 
 
-def matching(address: str, clearance: Clearance) -> list[str]:
+NEWEST = "newest"  # of a list that is too long to be taken as a whole: those stored last
+
+
+def matching(address: str, clearance: Clearance, newest: bool = False) -> list[str]:
     """The ids of all memories that the list at this address shows on all of its pages, behind the gate.
+
+    With ``newest`` those stored last, as many as one act may change.
 
     ``as_of`` in the address, ISO 8601: what came after that moment was not on the list that the person saw.
     StoreError where the address is of no such list, where its filters are wrong, and where more than
@@ -42,6 +47,8 @@ def matching(address: str, clearance: Clearance) -> list[str]:
     if shown := aware(query.get("as_of", "")):
         found = found.exclude(created_at__gt=shown).exclude(imported_at__gt=shown)
     uids = list(found.order_by("-pk").values_list("uid", flat=True)[: MOST + 1])
+    if newest:
+        return uids[:MOST]
     if len(uids) > MOST:
         raise StoreError(f"more than {MOST} match; narrow the filters first", "every")
     return uids
@@ -118,7 +125,10 @@ def ticked(values: Iterable[str]) -> Chosen:
 
 
 def chosen(form: QueryDict, clearance: Clearance) -> Chosen:
-    """What a form with boxes means: the ``uid``s that were ticked, or with ``every`` all of ``list``."""
+    """What a form with boxes means: the ``uid``s that were ticked, or with ``every`` all of ``list``.
+
+    With :data:`NEWEST` as ``every``: as many of them as one act may change.
+    """
     if "every" in form:
-        return Chosen(matching(form.get("list", ""), clearance), {})
+        return Chosen(matching(form.get("list", ""), clearance, form["every"] == NEWEST), {})
     return ticked(form.getlist("uid"))

@@ -13,7 +13,7 @@
   function count() {
     const told = document.querySelector("[data-bulk-count]");
     const number = ticked().length;
-    const what = every()?.checked ? "All that match" : number ? number + " selected" : "";
+    const what = every()?.checked ? every().dataset.told || "All that match" : number ? number + " selected" : "";
     if (told) told.textContent = what && told.closest("[aria-busy]") ? what + ": working…" : what;
     for (const all of document.querySelectorAll("[data-check-all]")) {
       const rows = [...document.querySelectorAll(all.dataset.checkAll)];

@@ -7,13 +7,8 @@
 
   const cards = () => [...review.querySelectorAll(".review-card")];
 
-  // The list is told anew what is left.
-  function recount() {
-    // Its source gives up the one before: an older answer must not come last.
-    const where = { source: "#review-recount", target: "#review-head", swap: "outerHTML" };
-    // One that was given up for a newer one is no error; what fails is told by hub.js.
-    htmx.ajax("GET", review.dataset.counts, where).catch(() => undefined);
-  }
+  // The list is told anew what is left: one after the other, so that an older answer does not come last.
+  const recount = () => htmx.trigger("#review-recount", "recount");
 
   // Not out of a text of one's own: it would be gone.
   document.addEventListener("keydown", (event) => {
@@ -32,14 +27,28 @@
     place = card && event.detail.xhr.status < 300 ? cards().indexOf(card) : -1;
   });
 
-  document.addEventListener("htmx:afterSettle", (event) => {
-    const posted = event.detail.requestConfig && event.detail.requestConfig.verb === "post";
-    if (!posted || !review.contains(event.detail.elt)) return;
-    const told = event.detail.elt.querySelector(".review-told, .undo > span");
-    const undone = event.detail.xhr.status < 300 && event.detail.elt.querySelector(".row-title");
-    const said = told ? told.textContent : undone && "Taken back: " + undone.textContent;
+  // With one that came back there is one too many at the end; it waits, and comes again.
+  function trim(back) {
+    if (cards().length <= Number(review.dataset.most)) return;
+    const last = cards().findLast((card) => card !== back && !card.querySelector(".row-check:checked, .dup"));
+    if (last) last.remove();
+  }
+
+  function tell(part, isUndone) {
+    const told = part.querySelector(".review-told, .undo > span");
+    const back = !told && isUndone && part.querySelector(".row-title, .card-head h2");
+    const said = told ? told.textContent : back && "Taken back: " + back.textContent;
     if (said) document.getElementById("review-said").textContent = said;
+    if (back && part.matches(".review-card")) trim(part);
+  }
+
+  document.addEventListener("htmx:afterSettle", (event) => {
+    const { elt, requestConfig, xhr } = event.detail;
+    if (!requestConfig || requestConfig.verb !== "post" || !review.contains(elt)) return;
     recount();
+    // What was done to those that are ticked is told above the list, and the focus is seen to (acts.js).
+    if (elt.id === "listing") return;
+    tell(elt, xhr.status < 300 && requestConfig.path.endsWith("/undo/"));
     if (place < 0) return;
     const next = cards()[place] || cards()[place - 1];
     place = -1;

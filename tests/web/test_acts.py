@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
@@ -266,6 +267,23 @@ def test_more_than_can_be_done_at_once_are_refused_before_anything_is_done(
     page = do(hand, "trash", [], every="1", list="/memories/")
     assert "Nothing was changed: more than 2 match; narrow the filters first." in page
     assert Memory.objects.filter(deleted_at=None).count() == 3
+
+
+def test_of_more_than_can_be_done_at_once_the_newest_can(
+    hand: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "MOST", 2)
+    page = do(hand, "demote", [], every="newest", list="/memories/")
+    assert "2 memories demoted" in page
+    assert set(Memory.objects.filter(importance=0.4)) == set(three[1:])
+
+
+def test_a_bar_over_too_many_offers_the_newest_and_says_how_to_go_on() -> None:
+    bar = Page(render_to_string("includes/bulk_bar.html", {"total": 2863, "most": 2000, "may": {}}))
+    [box] = [one for one in bar.all("input") if one.get("name") == "every"]
+    assert box["value"] == selection.NEWEST
+    words = " ".join(bar.words.split())
+    assert "The newest 2,000 of 2,863 that match The rest: narrow the list" in words
 
 
 def test_all_that_match_are_changed_and_taken_back_as_one(

@@ -16,7 +16,7 @@ from memoryhub import store
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.web import review
 from tests.web.conftest import SignIn
-from tests.web.markup import PAYLOADS, dangers
+from tests.web.markup import PAYLOADS, Page, dangers
 from tests.web.reviewing import EVE, HTMX, act, shown
 
 Remember = Callable[..., Memory]
@@ -69,6 +69,7 @@ class TestPage:
         response = visitor.get("/review/?tab=<b>")
         assert response.status_code == 422
         assert "choose one of the tabs" in response.content.decode()
+        assert "/review/?tab=flagged" in Page(response.content.decode()).links()
 
     @pytest.mark.parametrize("page", ["0", "-1", "x", "99999999", "2"])
     def test_any_number_of_a_page_is_answered(self, visitor: Client, unsure: Memory, page: str) -> None:
@@ -117,6 +118,27 @@ class TestPage:
         whole = shown(visitor, address.replace("&amp;", "&"), **HTMX)
         assert "and an end" in whole
         assert "All of it" not in whole
+
+    def test_a_text_of_many_lines_ends_at_a_line_and_says_that_there_is_more(
+        self, visitor: Client, remember: Remember
+    ) -> None:
+        remember("\n".join(f"- line {number}." for number in range(1, 31)), title="About the moon")
+        page = shown(visitor)
+        assert "line 14." in page
+        assert "line 15." not in page
+        assert ">All of it</a>" in page
+
+    def test_a_text_is_not_cut_for_a_few_words(self, visitor: Client, remember: Remember) -> None:
+        remember("cheese " * 130 + "and an end", title="About the moon")
+        page = shown(visitor)
+        assert "and an end" in page
+        assert "All of it" not in page
+
+    def test_a_heading_that_says_the_title_is_not_said_again(
+        self, visitor: Client, remember: Remember
+    ) -> None:
+        remember("## About the moon\n\nIt is made of cheese.", title="About the moon")
+        assert shown(visitor).count("About the moon</") == 1
 
     @pytest.mark.parametrize("flags", ["odd", {"a": 1}, [1, None, "<b>"], 7], ids=str)
     def test_flags_of_any_shape_are_shown(self, visitor: Client, unsure: Memory, flags: Any) -> None:

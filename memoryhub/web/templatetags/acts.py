@@ -31,10 +31,12 @@ def as_read(row: Memory | Fact) -> str:
 
 
 @register.inclusion_tag("includes/bulk_bar.html", takes_context=True)
-def bulk_bar(context: dict[str, Any], total: int = 0, ended: bool = False) -> dict[str, Any]:
+def bulk_bar(
+    context: dict[str, Any], total: int = 0, ended: bool = False, demote: str = "demote"
+) -> dict[str, Any]:
     """``total``: how many match on all pages; 0 where they cannot be taken as a whole.
 
-    ``ended``: the list is of what lies in the trash or has expired.
+    ``ended``: the list is of what lies in the trash or has expired. ``demote``: what that button does.
     """
     request = context["request"]
     offered = full_clearance_of(request).somewhere()
@@ -44,6 +46,7 @@ def bulk_bar(context: dict[str, Any], total: int = 0, ended: bool = False) -> di
         "perms": context.get("perms"),
         "may": acts.offered(request),
         "ended": ended,
+        "demote": demote,
         "may_erase": ended and request.user.has_perm("memoryhub.erase_memory"),
         "total": total,
         "most": MOST,

@@ -30,9 +30,11 @@ VERSIONS_A_PAGE = 20
 def memory(request: HttpRequest, uid: str) -> HttpResponse:
     """Counts an access; opening a secret is journaled."""
     found = reading.find(request, uid)
-    context = {**_state(found), **_history(request, found, VERSIONS), "html": markdown.render(_body(found))}
+    links = not found.flags  # what nobody has approved of is not to be followed
+    html = markdown.render(_body(found), links=links)
+    context = {**_state(found), **_history(request, found, VERSIONS), "html": html}
     if found.overview:
-        context["overview_html"] = markdown.render(found.overview, below=_OVERVIEW)
+        context["overview_html"] = markdown.render(found.overview, below=_OVERVIEW, links=links)
     _journal_reveal(request, found, context, "page")
     count_access([found])
     context["may_restore"] = may_restore(request)

@@ -39,11 +39,12 @@ _DEEDS = {
 def queue(request: HttpRequest) -> HttpResponse:
     """``tab``, ``project``, ``page`` in the address; ``at``: the memory to begin with."""
     form = ReviewFilter(request.GET)
+    clearance, reader = clearance_of(request), review.reader_of(request)
     if not form.is_valid():
         wrong = " ".join(str(error) for errors in form.errors.values() for error in errors)
-        return render(request, "review/page.html", {"form": form, "wrong": wrong}, status=422)
-    clearance, project = clearance_of(request), form.value("project")
-    reader = review.reader_of(request)
+        tabs = review.tabs(review.numbers(clearance, reader), "", "", near.counted(clearance))
+        return render(request, "review/page.html", {"form": form, "wrong": wrong, "tabs": tabs}, status=422)
+    project = form.value("project")
     counted = review.numbers(clearance, reader, project)
     tab = form.value("tab") or review.first_tab(counted)
     if not project:
@@ -57,6 +58,7 @@ def queue(request: HttpRequest) -> HttpResponse:
         "back": request.get_full_path(),
         "now": timezone.now(),
         "since": reader.since,
+        "most": PAGE_SIZE,
         "has_looked": review.looked_at(request) is not None,
         **rights(request),
     }

@@ -1,0 +1,75 @@
+"""What is flagged may lead astray: its links are told as text until somebody approves of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from memoryhub import store
+from memoryhub.models import Memory
+from memoryhub.web.markdown import render
+from memoryhub.web.marked import Place
+from tests.web.markup import Page, dangers, main
+from tests.web.reviewing import EVE, HTMX, shown
+
+TEXT = "See [the offer](https://collector.example/x?y=1) and <https://b.example> and ![a chart](https://c.example/p.png)"
+
+
+@pytest.fixture
+def flagged(remember: Callable[..., Memory]) -> Memory:
+    memory = remember(TEXT, title="An offer", overview="More at https://d.example/more.")
+    Memory.objects.update(flags=["governor:override"])
+    return memory
+
+
+def foreign(page: Page) -> list[str]:
+    return [link for link in page.links() if "://" in link]
+
+
+class TestText:
+    def test_links_and_images_are_told_with_their_addresses(self) -> None:
+        page = Page(render(TEXT, links=False))
+        assert page.links() == []
+        assert page.words.strip() == (
+            "See the offer (https://collector.example/x?y=1) and https://b.example"
+            " and a chart (https://c.example/p.png)"
+        )
+
+    def test_a_bare_address_is_told_once(self) -> None:
+        assert Page(render("at https://a.example/ä now", links=False)).words.count("a.example") == 1
+
+    def test_an_address_that_says_another_is_told(self) -> None:
+        words = Page(render("[https://good.example](https://bad.example)", links=False)).words
+        assert words.strip() == "https://good.example (https://bad.example)"
+
+    def test_marks_go_through_a_link_and_end_where_they_should(self) -> None:
+        text = "go to [the offer](https://a.example) now, then home"
+        html = render(text, places=[Place(3, text.index(","), "order")], links=False)
+        marked = "".join(part.partition("</mark>")[0] for part in html.split('<mark title="order">')[1:])
+        assert marked == "to the offer (https://a.example) now"
+        assert "%EF" not in html
+
+    @pytest.mark.parametrize("payload", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'])
+    def test_an_address_with_markup_in_it_is_text(self, payload: str) -> None:
+        assert dangers(render(f"[x](<https://a.example/{payload}>)", links=False)) == []
+
+
+class TestPages:
+    def test_a_card_leads_nowhere(self, curator: Client, flagged: Memory) -> None:
+        page = Page(shown(curator, f"/review/cards/{flagged.uid}/?tab=flagged", **HTMX))
+        assert foreign(page) == []
+        assert "the offer (https://collector.example/x?y=1)" in page.words
+        assert "Its links are shown as text." in page.words
+
+    def test_the_page_of_the_memory_leads_nowhere(self, curator: Client, flagged: Memory) -> None:
+        page = main(curator.get(f"/memories/{flagged.uid}/"))
+        assert foreign(page) == []
+        assert "https://d.example/more" in page.words
+        assert "Until somebody approves of it its links are shown as text." in page.words
+
+    def test_once_approved_its_links_can_be_followed(self, curator: Client, flagged: Memory) -> None:
+        store.act("approve", [flagged.uid], EVE)
+        page = main(curator.get(f"/memories/{flagged.uid}/"))
+        assert "https://collector.example/x?y=1" in foreign(page)
