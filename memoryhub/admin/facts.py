@@ -21,6 +21,7 @@ from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
 from memoryhub.drafts import FactDraft
 from memoryhub.encoding.segmentation import MARKS, PREDICATE
 from memoryhub.models import Fact, Memory
+from memoryhub.retrieval import sealed
 from memoryhub.shares import ShareField
 from memoryhub.store.errors import NotFound
 from memoryhub.team.accounts import actor_of
@@ -173,7 +174,7 @@ class FactAdmin(DraftAdmin):
         """A fact is seen only where its memory is, so this leaks nothing."""
         if fact.memory is None:
             return EMPTY
-        return link(admin_url(Memory, "change", fact.memory.pk), shorten(str(fact.memory), _CELL))
+        return link(admin_url(Memory, "change", fact.memory.pk), shorten(sealed.name_of(fact.memory), _CELL))
 
     def memory_id(self, fact: Fact) -> str:
         return fact.memory.uid if fact.memory else EMPTY

@@ -6,8 +6,10 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.db.models import Case, IntegerField, QuerySet, Value, When
+from django.forms import CheckboxInput
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -33,6 +35,7 @@ from memoryhub.admin.filters import (
 )
 from memoryhub.admin.memory_form import MemoryForm, entity_line
 from memoryhub.models import Fact, Memory
+from memoryhub.retrieval import sealed
 from memoryhub.retrieval.search import search
 from memoryhub.sensitivity import Sensitivity
 from memoryhub.store.rows import listed
@@ -218,9 +221,15 @@ class MemoryAdmin(DraftAdmin):
 
     # Columns
 
+    def action_checkbox(self, obj: Memory) -> SafeString:
+        """Django's names the row by its title."""
+        words = f"Select this object for an action - {sealed.name_of(obj)}"
+        box = CheckboxInput({"class": "action-select", "aria-label": words}, lambda value: False)
+        return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
+
     @column("title", order="title")
     def heading(self, memory: Memory) -> str:
-        return shorten(memory.title or memory.uid, _TITLE)
+        return shorten(sealed.name_of(memory), _TITLE)
 
     @column("level", order="sensitivity")
     def level(self, memory: Memory) -> SafeString:
@@ -255,7 +264,9 @@ class MemoryAdmin(DraftAdmin):
     @column("merged into")
     def merged_into_shown(self, memory: Any) -> str:
         target = Memory.objects.visible_to(memory.clearance).filter(pk=memory.merged_into_id).first()
-        return link(admin_url(Memory, "change", target.pk), shorten(str(target), _TITLE)) if target else EMPTY
+        if target is None:
+            return EMPTY
+        return link(admin_url(Memory, "change", target.pk), shorten(sealed.name_of(target), _TITLE))
 
     @column("facts")
     def facts_shown(self, memory: Any) -> str:

@@ -23,6 +23,7 @@ from memoryhub.admin.run_start import start_page
 from memoryhub.lifecycle import runs, telling
 from memoryhub.lifecycle.asking import may_look
 from memoryhub.models import MaintenanceRun, Memory
+from memoryhub.retrieval import sealed
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store.errors import StoreError
 from memoryhub.team.accounts import actor_of, clearance_of
@@ -234,7 +235,7 @@ def _named(shown: runs.ShownChange) -> str:
     title = link(_memory_page(shown.memory), shorten(str(shown.memory), _CELL))
     if not shown.members:
         return title
-    members = ((_memory_page(one), shorten(str(one), _CELL)) for one in shown.members)
+    members = ((_memory_page(one), shorten(sealed.name_of(one), _CELL)) for one in shown.members)
     listed = format_html_join("", '<li><a href="{}">{}</a></li>', members)
     return format_html(
         "{} <details><summary>{}</summary><ul>{}</ul></details>",

@@ -17,6 +17,7 @@ from memoryhub.admin.bulk import counted
 from memoryhub.admin.columns import EMPTY, level_badge, link, moment, pretty
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
 from memoryhub.models import Event, Injection, Memory, Session
+from memoryhub.retrieval import sealed
 from memoryhub.retrieval.injections import Log, look_up
 from memoryhub.team.accounts import clearance_of
 from memoryhub.text import shorten
@@ -103,14 +104,18 @@ class SessionAdmin(ReadOnlyAdmin):
     @column("summary")
     def summary_shown(self, session: Any) -> str:
         memory = Memory.objects.visible_to(session.clearance).filter(pk=session.summary_id).first()
-        return link(admin_url(Memory, "change", memory.pk), shorten(str(memory), _CELL)) if memory else EMPTY
+        return (
+            link(admin_url(Memory, "change", memory.pk), shorten(sealed.name_of(memory), _CELL))
+            if memory
+            else EMPTY
+        )
 
     @column("memories")
     def memories_shown(self, session: Any) -> str:
         same = {"session_id": session.session_id, "project": session.project}
         memories = Memory.objects.visible_to(session.clearance).live().filter(**same)
         newest = memories.order_by("-created_at", "-pk").only("title", "uid")[:_NEWEST]
-        lines = [(admin_url(Memory, "change", one.pk), shorten(str(one), _CELL)) for one in newest]
+        lines = [(admin_url(Memory, "change", one.pk), shorten(sealed.name_of(one), _CELL)) for one in newest]
         if not lines:
             return EMPTY
         everything = admin_url(Memory, "changelist", query=urlencode(same))
@@ -158,7 +163,9 @@ class EventAdmin(ReadOnlyAdmin):
         """An event is seen only where its memory is, so this leaks nothing."""
         if event.memory is None:
             return EMPTY
-        return link(admin_url(Memory, "change", event.memory.pk), shorten(str(event.memory), _CELL))
+        return link(
+            admin_url(Memory, "change", event.memory.pk), shorten(sealed.name_of(event.memory), _CELL)
+        )
 
     @column("memorability by part")
     def parts(self, event: Event) -> SafeString:
@@ -235,7 +242,7 @@ class InjectionAdmin(ReadOnlyAdmin):
     def injected_shown(self, injection: Any) -> str:
         log: Log = injection.log
         lines = [
-            (_page_of(one.memory), shorten(str(one.memory), _CELL), _scored(one.score), one.scale)
+            (_page_of(one.memory), shorten(sealed.name_of(one.memory), _CELL), _scored(one.score), one.scale)
             for one in log.told
         ]
         return format_html_join("", '<div><a href="{}">{}</a> {} {}</div>', lines) or EMPTY
@@ -244,7 +251,7 @@ class InjectionAdmin(ReadOnlyAdmin):
     def withheld_shown(self, injection: Any) -> str:
         log: Log = injection.log
         lines = [
-            (_page_of(one.memory), shorten(str(one.memory), _CELL), one.reason, one.detail)
+            (_page_of(one.memory), shorten(sealed.name_of(one.memory), _CELL), one.reason, one.detail)
             for one in log.kept
         ]
         return format_html_join("", '<div><a href="{}">{}</a>: {} {}</div>', lines) or EMPTY

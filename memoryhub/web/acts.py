@@ -15,6 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memoryhub.models import Memory
+from memoryhub.retrieval import sealed
 from memoryhub.sensitivity import LEVELS, Clearance
 from memoryhub.store import Acted, NotFound, StoreError, undo_act
 from memoryhub.store.acts_undone import kind_of
@@ -176,7 +177,8 @@ def _rest(more: int) -> str:
 
 def _titles(uids: list[str], request: HttpRequest) -> Mapping[str, str]:
     seen = Memory.objects.visible_to(clearance_of(request)).filter(uid__in=uids)
-    return {uid: title[:_TITLE] for uid, title in seen.values_list("uid", "title") if title}
+    named = seen.values_list("title", "uid", "sensitivity")
+    return {uid: sealed.name(title, uid, level)[:_TITLE] for title, uid, level in named}
 
 
 def memories(count: int) -> str:

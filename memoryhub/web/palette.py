@@ -10,6 +10,7 @@ from django.utils.http import urlencode
 
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import sealed
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import Clearance
 from memoryhub.team.people import may_manage
@@ -130,7 +131,7 @@ def _memories(live: MemoryQuerySet, typed: str) -> list[Place]:
         found += bare.titled_with(typed).exclude(pk__in=[memory.pk for memory in found])[:room]
     return [
         Place(
-            memory.title or memory.uid,
+            sealed.name_of(memory),
             reverse("memory", args=[memory.uid]),
             memory.project,
             memory.sensitivity,

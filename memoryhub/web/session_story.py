@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from memoryhub.encoding.observation import kind_of
 from memoryhub.models import Event, Memory
+from memoryhub.retrieval import sealed
 from memoryhub.retrieval.injections import Log, of_session
 from memoryhub.sensitivity import Clearance
 from memoryhub.text import shorten
@@ -73,7 +74,7 @@ def _events(session: Any, clearance: Clearance) -> list[Any]:
     """One more than :data:`MOST` when there are more."""
     events = Event.objects.visible_to(clearance).filter(session=session)
     names = ("at", "event", "tool_name", "segment", "memorability", "skip_reason", "files", "keywords")
-    became = ("memory_id", "memory__uid", "memory__title", "memory__type")
+    became = ("memory_id", "memory__uid", "memory__title", "memory__type", "memory__sensitivity")
     # Rows and no models: a thousand of them take half the time.
     return list(events.order_by("at", "pk").values_list(*names, *became, named=True)[: MOST + 1])
 
@@ -82,7 +83,7 @@ def _memories(session: Any, clearance: Clearance, drawn: set[int | None]) -> lis
     """Those that came by another way than an event: checkpoints, summaries, what an agent stored itself."""
     memories = Memory.objects.visible_to(clearance).live()
     mine = memories.in_session(session.session_id, project=session.project)
-    rows = mine.only("uid", "title", "type", "created_at").order_by("created_at", "pk")[:MOST]
+    rows = mine.only("uid", "title", "type", "created_at", "sensitivity").order_by("created_at", "pk")[:MOST]
     return [memory for memory in rows if memory.pk not in drawn]
 
 
@@ -106,7 +107,8 @@ def _told(event: Any) -> str:
     if event.memorability is not None:
         parts.append(f"memorability {event.memorability:.2f}")
     if event.memory_id:
-        parts.append(f"became “{shorten(event.memory__title or event.memory__uid, TITLE)}”")
+        became = sealed.name(event.memory__title, event.memory__uid, event.memory__sensitivity)
+        parts.append(f"became “{shorten(became, TITLE)}”")
     elif event.skip_reason:
         parts.append(f"not kept: {event.skip_reason}")
     return ", ".join(parts)
@@ -114,14 +116,15 @@ def _told(event: Any) -> str:
 
 def _injection(log: Log, session: Any) -> Happening:
     """It leads to its place in the log of this session."""
-    told = "; ".join(shorten(str(one.memory), TITLE) for one in log.told) or "nothing to be listed"
+    told = "; ".join(shorten(sealed.name_of(one.memory), TITLE) for one in log.told) or "nothing to be listed"
     at, uid = log.injection.at, log.injection.uid
     here = f"{session_url(session.session_id, session.project)}&kind=injection#injection-{uid}"
     return Happening(at, "injection", f"{_clock(at)} injected: {told}", href=here)
 
 
 def _memory(memory: Memory) -> Happening:
-    title = f"{_clock(memory.created_at)} {memory.type.replace('_', ' ')}: {shorten(str(memory), TITLE)}"
+    told = shorten(sealed.name_of(memory), TITLE)
+    title = f"{_clock(memory.created_at)} {memory.type.replace('_', ' ')}: {told}"
     return Happening(memory.created_at, "memory", title, memory.type, reverse("memory", args=[memory.uid]))
 
 

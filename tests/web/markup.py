@@ -85,6 +85,12 @@ def page(response: Any) -> Page:
     return Page(response.content.decode())
 
 
+def listed_as(memory: Any) -> str:
+    """What a list calls a memory: no secret by its words, before it is opened."""
+    is_open = memory.sensitivity in ("public", "private")
+    return str(memory.title) if is_open else f"Secret memory {memory.uid[-6:]}"
+
+
 def main(response: Any) -> Page:
     """The answer's main area."""
     return Page(response.content.decode().partition("<main")[2].partition("</main>")[0])

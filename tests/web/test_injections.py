@@ -17,7 +17,7 @@ from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.retrieval.injections import look_up
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.web.views import injections as view
-from tests.web.markup import PAYLOADS, Page, dangers, main
+from tests.web.markup import PAYLOADS, Page, dangers, listed_as, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -170,7 +170,7 @@ class TestGate:
         for client, seen in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
             for path in ("/injections/", "/sessions/s/?kind=injection", "/sessions/s/"):
                 html = client.get(path).content.decode()
-                assert {level for level in four_levels if f"{level}words" in html} == seen
+                assert {level for level, one in four_levels.items() if listed_as(one) in html} == seen
                 assert {level for level in four_levels if four_levels[level].uid in html} == seen
             words = " ".join(main(client.get("/injections/")).words.split())
             count = len(seen)

@@ -19,7 +19,7 @@ from memoryhub.search import schema
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.web.templatetags.pages import detail_items
 from memoryhub.web.views import journal as views
-from tests.web.markup import PAYLOADS, dangers, main
+from tests.web.markup import PAYLOADS, dangers, listed_as, main
 
 Remember = Callable[..., Memory]
 
@@ -38,7 +38,7 @@ class TestGate:
         for client, levels in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
             html = client.get("/journal/").content.decode()
             assert {level for level, memory in four_levels.items() if memory.uid in html} == levels
-            assert {level for level, memory in four_levels.items() if memory.title in html} == levels
+            assert {level for level, memory in four_levels.items() if listed_as(memory) in html} == levels
 
     def test_rows_about_what_became_secret_disappear(
         self, visitor: Client, remember: Remember, actor: Actor

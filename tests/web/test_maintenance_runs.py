@@ -16,7 +16,7 @@ from memoryhub.lifecycle import runs
 from memoryhub.models import MaintenanceRun, Memory
 from memoryhub.sensitivity import Actor, Clearance
 from tests.web.maintaining import age, importances, start, started, text
-from tests.web.markup import PAYLOADS, dangers, main, page
+from tests.web.markup import PAYLOADS, dangers, listed_as, main, page
 
 Status = MaintenanceRun.Status
 
@@ -183,12 +183,19 @@ class TestTheGate:
         ],
     )
     def test_a_run_names_only_what_may_be_seen(
-        self, sign_in: Any, all_levels: str, on: tuple[str, ...], seen: list[str]
+        self,
+        sign_in: Any,
+        all_levels: str,
+        four_levels: dict[str, Memory],
+        on: tuple[str, ...],
+        seen: list[str],
     ) -> None:
         client = sign_in("view_maintenancerun", "view_private", "view_secret", on=on)
         shown = text(client.get(all_levels))
         for level in ("public", "private", "secret", "unknown"):
-            assert (f"{level}words" in shown) is (level in seen), level
+            memory = four_levels["cosmic" if level == "unknown" else level]
+            assert (listed_as(memory) in shown) is (level in seen), level
+        assert "secretwords" not in shown
         assert f"Result faded in importance {len(seen)} " in shown
 
     def test_a_narrower_view_learns_no_number_of_the_whole(

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from tests.visiting import show
+from tests.web.markup import listed_as
 
 WORDS = {
     "public": "publicwords",
@@ -40,7 +41,12 @@ class TestDoors:
     def test_both_switches_never_show_an_unknown_level(
         self, insider: Client, four_levels: Any, path: str
     ) -> None:
-        assert shown(insider, path) == {"public", "private", "secret"}
+        """The secret is there without its words; they show when it is opened."""
+        assert shown(insider, path) == {"public", "private"}
+        page = insider.get(path).content.decode()
+        there = {level for level, memory in four_levels.items() if memory.uid in page}
+        assert there == {"public", "private", "secret"}
+        assert listed_as(four_levels["secret"]) in page
 
     def test_a_switch_without_the_permission_shows_nothing(
         self, sign_in: Any, four_levels: Any, path: str

@@ -17,7 +17,7 @@ from memoryhub.retrieval import timeline
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.sensitivity import Clearance
 from memoryhub.web.views import timeline as view
-from tests.web.markup import main
+from tests.web.markup import listed_as, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -36,7 +36,7 @@ class TestGate:
         insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
         for client, levels in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
             words = told(client)
-            assert {level for level, memory in four_levels.items() if memory.title in words} == levels
+            assert {level for level, memory in four_levels.items() if listed_as(memory) in words} == levels
 
     def test_events_obey_their_level(self, visitor: Client, remember: Remember) -> None:
         remember("open", session_id="s", project="p")

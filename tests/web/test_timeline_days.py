@@ -19,7 +19,7 @@ from memoryhub.models import Event, Memory, Session
 from memoryhub.retrieval import days
 from memoryhub.sensitivity import Clearance
 from memoryhub.web.day_strips import fold, strip
-from tests.web.markup import PAYLOADS, dangers, main
+from tests.web.markup import PAYLOADS, dangers, listed_as, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -129,7 +129,7 @@ class TestGate:
         insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
         for client, levels in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
             words = told(client, project="zoo")
-            assert {level for level, memory in four_levels.items() if memory.title in words} == levels
+            assert {level for level, memory in four_levels.items() if listed_as(memory) in words} == levels
             assert f"change {len(levels)}" in words
 
     @pytest.mark.parametrize("level", ["private", "secret", "cosmic"])

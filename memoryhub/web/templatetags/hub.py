@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -12,13 +13,14 @@ from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
 from memoryhub import dates
 from memoryhub.models import Memory
+from memoryhub.retrieval import sealed
 from memoryhub.retrieval.overview import EXPIRING_DAYS
 from memoryhub.retrieval.search import Hit, default_weights
 from memoryhub.text import collapse, shorten
@@ -34,6 +36,7 @@ _REASONS = {
     TrashReason.COMPRESSED.value: "compressed into a summary",
     TrashReason.MERGED.value: "merged into another",
 }
+_PIECES = re.compile(r"(?<=[:_/.@])(?=\w)")  # nothing, between a mark and what follows it
 _RELATIVE_DAYS = 30  # older moments are told by their date as well
 
 
@@ -120,8 +123,16 @@ def memory_url(memory: Memory) -> str:
 
 
 @register.filter
+def called(memory: Memory) -> str:
+    """The title, or of a secret, which no list tells, that it is one."""
+    return sealed.name_of(memory)
+
+
+@register.filter
 def gist(memory: Memory) -> str:
     """What stands under the title in a list: abstract, else content; neither marks nor the title again."""
+    if sealed.is_sealed(memory.sensitivity):
+        return sealed.UNOPENED
     title = collapse(plain(memory.title)).rstrip("…")
     for text in (memory.abstract, memory.content):
         rest = collapse(plain(text[:4000]))
@@ -129,6 +140,12 @@ def gist(memory: Memory) -> str:
         if rest.strip(" .…:-*#"):
             return shorten(rest.lstrip(" .…:-"), settings.MEMORYHUB.preview_chars)
     return ""
+
+
+@register.filter
+def breakable(name: str) -> SafeString:
+    """A name of pieces, with a place to break it at behind each: ``system:``, ``create_``, ``token``."""
+    return format_html_join(SafeString("<wbr>"), "{}", ((piece,) for piece in _PIECES.split(name)))
 
 
 @register.filter

@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 
 from memoryhub import dates
 from memoryhub.models import Event, Fact
+from memoryhub.retrieval import sealed
 from memoryhub.retrieval.timeline import Entry
 from memoryhub.web.graph_index import key_of
 from memoryhub.web.templatetags.hub import moment
@@ -86,6 +87,13 @@ def thing_url(name: str) -> str:
 def event_name(event: Event) -> str:
     """The tool that was called, or in words what else happened."""
     return event.tool_name or _EVENT_NAMES.get(event.event, event.event)
+
+
+@register.filter
+def preview_told(event: Event) -> str:
+    """What an event showed; where it became a secret memory, the memory's own page tells."""
+    became = event.memory
+    return sealed.UNOPENED if became and sealed.is_sealed(became.sensitivity) else event.preview
 
 
 @register.filter

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub import journal as chain
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import JournalQuerySet
-from memoryhub.retrieval import paging
+from memoryhub.retrieval import paging, sealed
 from memoryhub.team.membership import is_confined
 from memoryhub.web.access import clearance_of
 from memoryhub.web.filters import JournalFilter
@@ -121,7 +121,7 @@ def _name(request: HttpRequest, rows: list[JournalEntry]) -> None:
     """Give the rows the titles of their memories, where those are still there and may be seen."""
     uids = {row.object_id for row in rows if row.object_type == "memory"}
     visible = Memory.objects.visible_to(clearance_of(request)).filter(uid__in=uids)
-    titles = dict(visible.values_list("uid", "title"))
+    titles = {one[1]: sealed.name(*one) for one in visible.values_list("title", "uid", "sensitivity")}
     for row in rows:
         if row.object_id in titles:
-            row.title = titles[row.object_id] or row.object_id  # type: ignore[attr-defined]
+            row.title = titles[row.object_id]  # type: ignore[attr-defined]

@@ -7,10 +7,12 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpResponse
+from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import sealed
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.rows import TEXTS
 from memoryhub.retrieval.search import Hit, Results, search
@@ -91,6 +93,8 @@ def _page_number(request: HtmxHttpRequest) -> int:
 
 
 def _shown(query: Query, hit: Hit) -> Found:
+    if sealed.is_sealed(hit.memory.sensitivity):
+        return Found(hit, escape(sealed.name_of(hit.memory)), escape(sealed.UNOPENED))
     title = collapse(hit.memory.title)
     said, rest = collapse(plain(title)), collapse(plain(hit.memory.content))
     if rest.startswith(said):
