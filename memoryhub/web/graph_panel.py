@@ -68,6 +68,7 @@ class Panel:
     all_questions: str
     says: list[Said]  # of the node
     named: list[Said]  # of others, with the node as object
+    unsaid: int  # predicates that are left out of both
     ended: list[Fact]
     memories: list[Memory]
 
@@ -113,6 +114,7 @@ class Beside:
             all_questions=self.address.conflicts(subject=text),
             says=sides.said(own, "subject"),
             named=sides.said(others, "object"),
+            unsaid=_left_out(own) + _left_out(others),
             ended=list(
                 self.ended.filter(fact_names.about(text, spellings)).order_by("-valid_until", "-pk")[:ENDED]
             ),
@@ -128,6 +130,11 @@ class Beside:
             others = live.about_entity(text).exclude(pk__in=[memory.pk for memory in found])
             found += others.order_by("-updated_at", "-pk")[: MEMORIES - len(found)]
         return found
+
+
+def _left_out(triples: Sequence[Triple]) -> int:
+    """How many predicates there are beyond those that stand in the panel."""
+    return max(len({plain(triple.predicate) for triple in triples}) - GROUPS, 0)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,12 @@ class TestContradictions:
             say("api", f"a{n}", "x")
         assert visitor.get(GRAPH, {"node": "api"}).context["panel"].says[0].predicate == "located_in"
 
+    def test_predicates_that_are_left_out_are_counted(self, say: Say, visitor: Client) -> None:
+        for n in range(13):
+            say("api", f"a{n}", "x")
+        assert "2 more predicates in the table" in beside(visitor.get(GRAPH, {"node": "api"})).words
+        assert "more predicate" not in beside(visitor.get(GRAPH, {"node": "lone"})).words
+
     @pytest.mark.parametrize(
         ("subject", "projects", "why"),
         [
