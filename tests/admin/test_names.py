@@ -9,9 +9,9 @@ from django.urls import reverse
 pytestmark = pytest.mark.django_db
 
 
-def test_a_list_has_a_caption(admin_client: Client) -> None:
+def test_a_list_has_a_name(admin_client: Client) -> None:
     page = admin_client.get(reverse("admin:auth_user_changelist"))
-    assert '<caption class="visually-hidden">Users</caption>' in page.content.decode()
+    assert '<table id="result_list" aria-label="Users">' in page.content.decode()
 
 
 def test_the_box_to_search_in_is_named_in_words(admin_client: Client) -> None:
