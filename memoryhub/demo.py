@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,12 +19,14 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
+from django.utils.crypto import get_random_string
 
 from memoryhub import facts, store
 from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.lifecycle import reach
 from memoryhub.models import Event, Injection, JournalEntry, MaintenanceRun, Memory, Session
 from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.store import SecretDetected
 from memoryhub.vocabulary import TrashReason
 
 OWNER = "admin"  # whose personal memories the demo's agents and administrator share
@@ -31,6 +34,8 @@ MARKER = "this-is-a-demo"
 _MARKER_TEXT = (
     "Made by manage.py quickstart. The memories in this folder are invented; it may be removed at any time.\n"
 )
+# What is refused for a credential; each ends in letters that nobody knows, for none may lie in the fixtures.
+_CREDENTIALS = {"token": "ghp_{}", "key": "-----BEGIN PRIVATE KEY-----\n{}"}
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
 Row = dict[str, Any]
@@ -88,10 +93,13 @@ class _History:
         self.began = {row["session_id"]: self.moment(row["when"]) for row in sessions}
         for row in _read("memories"):
             self.plan_memory(row)
-        for row in _read("facts"):
-            self.plan(self.moment(row["when"]), 2, partial(self.store_fact, row))
-        for row in _read("runs"):
-            self.plan(self.moment(row["when"]), 3, partial(self.run, row))
+        for name, order, doing in (
+            ("facts", 2, self.store_fact),
+            ("refused", 2, self.refuse),
+            ("runs", 3, self.run),
+        ):
+            for row in _read(name):
+                self.plan(self.moment(row["when"]), order, partial(doing, row))
         for row in sessions:
             for event in row["events"]:
                 if "boundary" in event:
@@ -156,6 +164,15 @@ class _History:
         known = {name: value for name, value in row.items() if name in FactDraft.model_fields}
         memory = {"memory_id": self.memories[row["memory"]].uid} if "memory" in row else {}
         facts.store_fact(FactDraft(**known, **memory), _actor(row["by"]), at)
+
+    def refuse(self, row: Row, at: datetime) -> None:
+        """A credential that an agent tried to store: the journal keeps it. None where none are refused."""
+        if not settings.MEMORYHUB.block_secrets:
+            return
+        credential = _CREDENTIALS[row["credential"]].format(get_random_string(36))
+        draft = MemoryDraft(content=f"{row['content']} {credential}", project=row["project"])
+        with suppress(SecretDetected):
+            store.remember(draft, _actor(row["by"]), at)
 
     def note_boundary(self, session: Row, event: Row, at: datetime) -> None:
         """A boundary is a fact about its session."""

@@ -22,7 +22,8 @@ from memoryhub.web.filters import ListFilter, ProjectField
 
 PERIODS = (7, 30, 90, 365)  # days
 PERIOD = 30
-MOST = 12  # rows of a chart with a row for each name
+MOST, MOST_IN_FULL = 8, 500  # rows of a chart with one for each name: at first, and if all are asked for
+IN_FULL = ("project", "category", "use", "capture", "activity", "secret-kinds", "facts")
 _AGES = ("a week", "a month", "3 months", "6 months", "a year", "older")
 _SHADES = 5  # of a cell with something in it: classes heat-1 to heat-5
 _CHANGES = {
@@ -36,15 +37,25 @@ Days = tuple[date, date]  # the first and the last
 
 
 class GlanceFilter(ListFilter):
-    """Of which project, and over which time is counted what happens day by day."""
+    """Of which project, over which time what happens day by day is counted, which chart is shown in full."""
 
     project = ProjectField()
     days = forms.ChoiceField(
         required=False,
         label="What happened within",
-        choices=[("", f"{PERIOD} days"), *((str(n), f"{n} days") for n in PERIODS if n != PERIOD)],
+        choices=[(str(n), f"{n} days") for n in PERIODS],
         error_messages={"invalid_choice": "There is no such choice; pick one of the list."},
     )
+    all = forms.ChoiceField(
+        required=False,
+        choices=[(name, name) for name in IN_FULL],
+        error_messages={
+            "invalid_choice": f"all: there is no such chart; those with more rows: {', '.join(IN_FULL)}."
+        },
+    )
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        super().__init__({"days": str(PERIOD)} | {name: value for name, value in data.items() if value})
 
     def project_asked(self) -> str:
         """Empty for all of them, and where a wrong one was asked for."""
@@ -54,6 +65,10 @@ class GlanceFilter(ListFilter):
     def period(self) -> int:
         """In days; the default where a wrong one was asked for."""
         return int(self.cleaned_data.get("days") or PERIOD)
+
+    def most(self, chart: str) -> int:
+        """How many rows of a chart are asked for."""
+        return MOST_IN_FULL if self.cleaned_data.get("all") == chart else MOST
 
 
 @dataclass(frozen=True)
@@ -196,7 +211,7 @@ def _shade(count: int, most: int) -> int:
     return 0 if not count else max(1, round(_SHADES * (count / most) ** 0.5))
 
 
-def use(found: Lives, project: str = "") -> Bars:
+def use(found: Lives, project: str = "", most: int = MOST) -> Bars:
     """How much of each type is read."""
     series = [("often", "5 times or more"), ("some", "1 to 4 times"), ("never", "never")]
     counted = {kind: dict(zip(glance.USES, n, strict=True)) for kind, n in found.use.items()}
@@ -205,26 +220,26 @@ def use(found: Lives, project: str = "") -> Bars:
     def listed(kind: str, reads: str) -> str:
         return address("memories", type=kind, reads=reads, project=project)
 
-    return _bars(series, counted, named, listed)
+    return _bars(series, counted, named, listed, most)
 
 
-def capture(kept: int, skipped: Counter[str]) -> Bars:
+def capture(kept: int, skipped: Counter[str], most: int = MOST) -> Bars:
     """What became of what agents did: kept, and skipped by reason."""
     counted = {"": {"kept": kept}} | {reason: {"skipped": count} for reason, count in skipped.items()}
     series = [("kept", "kept"), ("skipped", "skipped")]
-    return _bars(series, counted, {"": "kept as a memory"})
+    return _bars(series, counted, {"": "kept as a memory"}, most=most)
 
 
-def facts(counted: Mapping[str, int], project: str) -> Bars:
+def facts(counted: Mapping[str, int], project: str, most: int = MOST) -> Bars:
     """The facts of a project by what they say."""
 
     def listed(predicate: str, kind: str) -> str:
         return address("facts", predicate=predicate, project=project)
 
-    return _bars([("facts", "facts")], {name: {"facts": n} for name, n in counted.items()}, {}, listed)
+    return _bars([("facts", "facts")], {name: {"facts": n} for name, n in counted.items()}, {}, listed, most)
 
 
-def activity(found: Mapping[str, Counter[str]], since: date, project: str = "") -> Bars:
+def activity(found: Mapping[str, Counter[str]], since: date, project: str = "", most: int = MOST) -> Bars:
     """Who did how much, by what it did to the store."""
     series = [*((kind, kind) for kind in _CHANGES), (OTHER, OTHER)]
     counted: dict[str, dict[str, int]] = {}
@@ -237,7 +252,7 @@ def activity(found: Mapping[str, Counter[str]], since: date, project: str = "") 
     def rows(actor: str, kind: str) -> str:
         return "" if kind else address("journal", actor=actor, since=since, project=project)
 
-    return _bars(series, counted, {}, rows)
+    return _bars(series, counted, {}, rows, most)
 
 
 def storage(numbers: Mapping[str, Any], vector_bytes: int) -> Bars:
@@ -258,29 +273,33 @@ def _bars(
     counted: Mapping[str, Mapping[str, int]],
     named: Mapping[str, str],
     lists: Callable[[str, str], str] = lambda name, kind: "",
+    most: int = MOST,
 ) -> Bars:
-    """The longest bar first; ``lists`` gives the address of a name and a kind, or of all its kinds."""
+    """The longest bar first; ``lists`` gives the address of a name and a kind, or of all its kinds.
+
+    ``most``: rows; the others are counted as hidden.
+    """
     order = sorted(counted, key=lambda name: (-sum(counted[name].values()), name))
-    most = max((sum(counts.values()) for counts in counted.values()), default=0)
+    longest = max((sum(counts.values()) for counts in counted.values()), default=0)
     rows = [
         Bar(
             named.get(name, name),
             sum(counted[name].values()),
-            _parts(series, counted[name], most, partial(lists, name)),
+            _parts(series, counted[name], longest, partial(lists, name)),
             lists(name, ""),
         )
-        for name in order[:MOST]
+        for name in order[:most]
     ]
-    return Bars(series, rows, max(len(order) - MOST, 0))
+    return Bars(series, rows, max(len(order) - most, 0))
 
 
 def _parts(
-    series: Sequence[tuple[str, str]], counts: Mapping[str, int], most: int, lists: Callable[[str], str]
+    series: Sequence[tuple[str, str]], counts: Mapping[str, int], longest: int, lists: Callable[[str], str]
 ) -> list[Part]:
     parts, x = [], 0.0
     for kind, words in series:
         count = counts.get(kind, 0)
-        width = 100 * count / most if most else 0
+        width = 100 * count / longest if longest else 0
         parts.append(Part(kind, words, count, round(x, 2), round(width, 2), lists(kind)))
         x += width
     return parts
@@ -308,12 +327,12 @@ def secrets(rows: Dated, days: Days, project: str = "") -> Columns:
     return Columns("secrets", "Secrets blocked", "Credentials refused", chart, {"blocked": "blocked"}, href)
 
 
-def secret_kinds(rows: Dated) -> Bars:
+def secret_kinds(rows: Dated, most: int = MOST) -> Bars:
     kinds: Counter[str] = Counter()
     for _, kind, count in rows:
         kinds[kind] += count
     counted = {kind: {"blocked": count} for kind, count in kinds.items()}
-    return _bars([("blocked", "blocked")], counted, {"": "of no kind"})
+    return _bars([("blocked", "blocked")], counted, {"": "of no kind"}, most=most)
 
 
 def ending(rows: Dated, today: date, project: str = "") -> Columns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from django.utils import timezone
 
 from memoryhub import demo, facts, journal, store
 from memoryhub.drafts import MemoryDraft
+from memoryhub.encoding.secrets import find_secrets
 from memoryhub.models import (
     Entity,
     Event,
@@ -27,6 +29,7 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.sensitivity import LEVELS
+from memoryhub.store.screening import BLOCKED
 from memoryhub.text import CJK
 from memoryhub.vocabulary import CONCEPTS, SCOPES, TYPES, TrashReason
 
@@ -81,6 +84,22 @@ def test_it_shows_every_feature(loaded):
     assert live.filter(content__contains="IGNORE ALL PREVIOUS INSTRUCTIONS", trust__lt=0.1).exists()
     assert sum(bool(CJK.search(memory.title)) for memory in live) >= 3
     assert MaintenanceRun.objects.values("operation").distinct().count() > 3
+
+
+def test_credentials_were_refused_in_it_and_none_is_stored(loaded):
+    refused = JournalEntry.objects.filter(operation=BLOCKED, at__gte=timezone.now() - timedelta(days=30))
+    assert len({entry.at.date() for entry in refused}) >= 3
+    assert len({entry.detail["kind"] for entry in refused}) == 2
+    assert {entry.project for entry in refused} <= set(Memory.objects.values_list("project", flat=True))
+    assert not any(find_secrets(memory.content) for memory in Memory.objects.all())
+
+
+def test_where_credentials_are_not_refused_it_makes_none(home, settings):
+    settings.MEMORYHUB = replace(settings.MEMORYHUB, block_secrets=False)
+    demo.mark()
+    demo.load()
+    assert not JournalEntry.objects.filter(operation=BLOCKED).exists()
+    assert not any(find_secrets(memory.content) for memory in Memory.objects.all())
 
 
 def test_its_sessions_tell_what_happened(loaded):

@@ -13,7 +13,7 @@ from memoryhub.models import Event, FileLink, Injection, Memory, Session
 
 
 def words(markup: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", markup).split())
+    return " ".join(re.sub(r"<[^>]+>", " ", markup.replace("<wbr>", "")).split())
 
 
 def row(client: Client, name: str, address: str = "/glance/") -> str:

@@ -108,3 +108,28 @@ class TestDays:
         response = visitor.get("/glance/?days=8")
         assert response.status_code == 422
         assert "pick one of the list" in response.content.decode()
+
+    @pytest.mark.parametrize("days", ["7", "30", "90", "365", ""])
+    def test_every_period_that_is_offered_is_taken_the_usual_one_by_its_name_too(
+        self, visitor: Client, days: str
+    ) -> None:
+        response = visitor.get(f"/glance/?days={days}")
+        assert response.status_code == 200
+        assert f'<option value="{days or 30}" selected>' in response.content.decode()
+
+    def test_numbers_of_days_stand_below_a_chart_of_days(self, visitor: Client) -> None:
+        inject()
+        page = visitor.get("/glance/?days=7").content.decode()
+        drawn = page.split('id="injections-title"')[1].split("</svg>")[0]
+        today = timezone.localdate()
+        for ago in range(7):
+            assert f">{(today - timedelta(days=ago)).day}</text>" in drawn
+
+    def test_a_bar_of_weeks_leads_to_what_it_counts_and_to_nothing_before_the_period(
+        self, visitor: Client
+    ) -> None:
+        inject(days=89)
+        inject(days=90)
+        page = visitor.get("/glance/?days=90").content.decode()
+        since = (timezone.localdate() - timedelta(days=89)).isoformat()
+        assert re.search(rf'href="/injections/\?since={since}&amp;until=', page)

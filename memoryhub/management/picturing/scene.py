@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -11,8 +10,7 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.utils.crypto import get_random_string
 
-from memoryhub import demo, store
-from memoryhub.drafts import MemoryDraft
+from memoryhub import demo
 from memoryhub.hooks import watching
 from memoryhub.interchange import running
 from memoryhub.lifecycle import runs
@@ -32,7 +30,6 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.store import SecretDetected
 from memoryhub.team import people
 
 _IMPORTS = settings.BASE_DIR / "fixtures/demo/imports"
@@ -60,7 +57,6 @@ def prepare() -> dict[str, str]:
     demo.load(NOW, [("9d 16:40", _import)])
     play_session(NOW)
     _language_model()
-    _refused()
     _watched()
     passwords = _people()
     _tended()
@@ -88,20 +84,6 @@ def _tended() -> None:
     actor = Actor(f"user:{ADMIN}", Clearance.up_to("public", owner=ADMIN))
     with moment.standing_still(NOW - timedelta(hours=6)):
         runs.work(runs.start("consolidate", {"project": _TENDED}, actor))
-
-
-def _refused() -> None:
-    """Credentials that agents tried to store, of two kinds; none is stored, the journal keeps that it was."""
-    with_key, with_token = "-----BEGIN PRIVATE KEY-----\n{}", "The deploy script needs ghp_{}"
-    for ago, agent, text in (
-        (22, "fieldhand", with_token),
-        (9, "claude-code", with_token),
-        (9, "claude-code", with_key),
-        (2, "pair-bot", with_token),
-    ):
-        actor = Actor(f"token:{agent}", Clearance.up_to("public"))
-        with moment.standing_still(NOW - timedelta(days=ago)), suppress(SecretDetected):
-            store.remember(MemoryDraft(content=text.format(get_random_string(36)), project="orders"), actor)
 
 
 def _language_model() -> None:

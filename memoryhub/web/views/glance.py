@@ -32,21 +32,23 @@ _ALL = LEVELS[-1]
 
 @require_safe
 def glance(request: HttpRequest) -> HttpResponse:
-    """``project`` in the address: of which; ``days``: over which time is counted what happens."""
+    """``project`` in the address: of which; ``days``: over which time is counted what happens; ``all``: the
+    chart that is shown with all its rows."""
     form = shown.GlanceFilter(request.GET)
     valid = form.is_valid()
     project = form.project_asked()
     clearance = _within(clearance_of(request), project)
     context = {
         "form": form,
+        "in_full": form.cleaned_data.get("all"),
         "days": form.period(),
         "project": project,
         "duplicates_at": shown.address("duplicates", project=project),
-        **_memories(clearance, project),
+        **_memories(clearance, form),
         **_flows(clearance, form),
     }
     if project and not context["total"]:
-        context["facts"] = shown.facts(_said(clearance, project), project)
+        context["facts"] = shown.facts(_said(clearance, project), project, form.most("facts"))
     if not (project or is_confined(request.user)):  # the sizes of the files tell of every project
         context |= _storage(clearance)
     return render(request, "glance/page.html", context, status=200 if valid else 422)
@@ -93,8 +95,8 @@ def _counted(live: MemoryQuerySet, now: datetime) -> tuple[numbers.Lives, dict[s
     return numbers.lives(live, now), overview.tallies(live), overview.per_day(live)
 
 
-def _memories(clearance: Clearance, project: str) -> dict[str, Any]:
-    now = timezone.now()
+def _memories(clearance: Clearance, form: shown.GlanceFilter) -> dict[str, Any]:
+    now, project = timezone.now(), form.project_asked()
     today, live = timezone.localdate(now), _live(clearance, now)
     found, counts, days = as_it_stands("glance", _about(clearance, now), lambda: _counted(live, now))
     return {
@@ -102,13 +104,17 @@ def _memories(clearance: Clearance, project: str) -> dict[str, Any]:
         "health": shown.health(found, _clashes(clearance, now), project),
         "chart": charts.over_time(days),
         "breakdowns": [
-            *([] if project else [breakdown(counts["project"], "project", "By project")]),
-            breakdown(counts["category"], "category", "By category"),
+            *(
+                []
+                if project
+                else [breakdown(counts["project"], "project", "By project", form.most("project"))]
+            ),
+            breakdown(counts["category"], "category", "By category", form.most("category")),
         ]
         if found.total
         else [],
         "worth": shown.worth(found, today, project),
-        "use": shown.use(found, project),
+        "use": shown.use(found, project, form.most("use")),
         "ending": shown.ending(numbers.expiring(live, now), today, project),
     }
 
@@ -135,11 +141,13 @@ def _flows(clearance: Clearance, form: shown.GlanceFilter) -> dict[str, Any]:
         "kept": kept,
         "judged": judged,
         "kept_percent": round(100 * kept / judged) if judged else 0,
-        "capture": shown.capture(kept, skipped),
+        "capture": shown.capture(kept, skipped, form.most("capture")),
         "injections": shown.injections(numbers.injected(clearance, since), days, project),
         "secrets": shown.secrets(refused, days, project),
-        "secret_kinds": shown.secret_kinds(refused),
-        "activity": shown.activity(numbers.active(clearance, since), since.date(), project),
+        "secret_kinds": shown.secret_kinds(refused, form.most("secret-kinds")),
+        "activity": shown.activity(
+            numbers.active(clearance, since), since.date(), project, form.most("activity")
+        ),
         "most_journal": numbers.MOST_JOURNAL,
     }
 
