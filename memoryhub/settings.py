@@ -94,6 +94,7 @@ TEMPLATES = [
                 "hub": "memoryhub.web.templatetags.hub",
                 "maintenance": "memoryhub.web.templatetags.maintenance",
                 "pages": "memoryhub.web.templatetags.pages",
+                "refusals": "memoryhub.web.templatetags.refusals",
                 "review": "memoryhub.web.templatetags.review",
                 "saved": "memoryhub.web.templatetags.saved",
                 "story": "memoryhub.web.templatetags.story",

@@ -149,7 +149,7 @@
     }
     left = current() && document.activeElement;
     const first = [...place.querySelectorAll(".buttons button, summary")].find(isShown);
-    if (first) first.focus();
+    if (first) first.focus({ preventScroll: true }); // it is in sight wherever the list is
     return Boolean(first);
   }
 

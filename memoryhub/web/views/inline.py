@@ -72,8 +72,7 @@ def _save(request: HtmxHttpRequest, memory: Memory, name: str) -> HttpResponse:
 
 def _done(request: HtmxHttpRequest, memory: Memory, name: str, *, changed: bool) -> HttpResponse:
     """The field as text with a button that undoes the change; or elsewhere, when it may not be seen now."""
-    called = _CALLED.get(name, name)
-    said = undo_form(request, memory, f"The {called} is saved.") if changed else _NOTHING
+    said = undo_form(request, memory, _saved(name)) if changed else _NOTHING
     is_seen = clearance_of(request).opens(memory.project, memory.sensitivity)
     messages.add_message(request, messages.SUCCESS if changed else messages.INFO, said)
     if request.htmx and is_seen:
@@ -81,6 +80,10 @@ def _done(request: HtmxHttpRequest, memory: Memory, name: str, *, changed: bool)
         return trigger_client_event(response, "memory-changed") if changed else response
     response = shown(request, memory)
     return HttpResponseClientRedirect(response["Location"]) if request.htmx else response
+
+
+def _saved(name: str) -> str:
+    return f"The {_CALLED.get(name, name)} {'are' if name == 'tags' else 'is'} saved."
 
 
 def _text(request: HtmxHttpRequest, memory: Memory, name: str, **more: Any) -> HttpResponse:

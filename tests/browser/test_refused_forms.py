@@ -1,0 +1,47 @@
+"""Where the focus is after a form was refused: on what says why; from there a link leads to the field."""
+
+from __future__ import annotations
+
+import re
+
+from django.contrib.auth.models import User
+from playwright.sync_api import expect
+
+from tests.browser.conftest import OpenPage, Watch
+
+
+def test_the_summary_has_it_and_leads_to_the_field(open_page: OpenPage, watch: Watch, insider: User) -> None:
+    watch.expect(422)
+    page = open_page("/memories/new/", insider)
+    page.get_by_role("button", name="Store").click()
+    summary = page.get_by_role("alert").filter(has_text="Nothing was saved yet.")
+    expect(summary).to_be_focused()
+    expect(page).to_have_title(re.compile("^Error: New memory"))
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.type("words")
+    expect(page.get_by_label("Content")).to_have_value("words")
+
+
+def test_a_wrong_password_is_told_before_the_name_is_asked_for_again(
+    open_page: OpenPage, insider: User
+) -> None:
+    page = open_page("/login/")
+    page.get_by_label("User name").fill("insider")
+    page.get_by_label("Password").fill("wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert").filter(has_text="do not match")).to_be_focused()
+    expect(page).to_have_title(re.compile("^Error: Sign in"))
+
+
+def test_a_filter_that_is_refused_while_somebody_types_leaves_them_the_focus(
+    open_page: OpenPage, watch: Watch, insider: User
+) -> None:
+    watch.expect(422)
+    page = open_page("/search/?q=zebra", insider)
+    page.locator("details.filters summary").click()
+    since = page.locator("#search-form [name=since]")
+    since.evaluate("one => { one.type = 'text'; }")
+    since.press_sequentially("soon")
+    expect(page.get_by_role("alert").filter(has_text="This filter cannot be used")).to_be_visible()
+    expect(since).to_be_focused()
