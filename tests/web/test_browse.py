@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -185,3 +186,13 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(visitor: Client, reme
             visitor.get("/memories/")
         counted.append(len(queries))
     assert counted[0] == counted[1]
+
+
+def test_an_empty_list_leads_to_where_agents_are_connected(visitor: Client) -> None:
+    page = visitor.get("/memories/").content.decode()
+    assert '<a class="button" href="/connect/">Connect an agent</a>' in page
+
+
+def test_large_counts_are_written_as_everywhere_in_facets() -> None:
+    option = {"value": "zoo", "count": 2821, "href": "?project=zoo"}
+    assert "2,821" in render_to_string("includes/facet_option.html", {"option": option})
