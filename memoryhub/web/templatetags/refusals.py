@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django import template
 from django.forms import BaseForm
 
@@ -14,5 +16,6 @@ def error_mark(context: template.Context) -> str:
 
     A page that says what was wrong in another way fills the block ``refused`` itself.
     """
-    forms = [one for one in context.flatten().values() if isinstance(one, BaseForm)]
-    return "Error: " if any(form.is_bound and form.errors for form in forms) else ""
+    shown: Iterable[object] = context.flatten().values()
+    refused = any(isinstance(one, BaseForm) and one.is_bound and bool(one.errors) for one in shown)
+    return "Error: " if refused else ""
