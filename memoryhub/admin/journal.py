@@ -29,10 +29,11 @@ _GATED = (Memory, Fact)
 
 
 class OperationFilter(one_of("operation", ())):  # type: ignore[misc]
-    """Offers every operation there is: words of the hub's own, that need no gate, read from one index."""
+    """Offers the operations of rows that may be seen: others would tell that there was such a one."""
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
-        found = JournalEntry.objects.order_by("operation").values_list("operation", flat=True).distinct()
+        visible = JournalEntry.objects.visible_to(clearance_of(request))
+        found = visible.order_by("operation").values_list("operation", flat=True).distinct()
         return [(operation, operation) for operation in found]
 
 

@@ -81,8 +81,13 @@ def is_on(request: HttpRequest, level: str) -> bool:
 
 
 def turn(request: HttpRequest, level: str, on: bool) -> None:
-    """Turn a switch; turning one on without the permission does nothing."""
-    request.session[f"show_{level}"] = on and may_see(request.user, level)
+    """Turn a switch; turning one on without the permission does nothing. Secrets turned on are journaled."""
+    shown = on and may_see(request.user, level)
+    if shown and level == Sensitivity.SECRET.value and not request.session.get(f"show_{level}"):
+        assert isinstance(request.user, User)  # noqa: S101 nobody else may see anything above public
+        with write():
+            signing.note(request.user, "secrets_on")
+    request.session[f"show_{level}"] = shown
 
 
 def clearance_of(request: HttpRequest, also: Iterable[str] = ()) -> Clearance:

@@ -37,6 +37,7 @@ from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import history
 from memoryhub.retrieval.paging import page
 from memoryhub.retrieval.scales import count_access
+from memoryhub.store.reveals import note_reveals
 
 router = Router(tags=["memory"])
 _ETAG_FORMAT = "%Y%m%dT%H%M%S%f"
@@ -92,6 +93,7 @@ def list_memories(request: ApiRequest, wanted: Query[MemoryList]) -> HttpRespons
     """By any of the filters together; ``file`` is search_by_file, ``concept`` is search_by_concept."""
     memories = wanted.select(wanted.clearance(request.auth))
     found = page(memories, wanted.order.removeprefix("-"), wanted.limit, wanted.cursor)
+    note_reveals(found.items, request.auth.actor, "api list")
     return answer(
         {
             "items": shapes.memories(found.items, shapes.preview),
@@ -107,6 +109,7 @@ def list_memories(request: ApiRequest, wanted: Query[MemoryList]) -> HttpRespons
 def get_memory(request: ApiRequest, id: str, wanted: Query[OneMemory]) -> HttpResponse:
     """The whole memory; counts one access."""
     memory = _find(id, wanted, request.auth)
+    note_reveals([memory], request.auth.actor, "api")
     if not wanted.trashed:
         count_access([memory])
     [shown] = shapes.memories([memory])
@@ -177,6 +180,7 @@ def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
 def get_history(request: ApiRequest, id: str, wanted: Query[OneMemory]) -> HttpResponse:
     """Earlier versions and journal rows, newest first, as far as the token may see them."""
     memory = _find(id, wanted, request.auth)
+    note_reveals([memory], request.auth.actor, "api history")
     clearance = wanted.clearance(request.auth)
     return answer(
         {

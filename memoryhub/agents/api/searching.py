@@ -27,6 +27,7 @@ from memoryhub.retrieval.paging import page
 from memoryhub.retrieval.search import search
 from memoryhub.retrieval.sessions import with_counts
 from memoryhub.sensitivity import Clearance
+from memoryhub.store.reveals import note_reveals
 
 router = Router()
 
@@ -46,6 +47,7 @@ def search_by_body(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
 def _search(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
     memories = wanted.select(wanted.clearance(request.auth))
     found = search(memories, wanted.query, limit=wanted.limit, min_score=wanted.min_score, mode=wanted.mode)
+    note_reveals((hit.memory for hit in found.hits), request.auth.actor, "api search")
     return answer(
         {
             "results": [shapes.hit(hit) for hit in found.hits],

@@ -29,6 +29,7 @@ OPERATIONS = (
     *("account_made", "account_deleted", "bound", "unbound"),
     *(
         "reveal",
+        "secrets_on",
         "secret_blocked",
         "compressed",
         "merged",
@@ -62,7 +63,7 @@ def journal(request: HttpRequest) -> HttpResponse:
 @require_safe
 def journal_row(request: HttpRequest, seq: int) -> HttpResponse:
     """One row, by its number, with those beside it that may be seen."""
-    visible = JournalEntry.objects.visible_to(clearance_of(request))
+    visible = _visible(request)
     row = visible.filter(seq=seq).first() if seq < 2**63 else None
     if row is None:
         raise Http404
@@ -93,8 +94,14 @@ def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
     return redirect("journal")
 
 
+def _visible(request: HttpRequest) -> JournalQuerySet:
+    """Rows about what may be seen, and those about one's own account, which is in no project."""
+    seen: JournalQuerySet = JournalEntry.objects.visible_to(clearance_of(request))
+    return seen | JournalEntry.objects.filter(object_type="person", object_id=request.user.get_username())
+
+
 def _list(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
-    rows = JournalEntry.objects.visible_to(clearance_of(request))
+    rows = _visible(request)
     rows = _narrow(rows, form) if form.is_valid() else rows.none()
     cursor = request.GET.get("cursor")
     try:
