@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from memoryhub.models import JournalEntry
+from memoryhub.web.templatetags.pages import detail_items
 from tests.visiting import enter
 
 GOOD = "a good password"
@@ -40,6 +41,13 @@ def test_a_row_of_ones_own_account_opens_and_anothers_does_not(curt, member):
     row = JournalEntry.objects.get(operation="login")
     assert client.get(f"/journal/{row.seq}/").status_code == 200
     assert enter(User.objects.get(username="mia")).get(f"/journal/{row.seq}/").status_code == 404
+
+
+def test_a_membership_without_a_level_of_its_own_does_not_read_as_none():
+    assert detail_items({"in_project": "farm", "level": ""}) == [
+        ("in project", "farm"),
+        ("level", "as elsewhere"),
+    ]
 
 
 def test_turning_secrets_on_is_journaled_once(curt):

@@ -101,6 +101,8 @@ def detail_items(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The details of a journal row, as names and texts; the hash last and short, empty lists not at all."""
     hashes = {"content_hash"}
     told = {name: value for name, value in detail.items() if name not in hashes and value != []}
+    if told.get("level") == "":  # of a membership: in the words of the person's page
+        told["level"] = "as elsewhere"
     items = [(name.replace("_", " "), _plain(value)) for name, value in told.items()]
     return items + [("SHA-256", f"{str(detail[name])[:_HASH_CHARS]}…") for name in hashes & detail.keys()]
 
