@@ -231,10 +231,16 @@ class TestAdd:
         assert response.status_code == 422
         assert "There is no such memory" in main(response).words
 
-    def test_a_level_out_of_sight_is_refused(self, sign_in: Any) -> None:
-        client = sign_in("add_fact", "view_secret")
+    def test_a_level_that_one_may_never_see_is_refused(self, sign_in: Any) -> None:
+        client = sign_in("add_fact", "view_private")
         assert client.post("/facts/", NEW | {"sensitivity": "secret"}).status_code == 422
         assert Fact.objects.count() == 0
+
+    def test_a_fact_stored_out_of_sight_says_what_brings_it_back(self, sign_in: Any) -> None:
+        client = sign_in("add_fact", "view_secret")
+        page = client.post("/facts/", NEW | {"sensitivity": "secret"}, follow=True)
+        assert "It is secret: turn on the switch of that level to see it." in main(page).words
+        assert Fact.objects.get().sensitivity == "secret"
 
 
 def confirm(client: Client, asked: Any) -> Any:
