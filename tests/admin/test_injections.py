@@ -8,6 +8,7 @@ from memoryhub import store
 from memoryhub.models import Injection
 from tests.admin.conftest import page
 from tests.visiting import show
+from tests.web.markup import listed_as
 
 SEES = {(): {"public"}, ("private", "secret"): {"public", "private", "secret"}}
 
@@ -27,7 +28,7 @@ def injection(four_levels):
 def test_its_page_names_what_may_be_seen_alone(boss, injection, four_levels, switches):
     text = show(boss, *switches).get(page(Injection, "change", injection.pk)).content.decode()
     for level, memory in four_levels.items():
-        assert (memory.title in text) == (level in SEES[switches])
+        assert (listed_as(memory) in text) == (level in SEES[switches])
         assert memory.uid not in text
     assert "over the count" in text
 
