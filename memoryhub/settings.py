@@ -94,6 +94,7 @@ TEMPLATES = [
                 "hub": "memoryhub.web.templatetags.hub",
                 "maintenance": "memoryhub.web.templatetags.maintenance",
                 "pages": "memoryhub.web.templatetags.pages",
+                "report": "memoryhub.web.templatetags.report",
                 "refusals": "memoryhub.web.templatetags.refusals",
                 "review": "memoryhub.web.templatetags.review",
                 "saved": "memoryhub.web.templatetags.saved",

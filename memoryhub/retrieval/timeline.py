@@ -169,6 +169,16 @@ def count(
     return sum(rows.count() for rows, _, kind in _sources(clearance, wanted, of) if kind in kinds)
 
 
+def count_up_to(cursor: str, clearance: Clearance, of: Session) -> int:
+    """How many entries of a session stand before a cursor of its whole timeline, oldest first."""
+    place = _decode(cursor)
+    sources = list(_sources(clearance, MemoryFilter(), of))
+    behind = sum(
+        _beyond(rows, column, kind, place, oldest_first=True).count() for rows, column, kind in sources
+    )
+    return sum(rows.count() for rows, _, _ in sources) - behind
+
+
 def _everything(wanted: MemoryFilter) -> bool:
     """Whether events and sessions fit the filter too."""
     shared = {"project", "session_id", "since", "until"}
@@ -228,18 +238,26 @@ def _take(
     oldest_first: bool,
 ) -> list[Entry]:
     """The first rows of one kind after the cursor; one more than the limit shows that there are more."""
-    on, sign = ("gt", "") if oldest_first else ("lt", "-")
+    sign = "" if oldest_first else "-"
     if after:
-        at, place, pk = after
-        here = _ORDER.index(kind)
-        same = Q(pk__in=[])
-        if here == place:
-            same = Q(**{column: at, f"pk__{on}": pk})
-        elif (here > place) == oldest_first:
-            same = Q(**{column: at})
-        rows = rows.filter(Q(**{f"{column}__{on}": at}) | same)
+        rows = _beyond(rows, column, kind, after, oldest_first=oldest_first)
     rows = rows.order_by(f"{sign}{column}", f"{sign}pk")[: limit + 1]
     return [Entry(getattr(row, column), kind, row) for row in rows]
+
+
+def _beyond(
+    rows: QuerySet[Any], column: str, kind: str, after: tuple[datetime, int, int], *, oldest_first: bool
+) -> QuerySet[Any]:
+    """Those of one kind that come after the cursor."""
+    on = "gt" if oldest_first else "lt"
+    at, place, pk = after
+    here = _ORDER.index(kind)
+    same = Q(pk__in=[])
+    if here == place:
+        same = Q(**{column: at, f"pk__{on}": pk})
+    elif (here > place) == oldest_first:
+        same = Q(**{column: at})
+    return rows.filter(Q(**{f"{column}__{on}": at}) | same)
 
 
 def _decode(cursor: str) -> tuple[datetime, int, int]:

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub.models import Event, Memory, Profile, Session
+from memoryhub.web.templatetags import report
 from memoryhub.web.views import session_report
 from tests.web.markup import PAYLOADS, dangers, main
 
@@ -141,3 +142,54 @@ def test_without_a_project_several_of_its_name_are_offered(
     remember("other words", session_id="night", project="zoo & co")
     answer = visitor.get("/reports/sessions/night/")
     assert (answer.status_code, answer["Location"]) == (302, "/sessions/night/")
+
+
+def test_memories_are_told_whole(visitor: Client, remember: Any) -> None:
+    text = "# Why\n\n" + "A long paragraph that explains. " * 90 + "\n\nThe last word of it."
+    remember(text, title="Why", session_id="night", project="zoo")
+    page = main(visitor.get(AT))
+    assert "The last word of it." in page.words
+    assert "…" not in page.words.replace("“…”", "")
+    assert page.words.count("Why") == 1
+
+
+def test_of_a_text_too_long_for_a_page_it_tells_how_much_is_left_out(
+    visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "MOST_CHARS", 1000)
+    remember("x" * 2234, title="Xs", session_id="night", project="zoo")
+    assert "1,234 more characters are left out here" in main(visitor.get(AT)).words
+
+
+def test_a_secret_is_not_opened_by_a_report(sign_in: Any, remember: Any) -> None:
+    made = remember("hidden words", title="a hidden name", session_id="night", project="zoo")
+    Memory.objects.filter(pk=made.pk).update(sensitivity="secret")
+    words = main(sign_in("view_private", "view_secret", on=["private", "secret"]).get(AT)).words
+    assert "Secret memory" in words
+    assert "hidden" not in words
+
+
+def test_the_summary_is_told_once(visitor: Client, remember: Any) -> None:
+    made = remember("All went well in the end.", title="A calm night", session_id="night", project="zoo")
+    Session.objects.update(summary=made)
+    page = main(visitor.get(AT))
+    assert page.words.count("A calm night") == 1
+    assert page.words.count("All went well in the end.") == 1
+    assert "stands at the head of this report" in page.words
+
+
+def test_each_part_numbers_its_entries_at_its_head_and_its_foot(
+    visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_report, "ENTRIES", 60)
+    first = main(visitor.get(AT))
+    assert first.words.count("Entries 1 to 60 of 102") == 2
+    assert "Entry 61 and what happened then stand in the next part" in first.words
+    [onward] = [link for link in first.links() if "cursor=" in link]
+    second = main(visitor.get(f"/reports/sessions/night/{onward}"))
+    assert second.words.count("Entries 61 to 102 of 102") == 2
+    assert "The report ends here." in second.words
+
+
+def test_a_report_of_one_part_says_that_it_is_all(visitor: Client, night: Session) -> None:
+    assert main(visitor.get(AT)).words.count("All 102 entries") == 2

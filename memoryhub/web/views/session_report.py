@@ -1,6 +1,8 @@
-"""One session as a report to be read from top to bottom, and printed."""
+"""One session as a report to be read from top to bottom, and printed, with its memories whole."""
 
 from __future__ import annotations
+
+from itertools import accumulate
 
 from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
@@ -34,24 +36,36 @@ def session_report(request: HttpRequest, session_id: str) -> HttpResponse:
     if len(sessions) > 1:
         return redirect("session", session_id)
     [found] = sessions
+    summary = Memory.objects.visible_to(clearance).live().filter(pk=found.summary_id).first()
     entries, next_cursor = _happened(found, clearance, cursor)
-    listing, fit = fitting(lambda count: _listing(entries[:count]), len(entries), MOST_WEIGHT)
+    most = _bearable(entries)
+    listing, fit = fitting(lambda count: _listing(entries[:count], summary), most, MOST_WEIGHT)
     if fit < len(entries):
         entries, next_cursor = entries[:fit], timeline.after(entries[fit - 1])
+    before = timeline.count_up_to(cursor, clearance, found) if cursor else 0
     context = {
         "session": found,
-        "summary": Memory.objects.visible_to(clearance).live().filter(pk=found.summary_id).first(),
+        "summary": summary,
         "listing": listing,
         "began": entries[0].at if entries else None,
         "ended": entries[-1].at if entries else None,
+        "from_number": before + 1,
+        "to_number": before + len(entries),
+        "total": timeline.count(clearance, MemoryFilter(), kinds=timeline.PAGE_KINDS, of=found),
         "first": not cursor,
         "next_cursor": next_cursor,
     }
     return render(request, "sessions/report.html", context)
 
 
-def _listing(entries: list[timeline.Entry]) -> str:
-    return render_to_string("sessions/report_days.html", {"days": by_day(entries)})
+def _bearable(entries: list[timeline.Entry]) -> int:
+    """How many of them to try to show, by the lengths of their texts: to draw ten parts for one is slow."""
+    weights = accumulate(len(getattr(entry.row, "content", "")) for entry in entries)
+    return max(1, sum(weight <= MOST_WEIGHT for weight in weights)) if entries else 0
+
+
+def _listing(entries: list[timeline.Entry], summary: Memory | None) -> str:
+    return render_to_string("sessions/report_days.html", {"days": by_day(entries), "summary": summary})
 
 
 def _named(session_id: str, project: str | None, clearance: Clearance) -> list[Session]:

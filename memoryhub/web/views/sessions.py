@@ -168,6 +168,7 @@ def _entries(
     return {
         "days": by_day(entries),
         "listing": listing,
+        "shown": len(entries),
         "next_cursor": next_cursor,
         "first": not cursor,
         "narrowed": narrowed,

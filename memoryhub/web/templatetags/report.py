@@ -1,0 +1,57 @@
+"""How a report tells a memory: the whole of it, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from memoryhub.models import Memory
+from memoryhub.retrieval import sealed
+from memoryhub.text import collapse
+from memoryhub.web.markdown import render
+from memoryhub.web.plain import plain
+
+MOST_CHARS = 60_000  # of one text: what a page bears
+_DAY = 3  # the level of the heading that an entry stands under
+
+register = template.Library()
+
+
+@register.inclusion_tag("sessions/report_memory.html")
+def told_whole(memory: Memory, summary: Memory | None = None) -> dict[str, Any]:
+    """A memory with its whole text; title and text do not say the same twice.
+
+    ``summary``: the memory that stands at the head of the report, whose text is not told again.
+    """
+    told: dict[str, Any] = {"memory": memory, "is_summary": summary is not None and memory.pk == summary.pk}
+    return told if told["is_summary"] else {**told, **_text(memory)}
+
+
+@register.inclusion_tag("sessions/report_text.html")
+def whole_text(memory: Memory) -> dict[str, Any]:
+    """The text of a memory alone."""
+    return _text(memory)
+
+
+def _text(memory: Memory) -> dict[str, Any]:
+    if sealed.is_sealed(memory.sensitivity):
+        return {"titled": True, "unopened": sealed.UNOPENED}
+    title, text = collapse(plain(memory.title)), memory.content
+    first, _, rest = text.strip().partition("\n")
+    if title and _alike(plain(first), title):
+        text = rest.lstrip("\r\n")
+    return {
+        "titled": bool(title) and not _begins(plain(text), title),
+        "html": render(text[:MOST_CHARS], below=_DAY) if text.strip() else "",
+        "left_out": max(0, len(text) - MOST_CHARS),
+    }
+
+
+def _alike(line: str, title: str) -> bool:
+    return collapse(line).rstrip(" .:") == title.rstrip(" .:")
+
+
+def _begins(text: str, title: str) -> bool:
+    """Whether a title was made by cutting the text."""
+    return title.endswith("…") and collapse(text).startswith(title.rstrip("…").rstrip())
