@@ -54,11 +54,17 @@ def time_zones() -> list[str]:
     return ["UTC", *sorted(name for name in zoneinfo.available_timezones() if name.startswith(_AREAS))]
 
 
-def begin(profile: Any) -> None:
-    """From here on this request shows moments as this person likes them; a zone that is gone is left out."""
-    _language.set(profile.language if profile.language in LANGUAGES else "")
+def begin(profile: Any | None, browser_zone: str = "") -> None:
+    """From here on this request shows moments as this person likes them; a zone that is gone is left out.
+
+    ``browser_zone``: what the browser says its zone is, for who chose none; anything may stand there.
+    """
+    language = profile.language if profile else ""
+    _language.set(language if language in LANGUAGES else "")
+    said = browser_zone if browser_zone.startswith(_AREAS) or browser_zone == "UTC" else ""
+    chosen = (profile.time_zone if profile else "") or said
     try:
-        timezone.activate(zoneinfo.ZoneInfo(profile.time_zone))
+        timezone.activate(zoneinfo.ZoneInfo(chosen))
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         timezone.deactivate()
 

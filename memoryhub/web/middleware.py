@@ -23,6 +23,7 @@ from memoryhub.transactions import is_busy
 from memoryhub.web import live
 from memoryhub.web.htmx import patch_vary
 
+ZONE_COOKIE = "zone"  # theme.js writes it: the zone of the browser, for who chose none
 _PAGES = "memoryhub.web."
 
 
@@ -98,8 +99,7 @@ class PersonMiddleware:
             return
         if not live.is_poll(request):
             signed_in.touch(request)
-        if (profile := getattr(request.user, "profile", None)) is not None:
-            dates.begin(profile)
+        dates.begin(getattr(request.user, "profile", None), request.COOKIES.get(ZONE_COOKIE, ""))
 
 
 def _is_for_people(request: HttpRequest) -> bool:

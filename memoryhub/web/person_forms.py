@@ -48,7 +48,8 @@ class PreferencesForm(PlainForm):
 
     def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
         super().__init__(data, **options)
-        zones = [("", "The hub's own"), *((name, name.replace("_", " ")) for name in dates.time_zones())]
+        named = ((name, name.replace("_", " ")) for name in dates.time_zones())
+        zones = [("", "As the browser has it"), *named]
         self.fields["time_zone"].choices = zones  # type: ignore[attr-defined]
 
 

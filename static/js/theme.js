@@ -13,4 +13,9 @@
   }
   if (kept === "light" || kept === "dark") root.dataset.theme = kept;
   root.classList.add("js");
+  // The zone of this browser, for people who chose none: the login page tells it before the first page with a time.
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && !document.cookie.split("; ").includes("zone=" + zone)) {
+    document.cookie = "zone=" + zone + "; path=/; max-age=31536000; samesite=lax" + (location.protocol === "https:" ? "; secure" : "");
+  }
 })();

@@ -160,3 +160,31 @@ def test_the_journal_tells_its_days_so_too(reader: Client, remember: Any) -> Non
     page = reader.get("/journal/").content.decode()
     now = timezone.localtime(timezone=timezone.get_default_timezone())
     assert f"{now.year}-{now:%m}" not in re.sub(r'datetime="[^"]*"', "", page).partition("<tbody>")[2]
+
+
+def shown_by(client: Client, zone: str) -> str:
+    """The name of the zone in the list of memories, for a browser that says this zone."""
+    client.cookies["zone"] = zone
+    found = re.search(r'title="[\d-]+ [\d:]+ ([^"]+)"', client.get("/memories/").content.decode())
+    assert found
+    return found[1]
+
+
+def test_who_chose_no_zone_reads_in_that_of_the_browser(sign_in: Any, remember: Any) -> None:
+    remember("words")
+    assert shown_by(sign_in("view_private"), "Asia/Tokyo") == "JST"
+
+
+def test_a_zone_that_was_chosen_stands_whatever_the_browser_says(sign_in: Any, remember: Any) -> None:
+    remember("words")
+    client = sign_in("view_private")
+    people.prefer(User.objects.get(), language="", time_zone="Africa/Nairobi", theme="")
+    assert shown_by(client, "Asia/Tokyo") == "EAT"
+
+
+@pytest.mark.parametrize(
+    "said", ["Nowhere/At_all", "Asia/../../etc/passwd", "Asia/Nowhere", "Asia", "Asia/" + "x" * 900]
+)
+def test_a_browser_that_says_no_zone_gets_the_hubs_own(sign_in: Any, remember: Any, said: str) -> None:
+    remember("words")
+    assert shown_by(sign_in("view_private"), said) == "UTC"
