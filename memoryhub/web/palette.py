@@ -1,14 +1,17 @@
-"""What the command palette offers: pages, projects, and memories by their title."""
+"""What the command palette offers: commands, pages, projects, sessions, things, memories by their title."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import QuerySet
+from django.db.models.functions import Length
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from memoryhub.models import Memory
+from memoryhub.encoding.segmentation import PREDICATE as BOUNDARY
+from memoryhub.models import Fact, Memory, Session
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import sealed
 from memoryhub.retrieval.overview import counts
@@ -16,23 +19,31 @@ from memoryhub.sensitivity import Clearance
 from memoryhub.team.people import may_manage
 from memoryhub.team.saved_searches import saved_by
 from memoryhub.text import fold
+from memoryhub.web.palette_doing import COMMANDS
 from memoryhub.web.saved import saved_place
+from memoryhub.web.templatetags.pages import session_url, thing_url
 
 MOST_CHARS = 100
 MOST_PROJECTS = 5
 MOST_SAVED = 5
 MOST_MEMORIES = 8
+MOST_SESSIONS = 5
+MOST_THINGS = 5
 _RUNS = ("memoryhub.view_maintenancerun", "memoryhub.add_maintenancerun")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Somewhere to go. ``note`` says more about it, ``level`` how far it may travel."""
+    """Somewhere to go. ``note`` says more about it, ``level`` how far it may travel.
+
+    ``does``: of a command, the CSS selector of what it clicks; it goes nowhere itself.
+    """
 
     text: str
     href: str
     note: str = ""
     level: str = "public"
+    does: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,13 @@ def groups(user: Any, clearance: Clearance, typed: str) -> list[Group]:
         Group("Projects", _projects(live, typed)),
     ]
     if typed:
-        found += [Group("Memories", _memories(live, typed)), Group("Search", [_search(typed)])]
+        found.insert(0, Group("Commands", _commands(typed)))
+        found += [
+            Group("Sessions", _sessions(clearance, typed)),
+            Group("Things of facts", _things(clearance, typed)),
+            Group("Memories", _memories(live, typed)),
+            Group("Search", [_search(typed)]),
+        ]
     return [group for group in found if group.places]
 
 
@@ -98,6 +115,34 @@ def _pages(user: Any, typed: str) -> list[Place]:
     if user.is_staff:
         places.append(("Curation admin", Place("Curation (admin)", reverse("admin:index"))))
     return [place for words, place in places if _begin_alike(words, typed)]
+
+
+def _commands(typed: str) -> list[Place]:
+    fitting = [one for one in COMMANDS if _begin_alike(f"{one.text} {one.also}", typed)]
+    return [Place(one.text, "#", does=one.does) for one in fitting]
+
+
+def _sessions(clearance: Clearance, typed: str) -> list[Place]:
+    """By a part of their id, those active last first."""
+    rows = Session.objects.visible_to(clearance).filter(session_id__icontains=typed)
+    return [
+        Place(one.session_id, session_url(one.session_id, one.project), one.project)
+        for one in rows.order_by("-last_at", "-pk")[:MOST_SESSIONS]
+    ]
+
+
+def _things(clearance: Clearance, typed: str) -> list[Place]:
+    """Subjects and objects of facts by a part of their name, the shortest first: they fit best."""
+    facts = Fact.objects.visible_to(clearance).exclude(predicate=BOUNDARY)
+    names = {name for column in ("subject", "object") for name in _named(facts, column, typed)}
+    by_address = {thing_url(name): name for name in sorted(names, reverse=True)}
+    fitting = sorted(by_address.items(), key=lambda one: (len(one[1]), one[1]))[:MOST_THINGS]
+    return [Place(name, address) for address, name in fitting]
+
+
+def _named(facts: QuerySet[Fact], column: str, typed: str) -> list[str]:
+    fitting = facts.filter(**{f"{column}__icontains": typed}).order_by(Length(column), column)
+    return list(fitting.values_list(column, flat=True).distinct()[: 4 * MOST_THINGS])
 
 
 def _saved(user: Any, typed: str) -> list[Place]:

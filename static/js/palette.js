@@ -82,7 +82,25 @@
     event.preventDefault();
   });
 
+  // A command clicks what stands on the page already; where there is nothing to click, it is not offered.
+  function keepWhatCanBeDone() {
+    for (const option of list.querySelectorAll("[data-does]")) {
+      if (!document.querySelector(option.dataset.does)) option.remove();
+    }
+    for (const group of list.children) group.hidden = !group.querySelector("[role=option]");
+  }
+
+  list.addEventListener("click", (event) => {
+    const option = event.target.closest("[data-does]");
+    if (!option) return;
+    event.preventDefault();
+    const door = document.querySelector(option.dataset.does);
+    dialog.close();
+    if (door) door.click();
+  });
+
   list.addEventListener("htmx:afterSwap", () => {
+    keepWhatCanBeDone();
     const all = options();
     isWaiting = false;
     box.setAttribute("aria-expanded", String(all.length > 0));

@@ -9,7 +9,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import store
+from memoryhub import facts, store
+from memoryhub.drafts import FactDraft
+from memoryhub.encoding.segmentation import PREDICATE
 from memoryhub.models import Memory
 from tests.web.markup import PAYLOADS, Page, dangers
 
@@ -114,3 +116,34 @@ def test_a_list_takes_a_fixed_number_of_queries(visitor: Client, remember: Any) 
 def test_it_asks_for_a_login(client: Client, db: None) -> None:
     response = client.get("/palette/")
     assert (response.status_code, response["Location"]) == (302, "/login/?next=/palette/")
+
+
+def test_commands_are_found_by_their_words(visitor: Client, db: None) -> None:
+    assert "Sign out" in offered(visitor, "sign out").words
+    assert "Switch between light and dark" in offered(visitor, "theme").words
+
+
+def test_a_session_is_found_by_a_part_of_its_id(visitor: Client, remember: Any) -> None:
+    remember("words", session_id="fresh2-long", project="zoo")
+    remember("words unseen", session_id="fresh2-hidden", project="zoo", sensitivity="private")
+    links = offered(visitor, "resh2-").links()
+    assert "/sessions/fresh2-long/?project=zoo" in links
+    assert not any("hidden" in link for link in links)
+
+
+def test_a_thing_of_facts_is_found_and_one_that_may_not_be_seen_is_not(
+    visitor: Client, actor: Any, db: None
+) -> None:
+    facts.store_fact(FactDraft(subject="Holmen", predicate="lies in", object="Oslo fjord"), actor)
+    facts.store_fact(
+        FactDraft(subject="Holmen two", predicate="lies in", object="x", sensitivity="private"), actor
+    )
+    assert "Holmen" in offered(visitor, "olme").words
+    assert "Holmen two" not in offered(visitor, "olme").words
+    assert any(link.startswith("/facts/graph/?node=") for link in offered(visitor, "fjord").links())
+
+
+def test_the_hubs_own_notes_of_subjects_are_no_things(visitor: Client, actor: Any, db: None) -> None:
+    draft = FactDraft(subject="session:zebra", predicate=PREDICATE, object="zebra stripes")
+    facts.store_fact(draft, actor)
+    assert not any("node=" in link for link in offered(visitor, "zebra").links())
