@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -78,6 +78,16 @@ class ListFilter(forms.Form):
 
     def value(self, name: str) -> Any:
         return self.cleaned_data[name]
+
+    def told(self, name: str) -> str:
+        """What a field was given, as people read it: the name of a choice, "yes" for a ticked box."""
+        field, given = self.fields[name], str(self.data[name])
+        if isinstance(field, forms.BooleanField):
+            return "yes"
+        if isinstance(field, forms.ChoiceField):
+            names = cast("Iterable[tuple[str, str]]", field.choices)  # no list of ours has groups
+            return dict(names).get(given, given)
+        return given
 
     def is_narrowed(self) -> bool:
         """Whether anything at all was asked for."""

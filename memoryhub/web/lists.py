@@ -80,13 +80,10 @@ class MemoryListFilter(ListFilter):
     def chips(self, request: HttpRequest) -> list[Chip]:
         """The filters in force; a wrong value has none, it shows in its field."""
         return [
-            Chip(str(self[name].label), self._told(name), without(request, name))
+            Chip(str(self[name].label), self.told(name), without(request, name))
             for name in self.fields
             if name not in _NO_FILTERS and self.data.get(name) and name not in self.errors
         ]
-
-    def _told(self, name: str) -> str:
-        return "yes" if isinstance(self.fields[name], forms.BooleanField) else str(self.data[name])
 
 
 class SearchFilter(MemoryListFilter):

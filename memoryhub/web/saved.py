@@ -6,12 +6,25 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from django.forms import BooleanField
 from django.http import HttpRequest, QueryDict
 from django.urls import Resolver404, resolve, reverse
 from django.utils.http import urlencode
 
 from memoryhub.models import SavedSearch
 from memoryhub.text import shorten
+from memoryhub.web.duplicates import DuplicatesFilter
+from memoryhub.web.fact_filters import ConflictFilter, GraphFilter
+from memoryhub.web.filters import (
+    FactFilter,
+    InjectionFilter,
+    JournalFilter,
+    ListFilter,
+    MonthFilter,
+    SessionFilter,
+    TimelineFilter,
+)
+from memoryhub.web.lists import BrowseFilter, SearchFilter
 
 # The lists that can be saved, by the name of their address, in the order of the navigation.
 PAGES = {
@@ -27,6 +40,20 @@ PAGES = {
     "fact-conflicts": "Contradictions",
     "journal": "Journal",
     "trash": "Trash",
+}
+_FORMS: dict[str, type[ListFilter]] = {
+    "search": SearchFilter,
+    "memories": BrowseFilter,
+    "duplicates": DuplicatesFilter,
+    "sessions": SessionFilter,
+    "injections": InjectionFilter,
+    "timeline": MonthFilter,
+    "timeline-entries": TimelineFilter,
+    "facts": FactFilter,
+    "facts-graph": GraphFilter,
+    "fact-conflicts": ConflictFilter,
+    "journal": JournalFilter,
+    "trash": ListFilter,
 }
 # Where one was in a list is no part of the search.
 _PLACES = {"page", "cursor", "before"}
@@ -52,15 +79,25 @@ class Place:
 
     @property
     def told(self) -> str:
-        """What is looked for, in words."""
-        items = [(name, value) for name, value in QueryDict(self.query).items() if value]
-        words = [str(value) if name == "q" else f"{name.replace('_', ' ')} {value}" for name, value in items]
+        """What is looked for, in the words of the list's own form."""
+        given = {name: str(value) for name, value in QueryDict(self.query).items() if value}
+        form = _FORMS[self.page](given)
+        words = [_in_words(form, name, value) for name, value in given.items()]
         return shorten(" · ".join(words), _TOLD) if words else "everything"
 
     @property
     def save_href(self) -> str:
         """The page that asks for a name."""
         return f"{reverse('searches')}?{urlencode({'page': self.page, 'query': self.query})}"
+
+
+def _in_words(form: ListFilter, name: str, value: str) -> str:
+    if name == "q":
+        return value
+    if name not in form.fields:
+        return f"{name.replace('_', ' ')} {value}"
+    label = str(form[name].label).lower()
+    return label if isinstance(form.fields[name], BooleanField) else f"{label}: {form.told(name)}"
 
 
 def place(page: str, query: str) -> Place | None:

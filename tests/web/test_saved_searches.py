@@ -36,6 +36,24 @@ def save(client: Client, name: str = "Tides", page: str = "search", query: str =
     return client.post("/searches/", {"name": name, "page": page, "query": query, **more}, follow=True)
 
 
+@pytest.mark.parametrize(
+    ("page", "query", "told"),
+    [
+        ("memories", "order=-accessed_count&expiring=1", "order: Most read · expiring soon"),
+        ("memories", "project=hub&session_id=s1", "project: hub · session: s1"),
+        ("search", "q=tide+tables&type=session_summary", "tide tables · type: session summary"),
+        ("injections", "outcome=filled", "outcome: with memories"),
+        ("journal", "operation=reveal", "operation: reveal"),
+        ("memories", "order=sideways&elsewhere=1", "order: sideways · elsewhere 1"),
+        ("trash", "", "everything"),
+    ],
+)
+def test_what_it_looks_for_is_told_in_the_words_of_the_lists_form(page: str, query: str, told: str) -> None:
+    saved = place(page, query)
+    assert saved is not None
+    assert saved.told == told
+
+
 class TestSaving:
     def test_it_opens_again_exactly_as_it_was(self, client: Client) -> None:
         assert "Saved as “Tides”" in main(save(client)).words
