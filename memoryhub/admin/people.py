@@ -71,10 +71,15 @@ def unbind(model_admin: Any, request: HttpRequest, queryset: Any) -> None:
     """Of those who are bound; who comes next with the account's address has it, so it is no matter of course
     that the address is right."""
     assert isinstance(request.user, User)  # noqa: S101 the admin asks for a login before any page
-    bound = list(queryset.filter(identity__isnull=False))
+    bound = list(queryset.filter(identity__isnull=False).exclude(pk=request.user.pk))
     for person in bound:
         people.unbind(person, request.user)
-    model_admin.message_user(request, f"Unbound: {', '.join(map(str, bound)) or 'none of them was bound'}.")
+    model_admin.message_user(request, _unbound(bound, queryset.filter(pk=request.user.pk)))
+
+
+def _unbound(bound: list[User], own: Any) -> str:
+    said = f"Unbound: {', '.join(map(str, bound)) or 'none of the others was bound'}."
+    return f"{said} Your own account is unbound by another administrator." if own.exists() else said
 
 
 class PersonAdmin(SuperusersOnly, _UserAdmin):
@@ -86,9 +91,14 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         return self.inlines if obj is not None else ()
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
-        """A name is for good: personal memories, tokens and the journal know the person by it."""
+        """A name is for good: personal memories, tokens and the journal know the person by it.
+
+        One's own address too is another's to change: by it the organisation's sign-in finds an account.
+        """
         fields = super().get_readonly_fields(request, obj)
-        return fields if obj is None else (*fields, "username")
+        if obj is None:
+            return fields
+        return (*fields, "username", *(("email",) if obj == request.user else ()))
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
         """Of others; one's own takes the old one."""

@@ -214,9 +214,11 @@ def _give_password(user: User, password: str, by: User, operation: str) -> None:
 def set_address(user: User, email: str, by: User) -> None:
     """Set the e-mail address by which the provider knows the person until the account is bound.
 
-    Empty: none. Conflict when somebody else has it.
+    Empty: none. Conflict when somebody else has it, and for one's own: whoever holds a session could bind
+    the account to themselves.
     """
     _require_reach(by, user)
+    _require_other(by, user, "email")
     if email == user.email:
         return
     _require_free(email, user)
@@ -228,14 +230,14 @@ def set_address(user: User, email: str, by: User) -> None:
 
 def unbind(user: User, by: User) -> None:
     """Forget whom the provider means by this account, and end its sessions: the next who comes from there
-    with its verified address has it. NotFound when it is not bound.
+    with its verified address has it. NotFound when it is not bound; Conflict for one's own.
     """
     _require_reach(by, user)
+    _require_other(by, user)
     with write():
         if not identities.unbind(user, by.get_username()):
             raise NotFound(f"{user.get_username()} is not bound to an identity")
-        if user.pk != by.pk:
-            signed_in.sign_out(user)
+        signed_in.sign_out(user)
 
 
 def _require_free(email: str, user: User | None = None) -> None:
@@ -258,6 +260,12 @@ def _check_password(user: User, password: str) -> None:
         validate_password(password, user)
     except ValidationError as wrong:
         raise StoreError(" ".join(wrong.messages), "password") from None
+
+
+def _require_other(by: User, user: User, field: str = "") -> None:
+    """How the organisation finds an account is not for its own session to say: it may be a stolen one."""
+    if user.pk == by.pk:
+        raise Conflict("this is your own account; another administrator does it", field)
 
 
 def _require_reach(by: User, user: User) -> None:

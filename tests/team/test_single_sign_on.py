@@ -301,6 +301,47 @@ class TestUnbinding:
         assert JournalEntry.objects.filter(operation="unbound", actor="user:boss").count() == 1
 
 
+class TestOnesOwnAccount:
+    """A session that fell into other hands does not say who has the account."""
+
+    @pytest.fixture
+    def ada(self, provider: Provider) -> User:
+        """An administrator who is bound."""
+        go(provider)
+        user = User.objects.get(username="ada")
+        user.groups.add(Group.objects.get(name="administrator"))
+        return User.objects.get(pk=user.pk)
+
+    def test_no_session_changes_its_own_address(self, ada):
+        client = enter(ada)
+        refusal = client.post("/people/ada/address/", {"email": "thief@example.org"})
+        assert refusal.status_code == 422
+        assert "another administrator does it" in refusal.content.decode()
+        assert User.objects.get(pk=ada.pk).email == "Ada@example.org"
+
+    def test_no_session_unbinds_itself(self, ada):
+        page = enter(ada).post("/people/ada/unbind/", follow=True).content.decode()
+        assert "another administrator does it" in page
+        assert Identity.objects.filter(user=ada).exists()
+
+    def test_neither_is_offered_on_ones_own_page(self, ada, member):
+        unbinding, address = "/people/ada/unbind/", "/people/ada/address/"
+        page = enter(ada).get("/people/ada/").content.decode()
+        assert not [one for one in (unbinding, address) if one in page]
+        page = enter(User.objects.create_superuser("boss")).get("/people/ada/").content.decode()
+        assert [one for one in (unbinding, address) if one in page] == [unbinding, address]
+
+    def test_a_superuser_does_neither_in_the_admin(self, ada):
+        User.objects.filter(pk=ada.pk).update(is_superuser=True, is_staff=True)
+        client = enter(User.objects.get(pk=ada.pk))
+        chosen = {"action": "unbind", "_selected_action": [str(ada.pk)]}
+        told = client.post("/admin/auth/user/", chosen, follow=True).content.decode()
+        assert "unbound by another administrator" in told
+        assert Identity.objects.filter(user=ada).exists()
+        form = client.get(f"/admin/auth/user/{ada.pk}/change/").content.decode()
+        assert ("Ada@example.org" in form, 'name="email"' in form) == (True, False)
+
+
 class TestConfiguration:
     def read(self, **environ: str) -> tuple[str, str, str]:
         return environment.read_provider(
