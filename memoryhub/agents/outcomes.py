@@ -15,8 +15,10 @@ from memoryhub import facts, shapes, store
 from memoryhub.drafts import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, Memory
 from memoryhub.sensitivity import Actor
+from memoryhub.store.reveals import note_reveals
 from memoryhub.store.rows import LISTS
 
+_UNCHANGED = ("refreshed", "skipped")  # of others the journal has what was written
 _BROUGHT = ("project", "scope", "content_hash")
 
 
@@ -27,6 +29,8 @@ def written_memory(done: store.Outcome, draft: MemoryDraft, actor: Actor) -> dic
         brought = draft.model_dump(include=set(LISTS))
         return shapes.memory(memory, {name: _in_order(values) for name, values in brought.items()})
     if Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists():
+        if done.outcome in _UNCHANGED:
+            note_reveals([memory], actor, "store")
         return shapes.memories([memory])[0]
     return {"id": memory.uid, **{name: getattr(memory, name) for name in _BROUGHT}}
 

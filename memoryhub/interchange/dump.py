@@ -20,6 +20,7 @@ from memoryhub.retrieval.details import lists_of
 from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.overview import counts
 from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity
+from memoryhub.store.reveals import MOST_NAMED
 from memoryhub.store.versions import walk
 from memoryhub.transactions import write
 from memoryhub.vocabulary import Scope
@@ -98,15 +99,22 @@ class Selection:
         return found
 
     def journal_secrets(self) -> int:
-        """Reading a secret leaves a trace: a row that says how many secret memories go out, if any does."""
-        secrets = self.memories().filter(sensitivity=Sensitivity.SECRET.value).count()
-        if secrets:
-            change = journal.Change(
-                "export", "store", "", {"secret": secrets}, self.filter.project or "", "secret"
-            )
+        """Reading a secret leaves a trace: a row that says how many secret memories go out, if any does.
+
+        It names the newest :data:`MOST_NAMED` of them. Personal ones have a row of their own, their owner's.
+        """
+        going = self.memories().filter(sensitivity=Sensitivity.SECRET.value)
+        owners = counts(going, "owner")
+        if owners:
+            rows = [self._told(going.filter(owner=owner), n, owner) for owner, n in sorted(owners.items())]
             with write():
-                journal.record(self.actor, [change], timezone.now())
-        return secrets
+                journal.record(self.actor, rows, timezone.now())
+        return sum(owners.values())
+
+    def _told(self, going: MemoryQuerySet, n: int, owner: str) -> journal.Change:
+        ids = list(going.order_by("-pk").values_list("uid", flat=True)[:MOST_NAMED])
+        detail, project = {"secret": n, "ids": ids}, self.filter.project or ""
+        return journal.Change("export", "store", "", detail, project, Sensitivity.SECRET.value, owner)
 
     def _narrowed(self, memories: MemoryQuerySet) -> MemoryQuerySet:
         return self._of_project(memories) if self.whole else self.filter.narrow(memories)

@@ -85,13 +85,15 @@ def recall(
     entry: EntryShape = entry,
     brief: DetailShape | None = None,
     prepare: Callable[[list[Memory]], object] | None = None,
+    told: Callable[[list[Memory]], object] | None = None,
     now: datetime | None = None,
 ) -> Shape:
     """Recall from ``memories``, which the caller has gated, filtered and limited to live ones.
 
     ``detail`` and ``entry`` make what is shown of a memory, and ``brief`` what is shown of the best match
     where there is no room for its detail. ``prepare`` gets all that ``detail`` may be asked for, to read at
-    once what belongs to them. Those that are shown whole count one access each.
+    once what belongs to them; ``told`` gets those of which the answer tells. Those that
+    are shown whole count one access each.
     """
     found = search(
         memories,
@@ -118,7 +120,10 @@ def recall(
     answer["details"] = [shape for _, shape, _ in chosen]
     answer["has_more"] = packed.entries < found.total or not found.exact
     answer["tokens_used"] = _tokens(answer)  # with max_tokens in its place, which has no fewer digits
-    count_access([match.memory for match, _, _ in chosen if match.memory.deleted_at is None], now)
+    whole = [match.memory for match, _, _ in chosen]
+    if told:
+        told(list(dict.fromkeys([*(match.memory for match in matches[: packed.entries]), *whole])))
+    count_access([memory for memory in whole if memory.deleted_at is None], now)
     return answer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -104,6 +104,11 @@ def timeline(
     shown = entries[:limit]
     more = len(entries) > limit
     return shown, after(shown[-1]) if more and shown else None
+
+
+def memories_of(entries: Iterable[Entry]) -> list[Memory]:
+    """Those of which the entries tell."""
+    return [entry.row for entry in entries if isinstance(entry.row, Memory)]
 
 
 def after(entry: Entry) -> str:

@@ -113,7 +113,9 @@ def test_exporting_secrets_leaves_a_trace_in_the_journal(run, four_levels):
     assert JournalEntry.objects.count() == before
     run("export_memories", "--include-secret")
     row = JournalEntry.objects.latest("seq")
-    assert (row.operation, row.detail, row.sensitivity) == ("export", {"secret": 1}, "secret")
+    ids = list(Memory.objects.filter(sensitivity="secret").values_list("uid", flat=True))
+    assert (row.operation, row.sensitivity) == ("export", "secret")
+    assert row.detail == {"secret": 1, "ids": ids}
     assert row.actor.startswith("command:")
 
 

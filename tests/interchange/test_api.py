@@ -10,6 +10,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from memoryhub.lifecycle import runs
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session
+from memoryhub.store.reveals import MOST_NAMED
 from tests.api.conftest import API, agent, bad_fields, bot, is_problem
 from tests.interchange.conftest import as_line, of_kind, raw_out, wipe
 
@@ -294,7 +295,23 @@ def test_secrets_that_go_out_leave_a_row_in_the_journal(four_levels, bot):
     exported(bot)
     assert not JournalEntry.objects.filter(operation="export").exists()
     exported(bot, allow_secret=True)
-    assert JournalEntry.objects.get(operation="export").detail == {"secret": 1}
+    [secret] = Memory.objects.filter(sensitivity="secret")
+    assert JournalEntry.objects.get(operation="export").detail == {"secret": 1, "ids": [secret.uid]}
+
+
+def test_an_export_names_so_many_secrets_and_counts_the_rest(remember, bot):
+    made = [remember(f"secret {n}", sensitivity="secret") for n in range(MOST_NAMED + 2)]
+    exported(bot, allow_secret=True)
+    detail = JournalEntry.objects.get(operation="export").detail
+    assert detail == {"secret": MOST_NAMED + 2, "ids": [one.uid for one in reversed(made[2:])]}
+
+
+def test_a_personal_secret_that_goes_out_is_named_to_its_owner_alone(remember, agent, bot):
+    mine = remember("ada's own", sensitivity="secret", scope="personal", owner="ada")
+    ours = remember("ours", sensitivity="secret")
+    exported(bot, allow_secret=True)
+    rows = JournalEntry.objects.filter(operation="export").order_by("owner")
+    assert [(row.owner, row.detail["ids"]) for row in rows] == [("", [ours.uid]), ("ada", [mine.uid])]
 
 
 def test_an_unfit_export_names_the_field(bot):

@@ -23,7 +23,9 @@ from memoryhub.retrieval import duplicates, related
 from memoryhub.retrieval.duplicates import Cluster
 from memoryhub.retrieval.filters import Filter
 from memoryhub.retrieval.paging import BadCursor
+from memoryhub.sensitivity import Actor
 from memoryhub.store.merging import MOST
+from memoryhub.store.reveals import note_reveals
 
 router = Router(tags=["alike"])
 
@@ -111,6 +113,7 @@ def get_related(request: ApiRequest, id: str, wanted: Query[RelatedTo]) -> HttpR
     if memory is None:
         raise Http404
     found = related.related(memory, clearance, wanted.limit)
+    note_reveals((one.memory for one in found.items), request.auth.actor, "api related")
     shown = shapes.memories((one.memory for one in found.items), shapes.preview)
     items = [
         {"memory": row, "score": one.score, "similarity": one.likeness, "reasons": list(one.reasons)}
@@ -130,7 +133,7 @@ def list_duplicates(request: ApiRequest, wanted: Query[DuplicateList]) -> HttpRe
     end = start + wanted.limit
     return answer(
         {
-            "items": _shown(found.clusters[start:end], memories),
+            "items": _shown(found.clusters[start:end], memories, request.auth.actor),
             "next_cursor": str(end) if end < len(found.clusters) else None,
             "total": len(found.clusters),
             "complete": found.complete,
@@ -184,10 +187,11 @@ def _offset(cursor: str | None) -> int:
     return int(cursor)
 
 
-def _shown(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[dict[str, Any]]:
+def _shown(clusters: Sequence[Cluster], memories: MemoryQuerySet, actor: Actor) -> list[dict[str, Any]]:
     """As the contract has them; what has gone meanwhile is left out."""
     wanted = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))]
     rows = list(memories.filter(pk__in=wanted))
+    note_reveals(rows, actor, "api duplicates")
     previews = dict(zip((row.pk for row in rows), shapes.memories(rows, shapes.preview), strict=True))
     items = []
     for one in clusters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Literal
 
 from django.conf import settings
@@ -22,6 +23,7 @@ from memoryhub.models import MaintenanceRun
 from memoryhub.retrieval.filters import Filter
 from memoryhub.retrieval.paging import BadCursor, page
 from memoryhub.sensitivity import Actor
+from memoryhub.store.reveals import note_reveals
 from memoryhub.vocabulary import Right
 
 router = Router(tags=["maintenance"], auth=MAINTAIN)
@@ -82,6 +84,9 @@ def get_maintenance(request: ApiRequest, id: str, wanted: Query[OneRun]) -> Http
     told = runs.told(run, asked)
     changes = runs.changes_of(run, asked, start, wanted.limit + 1)
     titled = Right.READ.value in request.auth.rights
+    if titled:
+        named = chain.from_iterable((one.memory, *one.members) for one in changes[: wanted.limit])
+        note_reveals({one.pk: one for one in named if one}.values(), actor, "api run")
     result = {
         "counts": told.counts,
         "changes": told.changes,

@@ -141,6 +141,8 @@ def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpRespo
         if conflict.field == "updated_at":
             raise _outdated() from None
         raise
+    if outcome == "unchanged":  # a change has a row of its own
+        note_reveals([memory], request.auth.actor, "api change")
     body = {"outcome": outcome, "memory": shapes.memory(memory), "ignored": patch.ignored}
     return answer(body, headers={"ETag": etag(memory)})
 
@@ -168,6 +170,8 @@ def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
     memory = _reach(request.auth).filter(uid=id).with_details().first()
     if memory is None:
         raise Http404
+    if not restored:
+        note_reveals([memory], request.auth.actor, "api restore")
     return answer({"outcome": "restored" if restored else "unchanged", "memory": shapes.memory(memory)})
 
 

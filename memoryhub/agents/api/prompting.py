@@ -14,6 +14,7 @@ from memoryhub.agents.asking import Asking
 from memoryhub.agents.auth import READ, ApiRequest
 from memoryhub.retrieval.filters import Filter, MemoryFilter
 from memoryhub.retrieval.prompt_list import most_used
+from memoryhub.store.reveals import note_reveals
 
 router = Router()
 MOST, USUAL = 200, 20
@@ -47,6 +48,7 @@ def get_prompt(request: ApiRequest, wanted: Query[PromptRequest]) -> HttpRespons
         category=wanted.category, project=wanted.project, session_id=wanted.session_id
     ).select(wanted.clearance(request.auth))
     listed = most_used(narrowed, wanted.max_entries)
+    note_reveals(listed.shown, request.auth.actor, "api prompt")
     return answer(
         {
             "prompt": listed.markdown,

@@ -18,6 +18,7 @@ from memoryhub.retrieval.filters import MemoryFilter
 from memoryhub.retrieval.ranking import Ranking
 from memoryhub.retrieval.recall import DEFAULT_TOKENS, LEAST_TOKENS, MOST_TOKENS, Wanted, recall
 from memoryhub.retrieval.weighing import Mode
+from memoryhub.store.reveals import note_reveals
 
 router = Router()
 
@@ -51,7 +52,10 @@ def recall_memories(request: ApiRequest, wanted: RecallRequest) -> HttpResponse:
     """
     memories = wanted.select(wanted.clearance(request.auth))
     asked = Wanted(wanted.query, wanted.max_tokens, wanted.ranking, wanted.min_score, wanted.mode)
-    return answer(recall(memories, asked, _detail))
+    actor = request.auth.actor
+    return answer(
+        recall(memories, asked, _detail, told=lambda shown: note_reveals(shown, actor, "api recall"))
+    )
 
 
 def _detail(memory: Memory, score: float) -> dict[str, Any]:

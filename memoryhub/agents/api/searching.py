@@ -19,7 +19,7 @@ from memoryhub.agents.api.schemas import (
     documented,
 )
 from memoryhub.agents.api.wire import answer
-from memoryhub.agents.auth import READ, ApiRequest
+from memoryhub.agents.auth import READ, ApiRequest, Caller
 from memoryhub.models import Session
 from memoryhub.retrieval import timeline
 from memoryhub.retrieval.filters import MemoryFilter
@@ -74,8 +74,7 @@ def _search(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
 )
 def get_timeline(request: ApiRequest, wanted: Query[TimelineRequest]) -> HttpResponse:
     """Memories, events, boundaries, starts and ends of sessions, newest first; ``type``: memories only."""
-    clearance = wanted.clearance(request.auth)
-    return answer(_timeline(clearance, wanted.filter(), wanted))
+    return answer(_timeline(request.auth, wanted.clearance(request.auth), wanted.filter(), wanted))
 
 
 @router.get(
@@ -118,16 +117,17 @@ def get_session(request: ApiRequest, session_id: str, wanted: Query[OneSession])
     return answer(
         {
             "session": _session(chosen),
-            "timeline": _timeline(clearance, MemoryFilter(), wanted, chosen),
+            "timeline": _timeline(request.auth, clearance, MemoryFilter(), wanted, chosen),
             "other_projects": [row.project for row in others],
         }
     )
 
 
 def _timeline(
-    clearance: Clearance, within: MemoryFilter, wanted: Paged, of: Session | None = None
+    caller: Caller, clearance: Clearance, within: MemoryFilter, wanted: Paged, of: Session | None = None
 ) -> dict[str, Any]:
     entries, following = timeline.timeline(clearance, within, limit=wanted.limit, cursor=wanted.cursor, of=of)
+    note_reveals(timeline.memories_of(entries), caller.actor, "api session" if of else "api timeline")
     return {
         "items": [shapes.entry(entry) for entry in entries],
         "next_cursor": following,

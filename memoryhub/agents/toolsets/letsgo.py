@@ -22,6 +22,7 @@ from memoryhub.retrieval import timeline
 from memoryhub.retrieval.filters import Filter, MemoryFilter
 from memoryhub.retrieval.scales import count_access
 from memoryhub.retrieval.search import search
+from memoryhub.store.reveals import note_reveals
 from memoryhub.vocabulary import MemoryType, Right
 
 
@@ -131,6 +132,7 @@ def store_memory(caller: Caller, draft: MemoryDraft) -> dict[str, Any]:
 
 def search_memories(caller: Caller, wanted: Search) -> dict[str, Any]:
     found = search(wanted.memories(caller), wanted.query, limit=wanted.limit, min_score=wanted.min_score)
+    note_reveals((hit.memory for hit in found.hits), caller.actor, "letsgo search_memories")
     return {
         "results": [
             {**shapes.memory(hit.memory), "score": hit.score, "match": hit.components.match}
@@ -140,7 +142,9 @@ def search_memories(caller: Caller, wanted: Search) -> dict[str, Any]:
 
 
 def list_memories(caller: Caller, wanted: Listing) -> dict[str, Any]:
-    return {"memories": shapes.memories(_newest(wanted.memories(caller), wanted.limit), shapes.preview)}
+    found = _newest(wanted.memories(caller), wanted.limit)
+    note_reveals(found, caller.actor, "letsgo list_memories")
+    return {"memories": shapes.memories(found, shapes.preview)}
 
 
 def get_memory(caller: Caller, wanted: OneToRead) -> dict[str, Any]:
@@ -148,6 +152,7 @@ def get_memory(caller: Caller, wanted: OneToRead) -> dict[str, Any]:
     memory = next(iter(live.filter(uid=wanted.id)), None)
     if memory is None:
         raise Http404
+    note_reveals([memory], caller.actor, "letsgo get_memory")
     count_access([memory])
     return {"memory": shapes.memories([memory])[0]}
 
@@ -164,18 +169,21 @@ def delete_memory(caller: Caller, wanted: One) -> dict[str, Any]:
 
 
 def search_by_file(caller: Caller, wanted: ByFile) -> dict[str, Any]:
-    memories = MemoryFilter(file=wanted.path).select(wanted.clearance(caller))
-    return {"results": shapes.memories(_newest(memories, wanted.limit))}
+    found = _newest(MemoryFilter(file=wanted.path).select(wanted.clearance(caller)), wanted.limit)
+    note_reveals(found, caller.actor, "letsgo search_by_file")
+    return {"results": shapes.memories(found)}
 
 
 def search_by_concept(caller: Caller, wanted: ByConcept) -> dict[str, Any]:
-    memories = MemoryFilter(concept=wanted.concept).select(wanted.clearance(caller))
-    return {"results": shapes.memories(_newest(memories, wanted.limit))}
+    found = _newest(MemoryFilter(concept=wanted.concept).select(wanted.clearance(caller)), wanted.limit)
+    note_reveals(found, caller.actor, "letsgo search_by_concept")
+    return {"results": shapes.memories(found)}
 
 
 def get_timeline(caller: Caller, wanted: Timeline) -> dict[str, Any]:
     within = MemoryFilter(type=wanted.type, project=wanted.project, session_id=wanted.session_id)
     entries, _ = timeline.timeline(wanted.clearance(caller), within, limit=wanted.limit)
+    note_reveals(timeline.memories_of(entries), caller.actor, "letsgo get_timeline")
     return {"timeline": [shapes.entry(entry) for entry in entries]}
 
 
@@ -204,8 +212,8 @@ def summarize_old(caller: Caller, wanted: Summarise) -> dict[str, Any]:
     return {"summarized": done.summarised, "created": done.created}
 
 
-def _newest(memories: MemoryQuerySet, limit: int) -> MemoryQuerySet:
-    return memories.order_by("-updated_at", "-pk")[:limit]
+def _newest(memories: MemoryQuerySet, limit: int) -> list[Memory]:
+    return list(memories.order_by("-updated_at", "-pk")[:limit])
 
 
 _TOOLS: tuple[Tool[Any], ...] = (

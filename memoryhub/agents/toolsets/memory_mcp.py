@@ -32,6 +32,7 @@ from memoryhub.retrieval.paging import MAX_LIMIT
 from memoryhub.retrieval.recall import LEAST_TOKENS, MOST_TOKENS, Wanted, recall
 from memoryhub.search.schema import COLUMNS
 from memoryhub.sensitivity import Sensitivity
+from memoryhub.store.reveals import note_reveals
 from memoryhub.store.rows import content_hash, listed, owner_for, project_for
 from memoryhub.store.screening import noting_refusals, refuse_secrets
 from memoryhub.text import STOP_WORDS, collapse, estimate_tokens, words
@@ -185,6 +186,8 @@ def _update(caller: Caller, given: Store, uid: str) -> dict[str, Any]:
     elif given.ttl_days is not None:
         values["ttl_days"] = given.ttl_days
     memory, outcome = outcomes.update_memory(uid, MemoryPatch.model_validate(values), caller.actor)
+    if outcome == "unchanged":  # a change has a row of its own
+        note_reveals([memory], caller.actor, "memory-mcp memory_store")
     return {"outcome": outcome, **shown.told(shapes.memory(memory))}
 
 
@@ -199,6 +202,7 @@ def memory_recall(caller: Caller, given: Recall) -> dict[str, Any]:
         entry=shown.entry,
         brief=shown.brief,
         prepare=rows.read,
+        told=lambda memories: note_reveals(memories, caller.actor, "memory-mcp memory_recall"),
     )
     answer["tokens_used"] += AROUND
     least = settings.MEMORYHUB.mcp_renew_importance

@@ -25,6 +25,7 @@ from memoryhub.retrieval.paging import MAX_LIMIT
 from memoryhub.retrieval.scales import count_access
 from memoryhub.sensitivity import Sensitivity
 from memoryhub.store import NotFound, SecretDetected
+from memoryhub.store.reveals import note_reveals
 from memoryhub.vocabulary import MemoryType, Right, Scope
 
 LIMIT = 10
@@ -120,6 +121,7 @@ def recall(caller: Caller, given: Memo) -> list[dict[str, Any]]:
     _require(given.query, "query", "recall")
     visible = MemoryFilter().select(given.clearance(caller))
     found = find(_narrowed(visible, given), given.query, limit=given.limit, known=visible)
+    note_reveals((one.memory for one in found), caller.actor, "mira recall")
     count_access(one.memory for one in found)
     return [_shown(one) for one in found]
 

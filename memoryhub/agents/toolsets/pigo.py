@@ -21,6 +21,7 @@ from memoryhub.retrieval.finding import Found, find
 from memoryhub.retrieval.paging import MAX_LIMIT
 from memoryhub.retrieval.scales import count_access
 from memoryhub.sensitivity import Sensitivity
+from memoryhub.store.reveals import note_reveals
 from memoryhub.vocabulary import MemoryType, Right, Scope
 
 TOP_K = 5
@@ -87,6 +88,7 @@ class Forget(Arguments):
 def memory_recall(caller: Caller, given: Recall) -> dict[str, Any]:
     known = MemoryFilter().select(given.clearance(caller))
     found = find(given.memories(caller), given.query, limit=given.top_k, known=known)
+    note_reveals((one.memory for one in found), caller.actor, "pigo memory_recall")
     count_access(one.memory for one in found)
     return {"results": [_shown(one) for one in found]}
 
