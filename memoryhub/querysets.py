@@ -344,7 +344,7 @@ class JournalQuerySet(GatedQuerySet):
 
     def of_reach(self, clearance: Clearance) -> Self:
         """By the level, project and owner the object had then, and nothing else: not for showing."""
-        return self.filter(_journal_gate(clearance))
+        return self.filter(_journal_gate(clearance), _token_gate(clearance))
 
     def _names_hidden(self, clearance: Clearance, ended_hidden: Self) -> Q:
         """A row about several memories, one of which is hidden now and was not when the row was written.
@@ -396,6 +396,14 @@ def _journal_gate(clearance: Clearance) -> Q:
     if clearance.every_owner:
         return gate(clearance)
     return gate(clearance) & (Q(owner="") | Q(owner=clearance.owner))
+
+
+def _token_gate(clearance: Clearance) -> Q:
+    """A row about a token tells whose it is and how far it reaches: its owner, and who looks after tokens."""
+    if clearance.every_owner or clearance.every_token:
+        return Q()
+    own = Q(detail__owner=clearance.owner) if clearance.owner else Q(pk__in=())
+    return ~Q(object_type="token") | own
 
 
 class TokenQuerySet(models.QuerySet[Any]):

@@ -40,6 +40,7 @@ class Clearance:
     to; ``None`` for all of them. ``every_owner``: everyone's personal memories, for the hub's own upkeep.
     ``grants``: (project, levels) for those of ``projects`` where other levels are read than ``levels``; they
     stand in the place of these there, be they more or fewer. One for a project outside is dropped.
+    ``every_token``: what the journal tells of everyone's agent tokens, beside the owner's own.
     """
 
     levels: frozenset[str] = frozenset({Sensitivity.PUBLIC.value})
@@ -47,6 +48,7 @@ class Clearance:
     projects: frozenset[str] | None = None
     every_owner: bool = False
     grants: tuple[tuple[str, frozenset[str]], ...] = ()
+    every_token: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", self.levels.intersection(LEVELS))

@@ -9,6 +9,7 @@ the permissions, be it higher or lower; a membership that names none leaves them
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
@@ -22,6 +23,8 @@ PERMISSIONS = {
     Sensitivity.SECRET.value: "memoryhub.view_secret",
 }
 
+TOKENS = "memoryhub.view_agenttoken"
+
 
 def is_confined(user: User | AnonymousUser) -> bool:
     """Whether memberships say which projects the person sees."""
@@ -34,13 +37,15 @@ def is_confined(user: User | AnonymousUser) -> bool:
 def reach_of(user: User | AnonymousUser, levels: Collection[str] = LEVELS) -> Clearance:
     """What a person may see, of these levels and public.
 
-    Asks for the permissions of these levels alone, and for memberships only where there are any; both are
-    kept on ``user``, so that asking again costs nothing.
+    Asks for the permissions of these levels alone (and for that to see everyone's tokens), and for
+    memberships only where there are any; both are kept on ``user``, so that asking again costs nothing.
     """
     asked = frozenset(levels) | {Sensitivity.PUBLIC.value}
     held = {level for level in PERMISSIONS if level in asked and user.has_perm(PERMISSIONS[level])}
     own = Clearance(frozenset(held | {Sensitivity.PUBLIC.value}), owner=user.get_username())
-    return own if not is_confined(user) else _in_projects(own, user, asked)
+    if is_confined(user):
+        return _in_projects(own, user, asked)
+    return replace(own, every_token=user.has_perm(TOKENS))
 
 
 def _in_projects(own: Clearance, user: Any, asked: frozenset[str]) -> Clearance:

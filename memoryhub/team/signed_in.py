@@ -18,6 +18,7 @@ from memoryhub.team import signing
 from memoryhub.transactions import write
 
 NOTED_EVERY = timedelta(minutes=5)
+NO_LOGIN = "made without the login page"  # by a script or a command: nothing is noted of it
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _told(row: Session, kept: dict[str, Any], this: str | None) -> SignedIn:
     return SignedIn(
         key=key,
         mark=salted_hmac("memoryhub.signed_in", key).hexdigest()[:20],
-        device=str(kept.get("device", "")) or "an unknown browser",
+        device=str(kept.get("device", "")) or NO_LOGIN,
         address=str(kept.get("from", "")),
         since=since,
         seen=_moment(kept.get("seen")) or since,

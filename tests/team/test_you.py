@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
@@ -187,6 +189,15 @@ class TestSessions:
         found = [set(re.findall(r"10\.0\.1\.\d+", text)) for text in (first, second)]
         assert [len(one) for one in found] == [you.SESSIONS - 1, 5]
         assert "Page 1 of 2" in page(this, "/you/?page=nonsense")
+
+    def test_a_session_that_no_login_began_says_so(self, ada):
+        made = SessionStore()
+        made[SESSION_KEY] = str(ada.pk)
+        made.create()
+        text = page(sign_in())
+        assert ">made without the login page<" in text
+        assert text.count(">not noted<") == 3
+        assert "unknown" not in text
 
     def test_sessions_of_others_do_not_show(self, ada, member):
         member(name="bob")
