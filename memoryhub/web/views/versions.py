@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
 from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
@@ -101,7 +101,9 @@ def version_undo(request: HttpRequest, uid: str) -> HttpResponse:
 
     Also of a memory that the change put under a level whose switch is off.
     """
-    person = actor_of(request, full_clearance_of(request))
+    reach = full_clearance_of(request)
+    get_object_or_404(Memory.objects.visible_to(reach), uid=uid)  # before the form says what it lacks
+    person = actor_of(request, reach)
     try:
         memory = store.take_back(uid, _number(request.POST.get("version", "")), person)
     except store.NotFound:
