@@ -14,10 +14,11 @@ from django.utils import timezone
 
 from memoryhub import journal
 from memoryhub.drafts import FactDraft
+from memoryhub.gates import gate, memory_gate
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.past import Past
-from memoryhub.querysets import FactQuerySet, gate, memory_gate
+from memoryhub.querysets import FactQuerySet
 from memoryhub.sensitivity import LEVELS, Actor, Clearance
 from memoryhub.store.errors import Conflict, NotFound, StoreError
 from memoryhub.store.rows import is_as_read, own_words, project_for

@@ -26,6 +26,15 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
+from memoryhub.gates import (
+    gate,
+    journal_gate,
+    memory_gate,
+    names_hidden_session,
+    open_projects,
+    shared_or_own,
+    token_gate,
+)
 from memoryhub.search.naming import Names
 from memoryhub.search.query import (
     TRIGRAM,
@@ -38,40 +47,12 @@ from memoryhub.search.query import (
 )
 from memoryhub.search.schema import COLUMNS
 from memoryhub.sensitivity import LEVELS, Clearance
-from memoryhub.vocabulary import Scope
 
 # An expression, not the column: FTS5 would rank and sort all that match, and only then be asked which of them
 # may be seen (up to ten times slower where few may).
 _RANK = Func(F("text_index__rank"), template="+%(expressions)s", output_field=FloatField())
 _TRIGRAM_RANK = Func(F("trigram_index__rank"), template="+%(expressions)s", output_field=FloatField())
 DETAILS = ("labels", "files", "entities")  # what belongs to a memory in tables of its own
-
-
-def gate(clearance: Clearance, project: str = "project") -> Q:
-    """By level, and by the project that stands in this column; each share of the projects has its levels."""
-    found = Q()
-    for levels, projects in clearance.parts():
-        part = Q(sensitivity__in=sorted(levels))
-        found |= part if projects is None else part & Q(**{f"{project}__in": sorted(projects)})
-    return found
-
-
-def _reach(clearance: Clearance) -> Q:
-    """The projects that are open to a clearance, whatever the level."""
-    return Q() if clearance.projects is None else Q(project__in=sorted(clearance.projects))
-
-
-def _shared_or_own(clearance: Clearance) -> Q:
-    """Personal memories are their owner's alone, but for the hub's own upkeep."""
-    if clearance.every_owner:
-        return Q()
-    shared = ~Q(scope=Scope.PERSONAL.value)
-    return shared | Q(owner=clearance.owner) if clearance.owner else shared
-
-
-def memory_gate(clearance: Clearance) -> Q:
-    """The condition under which a memory may be seen; personal memories are their owner's alone."""
-    return gate(clearance) & _shared_or_own(clearance)
 
 
 def _holds(texts: Iterable[str]) -> Q:
@@ -130,7 +111,7 @@ class MemoryQuerySet(GatedQuerySet):
         Personal memories of others and projects out of reach stay hidden here too.
         """
         rows = self.exclude(sensitivity__in=LEVELS)
-        return rows.filter(_reach(clearance) & _shared_or_own(clearance))
+        return rows.filter(open_projects(clearance) & shared_or_own(clearance))
 
     def live(self, now: datetime | None = None) -> Self:
         """Neither in the trash nor expired."""
@@ -332,19 +313,19 @@ class JournalQuerySet(GatedQuerySet):
         does not show again because it was erased.
         """
         memory, fact = apps.get_model("memoryhub", "Memory"), apps.get_model("memoryhub", "Fact")
-        ended_hidden = self.model.objects.filter(_ENDS).exclude(_journal_gate(clearance))
+        ended_hidden = self.model.objects.filter(_ENDS).exclude(journal_gate(clearance))
         return (
             self.of_reach(clearance)
             .exclude(self._names_hidden(clearance, ended_hidden))
             .exclude(object_type="memory", object_id__in=memory.objects.hidden_from(clearance).values("uid"))
             .exclude(object_type="fact", object_id__in=fact.objects.hidden_from(clearance).values("uid"))
             .exclude(object_id__in=ended_hidden.values("object_id"))
-            .exclude(_names_hidden_session(clearance))
+            .exclude(names_hidden_session(clearance))
         )
 
     def of_reach(self, clearance: Clearance) -> Self:
         """By the level, project and owner the object had then, and nothing else: not for showing."""
-        return self.filter(_journal_gate(clearance), _token_gate(clearance))
+        return self.filter(journal_gate(clearance), token_gate(clearance))
 
     def _names_hidden(self, clearance: Clearance, ended_hidden: Self) -> Q:
         """A row about several memories, one of which is hidden now and was not when the row was written.
@@ -378,32 +359,6 @@ class JournalQuerySet(GatedQuerySet):
         return self.filter(operation__in=("login_failed", "login_refused"), object_type="person").order_by(
             "-seq"
         )
-
-
-def _names_hidden_session(clearance: Clearance) -> Q:
-    """Upkeep at the end of a session none of whose events may be seen, under the session's id.
-
-    Such rows are not written any more (``hooks.upkeep``); those that were cannot be changed.
-    """
-    events = apps.get_model("memoryhub", "Event").objects.filter(
-        session__session_id=OuterRef("object_id"), session__project=OuterRef("project")
-    )
-    seen = events.filter(gate(clearance, "session__project"))
-    return Q(object_type="memories", actor="system:session-end") & Exists(events) & ~Exists(seen)
-
-
-def _journal_gate(clearance: Clearance) -> Q:
-    if clearance.every_owner:
-        return gate(clearance)
-    return gate(clearance) & (Q(owner="") | Q(owner=clearance.owner))
-
-
-def _token_gate(clearance: Clearance) -> Q:
-    """A row about a token tells whose it is and how far it reaches: its owner, and who looks after tokens."""
-    if clearance.every_owner or clearance.every_token:
-        return Q()
-    own = Q(detail__owner=clearance.owner) if clearance.owner else Q(pk__in=())
-    return ~Q(object_type="token") | own
 
 
 class TokenQuerySet(models.QuerySet[Any]):

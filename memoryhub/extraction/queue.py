@@ -19,9 +19,9 @@ from memoryhub.extraction import reading
 from memoryhub.extraction.candidates import Place
 from memoryhub.extraction.conversation import Turn, as_messages, turns
 from memoryhub.extraction.reading import Interrupted, Read
+from memoryhub.gates import gate
 from memoryhub.lifecycle import reach
 from memoryhub.models import Extraction, Memory
-from memoryhub.querysets import gate
 from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.store import Conflict
 from memoryhub.store.rows import owner_for, project_for

@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from memoryhub import journal
 from memoryhub.drafts import MemoryPatch
+from memoryhub.gates import memory_gate
 from memoryhub.models import Memory, Revision
-from memoryhub.querysets import MemoryQuerySet, memory_gate
+from memoryhub.querysets import MemoryQuerySet
 from memoryhub.sensitivity import Actor, Sensitivity
 from memoryhub.store import embedding, rows
 from memoryhub.store.errors import Conflict, NotFound

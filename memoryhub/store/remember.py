@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from memoryhub import journal
 from memoryhub.drafts import MemoryDraft
+from memoryhub.gates import memory_gate
 from memoryhub.models import Memory
 from memoryhub.past import Past
-from memoryhub.querysets import memory_gate
 from memoryhub.search import bulk
 from memoryhub.sensitivity import LEVELS, Actor, higher, rank
 from memoryhub.store import adopting, embedding, rows
