@@ -20,7 +20,7 @@ from memoryhub.web.bearable import fitting
 from memoryhub.web.days import by_day
 
 ENTRIES = 500
-MOST_WEIGHT = 90_000  # bytes of the entries of a part
+MOST_WEIGHT = 78_000  # bytes of the entries of a part
 
 
 @require_safe

@@ -27,7 +27,7 @@ from memoryhub.web.session_story import MOST, figure_of
 
 PAGE = 50
 ENTRIES = 30
-MOST_WEIGHT = 40_000  # bytes of the entries: fewer where they are long
+MOST_WEIGHT = 34_000  # bytes of the entries: fewer where they are long
 CONTEXT = 6  # entries before the one that an address leads to
 # The tabs of a session's page, and what each shows.
 KINDS = {
