@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+# Python 3.11.2, which Debian 12 has, misreads a possessive loop with a backreference in it: emphasis has none.
 # A line break inside a paragraph; no emphasis reaches beyond.
 _BREAK = r"\n(?![ \t]*(?:\n|[#>*+-]))"
 _MARKED = re.compile(
@@ -19,7 +20,7 @@ _MARKED = re.compile(
     | ^(?:[ \t]*(?:\#{{1,6}}(?=[ \t])|>))+[ \t]*             # before a heading or a quotation
     | ^[ \t]*[*+](?P<item>[ \t])
     | !?\[(?P<label>[^\[\]\n]*)\](?:\([^()\s]*(?:[ \t]"[^"\n]*")?\)|\([^()\s]*(?=…\Z))
-    | (?<![\w*/\\.])(?P<star>\*{{1,3}})(?=[\w"'(\[`“‘«¿¡])(?P<strong>(?:(?!(?P=star))[^\n]|{_BREAK})++)
+    | (?<![\w*/\\.])(?P<star>\*{{1,3}})(?=[\w"'(\[`“‘«¿¡])(?P<strong>(?:(?!(?P=star))[^\n]|{_BREAK})+)
       (?<=[^\s*])(?P=star)(?![\w*/])
     | (?<![\w/\\.])(?P<line>__?)(?=[^\W_])(?P<weak>(?:[^_\n]|{_BREAK})++)(?<=\S)(?P=line)(?!\w)
     | (?<![\w~])~~(?=\S)(?P<gone>[^~\n]++)(?<=\S)~~(?![\w~])

@@ -264,7 +264,8 @@ def test_what_a_person_sees_goes_out_and_no_more(four_levels: Any, sign_in: Any)
 def test_a_secret_that_goes_out_is_journaled(four_levels: Any, insider: Client) -> None:
     assert len(exported(insider)) == 3
     row = JournalEntry.objects.get(operation="export")
-    assert (row.actor, row.detail) == ("user:ada", {"secret": 1})
+    secret = Memory.objects.get(sensitivity="secret")
+    assert (row.actor, row.detail) == ("user:ada", {"secret": 1, "ids": [secret.uid]})
 
 
 def test_an_export_is_a_file_that_no_cache_keeps(four_levels: Any, visitor: Client) -> None:
