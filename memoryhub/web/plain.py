@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-# Python 3.11.2, which Debian 12 has, misreads a possessive loop with a backreference in it: emphasis has none.
+# Python 3.11.2 (Debian 12) misreads a possessive loop with a backreference in it: that of emphasis is none.
 # A line break inside a paragraph; no emphasis reaches beyond.
 _BREAK = r"\n(?![ \t]*(?:\n|[#>*+-]))"
 _MARKED = re.compile(
