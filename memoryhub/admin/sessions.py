@@ -114,7 +114,7 @@ class SessionAdmin(ReadOnlyAdmin):
     def memories_shown(self, session: Any) -> str:
         same = {"session_id": session.session_id, "project": session.project}
         memories = Memory.objects.visible_to(session.clearance).live().filter(**same)
-        newest = memories.order_by("-created_at", "-pk").only("title", "uid")[:_NEWEST]
+        newest = memories.order_by("-created_at", "-pk").only("title", "uid", "sensitivity")[:_NEWEST]
         lines = [(admin_url(Memory, "change", one.pk), shorten(sealed.name_of(one), _CELL)) for one in newest]
         if not lines:
             return EMPTY

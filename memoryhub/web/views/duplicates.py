@@ -18,6 +18,7 @@ from memoryhub import store
 from memoryhub.drafts import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval import sealed
 from memoryhub.retrieval.duplicates import MOST_MEMBERS, find, stamp
 from memoryhub.web import reading
 from memoryhub.web.access import actor_of, clearance_of, reveal
@@ -211,11 +212,10 @@ def _named(request: HttpRequest, message: str) -> str:
     """A refusal with titles in the place of the ids of what may be seen."""
     uids = {*request.POST.getlist("member"), *request.POST.getlist("uid"), request.POST.get("keep", "")}
     visible = Memory.objects.visible_to(clearance_of(request)).filter(uid__in=list(uids)[: 2 * MOST_MEMBERS])
-    for uid, title in visible.values_list("uid", "title"):
+    for title, uid, level in visible.values_list("title", "uid", "sensitivity"):
         if title:
-            message = message.replace(f"memory {uid}", f"“{title[:_TITLE]}”").replace(
-                uid, f"“{title[:_TITLE]}”"
-            )
+            called = f"“{sealed.name(title, uid, level)[:_TITLE]}”"
+            message = message.replace(f"memory {uid}", called).replace(uid, called)
     return message
 
 
