@@ -34,7 +34,7 @@ def path() -> Path:
 
 
 def as_line(row: JournalEntry) -> dict[str, Any]:
-    """A row in the shape of the API and of the mirror."""
+    """Return a row in the shape of the API, which is the mirror's too."""
     return {name: shown(row.at) if name == "at" else getattr(row, name) for name in LINE}
 
 
@@ -54,7 +54,7 @@ def append(lines: list[dict[str, Any]], after: str = "") -> None:
             if (seq, digest) != (lines[0]["seq"] - 1, after) and not _is_ours(file, seq, digest):
                 logger.warning("journal mirror %s was of another store; kept as %s", path(), keep_aside())
                 file, seq = stack.enter_context(_locked()), 0
-            missing = lines if lines[0]["seq"] == seq + 1 else _rows_after(seq)
+            missing = lines if lines[0]["seq"] == seq + 1 else lines_after(seq)
             file.writelines(_encode(line) for line in missing)
     except (OSError, DatabaseError) as error:
         logger.warning("journal mirror %s not written: %s (the journal itself is; see doctor)", path(), error)
@@ -135,8 +135,11 @@ def keep_aside() -> Path:
     return kept
 
 
-def _rows_after(seq: int) -> Iterator[dict[str, Any]]:
-    return map(as_line, JournalEntry.objects.filter(seq__gt=seq).order_by("seq").iterator(chunk_size=1000))
+def lines_after(seq: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows after a number as they are stored: loaded ones would lack what readers must not see."""
+    rows = JournalEntry.objects.filter(seq__gt=seq).order_by("seq").values(*LINE)
+    for row in rows.iterator(chunk_size=1000):
+        yield {**row, "at": shown(row["at"])}
 
 
 def _tail(file: IO[bytes], size: int) -> bytes:

@@ -100,9 +100,8 @@ def repair(found: Audit) -> bool:
         return False
     if found.gaps:
         mirror.keep_aside()
-    newest = JournalEntry.objects.order_by("-seq").first()
-    if newest:
-        mirror.append([mirror.as_line(newest)], after="")
+    if newest := list(mirror.lines_after(journal.last_number() - 1)):
+        mirror.append(newest, after="")
     return True
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.utils import timezone
@@ -24,7 +24,7 @@ from memoryhub.extraction.comparison import Decision, Verdict, compare, merged
 from memoryhub.extraction.nearness import MOST, Near, Question, near
 from memoryhub.extraction.people import different_people
 from memoryhub.models import Memory
-from memoryhub.sensitivity import Actor
+from memoryhub.sensitivity import Actor, higher
 from memoryhub.store.rows import LISTS, content_hash, listed
 from memoryhub.store.screening import MEMORY_FIELDS, noting_refusals, refuse_secrets
 from memoryhub.transactions import write
@@ -140,8 +140,14 @@ def _fitting(draft: MemoryDraft, choice: Choice) -> Choice:
 
 
 def _skip(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> store.Outcome:
-    """Nothing is changed; the journal says what was left out, by its hash."""
-    change = journal.of_memory(SKIP, memory, candidate_hash=content_hash(draft.content))
+    """Change nothing, and journal the hash of the text that was left out.
+
+    The row has the higher level of both texts: a hash lets its readers check guesses of the text.
+    """
+    level = draft.sensitivity.value
+    skipped = {"candidate_hash": content_hash(draft.content), "candidate_sensitivity": level}
+    change = journal.of_memory(SKIP, memory, **skipped)
+    change = replace(change, sensitivity=higher(memory.sensitivity, level))
     journal.record(actor, [change], now)
     return store.Outcome("skipped", memory)
 

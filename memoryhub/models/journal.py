@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 from django.db import models
 
 from memoryhub.models.fields import name_field, sensitivity_field
@@ -36,3 +38,15 @@ class JournalEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.seq} {self.operation} {self.object_id}"
+
+    @classmethod
+    def from_db(cls, *args: Any, **options: Any) -> Self:
+        """Load a row, without the hash of a skipped text where the row does not name the text's level.
+
+        Old rows may be visible below that level, and the journal cannot be changed.
+        """
+        row = super().from_db(*args, **options)
+        detail = row.__dict__.get("detail")  # not there when the field is deferred
+        if isinstance(detail, dict) and "candidate_sensitivity" not in detail:
+            detail.pop("candidate_hash", None)
+        return row

@@ -56,6 +56,14 @@ class TestEitherWay:
         assert "billing" not in str(row.detail)
         assert Memory.objects.count() == 1
 
+    @pytest.mark.parametrize("level", ["public", "private", "secret"])
+    def test_skip_is_journaled_at_the_higher_level(self, remember: Remember, again: Any, level: str) -> None:
+        remember(TEXT)
+        assert again("ada leads the billing team.", sensitivity=level).outcome == "skipped"
+        row = JournalEntry.objects.get(operation="dedup_skip")
+        assert row.sensitivity == level
+        assert row.detail["candidate_hash"]
+
     def test_what_adds_is_merged_with_a_revision(self, remember: Remember, again: Any) -> None:
         kept = remember(TEXT, tags=["people"])
         done = again(MORE, tags=["places"], importance=0.9)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -24,9 +25,43 @@ from tests.web.markup import PAYLOADS, dangers, listed_as, main
 Remember = Callable[..., Memory]
 
 
+@pytest.fixture
+def boss(db: None) -> Client:
+    """A superuser, who may open the admin."""
+    client = Client()
+    client.force_login(User.objects.create_superuser("boss"))
+    return client
+
+
 def rows(client: Client, **query: str) -> list[int]:
     html = client.get("/journal/", query).content.decode()
     return [int(seq) for seq in re.findall(r'data-label="Row" class="num"><a[^>]+>(\d+)<', html)]
+
+
+@pytest.fixture
+def old_skip(remember: Remember, actor: Actor) -> JournalEntry:
+    """A row of the kind that was written for a skipped text of an unknown level, on a public memory."""
+    memory = remember("Ada leads the billing team")
+    change = journal.of_memory("dedup_skip", memory, candidate_hash="5f" * 32)
+    with transaction.atomic():
+        journal.record(actor, [change])
+    return JournalEntry.objects.get(operation="dedup_skip")
+
+
+class TestSkippedHash:
+    @pytest.mark.parametrize("path", ["/journal/", "/journal/{seq}/", "/memories/{uid}/"])
+    def test_old_row_is_shown_without_the_hash(
+        self, visitor: Client, old_skip: JournalEntry, path: str
+    ) -> None:
+        html = visitor.get(path.format(seq=old_skip.seq, uid=old_skip.object_id)).content.decode()
+        assert str(old_skip.seq) in html
+        assert "candidate" not in html
+        assert "5f5f" not in html
+
+    def test_admin_shows_an_old_row_without_the_hash(self, boss: Client, old_skip: JournalEntry) -> None:
+        html = boss.get(f"/admin/memoryhub/journalentry/{old_skip.seq}/change/").content.decode()
+        assert "dedup_skip" in html
+        assert "5f5f" not in html
 
 
 class TestGate:
