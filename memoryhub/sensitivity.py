@@ -124,10 +124,14 @@ class Clearance:
 
 @dataclass(frozen=True)
 class Actor:
-    """Who does something: the name the journal keeps, and what they may see at most."""
+    """Who does something: the name the journal keeps, and what they may see at most.
+
+    ``may_delete``: false for a person without permission to delete memories. Their writes evict nothing.
+    """
 
     name: str
     clearance: Clearance = Clearance()
+    may_delete: bool = True
 
     @property
     def owner(self) -> str:

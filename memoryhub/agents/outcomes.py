@@ -35,6 +35,11 @@ def written_memory(done: store.Outcome, draft: MemoryDraft, actor: Actor) -> dic
     return {"id": memory.uid, **{name: getattr(memory, name) for name in _BROUGHT}}
 
 
+def warnings(memory: Memory) -> dict[str, list[str]]:
+    """Return the warnings about a write as a part of its answer; empty where there are none."""
+    return {"warnings": ["over_cap"]} if memory.over_cap else {}
+
+
 def _in_order(values: list[Any]) -> list[Any]:
     """As the lists of a stored memory come."""
     return sorted(values, key=lambda value: tuple(value.values()) if isinstance(value, dict) else (value,))

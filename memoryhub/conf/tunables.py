@@ -21,7 +21,7 @@ class Config:
     """What a curator may tune. Ranges are inclusive; days, minutes and tokens are what the names say."""
 
     # Store
-    max_memories: int = _tunable(1000, "cap of live memories in one project; 0: none", 0, 10**9)
+    max_memories: int = _tunable(1000, "cap of live memories for each project and owner; 0: none", 0, 10**9)
     cap_warning_share: float = _tunable(0.9, "share of the cap at which the dashboard warns", 0, 1)
     default_ttl_days: int = _tunable(90, "days until a memory expires that names no ttl; 0: never", 0, 36500)
     expiry_grace_days: int = _tunable(30, "days the daily job keeps an expired memory revivable", 0, 36500)

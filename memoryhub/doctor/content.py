@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from memoryhub.doctor.registry import Finding, check, fail, ok, warn
 from memoryhub.models import AgentToken, JournalEntry, Memory
-from memoryhub.retrieval.overview import counts, near_cap
+from memoryhub.quotas import count_by_quota, fullest
+from memoryhub.retrieval.overview import near_cap
 from memoryhub.sensitivity import LEVELS
 
 SOON = timedelta(days=14)
@@ -45,13 +46,18 @@ def cap() -> Iterator[Finding]:
     for project, n in near.items():
         name = project or "(no project)"
         if n > cap:
-            text = f"{name} holds {n:,} memories, over the cap of {cap:,}: each new one evicts another"
+            text = (
+                f"{name} holds {n:,} memories of one owner, over the cap of {cap:,}: a new one evicts another"
+            )
         else:
-            text = f"{name} holds {n:,} memories of at most {cap:,}"
+            text = f"{name} holds {n:,} memories of one owner, of at most {cap:,}"
         yield warn(text, "Raise max_memories in the configuration (0: no cap).")
     if not near:
-        most = max(counts(Memory.objects.live(), "project").values(), default=0)
-        yield ok(f"at most {most:,} memories in a project, " + (f"the cap is {cap:,}" if cap else "no cap"))
+        most = max(fullest(count_by_quota(Memory.objects.live())).values(), default=0)
+        yield ok(
+            f"at most {most:,} memories of one owner in a project, "
+            + (f"the cap is {cap:,}" if cap else "no cap")
+        )
 
 
 @check("expiry", needs="tables")

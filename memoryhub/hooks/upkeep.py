@@ -28,7 +28,7 @@ def _tend(operation: str, mode: str, passage: Passage) -> Said:
         return "skipped", "left to the scheduler and to people (set to manual)"
     session = passage.session
     guarded = _is_guarded(passage)
-    actor = _hub("upkeep" if guarded else "session-end", session.project)
+    actor = _upkeep_actor("upkeep" if guarded else "session-end", passage)
     project = {"project": session.project}
     limit = settings.MEMORYHUB.inline_maintenance_limit
     live = Memory.objects.visible_to(actor.clearance).live().filter(project=session.project)
@@ -51,7 +51,10 @@ def _is_guarded(passage: Passage) -> bool:
     return Event.objects.filter(session=passage.session).exclude(sensitivity=public).exists()
 
 
-def _hub(name: str, project: str) -> Actor:
-    """The hub's own upkeep of one project: every level and every owner's memories there, and no further."""
-    reach = Clearance(frozenset(LEVELS), projects=frozenset({project}), every_owner=True)
-    return Actor(f"system:{name}", reach)
+def _upkeep_actor(name: str, passage: Passage) -> Actor:
+    """Return an actor for the session's project that sees no more of it than the caller.
+
+    Upkeep moves memories to the trash. The daily maintenance does that with memories hidden from the caller.
+    """
+    project = Clearance(frozenset(LEVELS), projects=frozenset({passage.session.project}))
+    return Actor(f"system:{name}", passage.actor.clearance.within(project))

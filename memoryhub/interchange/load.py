@@ -23,7 +23,7 @@ from memoryhub.interchange.tally import Tally
 from memoryhub.models import Fact, Memory
 from memoryhub.past import Past
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.retrieval.overview import counts
+from memoryhub.quotas import count_by_quota, fullest
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import NotFound, StoreError
 from memoryhub.transactions import write
@@ -220,11 +220,11 @@ def _kind_of(item: Item) -> str:
 
 
 def over_cap(coming: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False) -> dict[str, int]:
-    """Of the projects that were loaded those that hold (or would hold) more than ``max_memories``.
+    """Of the projects that were loaded those where one owner has (or may have) more than ``max_memories``.
 
     ``coming``: how many memories each of them gets. ``memories``: those that count.
     """
     cap = settings.MEMORYHUB.max_memories
-    held = counts(memories.live(), "project") if cap and coming else {}
+    held = fullest(count_by_quota(memories.live())) if cap and coming else {}
     after = {project: held.get(project, 0) + n * dry_run for project, n in coming.items()}
     return {project: n for project, n in after.items() if cap and n > cap}

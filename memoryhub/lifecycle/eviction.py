@@ -1,6 +1,6 @@
-"""Eviction: what has faded away, and what a project holds beyond ``max_memories``, goes to the trash.
+"""Eviction: moves faded memories, and those above ``max_memories`` for a project and owner, to the trash.
 
-The cap is held against what the actor may see, so that what is evicted tells nothing about what is hidden.
+Only memories that the actor may see are counted and moved, so an eviction reveals nothing about hidden ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.db.models import Count, Q
+from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub.batches import batched
@@ -30,6 +30,7 @@ from memoryhub.lifecycle.plan import (
 )
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.quotas import AUTHOR, Quota, count_by_quota, in_quota
 from memoryhub.sensitivity import Actor
 from memoryhub.store import upkeep
 from memoryhub.store.rows import CHUNK
@@ -51,9 +52,9 @@ class Evict(Operation[OnProject]):
     name = "evict"
     label = "Evict"
     help = (
-        "Moves to the trash what has faded away and was long not used; then, in each project that holds more "
-        "than max_memories, those used least, changed longest ago and least important, until it fits. Undo "
-        "takes them out of the trash again."
+        "Moves to the trash what has faded away and was long not used. Then, where one owner has more than "
+        "max_memories in a project, the least used, longest unchanged and least important of that owner. "
+        "Undo takes them out of the trash again."
     )
     undoable = True
     Params = OnProject
@@ -71,8 +72,8 @@ class Evict(Operation[OnProject]):
                 yield step
                 if not step.applied:
                     planned.update(keys)
-        for project, over in _overfull(params, actor, now, planned):
-            yield from _cap_steps(project, over, actor, now, planned)
+        for quota, over in _overfull(params, actor, now, planned):
+            yield from _cap_steps(quota, over, actor, now, planned)
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
         at, pace = now or timezone.now(), Pace(20, least=4)
@@ -141,21 +142,21 @@ def _of(changes: Sequence[Change], memories: Sequence[Memory]) -> tuple[Change, 
 
 def _overfull(
     params: OnProject, actor: Actor, now: datetime, planned: set[int] | None = None
-) -> list[tuple[str, int]]:
-    """Projects with more than they may hold, and how many too many, without those that leave anyway."""
+) -> list[tuple[Quota, int]]:
+    """Return quotas above ``max_memories`` and by how many, without the memories that leave anyway."""
     cap = settings.MEMORYHUB.max_memories
     if not cap:
         return []
     live = _live(params, actor, now)
-    held = dict(live.order_by("project").values_list("project").annotate(n=Count("pk")))
-    leaving: Counter[str] = Counter()
+    counts = Counter(count_by_quota(live))
     for keys in batched(planned or (), CHUNK):
-        leaving.update(live.filter(pk__in=keys).values_list("project", flat=True))
-    return [(name, n - leaving[name] - cap) for name, n in held.items() if n - leaving[name] > cap]
+        leaving = live.filter(pk__in=keys).values_list("project", "owner", AUTHOR)
+        counts.subtract(Quota(*quota) for quota in leaving)
+    return [(quota, n - cap) for quota, n in sorted(counts.items()) if n > cap]
 
 
-def _cap_steps(project: str, over: int, actor: Actor, now: datetime, planned: set[int]) -> Iterator[Step]:
-    live = _live(OnProject(project=project), actor, now)
+def _cap_steps(quota: Quota, over: int, actor: Actor, now: datetime, planned: set[int]) -> Iterator[Step]:
+    live = _live(OnProject(project=quota.project), actor, now).filter(in_quota(quota))
     worst = live.order_by(*ORDER)[: over + len(planned)].values_list(*_Victim._fields)
     victims = iter([_Victim(*row) for row in worst if row[0] not in planned][:over])
     pace = Pace(50, least=8)
@@ -176,8 +177,9 @@ def _cap_steps(project: str, over: int, actor: Actor, now: datetime, planned: se
 def _cap_reason(victim: _Victim, over: int) -> str:
     most = settings.MEMORYHUB.max_memories
     return (
-        f"the project holds {over} more than {most}; used {count(victim.accessed_count, 'time')}, "
-        f"changed {victim.updated_at:%Y-%m-%d}, importance {victim.importance:.2f}: to the trash"
+        f"{over} over the cap of {most} for its project and owner; used "
+        f"{count(victim.accessed_count, 'time')}, changed {victim.updated_at:%Y-%m-%d}, "
+        f"importance {victim.importance:.2f}: to the trash"
     )
 
 

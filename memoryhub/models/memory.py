@@ -88,6 +88,9 @@ class Memory(models.Model):
     overview = models.TextField(blank=True, default="", help_text="A paragraph")
     content = models.TextField()
 
+    # Set by a write that leaves the memory's quota above ``max_memories`` (``store.removal``).
+    over_cap = False
+
     objects = MemoryQuerySet.as_manager()
 
     class Meta:

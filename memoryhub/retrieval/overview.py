@@ -15,6 +15,7 @@ from memoryhub import embeddings
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.models import Embedding, Fact, Memory
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.quotas import Quota, count_by_quota, fullest
 from memoryhub.retrieval import local_days
 from memoryhub.retrieval.standing import FACETS as COUNTED
 from memoryhub.retrieval.standing import standing
@@ -78,7 +79,7 @@ def numbers_and_days(
         "facts": Fact.objects.visible_to(clearance).count(),
         "sessions": stands.sessions,
         "max_memories": settings.MEMORYHUB.max_memories,
-        "near_cap": _near_cap(found["project"]),
+        "near_cap": _near_cap(stands.quotas),
     }
     return numbers, stands.days
 
@@ -119,16 +120,16 @@ def vector_bytes() -> int:
 
 
 def near_cap(live: MemoryQuerySet) -> dict[str, int]:
-    """Projects that hold ``cap_warning_share`` of ``max_memories`` or more."""
-    return _near_cap(counts(live, "project"))
+    """Return projects where one owner has ``cap_warning_share`` of ``max_memories`` or more, and how many."""
+    return _near_cap(count_by_quota(live))
 
 
-def _near_cap(by_project: Mapping[str, int]) -> dict[str, int]:
+def _near_cap(quotas: Mapping[Quota, int]) -> dict[str, int]:
     config = settings.MEMORYHUB
     if not config.max_memories:
         return {}
     limit = config.max_memories * config.cap_warning_share
-    return {project: n for project, n in by_project.items() if n >= limit}
+    return {project: n for project, n in fullest(quotas).items() if n >= limit}
 
 
 def per_day(memories: MemoryQuerySet) -> list[tuple[date, str, int]]:

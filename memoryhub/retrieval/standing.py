@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from memoryhub.models import Event, Memory, Session
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.quotas import AUTHOR, Quota
 from memoryhub.retrieval import local_days
 from memoryhub.search import marks
 from memoryhub.search.marks import Block
@@ -28,17 +29,21 @@ from memoryhub.sensitivity import Clearance
 FACETS = ("sensitivity", "scope", "project", "type", "category")
 MOST_KEPT = 32  # pairs of a clearance and a time zone; each takes 1.3 MB at 100 000 memories
 _ONE_BY_ONE = 8  # blocks; for more of one kind one pass over everything costs less
-_FACET, _DAY, _SESSION = "facet", "day", "session"
+_FACET, _DAY, _SESSION, _QUOTA = "facet", "day", "session", "quota"
 Part = Counter[tuple[Any, ...]]  # what one block counts: the kind of number first, then of what
 
 
 @dataclass(frozen=True)
 class Standing:
-    """``facets``: by the values of :data:`FACETS`; ``days``: as ``local_days.counted``, by type."""
+    """``facets``: by the values of :data:`FACETS`; ``days``: as ``local_days.counted``, by type.
+
+    ``quotas``: memories of each project and owner.
+    """
 
     facets: Mapping[tuple[str, ...], int]
     days: local_days.Dated
     sessions: int
+    quotas: Mapping[Quota, int]
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,8 @@ def _count(clearance: Clearance, now: datetime, blocks: list[Block]) -> dict[Blo
             add((marks.MEMORY, block), (_FACET, *values), n)
         for block, day, kind, n in local_days.counted_within(rows, "block", "created_at", "type"):
             add((marks.MEMORY, block), (_DAY, day, kind), n)
+        for block, *quota, n in rows.values_list("block", "project", "owner", AUTHOR).annotate(n=Count("pk")):
+            add((marks.MEMORY, block), (_QUOTA, *quota), n)
     for rows in _within(Session.objects.visible_to(clearance, now), of_sessions):
         for block, n in rows.values_list("block").annotate(n=Count("pk")):
             add((marks.SESSION, block), (_SESSION,), n)
@@ -138,4 +145,5 @@ def _within(rows: QuerySet[Any], blocks: list[int]) -> Iterable[QuerySet[Any]]:
 def _told(whole: Part) -> Standing:
     facets = {tuple(key[1:]): n for key, n in whole.items() if key[0] == _FACET}
     days = sorted((key[1], key[2], n) for key, n in whole.items() if key[0] == _DAY)
-    return Standing(facets, days, whole[_SESSION,])
+    quotas = {Quota(*key[1:]): n for key, n in whole.items() if key[0] == _QUOTA}
+    return Standing(facets, days, whole[_SESSION,], quotas)

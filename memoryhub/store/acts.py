@@ -275,7 +275,7 @@ def _change(memory: Memory, doing: Doing, patch: MemoryPatch) -> list[journal.Ch
         doing.vectors.renew(memory)
         changes[0].detail.update(act=doing.id, kind=doing.kind, was=was, left=numbers(memory))
         if "project" in patch.given:
-            evict_over_cap({memory.project: [memory]}, doing.actor, doing.now)
+            evict_over_cap([memory], doing.actor, doing.now)
     return changes
 
 

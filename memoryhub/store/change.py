@@ -65,7 +65,7 @@ def update(
             vectors.renew(memory)
             journal.record(actor, changes, now)
             if "project" in patch.given:
-                evict_over_cap({memory.project: [memory]}, actor, now)
+                evict_over_cap([memory], actor, now)
     return memory
 
 

@@ -268,12 +268,9 @@ class _Batch:
         if memory.pk is not None:
             memory.save(update_fields=_REFRESHED)
 
-    def added(self) -> dict[str, list[Memory]]:
-        """What came alive in each project."""
-        projects: dict[str, list[Memory]] = defaultdict(list)
-        for memory in [*(memory for memory, _ in self.fresh), *self.revived]:
-            projects[memory.project].append(memory)
-        return projects
+    def added(self) -> list[Memory]:
+        """Return the memories that are new and those that came back from the trash or had expired."""
+        return [*(memory for memory, _ in self.fresh), *self.revived]
 
     def save(self) -> None:
         """Write what was collected so far."""

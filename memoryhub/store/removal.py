@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -11,8 +12,10 @@ from django.utils import timezone
 
 from memoryhub import journal
 from memoryhub.batches import batched
+from memoryhub.gates import memory_gate
 from memoryhub.models import Event, Fact, Memory
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.quotas import Quota, in_quota, quota_of
 from memoryhub.search import schema
 from memoryhub.sensitivity import LEVELS, Actor, higher, rank
 from memoryhub.store.rows import CHUNK, expiry, is_as_read, pick
@@ -132,33 +135,56 @@ def purgeable(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
 def evict(
     project: str, count: int, actor: Actor, now: datetime | None = None, *, spare: Iterable[Memory] = ()
 ) -> list[Memory]:
-    """Move a project's ``count`` memories least worth keeping to the trash; ``spare`` some if possible.
+    """Move the ``count`` least used memories of a project that the actor may delete to the trash.
 
-    Least worth is what was accessed least, then changed longest ago, then least important.
+    The order is fewest accesses, oldest change, lowest importance. ``spare`` goes last.
     """
-    now = now or timezone.now()
+    return _evict(Q(project=project), count, actor, now or timezone.now(), spare)
+
+
+def _evict(where: Q, count: int, actor: Actor, now: datetime, spare: Iterable[Memory] = ()) -> list[Memory]:
+    if not actor.may_delete:
+        return []
     spared = Case(When(pk__in=[memory.pk for memory in spare], then=1), default=0)
     with write():
-        live = Memory.objects.filter(project=project).live(now)
+        live = _visible(actor).filter(where).live(now)
         memories = list(live.order_by(spared, "accessed_count", "updated_at", "importance", "pk")[:count])
         to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
     return memories
 
 
-def evict_over_cap(added: Mapping[str, Sequence[Memory]], actor: Actor, now: datetime) -> None:
-    """Hold ``max_memories`` in the projects just written to.
+def evict_over_cap(newcomers: Iterable[Memory], actor: Actor, now: datetime) -> None:
+    """Enforce ``max_memories`` in the quotas that these memories were just added to.
 
-    No more leave than came: lowering the cap, or an import beyond it, does not empty a project at the next
-    write. What came is the last to leave: it was never accessed, so the order alone would choose it before
-    anything else.
+    A write evicts no more memories than it adds, so lowering the cap or importing beyond it does not empty a
+    project at the next write. The newcomers go last: they were never accessed, so the order alone would
+    choose them first. Newcomers in a quota that stays above the cap get ``over_cap``.
     """
     cap = settings.MEMORYHUB.max_memories
     if not cap:
         return
-    for project, newcomers in added.items():
-        over = Memory.objects.filter(project=project).live(now).count() - cap
+    added: dict[Quota, list[Memory]] = defaultdict(list)
+    for memory in newcomers:
+        added[quota_of(memory)].append(memory)
+    for quota, memories in added.items():
+        over = _count_over_cap(quota, memories, actor, now, cap)
         if over > 0:
-            evict(project, min(over, len(newcomers)), actor, now, spare=newcomers)
+            evicted = _evict(in_quota(quota), min(over, len(memories)), actor, now, memories)
+            for memory in memories:
+                memory.over_cap = over > len(evicted)
+
+
+def _count_over_cap(quota: Quota, newcomers: Sequence[Memory], actor: Actor, now: datetime, cap: int) -> int:
+    """Return by how many memories a quota is above the cap, but no more than one above the newcomers' number.
+
+    Only the newcomers and what the actor may see are counted: other hidden memories must not have an effect.
+    """
+    live: MemoryQuerySet = Memory.objects.filter(project=quota.project).live(now)
+    if live.order_by()[: cap + 1].count() <= cap:
+        return 0  # the usual case; an index answers it, which does not contain the author
+    known = memory_gate(actor.clearance) | Q(pk__in=[memory.pk for memory in newcomers])
+    counted = live.filter(in_quota(quota), known).order_by()[: cap + len(newcomers) + 1]
+    return counted.count() - cap
 
 
 def _visible(actor: Actor) -> MemoryQuerySet:

@@ -109,7 +109,9 @@ def full_clearance_of(request: HttpRequest) -> Clearance:
 
 def actor_of(request: HttpRequest, clearance: Clearance | None = None) -> Actor:
     """The person, for the store and the journal; writes reach what the pages show, or ``clearance``."""
-    return Actor(f"user:{request.user.get_username()}", clearance or clearance_of(request))
+    name = f"user:{request.user.get_username()}"
+    may_delete = request.user.has_perm("memoryhub.delete_memory")
+    return Actor(name, clearance or clearance_of(request), may_delete)
 
 
 def reveal(request: HttpRequest, memory: Memory, page: str) -> None:

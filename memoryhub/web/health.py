@@ -16,7 +16,7 @@ from memoryhub.lifecycle.operations import OPERATIONS
 from memoryhub.lifecycle.worker import Worker
 from memoryhub.models import Event, MaintenanceRun, Memory
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.retrieval.overview import counts
+from memoryhub.quotas import count_by_quota
 from memoryhub.sensitivity import Clearance
 
 BROKEN_DAYS = 7  # how long a run that broke off is pointed out
@@ -36,17 +36,17 @@ class Number:
 def numbers(clearance: Clearance, now: datetime) -> list[Number]:
     """Only of what may be seen."""
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
-    by_project = counts(visible.live(now), "project")
+    quotas = count_by_quota(visible.live(now))
     found = [
-        Number(sum(by_project.values()), "live", reverse("memories")),
+        Number(sum(quotas.values()), "live", reverse("memories")),
         Number(
             visible.expired(now).count(), "expired, waiting to be purged", f"{reverse('trash')}?tab=expired"
         ),
         Number(visible.trashed().count(), "in the trash", reverse("trash")),
     ]
     if cap := settings.MEMORYHUB.max_memories:
-        over = sum(max(count - cap, 0) for count in by_project.values())
-        found.append(Number(over, f"over the cap of {cap} in a project", "", over > 0))
+        over = sum(max(count - cap, 0) for count in quotas.values())
+        found.append(Number(over, f"over the cap of {cap} for a project and owner", "", over > 0))
     if days := settings.MEMORYHUB.event_retention_days:
         old = Event.objects.visible_to(clearance).filter(at__lt=now - timedelta(days=days))
         found.append(Number(old.count(), f"events older than {days} days"))

@@ -1,4 +1,4 @@
-"""``max_memories`` for each project: the least worth keeping leave for the trash."""
+"""``max_memories`` for each project and owner: the least worth keeping leave for the trash."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from memoryhub import store
-from memoryhub.drafts import MemoryDraft
+from memoryhub.drafts import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.retrieval import overview
+from memoryhub.sensitivity import Actor, Clearance
 from memoryhub.vocabulary import TrashReason
 
 DAY = datetime(2024, 1, 1, tzinfo=UTC)
@@ -146,3 +147,118 @@ def test_the_dashboard_warns_at_nine_tenths(remember, actor, configure):
     assert overview.statistics(actor.clearance)["near_cap"] == {}
     remember("9", project="p")
     assert overview.statistics(actor.clearance)["near_cap"] == {"p": 9}
+
+
+def by(name, level="secret", owner="ada", **more):
+    return Actor(f"token:{name}", Clearance.up_to(level, owner=owner), **more)
+
+
+@pytest.fixture
+def others(remember):
+    """Memories of another agent in project p, one of each kind."""
+    bob = by("bob", owner="bob")
+    fields = [{"sensitivity": level} for level in ("public", "private", "secret")] + [{"scope": "personal"}]
+    return [remember(f"bob {n}", bob, project="p", **more) for n, more in enumerate(fields)]
+
+
+def trashed():
+    return sorted(Memory.objects.trashed().values_list("content", flat=True))
+
+
+def test_store_evicts_only_memories_of_the_same_author(others, remember, configure):
+    configure(max_memories=3)
+    for n in range(5):
+        remember(f"mine {n}", by("eve", "public", "eve"), project="p")
+    assert trashed() == ["mine 0", "mine 1"]
+
+
+def test_batch_evicts_only_memories_of_the_same_author(others, configure):
+    configure(max_memories=3)
+    drafts = [MemoryDraft(content=f"mine {n}", project="p") for n in range(5)]
+    store.remember_many(drafts, by("eve", "public", "eve"))
+    assert trashed() == ["mine 0", "mine 1"]
+
+
+def test_each_author_has_a_cap_in_a_project(remember, configure):
+    configure(max_memories=2)
+    for name in ("one", "two"):
+        for n in range(2):
+            remember(f"{name} {n}", by(name), project="p")
+    assert trashed() == []
+    remember("one more", by("one"), project="p")
+    assert trashed() == ["one 0"]
+
+
+def test_personal_memories_count_for_their_owner(remember, configure):
+    configure(max_memories=2)
+    for agent in ("one", "two"):
+        remember(f"of ada by {agent}", by(agent), scope="personal")
+        remember(f"shared by {agent}", by(agent))
+    assert trashed() == []
+    remember("of ada by three", by("three"), scope="personal")
+    assert trashed() == ["of ada by one"]
+
+
+def test_hidden_memories_of_the_same_author_are_neither_counted_nor_evicted(remember, configure):
+    configure(max_memories=2)
+    for n in range(3):
+        remember(f"secret {n}", by("bot"), sensitivity="secret")
+    Memory.objects.update(deleted_at=None, trash_reason="")
+    memories = [remember(f"public {n}", by("bot", "public")) for n in range(2)]
+    assert trashed() == []
+    assert not any(memory.over_cap for memory in memories)
+    remember("public 2", by("bot", "public"))
+    assert trashed() == ["public 0"]
+
+
+def test_store_above_clearance_succeeds_over_the_cap(db, configure):
+    configure(max_memories=2)
+    drafts = [MemoryDraft(content=f"{n}", sensitivity="secret") for n in range(3)]
+    results = store.remember_many(drafts, by("eve", "public"))
+    assert [done.memory.over_cap for done in results] == [True, True, True]
+    assert trashed() == []
+
+
+def test_store_that_can_evict_is_not_over_the_cap(remember, configure):
+    configure(max_memories=1)
+    remember("a")
+    assert not remember("b").over_cap
+
+
+def test_store_stays_over_a_cap_that_was_lowered(remember, configure):
+    for n in "abc":
+        remember(n)
+    configure(max_memories=1)
+    assert remember("d").over_cap
+
+
+def test_actor_without_permission_to_delete_evicts_nothing(remember, configure):
+    configure(max_memories=1)
+    clerk = by("clerk", may_delete=False)
+    remember("a", clerk)
+    assert remember("b", clerk).over_cap
+    assert trashed() == []
+
+
+def test_move_evicts_only_memories_of_the_same_author(others, remember, configure):
+    configure(max_memories=1)
+    eve = by("eve", "public", "eve")
+    remember("mine", eve, project="p")
+    store.update(remember("moved", eve).uid, MemoryPatch(project="p"), eve)
+    assert trashed() == ["mine"]
+
+
+def test_evict_leaves_memories_that_the_actor_cannot_see(others):
+    store.evict("p", 9, by("eve", "public", "eve"))
+    assert trashed() == ["bob 0"]
+
+
+def test_dashboard_counts_per_project_and_owner(remember, actor, configure):
+    configure(max_memories=10)
+    for name in ("one", "two"):
+        for n in range(8):
+            remember(f"{name} {n}", by(name), project="p")
+    assert overview.statistics(actor.clearance)["near_cap"] == {}
+    remember("one 8", by("one"), project="p")
+    assert overview.statistics(actor.clearance)["near_cap"] == {"p": 9}
+    assert overview.near_cap(Memory.objects.live()) == {"p": 9}

@@ -42,7 +42,9 @@ def test_a_project_over_the_cap_loses_those_least_worth_keeping(aged, run, confi
     changes = run("evict")
     assert live() == "acz"
     assert [Memory.objects.get(uid=change.uid).content for change in changes] == ["b", "d"]
-    assert changes[0].reason.startswith("the project holds 2 more than 2; used 0 times, changed ")
+    assert changes[0].reason.startswith(
+        "2 over the cap of 2 for its project and owner; used 0 times, changed "
+    )
 
 
 def test_what_has_faded_does_not_count_against_the_cap(aged, planned, run, configure):

@@ -19,6 +19,25 @@ Remember = Callable[..., Memory]
 NEW = {"content": "new words", "type": "change", "sensitivity": "public", "scope": "project"}
 
 
+class TestCap:
+    def test_store_without_permission_to_delete_evicts_nothing_and_warns(
+        self, sign_in: Any, configure: Any
+    ) -> None:
+        configure(max_memories=1)
+        client = sign_in("add_memory")
+        client.post("/memories/new/", NEW)
+        response = client.post("/memories/new/", NEW | {"content": "other words"}, follow=True)
+        assert "more than max_memories" in response.content.decode()
+        assert not Memory.objects.trashed().exists()
+
+    def test_store_with_permission_to_delete_evicts(self, writer: Client, configure: Any) -> None:
+        configure(max_memories=1)
+        writer.post("/memories/new/", NEW)
+        response = writer.post("/memories/new/", NEW | {"content": "other words"}, follow=True)
+        assert "more than max_memories" not in response.content.decode()
+        assert Memory.objects.trashed().get().content == "new words"
+
+
 class TestPermissions:
     @pytest.mark.parametrize(
         ("right", "path"),

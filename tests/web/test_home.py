@@ -82,7 +82,7 @@ class TestCap:
         configure(max_memories=10)
         for number in range(9):
             remember(f"memory {number}", project="zoo")
-        assert "zoo holds 9 of at most 10 memories (90 %)" in text(visitor.get("/"))
+        assert "zoo : one owner has 9 of at most 10 memories (90 %)" in text(visitor.get("/"))
 
     def test_below_the_warning_nothing_is_said(self, visitor: Client, remember: Any, configure: Any) -> None:
         configure(max_memories=10)

@@ -66,12 +66,14 @@ def store_memory(request: ApiRequest, draft: NewMemory) -> HttpResponse:
     """201 ``created``; 200 ``refreshed`` for the same content, ``updated`` for the same key.
 
     With ``deduplicate`` also 200 ``merged`` into a memory that it adds to, or ``skipped`` because all is
-    known; ``memory`` is that memory then.
+    known; ``memory`` is that memory then. ``warnings`` has ``over_cap`` when its owner has more than
+    ``max_memories`` in the project and too few of them may be moved to the trash.
     """
     keep = remember_deduplicated if draft.deduplicate else store.remember
     done = keep(draft, request.auth.actor)
     shown = outcomes.written_memory(done, draft, request.auth.actor)
     body = {"outcome": done.outcome, "memory": shown, "ignored": draft.ignored}
+    body |= outcomes.warnings(done.memory)
     return answer(body, 201 if done.outcome == "created" else 200, {"ETag": etag(done.memory)})
 
 
@@ -144,6 +146,7 @@ def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpRespo
     if outcome == "unchanged":  # a change has a row of its own
         note_reveals([memory], request.auth.actor, "api change")
     body = {"outcome": outcome, "memory": shapes.memory(memory), "ignored": patch.ignored}
+    body |= outcomes.warnings(memory)
     return answer(body, headers={"ETag": etag(memory)})
 
 
@@ -240,6 +243,6 @@ def _draft(item: Any) -> MemoryDraft | Problem:
 
 def _batch_result(result: store.Outcome | Exception) -> dict[str, Any]:
     if isinstance(result, store.Outcome):
-        return {"outcome": result.outcome, "id": result.memory.uid}
+        return {"outcome": result.outcome, "id": result.memory.uid, **outcomes.warnings(result.memory)}
     problem = problem_of(result)
     return {"error": {"code": problem.code, "detail": problem.detail, "errors": problem.errors}}

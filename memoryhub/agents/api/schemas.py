@@ -92,12 +92,14 @@ class Stored(BaseModel):
     outcome: Literal["created", "refreshed", "updated", "merged", "skipped"]
     memory: MemoryShape | HiddenShape
     ignored: list[str]
+    warnings: list[Literal["over_cap"]] = []
 
 
 class Changed(BaseModel):
     outcome: Literal["updated", "unchanged", "restored"]
     memory: MemoryShape
     ignored: list[str] = []
+    warnings: list[Literal["over_cap"]] = []
 
 
 class Ended(BaseModel):
@@ -116,6 +118,7 @@ class BatchResult(BaseModel):
 
     outcome: str | None = None
     id: str | None = None
+    warnings: list[Literal["over_cap"]] = []
     error: BatchError | None = None
 
 

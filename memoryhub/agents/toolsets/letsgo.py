@@ -127,7 +127,7 @@ class Summarise(Arguments):
 
 def store_memory(caller: Caller, draft: MemoryDraft) -> dict[str, Any]:
     done = store.remember(draft, caller.actor)
-    return {"id": done.memory.uid, "outcome": done.outcome}
+    return {"id": done.memory.uid, "outcome": done.outcome, **outcomes.warnings(done.memory)}
 
 
 def search_memories(caller: Caller, wanted: Search) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def get_memory(caller: Caller, wanted: OneToRead) -> dict[str, Any]:
 
 def update_memory(caller: Caller, change: Change) -> dict[str, Any]:
     memory, outcome = outcomes.update_memory(change.id, change, caller.actor)
-    return {"id": memory.uid, "outcome": outcome}
+    return {"id": memory.uid, "outcome": outcome, **outcomes.warnings(memory)}
 
 
 def delete_memory(caller: Caller, wanted: One) -> dict[str, Any]:

@@ -167,7 +167,8 @@ def memory_store(caller: Caller, given: Store) -> dict[str, Any]:
         return {**_update(caller, weight, done.memory.uid), "outcome": done.outcome}
     made = outcomes.written_memory(done, draft, caller.actor)
     why = {"importance_reasons": list(judged.reasons)} if judged.reasons else {}
-    return {"outcome": done.outcome, **shown.told(made), **(why if done.outcome == "created" else {})}
+    more = (why if done.outcome == "created" else {}) | outcomes.warnings(done.memory)
+    return {"outcome": done.outcome, **shown.told(made), **more}
 
 
 def _update(caller: Caller, given: Store, uid: str) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def _update(caller: Caller, given: Store, uid: str) -> dict[str, Any]:
     memory, outcome = outcomes.update_memory(uid, MemoryPatch.model_validate(values), caller.actor)
     if outcome == "unchanged":  # a change has a row of its own
         note_reveals([memory], caller.actor, "memory-mcp memory_store")
-    return {"outcome": outcome, **shown.told(shapes.memory(memory))}
+    return {"outcome": outcome, **shown.told(shapes.memory(memory)), **outcomes.warnings(memory)}
 
 
 def memory_recall(caller: Caller, given: Recall) -> dict[str, Any]:

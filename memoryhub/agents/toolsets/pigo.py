@@ -100,7 +100,8 @@ def memory_remember(caller: Caller, given: Remember) -> dict[str, Any]:
     done = remember_deduplicated(draft, caller.actor)
     shown = outcomes.written_memory(done, draft, caller.actor)
     decision = "CREATE" if done.revived else _DECISIONS[done.outcome]
-    told = {"id": done.memory.uid, "outcome": done.outcome, "decision": decision}
+    told: dict[str, Any] = {"id": done.memory.uid, "outcome": done.outcome, "decision": decision}
+    told |= outcomes.warnings(done.memory)
     return told | {name: shown[name] for name in ("category", "abstract") if name in shown}
 
 

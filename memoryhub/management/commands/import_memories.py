@@ -32,9 +32,9 @@ from memoryhub.sensitivity import LEVELS, Clearance
 
 INTERRUPTED = 130
 OVER_CAP = (
-    "  Nothing was removed now. But from now on each memory that an agent stores there sends the least used\n"
-    "  one to the trash. To keep them all set max_memories = 0 (no cap), or higher, in memoryhub.toml in\n"
-    "  LETSGO_HOME, or MEMORYHUB_MAX_MEMORIES=0 in the server's environment."
+    "  Nothing was removed now. But from now on, each memory that an owner adds there sends the least used\n"
+    "  one of that owner to the trash. To keep them all set max_memories = 0 (no cap), or higher, in\n"
+    "  memoryhub.toml in LETSGO_HOME, or MEMORYHUB_MAX_MEMORIES=0 in the server's environment."
 )
 
 

@@ -24,6 +24,10 @@ from memoryhub.web.views.versions import undo_form
 
 _PREFILLED = ("project", "session_id", "type", "category")
 ERASE_WORD = "erase"
+OVER_CAP = (
+    "The owner of this memory has more than max_memories in its project. Delete some of them, or raise"
+    " max_memories in the configuration."
+)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -50,6 +54,8 @@ def _store(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
         "created": "Stored.",
         "updated": "A memory had this key already: it says this now.",
     }.get(result.outcome, "These words were stored already: that memory is refreshed.")
+    if result.memory.over_cap:
+        messages.warning(request, OVER_CAP)
     if hidden := reading.out_of_sight(request, [result.memory]):
         messages.warning(request, f"{text} {hidden}")
         return redirect("memories")
@@ -96,6 +102,8 @@ def _saved(request: HttpRequest, memory: Memory, *, is_changed: bool) -> HttpRes
     is_hidden = bool(reading.out_of_sight(request, [memory]))
     said = undo_form(request, memory, "Saved.") if is_hidden and is_changed else "Saved."
     messages.success(request, said)
+    if memory.over_cap:
+        messages.warning(request, OVER_CAP)
     after = _after(request, memory)
     is_its_page = after == reverse("memory", args=[memory.uid])
     return redirect("memories" if is_hidden and is_its_page else after)
