@@ -65,7 +65,10 @@ def strip_role_prefixes(text: str) -> str:
             position = end
         text = "".join([*pieces, text[position:]])
         folded = _fold(text)
-    return _without_chat_markup(text, folded) if "<" in folded else text
+    if "<" in folded:
+        text = _without_chat_tokens(text, folded)
+        text = _without_role_tags(text, _fold(text))
+    return text
 
 
 def _strip_line(line: str, folded: str) -> str:
@@ -111,13 +114,19 @@ def _symbols(*parts: str) -> frozenset[str]:
     return frozenset().union(*(LEXICON.members[part] for part in parts))
 
 
-def _without_chat_markup(text: str, folded: str) -> str:
-    """Give chat tokens and role tags other brackets, and remove the roles after a chat token."""
+def _without_chat_tokens(text: str, folded: str) -> str:
+    """Give chat tokens other brackets and remove the roles after them."""
     characters = list(text)
     for match in _CHAT_TOKEN.finditer(folded):
-        end, until = match.span("roles")
-        characters[match.start()], characters[end - 1] = "‹", "›"
-        characters[end:until] = [""] * (until - end)
+        start, end = match.span("roles")
+        characters[match.start()], characters[start - 1] = "‹", "›"
+        characters[start:end] = [""] * (end - start)
+    return "".join(characters)
+
+
+def _without_role_tags(text: str, folded: str) -> str:
+    """Give role tags other brackets."""
+    characters = list(text)
     for match in _ROLE_TAG.finditer(folded):
         characters[match.start()] = "‹"
         if folded[match.end() - 1] == ">":
