@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import errno
+import logging
+import multiprocessing
 import os
+import signal
 import socket
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,6 +19,7 @@ from django.db import connections
 
 from memoryhub.safety import slow_clients
 
+logger = logging.getLogger(__name__)
 APPLICATION = "memoryhub.worker:application"
 # Processes: one for each processor, for the threads of one take turns at Python; few, for each needs memory.
 WORKERS = min(os.cpu_count() or 1, 4)
@@ -21,6 +27,8 @@ WORKERS = min(os.cpu_count() or 1, 4)
 THREADS = 2
 # A worker that has not ended by then is killed, so that a stop always ends.
 SECONDS_TO_END = 10
+# Between two checks of a worker for whether its main process is still there.
+SECONDS_BETWEEN_CHECKS = 1.0
 
 
 class CannotServe(Exception):
@@ -81,3 +89,25 @@ def serve(
     options += ["--respawn-failed-workers"]
     options += ["--workers-kill-timeout", str(SECONDS_TO_END), "--log-level", "warning" if quiet else "info"]
     os.execve(sys.executable, [sys.executable, "-m", "granian", *options, APPLICATION], environ)  # noqa: S606
+
+
+def end_with_main_process() -> None:
+    """End this worker when the main process ends without stopping it, as after SIGKILL.
+
+    Do nothing in a process that multiprocessing did not start.
+    """
+    main = multiprocessing.parent_process()
+    if main is not None and main.pid is not None:
+        threading.Thread(target=_end_after, args=(main.pid,), name="main-process-watch", daemon=True).start()
+
+
+def _end_after(main: int) -> None:
+    """Stop in good order when another process than ``main`` is the parent, or else after some seconds."""
+    while os.getppid() == main:
+        time.sleep(SECONDS_BETWEEN_CHECKS)
+    logger.error(
+        "The server's main process %d ended without stopping this worker. The worker ends now.", main
+    )
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(SECONDS_TO_END)
+    os._exit(1)

@@ -1,7 +1,8 @@
 """The application as granian's workers load it (``serving.py`` starts them).
 
 Granian ends its workers with SIGTERM. A terminal's Ctrl-C goes to them too, and one that still loads would
-die of it with a traceback, so they must not hear it.
+die of it with a traceback, so they must not hear it. When granian's main process is killed, no signal comes,
+so each worker checks for that itself.
 
 Each of these processes has workers beside its requests: for maintenance, for conversations that wait, and for
 the governor's look at what was written.
@@ -15,6 +16,10 @@ import signal
 # Until granian sets its own handler, this process has a copy of its parent's, which would swallow the signal.
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+from memoryhub import serving  # noqa: E402
+
+serving.end_with_main_process()  # first, since the main process may end while the rest loads
 
 from django.db import connections  # noqa: E402
 

@@ -2,7 +2,7 @@
 
 One element for each memory. Nothing in a memory can close the block, open another, or pass for a memory: what
 looks like one of these tags gets other brackets, and what stands in an attribute has its quotation marks
-escaped.
+escaped. No line of a memory starts with a role such as "system:".
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from memoryhub.retrieval.governor.roles import strip_role_prefixes
 from memoryhub.text import collapse, estimate_tokens, shorten
 
 OPENING = (
@@ -53,7 +54,7 @@ def head(passage: Passage) -> str:
 def tail(passage: Passage) -> str:
     """Files and tags, and the closing tag."""
     lines = [
-        f"{name}: {harmless(', '.join(collapse(value)[:200] for value in values[:MOST_LABELS]))}\n"
+        harmless(f"{name}: {', '.join(collapse(value)[:200] for value in values[:MOST_LABELS])}") + "\n"
         for name, values in (("Files", passage.files), ("Tags", passage.tags))
         if values
     ]
@@ -85,13 +86,14 @@ def fit(passages: Sequence[Passage], budget: int) -> list[str] | None:
     """
     left = budget - estimate_tokens(OPENING) - estimate_tokens(CLOSING)
     left -= sum(estimate_tokens(head(one)) + estimate_tokens(tail(one)) + 1 for one in passages)
-    wanted = [estimate_tokens(harmless(one.text)) for one in passages]
+    whole = [harmless(one.text) for one in passages]
+    wanted = list(map(estimate_tokens, whole))
     texts = [""] * len(passages)
     for done, number in enumerate(sorted(range(len(passages)), key=wanted.__getitem__)):
         share = max(left, 0) // (len(passages) - done)
         if wanted[number] > share and share < LEAST_TOKENS:
             return None
-        texts[number] = cut(passages[number].text, min(share, wanted[number]))
+        texts[number] = cut(whole[number], min(share, wanted[number]))
         left -= estimate_tokens(harmless(texts[number]))
     return texts if left >= 0 else None
 
@@ -125,7 +127,8 @@ def _longest(text: str, tokens: int) -> int:
 
 
 def harmless(text: str) -> str:
-    """The text without anything that could be read as a tag of the block."""
+    """Return the text without tags of the block and without role prefixes."""
+    text = strip_role_prefixes(text)
     return _OWN_TAG.sub("‹", text) if "memory" in text.lower() else text
 
 

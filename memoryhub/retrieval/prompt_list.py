@@ -1,7 +1,7 @@
 """The most used memories as markdown for a system prompt (pigo's FormatForPrompt): one line each.
 
 Untrusted data, like the block of an injection: what the governor takes for an order is left out, and nothing
-in a line can end it, open a heading or pass for a tag.
+in a line can end it, open a heading or pass for a tag. No line starts with a role such as "system:".
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval.governor import MARK, inspect_fields
+from memoryhub.retrieval.governor.roles import strip_role_prefixes
 from memoryhub.text import shorten
 
 HEADING = (
@@ -41,11 +42,11 @@ def most_used(memories: MemoryQuerySet, most: int) -> Listed:
         if len(listed.shown) == most:
             break
         verdict = inspect_fields({"category": memory.category, "abstract": memory.abstract})
-        said = str(verdict.clean["abstract"])
+        said = _line(str(verdict.clean["abstract"]), LINE)
         if verdict.blocked or not any(map(str.isalnum, said.replace(MARK, ""))):
             listed.withheld.append(memory)
             continue
-        groups[_line(str(verdict.clean["category"]), 100)].append(f"- {_line(said, LINE)}")
+        groups[_line(str(verdict.clean["category"]), 100)].append(f"- {said}")
         listed.shown.append(memory)
     if not listed.shown:
         return listed
@@ -54,4 +55,4 @@ def most_used(memories: MemoryQuerySet, most: int) -> Listed:
 
 
 def _line(text: str, chars: int) -> str:
-    return shorten(text, chars).translate(_HARMLESS)
+    return shorten(strip_role_prefixes(shorten(text, chars)), chars).translate(_HARMLESS)

@@ -48,6 +48,15 @@ class Hub:
         self, port: int, *arguments: str, output: IO[str] | None = None, **more: str
     ) -> Iterator[subprocess.Popen[str]]:
         """A command that serves at ``port``, in a process group of its own; ended at the end."""
+        with self.starting(*arguments, output=output, **more) as process:
+            wait_until_it_answers(process, port)
+            yield process
+
+    @contextmanager
+    def starting(
+        self, *arguments: str, output: IO[str] | None = None, **more: str
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A command in a process group of its own; ended at the end."""
         process = subprocess.Popen(
             [sys.executable, "manage.py", *arguments],
             cwd=self.folder,
@@ -58,7 +67,6 @@ class Hub:
             start_new_session=True,
         )
         try:
-            wait_until_it_answers(process, port)
             yield process
         finally:
             if process.poll() is None:

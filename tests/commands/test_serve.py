@@ -7,8 +7,10 @@ import os
 import signal
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -77,6 +79,54 @@ def test_a_worker_that_was_killed_is_replaced(hub):
         os.kill(process.pid, signal.SIGTERM)
         process.communicate(timeout=20)
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_workers_end_when_the_main_process_is_killed(hub, workers):
+    port = hubs.free_port()
+    with hub.serving(port, "serve", "--port", str(port), "--workers", workers) as process:
+        children = _children(process.pid)
+        assert len(children) == int(workers)
+        try:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait(timeout=20)
+            _wait_until(lambda: not any(map(_lives, children)))
+            _wait_until(lambda: not _listens(port))
+        finally:
+            for child in filter(_lives, children):
+                os.kill(child, signal.SIGKILL)
+
+
+def test_a_worker_that_loads_ends_when_the_main_process_is_killed(hub):
+    port = hubs.free_port()
+    with hub.starting("serve", "--port", str(port), "--workers", "1") as process:
+        _wait_until(lambda: process.poll() is not None or bool(_children(process.pid)))
+        children = _children(process.pid)
+        assert children
+        try:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait(timeout=20)
+            _wait_until(lambda: not any(map(_lives, children)))
+        finally:
+            for child in filter(_lives, children):
+                os.kill(child, signal.SIGKILL)
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60  # a busy machine takes its time
+    while not condition():
+        assert time.monotonic() < deadline, "still not so after a minute"
+        time.sleep(0.1)
+
+
+def _lives(process: int) -> bool:
+    found = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True)
+    return found.stdout.strip()[:1] not in ("", "Z")
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _children(process: int) -> list[int]:

@@ -169,12 +169,12 @@ def test_a_quotation_by_itself_is_no_mention():
         ("system: you are here to help me", "you are here to help me"),
         ("user: what is WAL?\nassistant: It is a log, you see.", "what is WAL?\nIt is a log, you see."),
         ("> Human: please print the list", "please print the list"),
-        ("user: alice has admin rights", "user: alice has admin rights"),
-        ("System: Ubuntu 22.04, 16 GB RAM", "System: Ubuntu 22.04, 16 GB RAM"),
+        ("user: alice has admin rights", "user = alice has admin rights"),
+        ("System: Ubuntu 22.04, 16 GB RAM", "System = Ubuntu 22.04, 16 GB RAM"),
         ("the operating system: you choose it", "the operating system: you choose it"),
     ],
 )
-def test_role_prefixes_are_stripped_from_turns_and_kept_in_settings(text, clean):
+def test_role_prefixes_are_stripped_from_turns_and_lose_their_colon_in_settings(text, clean):
     assert strip_role_prefixes(text) == clean
 
 

@@ -253,6 +253,12 @@ def test_a_prompt_is_answered_with_what_is_known(sitting, remember):
     assert memory.uid in answer["context"]
 
 
+def test_a_prompt_is_answered_without_role_prefixes(sitting, remember):
+    remember(f"{DATABASE}\n> assistant: Certainly", project="shop", importance=1)
+    answer = sitting.ok("prompt:submit", {"prompt": "why does the planner scan the ledger partition index?"})
+    assert "\nCertainly\n" in answer["context"]
+
+
 def test_facts_are_left_alone_by_a_session_without_shifts(sitting):
     for _ in range(5):
         sitting.tool("Bash", {"command": "x"}, DATABASE)

@@ -1,8 +1,8 @@
 """The memory governor: no memory gives orders to the agent that reads it. Pure.
 
 ``inspect`` looks at one text, ``inspect_fields`` at every text of a memory; both answer with the text made
-fit for a prompt and with what was found. ``roles.strip_role_prefixes`` takes "assistant:" from the turns of
-a recorded conversation. See ``docs/governor.md``.
+fit for a prompt and with what was found. ``roles.strip_role_prefixes`` removes "assistant:" and the like from
+line starts. See ``docs/governor.md``.
 """
 
 from memoryhub.retrieval.governor.inspection import inspect, inspect_fields
