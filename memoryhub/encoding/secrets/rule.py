@@ -117,4 +117,4 @@ def _standing_alone(pattern: str) -> str:
         return rf"{_BEFORE}(?:{pattern})"
     head = literal[0]
     before = rf"(?:(?<![\w-]{head})|(?<=\\[nrt]{head}))"
-    return rf"{head}{before}(?:{pattern[len(head):]})"
+    return rf"{head}{before}(?:{pattern[len(head) :]})"
