@@ -22,7 +22,7 @@ from memoryhub.querysets import FactQuerySet
 from memoryhub.sensitivity import LEVELS, Actor, Clearance
 from memoryhub.store.errors import Conflict, NotFound, StoreError
 from memoryhub.store.rows import is_as_read, own_words, project_for
-from memoryhub.store.screening import FACT_FIELDS, noting_refusals, refuse_secrets
+from memoryhub.store.screening import FACT_FIELDS, noting_refusals, screen
 from memoryhub.transactions import write
 
 _WORDS = ("subject", "predicate", "object")
@@ -30,14 +30,18 @@ MOST = 500  # facts that end, or are deleted, at once
 _IDENTITY = frozenset({*_WORDS, "project", "sensitivity"})
 
 
-def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> tuple[Fact, bool]:
+def store_fact(
+    draft: FactDraft, actor: Actor, now: datetime | None = None, *, checked: bool = False
+) -> tuple[Fact, bool]:
     """Store a triple; the same one again updates its confidence. Returns the fact and whether it is new.
 
     One that had ended (with its memory, or because another superseded it) holds again from now on, as new.
+    ``checked``: the caller, who is inside a transaction, has called :func:`screen_fact` before.
     """
     now = now or timezone.now()
     with noting_refusals(draft, actor, "fact"):
-        refuse_secrets(draft, FACT_FIELDS)
+        if not checked and (refusal := screen_fact(draft)):
+            raise refusal
     with write():
         project = project_for(draft.project, actor)
         memory = _memory(draft.memory_id, actor)
@@ -58,12 +62,22 @@ def store_fact(draft: FactDraft, actor: Actor, now: datetime | None = None) -> t
     return fact, created
 
 
-def adopt_fact(draft: FactDraft, past: Past, actor: Actor, now: datetime | None = None) -> tuple[Fact, bool]:
-    """Store a triple that comes with its past; one that the actor may know of already stays as it is."""
+def screen_fact(draft: FactDraft, past: Past | None = None) -> StoreError | None:
+    """Return the refusal of a fact that holds a secret. Call it before a transaction is opened."""
+    return screen(draft, FACT_FIELDS) or (screen(past, ("author",)) if past else None)
+
+
+def adopt_fact(
+    draft: FactDraft, past: Past, actor: Actor, now: datetime | None = None, *, checked: bool = False
+) -> tuple[Fact, bool]:
+    """Store a triple that comes with its past; one that the actor may know of already stays as it is.
+
+    ``checked``: as for :func:`store_fact`.
+    """
     now = now or timezone.now()
     with noting_refusals(draft, actor, "fact"):
-        refuse_secrets(draft, FACT_FIELDS)
-        refuse_secrets(past, ("author",))
+        if not checked and (refusal := screen_fact(draft, past)):
+            raise refusal
     with write():
         project, memory = project_for(draft.project, actor), _memory_of_past(draft.memory_id, actor)
         words = {name: getattr(draft, name) for name in _WORDS}
@@ -223,9 +237,12 @@ def change_fact(
     editor started from.
     """
     now = now or timezone.now()
-    with noting_refusals(draft, actor, "fact", uid), write():
+    with noting_refusals(draft, actor, "fact", uid):
+        if refusal := screen_fact(draft):
+            _find(uid, actor)  # NotFound comes first
+            raise refusal
+    with write():
         fact = _find(uid, actor)
-        refuse_secrets(draft, FACT_FIELDS)
         if unchanged_since and fact.updated_at != unchanged_since:
             raise Conflict("someone changed this fact since you opened it; look at it again", "updated_at")
         values = {name: getattr(draft, name) for name in _WORDS} | {

@@ -18,7 +18,7 @@ from memoryhub.encoding.distillation import Candidate, distill, holds_injection
 from memoryhub.encoding.memorability import Memorability, Shares
 from memoryhub.encoding.naming import subtitle_of
 from memoryhub.encoding.retraction import files_of, retract, retracted_by
-from memoryhub.encoding.secrets import find_secrets, redact
+from memoryhub.encoding.secrets import may_contain_secrets, redact
 from memoryhub.encoding.working import working
 from memoryhub.models import Memory, Session
 from memoryhub.sensitivity import Actor
@@ -100,7 +100,7 @@ def _weigh(
     done: Captured, found: Candidate, place: Place, tokens: int, neighbours: Neighbours, actor: Actor
 ) -> None:
     """Keep a candidate, or say why not."""
-    if find_secrets(found.text):
+    if may_contain_secrets(found.text):
         done.reason = "secret"
     elif twin := _twin(found.text, place.session.project, actor):
         done.reason = twin
@@ -199,7 +199,7 @@ def _keep(
     )
     try:
         done.memory = store.remember(draft, actor).memory
-    except store.SecretDetected:
+    except (store.SecretDetected, store.TooCostlyToCheck):
         done.reason = "secret"
     else:
         if old:

@@ -32,7 +32,7 @@ from memoryhub.encoding.passages import (
     told_reasons,
 )
 from memoryhub.encoding.secret_files import is_secret_file
-from memoryhub.encoding.secrets import find_secrets
+from memoryhub.encoding.secrets import may_contain_secrets
 from memoryhub.text import shorten, terms
 from memoryhub.vocabulary import MemoryType
 
@@ -285,7 +285,7 @@ def _wrote(seen: Observation, work: Work) -> Candidate | str:
 
 def _note(work: Work, text: str, source: str, modified: list[str], read: list[str] | None = None) -> str:
     """Keep for later; the reason when that may not be."""
-    if find_secrets(text):
+    if may_contain_secrets(text):
         return "secret"
     if all(note.text != text for note in work.notes):
         work.notes = [*work.notes, Note(text, source, list(modified), work.calls, list(read or ()))][

@@ -42,6 +42,7 @@ def place(call: Call, session: Session, at: datetime, sensitivity: str, actor: A
 
     A call that arrives after later ones is put into the segment of its time and leaves the window alone.
     """
+    draft: FactDraft | None = None
     with working(session) as state:
         if state.window_at and at < datetime.fromisoformat(state.window_at):
             return Placed(_segment_at(session, at, state.segment), late=True)
@@ -62,8 +63,10 @@ def place(call: Call, session: Session, at: datetime, sensitivity: str, actor: A
             state.segment, state.asked = state.segment + 1, 0
             before = commonest(map(sorted, window))
             draft = _boundary(call, session, at, sensitivity, state, before, judged.similarity)
-            facts.store_fact(draft, actor)
-        return Placed(state.segment, judged.boundary, judged.similarity)
+        placed = Placed(state.segment, judged.boundary, judged.similarity)
+    if draft is not None:
+        facts.store_fact(draft, actor)
+    return placed
 
 
 def _thresholds(state: Working, configured: float) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memoryhub.encoding.distillation import without_injections
-from memoryhub.encoding.secrets import REDACTED, find_secrets
+from memoryhub.encoding.secrets import REDACTED, may_contain_secrets
 from memoryhub.extraction.candidates import (
     ABSTRACT_CHARS,
     CATEGORIES,
@@ -138,7 +138,7 @@ def _candidate(raw: Any, said: str, known: set[str], numbers: set[str]) -> Candi
     if category not in CATEGORIES:
         return "in a category that does not exist"
     texts = f"{item.abstract}\n{item.overview}\n{item.content}"
-    if REDACTED in texts or find_secrets(texts):
+    if REDACTED in texts or may_contain_secrets(texts):
         return "it holds a credential"
     if not _is_grounded(item.content, said, known, numbers):
         return "the conversation does not say it"
@@ -189,7 +189,7 @@ def read_decision(answer: str, candidate: str, existing: Sequence[str]) -> tuple
 def _unites(content: str, candidate: str, old: str) -> bool:
     """Whether a merged text holds what both say and hardly anything else."""
     made, both = terms(content), terms(candidate) | terms(old)
-    if not made or find_secrets(content) or decisive(content) != decisive(candidate) | decisive(old):
+    if not made or may_contain_secrets(content) or decisive(content) != decisive(candidate) | decisive(old):
         return False
     if any(one not in f"{candidate} {old}" for one in _ADDRESS.findall(content)):
         return False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memoryhub.encoding.distillation import without_injections
-from memoryhub.encoding.secrets import redact
+from memoryhub.encoding.secrets import redact_checked
 from memoryhub.text import estimate_tokens
 
 USER, ASSISTANT = "user", "assistant"
@@ -25,7 +25,10 @@ class Turn:
 
 
 def turns(messages: Iterable[Any]) -> list[Turn]:
-    """The turns among messages in the shapes that agents keep them in; what is none is left out."""
+    """The turns among messages in the shapes that agents keep them in; what is none is left out.
+
+    Raise :class:`~memoryhub.encoding.secrets.CheckTooCostly` if one is too costly to check for secrets.
+    """
     found = []
     for message in messages:
         if not isinstance(message, dict):
@@ -33,7 +36,7 @@ def turns(messages: Iterable[Any]) -> list[Turn]:
         role = _SPEAKERS.get(str(message.get("role", "")).lower())
         text = text_of(message.get("content"))
         if role and text.strip():
-            said = redact(without_injections(text[:MOST_CHARS])).strip()
+            said = redact_checked(without_injections(text[:MOST_CHARS])).strip()
             found += [Turn(role, said)] if said else []
     return found
 

@@ -25,6 +25,7 @@ from memoryhub.extraction.nearness import MOST, Near, Question, near
 from memoryhub.extraction.people import different_people
 from memoryhub.models import Memory
 from memoryhub.sensitivity import Actor, higher
+from memoryhub.store.embedding import Ahead
 from memoryhub.store.rows import LISTS, content_hash, listed
 from memoryhub.store.screening import MEMORY_FIELDS, noting_refusals, refuse_secrets
 from memoryhub.transactions import write
@@ -64,15 +65,31 @@ def remember_deduplicated(
     if choose and (found := near(question)):
         chosen = choose(draft, found[:MOST])
     vectors = store.embed_ahead([draft])
-    with write():
-        choice = _held(draft, chosen, question) if chosen else by_rules(draft, near(question))
-        if choice.memory is not None and choice.verdict.decision == Decision.SKIP:
-            return _skip(draft, choice.memory, actor, now)
-        if choice.memory is not None and choice.verdict.decision == Decision.MERGE:
-            # A conflict: together they say what a third memory says. Then the candidate stands beside it.
-            with suppress(store.Conflict):
-                return _merge(draft, choice.memory, choice.verdict.content, actor, now)
-        [result] = store.remember_many([draft], actor, now, vectors=vectors)
+    checked: set[str] = {""}
+    while True:
+        with write():
+            choice = _held(draft, chosen, question) if chosen else by_rules(draft, near(question))
+            is_merge = choice.memory is not None and choice.verdict.decision == Decision.MERGE
+            if not is_merge or choice.verdict.content in checked:
+                return _carry_out(choice, draft, actor, now, vectors)
+        # The merged text has to be checked outside of the transaction. Then the choice is made again.
+        content = choice.verdict.content
+        with noting_refusals(draft, actor):
+            refuse_secrets(MemoryPatch(content=content), ["content"])
+        checked.add(content)
+
+
+def _carry_out(
+    choice: Choice, draft: MemoryDraft, actor: Actor, now: datetime, vectors: Ahead
+) -> store.Outcome:
+    """Skip, merge or create, in the caller's transaction. All texts have been checked for secrets."""
+    if choice.memory is not None and choice.verdict.decision == Decision.SKIP:
+        return _skip(draft, choice.memory, actor, now)
+    if choice.memory is not None and choice.verdict.decision == Decision.MERGE:
+        # A conflict: together they equal a third memory. Then the candidate is stored by itself.
+        with suppress(store.Conflict):
+            return _merge(draft, choice.memory, choice.verdict.content, actor, now)
+    [result] = store.remember_many([draft], actor, now, vectors=vectors, refusals=[None])
     if isinstance(result, store.StoreError):
         raise result
     return result
@@ -164,4 +181,4 @@ def _merge(draft: MemoryDraft, memory: Memory, content: str, actor: Actor, now: 
         if name in draft.given:
             values[name] = max(getattr(memory, name), getattr(draft, name))
     patch = MemoryPatch.model_validate(values)
-    return store.Outcome("merged", store.update(memory.uid, patch, actor, now, reason="merge"))
+    return store.Outcome("merged", store.update(memory.uid, patch, actor, now, reason="merge", checked=True))

@@ -60,6 +60,7 @@ def record(passage: Passage, reports: Sequence[HandlerReport]) -> Event | None:
     """Save the event; None for one that came before."""
     event, happening = passage.event, passage.happening
     event.handlers = [report.as_dict() for report in reports]
+    reason = _end_reason(happening)
     with working(passage.session) as state:
         if passage.repeated or _known(passage):
             return None
@@ -68,7 +69,7 @@ def record(passage: Passage, reports: Sequence[HandlerReport]) -> Event | None:
         if happening.event == names.PROMPT_SUBMIT:
             state.hear()
         event.save(force_insert=True)
-        _note(passage)
+        _note(passage, reason)
     return event
 
 
@@ -97,7 +98,13 @@ def _marks(happening: Happening, now: datetime) -> tuple[str, str]:
     return one.hexdigest()[:16], before.hexdigest()[:16]
 
 
-def _note(passage: Passage) -> None:
+def _end_reason(happening: Happening) -> str:
+    if happening.event != names.SESSION_END:
+        return ""
+    return redact(clean(str(happening.data.get("reason") or "")))[:50]
+
+
+def _note(passage: Passage, reason: str) -> None:
     """What an event changes in its session's row."""
     row = Session.objects.filter(pk=passage.session.pk)
     ended, at = passage.session.ended_at, passage.at
@@ -106,7 +113,6 @@ def _note(passage: Passage) -> None:
     if at < passage.session.started_at:
         row.update(started_at=at)
     if passage.happening.event == names.SESSION_END:
-        reason = redact(clean(str(passage.happening.data.get("reason") or "")))[:50]
         row.update(ended_at=max(at, ended) if ended else at, end_reason=reason)
     elif ended and at > ended:
         row.update(ended_at=None, end_reason="")

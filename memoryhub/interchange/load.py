@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from memoryhub import facts, store
+from memoryhub import facts, journal, store
 from memoryhub.drafts import FactDraft, MemoryDraft
 from memoryhub.interchange import restoring
 from memoryhub.interchange.ids import Ids
@@ -25,7 +25,8 @@ from memoryhub.past import Past
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.quotas import count_by_quota, fullest
 from memoryhub.sensitivity import Actor
-from memoryhub.store.errors import NotFound, StoreError
+from memoryhub.store.errors import NotFound, SecretDetected, StoreError
+from memoryhub.store.screening import blocked
 from memoryhub.transactions import write
 
 BATCH = 1000
@@ -97,12 +98,25 @@ class Batch:
         if not self._items:
             return 0
         failed, self._tally, now = tally.failed, tally, timezone.now()
+        self._refusals = {id(item): refusal for item in self._items if (refusal := self._screen(item))}
         with write():
             for kind, some in self._by_kind().items():
                 self._take(kind, some, now)
             if self._order.dry_run:
                 transaction.set_rollback(True)
         return tally.failed - failed
+
+    def _screen(self, item: Item) -> StoreError | None:
+        """Check an item for secrets, before the transaction: other writers would wait for it."""
+        if isinstance(item, History):
+            kind = _kind_of(item)
+            return restoring.screen_line(kind, item.shape) if self._order.restores else None
+        if not isinstance(item, Record):
+            return None
+        past = self._past(item.past)
+        if isinstance(item.draft, FactDraft):
+            return facts.screen_fact(item.draft, past)
+        return store.screen_ahead([item.draft], [past])[0]
 
     def _by_kind(self) -> dict[str, list[Item]]:
         """Memories before what refers to them, and sessions before these, which would begin them anew."""
@@ -129,7 +143,13 @@ class Batch:
         drafts = [record.draft for record in records if isinstance(record.draft, MemoryDraft)]
         pasts = [self._past(record.past) for record in records]
         results = store.remember_many(
-            drafts, order.actor, hold_cap=False, imported_at=now, vectors=self._vectors, pasts=pasts
+            drafts,
+            order.actor,
+            hold_cap=False,
+            imported_at=now,
+            vectors=self._vectors,
+            pasts=pasts,
+            refusals=[self._refusals.get(id(record)) for record in records],
         )
         became: dict[str, str] = {}
         for record, draft, past, result in zip(records, drafts, pasts, results, strict=True):
@@ -168,6 +188,11 @@ class Batch:
         self, draft: FactDraft, record: Record, known: dict[str, str], now: datetime
     ) -> tuple[Fact, str]:
         """Whose memory did not come in does not come in either: it would show where that must not."""
+        if refusal := self._refusals.get(id(record)):
+            if isinstance(refusal, SecretDetected):
+                change = blocked(refusal, draft, self._order.actor, "fact")
+                journal.record(self._order.actor, [change], now)
+            raise refusal
         if draft.memory_id:
             ours = known.get(draft.memory_id)
             if ours is None and not (self._order.restores and self._is_here(draft.memory_id)):
@@ -177,9 +202,9 @@ class Batch:
             draft = draft.model_copy(update={"memory_id": None if self._order.dry_run else ours})
         past = self._past(record.past)
         if past is None:
-            fact, is_new = facts.store_fact(draft, self._order.actor, now)
+            fact, is_new = facts.store_fact(draft, self._order.actor, now, checked=True)
             return fact, "created" if is_new else "updated"
-        fact, is_new = facts.adopt_fact(draft, past, self._order.actor, now)
+        fact, is_new = facts.adopt_fact(draft, past, self._order.actor, now, checked=True)
         return fact, "created" if is_new else "unchanged"
 
     def _is_here(self, uid: str) -> bool:
@@ -190,7 +215,10 @@ class Batch:
             self._tally.without_home(f"{restoring.WORDS[kind]}: {_FOR_RESTORERS}", len(items))
             return
         shapes = [item.shape for item in items]
-        results = restoring.take(kind, shapes, self._order.actor, self._ids, dry_run=self._order.dry_run)
+        refusals = [self._refusals.get(id(item)) for item in items]
+        results = restoring.take(
+            kind, shapes, self._order.actor, self._ids, dry_run=self._order.dry_run, refusals=refusals
+        )
         for item, result in zip(items, results, strict=True):
             if isinstance(result, StoreError):
                 self._refuse(item.place, result)

@@ -10,7 +10,6 @@ from typing import Any
 from memoryhub import facts
 from memoryhub import journal as journals
 from memoryhub.batches import batched
-from memoryhub.encoding.secrets import find_secrets
 from memoryhub.interchange.ids import Ids
 from memoryhub.interchange.lines import (
     EventLine,
@@ -27,7 +26,7 @@ from memoryhub.sensitivity import Actor
 from memoryhub.store import adopting
 from memoryhub.store.errors import Forbidden, NotFound, SecretDetected, StoreError
 from memoryhub.store.rows import CHUNK, project_for
-from memoryhub.store.screening import blocked, refuse_secrets
+from memoryhub.store.screening import blocked, screen, secrets_in
 
 Result = bool | StoreError
 WORDS = {
@@ -40,6 +39,18 @@ WORDS = {
     "superseded": "superseded facts",
     "journal": "journal rows",
 }
+# Fields of a line that are checked for secrets, by kind; those of a revision are checked one by one.
+_TEXTS: dict[str, tuple[str, ...]] = {
+    "session": ("session_id", "project", "cwd", "agent", "end_reason"),
+    "event": ("preview", "event", "tool_name", "files", "keywords", "skip_reason"),
+    "evidence": ("session_id",),
+    "journal": ("actor", "operation", "object_type", "object_id", "project", "owner"),
+}
+_DOCUMENTS: dict[str, tuple[str, ...]] = {
+    "session": ("state",),
+    "event": ("handlers", "memorability_parts"),
+    "journal": ("detail",),
+}
 _SESSION = ("agent", "cwd", "started_at", "last_at", "ended_at", "end_reason", "segment", "state")
 _EVENT = (
     *("at", "event", "tool_name", "sensitivity", "files", "keywords", "segment", "boundary", "memorability"),
@@ -47,14 +58,37 @@ _EVENT = (
 )
 
 
-def take(kind: str, shapes: Sequence[Any], actor: Actor, ids: Ids, *, dry_run: bool) -> list[Result]:
+def screen_line(kind: str, shape: Any) -> StoreError | None:
+    """Return the refusal of a line that holds a secret. Call it before a transaction is opened."""
+    if kind == "revision":
+        return adopting.screen_revision(shape)
+    try:
+        for field in _DOCUMENTS.get(kind, ()):
+            _refuse_in_document(getattr(shape, field), field)
+    except StoreError as refusal:
+        return screen(shape, _TEXTS[kind]) or refusal
+    return screen(shape, _TEXTS.get(kind, ()))
+
+
+def take(
+    kind: str,
+    shapes: Sequence[Any],
+    actor: Actor,
+    ids: Ids,
+    *,
+    dry_run: bool,
+    refusals: Sequence[StoreError | None],
+) -> list[Result]:
     """Store lines of one kind, in a transaction: True for what is new, False for what was here.
 
+    ``refusals``: what :func:`screen_line` returned for each line.
     In a dry run what refers to a memory of an earlier batch does not find it; that is no problem of the file.
     """
     uids = [uid for shape in shapes for uid in _references(shape)]
     known = ids.find(uids)
-    results = _TAKERS[kind](shapes, actor, known)
+    clean = [shape for shape, refusal in zip(shapes, refusals, strict=True) if refusal is None]
+    taken = iter(_TAKERS[kind](clean, actor, known) if clean else [])
+    results: list[Result] = [next(taken) if refusal is None else refusal for refusal in refusals]
     _note_refusals(kind, shapes, results, actor)
     if not dry_run:
         return results
@@ -134,8 +168,6 @@ def _one_by_one(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Calla
 
 def _session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
     """A session that is here stays as it is, and spans both."""
-    refuse_secrets(line, ("session_id", "project", "cwd", "agent", "end_reason"))
-    _refuse_in_document(line.state, "state")
     project = project_for(line.project, actor)
     values = {name: getattr(line, name) for name in _SESSION}
     session, is_new = Session.objects.get_or_create(
@@ -191,9 +223,6 @@ def _event(
     memories: dict[str, Memory],
     known: dict[str, str],
 ) -> Event:
-    refuse_secrets(line, ("preview", "event", "tool_name", "files", "keywords", "skip_reason"))
-    _refuse_in_document(line.handlers, "handlers")
-    _refuse_in_document(line.memorability_parts, "memorability_parts")
     project = project_for(line.project, actor)
     session = sessions.get((line.session_id, project))
     if session is None:
@@ -233,8 +262,6 @@ def _journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str])
     fresh: list[tuple[datetime, str, journals.Change]] = []
     for line in shapes:
         try:
-            refuse_secrets(line, ("actor", "operation", "object_type", "object_id", "project", "owner"))
-            _refuse_in_document(line.detail, "detail")
             _refuse_out_of_reach(line, actor)
         except StoreError as refusal:
             results.append(refusal)
@@ -273,7 +300,7 @@ def _journal_there(shapes: Sequence[JournalLine], known: dict[str, str]) -> set[
 
 def _refuse_in_document(document: Any, field: str) -> None:
     """A credential in what is kept as a document."""
-    for kind, _ in find_secrets(json.dumps(document, ensure_ascii=False)) if document else ():
+    for kind, _ in secrets_in(json.dumps(document, ensure_ascii=False), field) if document else ():
         raise SecretDetected(kind, 1, field)
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from memoryhub.drafts import FactDraft, MemoryDraft
-from memoryhub.encoding.secrets import find_secrets
+from memoryhub.encoding.secrets import may_contain_secrets
 from memoryhub.interchange.problems import Problem
 from memoryhub.interchange.records import NO_PAST, Bad, Item, Past, Record, Unmapped, record_or_bad
 
@@ -35,7 +35,7 @@ MOST_COUNT = 2_000_000_000
 def named(word: str) -> str:
     """A word of the file that a report may repeat: a name as programs give them, never a text or a token."""
     plain = _NAME.fullmatch(word)
-    return word if plain and not find_secrets(word) else "of another name"
+    return word if plain and not may_contain_secrets(word) else "of another name"
 
 
 @dataclass

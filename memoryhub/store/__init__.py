@@ -13,10 +13,10 @@ from memoryhub.store.acts import Acted, act
 from memoryhub.store.acts_undone import undo_act
 from memoryhub.store.apart import not_duplicates, undo_not_duplicates
 from memoryhub.store.change import repair_level, touch, touch_all, update
-from memoryhub.store.errors import Conflict, Forbidden, NotFound, SecretDetected, StoreError
+from memoryhub.store.errors import Conflict, Forbidden, NotFound, SecretDetected, StoreError, TooCostlyToCheck
 from memoryhub.store.evidence import remember_in_session
 from memoryhub.store.merging import Merged, merge, unmerge
-from memoryhub.store.remember import Outcome, embed_ahead, remember, remember_many
+from memoryhub.store.remember import Outcome, embed_ahead, remember, remember_many, screen_ahead
 from memoryhub.store.removal import empty_trash, erase, evict, merge_into, purge_expired, restore, trash
 from memoryhub.store.renewal import renew
 from memoryhub.store.versions import restore_version, take_back
@@ -30,6 +30,7 @@ __all__ = [
     "Outcome",
     "SecretDetected",
     "StoreError",
+    "TooCostlyToCheck",
     "act",
     "embed_ahead",
     "empty_trash",
@@ -46,6 +47,7 @@ __all__ = [
     "repair_level",
     "restore",
     "restore_version",
+    "screen_ahead",
     "take_back",
     "touch",
     "touch_all",

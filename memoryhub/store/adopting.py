@@ -14,13 +14,14 @@ from memoryhub.drafts import MemoryPatch
 from memoryhub.models import Evidence, Memory, Revision
 from memoryhub.past import Past
 from memoryhub.sensitivity import LEVELS, Actor
-from memoryhub.store.errors import Conflict, Forbidden, NotFound, SecretDetected, StoreError
+from memoryhub.store.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.store.rows import CHUNK, LISTS, SCALARS, owner_for
-from memoryhub.store.screening import MEMORY_FIELDS, find_secrets, refuse_secrets
+from memoryhub.store.screening import MEMORY_FIELDS, screen
 from memoryhub.vocabulary import Scope, TrashReason
 
 _MOMENTS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at")
 _MOST = 2_000_000_000  # of a count
+PAST_FIELDS = ("author", "owner", "scale", "flags")  # texts of a past, which are checked for secrets
 _BEFORE = frozenset({*SCALARS, *LISTS})
 
 
@@ -41,11 +42,6 @@ def put_on(memory: Memory, past: Past, actor: Actor, now: datetime) -> None:
     memory.flags = list(past.flags)
     memory.scale = past.scale
     memory.copy = max(past.copy, 0)
-
-
-def refuse_secrets_in(past: Past) -> None:
-    """SecretDetected for a credential where a name should be."""
-    refuse_secrets(past, ("author", "owner", "scale", "flags"))
 
 
 def owner_of(scope: str, past: Past | None, actor: Actor) -> str:
@@ -98,19 +94,27 @@ def adopt_revisions(found: Sequence[PastRevision], actor: Actor) -> list[bool | 
 
 
 def _check(revision: PastRevision) -> None:
-    """Only what a memory has, of the right kinds, and no credential in it or in who changed it."""
-    refuse_secrets(revision, ("actor", "reason"))
+    """Refuse fields that no memory has, and values of the wrong kind."""
     if strange := sorted(revision.before.keys() - _BEFORE):
         raise StoreError(f"names {len(strange)} things that no memory has", "before")
     try:
-        patch = MemoryPatch.model_validate(revision.before)
+        MemoryPatch.model_validate(revision.before)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         said = first["msg"].removeprefix("Value error, ")
         raise StoreError(said, ".".join(map(str, ("before", *first["loc"])))) from None
     if revision.sensitivity not in LEVELS:
         raise StoreError(f"must be one of: {', '.join(LEVELS)}", "sensitivity")
-    refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])
+
+
+def screen_revision(revision: Any) -> StoreError | None:
+    """Return the refusal of an earlier version that holds a secret. Call it before the transaction."""
+    refusal = screen(revision, ("actor", "reason"))
+    try:
+        patch = MemoryPatch.model_validate(revision.before)
+    except ValidationError:
+        return refusal  # adopt_revisions refuses it
+    return refusal or screen(patch, [name for name in MEMORY_FIELDS if name in patch.given])
 
 
 def adopt_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> list[bool | StoreError]:
@@ -123,9 +127,6 @@ def adopt_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> 
     for uid, session, at in found:
         if (memory := memories.get(uid)) is None:
             results.append(NotFound("its memory is not here", "memory_id"))
-            continue
-        if secrets := find_secrets(session):
-            results.append(SecretDetected(*secrets[0], "session_id"))
             continue
         is_new = (memory.pk, session) not in known
         if is_new:

@@ -19,7 +19,7 @@ from memoryhub.sensitivity import Actor, Sensitivity
 from memoryhub.store import embedding, rows
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.removal import evict_over_cap
-from memoryhub.store.screening import MEMORY_FIELDS, noting_refusals, refuse_secrets
+from memoryhub.store.screening import MEMORY_FIELDS, noting_refusals, screen
 from memoryhub.text import make_title
 from memoryhub.transactions import write
 
@@ -44,17 +44,20 @@ def update(
     *,
     unchanged_since: datetime | None = None,
     reason: str = "update",
+    checked: bool = False,
 ) -> Memory:
     """Set the given fields; what they were goes into a revision, with the ``reason`` in a word.
 
     ``unchanged_since``: the ``updated_at`` that the editor started from; a later change by someone else is a
-    :class:`Conflict` instead of being overwritten unseen.
+    :class:`Conflict` instead of being overwritten unseen. ``checked``: the caller, who is inside a
+    transaction, has checked the patch for secrets before.
     """
     now = now or timezone.now()
     vectors = embedding.Ahead([embedding.passage(patch)] if "content" in patch.given else ())
-    with noting_refusals(patch, actor, uid=uid), write():
+    if not checked:
+        _screen(uid, patch, actor)
+    with write():
         memory = find(uid, actor)
-        refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])
         refuse_ended(memory, patch, now)
         if unchanged_since and memory.updated_at != unchanged_since:
             raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
@@ -67,6 +70,14 @@ def update(
             if "project" in patch.given:
                 evict_over_cap([memory], actor, now)
     return memory
+
+
+def _screen(uid: str, patch: MemoryPatch, actor: Actor) -> None:
+    """Refuse secrets in a patch; NotFound comes first, so that nothing is noted about a hidden memory."""
+    with noting_refusals(patch, actor, uid=uid):
+        if refusal := screen(patch, [name for name in MEMORY_FIELDS if name in patch.given]):
+            find(uid, actor)
+            raise refusal
 
 
 def refuse_trashed(memory: Memory) -> None:

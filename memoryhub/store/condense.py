@@ -50,7 +50,7 @@ def condense(
             replace(actor, clearance=clearance),
             now,
             hold_cap=False,
-            screen=False,
+            refusals=[None],
             vectors=vectors,
             imported_at=max(filter(None, (memory.imported_at for memory in memories)), default=None),
         )

@@ -31,6 +31,24 @@ class Conflict(StoreError):
     code = "conflict"
 
 
+class TooCostlyToCheck(StoreError):
+    """A text takes too much work to check for secrets. It is not stored, because it is unchecked."""
+
+    code = "too_costly_to_check"
+
+    def __init__(self, field: str) -> None:
+        super().__init__(f"{field} is too costly to check for secrets. Shorten it or split it.", field)
+
+
+class Busy(StoreError):
+    """A part of a batch was not stored, because other writers kept the database busy."""
+
+    code = "database_busy"
+
+    def __init__(self) -> None:
+        super().__init__("the database is busy. This item was not stored. Send it again.")
+
+
 class SecretDetected(StoreError):
     """A text holds what looks like a credential. Says its kind and place, never the value.
 

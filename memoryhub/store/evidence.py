@@ -20,7 +20,7 @@ from memoryhub.drafts import MemoryDraft
 from memoryhub.models import Evidence, Memory
 from memoryhub.sensitivity import Actor
 from memoryhub.store.errors import StoreError
-from memoryhub.store.remember import Outcome, embed_ahead, remember_many
+from memoryhub.store.remember import Outcome, embed_ahead, remember_many, screen_ahead
 from memoryhub.transactions import write
 
 DOUBT_LEFT = 0.5  # of the doubt there was, after one more session
@@ -39,9 +39,9 @@ def remember_in_session(
     ``session`` is whatever tells conversations apart; it need not be one that the hub knows.
     """
     now = now or timezone.now()
-    vectors = embed_ahead([draft])
+    vectors, refusals = embed_ahead([draft]), screen_ahead([draft])
     with write():
-        [result] = remember_many([draft], actor, now, vectors=vectors)
+        [result] = remember_many([draft], actor, now, vectors=vectors, refusals=refusals)
         if not isinstance(result, StoreError):
             _attest(result, draft, actor, session, now)
     if isinstance(result, StoreError):  # out of the transaction: what the journal says of it stays

@@ -28,7 +28,7 @@ from memoryhub.store.change import apply, find, twins
 from memoryhub.store.errors import Conflict, NotFound
 from memoryhub.store.removal import restore, to_trash
 from memoryhub.store.rows import LISTS, listed, pick, united
-from memoryhub.store.screening import noting_refusals, refuse_secrets
+from memoryhub.store.screening import noting_refusals, screen
 from memoryhub.store.upkeep import GATE, note, noted
 from memoryhub.transactions import write
 from memoryhub.vocabulary import NEVER_MERGED, TrashReason
@@ -40,6 +40,11 @@ _PLACE = ("project", "scope", "owner")
 _MOMENTS = ("last_accessed_at", "consolidated_at", "expires_at", "updated_at")
 _COUNTS = ("accessed_count", "consolidated_accesses")
 _PLAIN = ("ttl_days", "importance", "copy", *_COUNTS)
+
+
+@dataclass(frozen=True)
+class _Text:
+    content: str
 
 
 @dataclass(frozen=True)
@@ -72,13 +77,17 @@ def merge(
     """
     now = now or timezone.now()
     vectors = embedding.Ahead([content] if content else ())
-    with noting_refusals(None, actor, uid=keep), write():
-        memory, found = _read(keep, list(dict.fromkeys(others)), actor, now)
+    others = list(dict.fromkeys(others))
+    with noting_refusals(None, actor, uid=keep):
+        if content and (refusal := screen(_Text(content), ["content"])):
+            _read(keep, others, actor, now)  # what may not be merged at all is refused for that reason
+            raise refusal
+    with write():
+        memory, found = _read(keep, others, actor, now)
         _refuse_unlike(memory, found)
         _refuse_changed([memory, *found], seen or {})
         before = _numbers(memory)
         patch = _patch(memory, found, content)
-        refuse_secrets(patch, ["content"] if content else [])
         beside = [other.pk for other in found]
         changes = apply(memory, patch, patch.given, actor, now, reason="merge", beside=beside)
         _add_up(memory, found, now)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.db import OperationalError, connection
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.utils import timezone
 
 from memoryhub import journal
+from memoryhub.batches import batched
 from memoryhub.drafts import MemoryDraft
 from memoryhub.gates import memory_gate
 from memoryhub.models import Memory
@@ -20,11 +23,13 @@ from memoryhub.search import bulk
 from memoryhub.sensitivity import LEVELS, Actor, higher, rank
 from memoryhub.store import adopting, embedding, rows
 from memoryhub.store.change import apply, twins
-from memoryhub.store.errors import SecretDetected, StoreError
+from memoryhub.store.errors import Busy, SecretDetected, StoreError
 from memoryhub.store.removal import evict_over_cap
-from memoryhub.store.screening import MEMORY_FIELDS, blocked, refuse_secrets
-from memoryhub.transactions import write
+from memoryhub.store.screening import MEMORY_FIELDS, blocked, screen
+from memoryhub.transactions import is_busy, write
 
+CHUNK = 100  # drafts stored in one transaction
+PAUSE = 0.02  # seconds between two transactions, so that waiting writers get their turn
 _Group = tuple[str, str, str, str]  # content hash or key, project, scope, owner
 
 
@@ -55,41 +60,73 @@ def remember_many(
     now: datetime | None = None,
     *,
     hold_cap: bool = True,
-    screen: bool = True,
+    refusals: Sequence[StoreError | None] | None = None,
     imported_at: datetime | None = None,
     vectors: embedding.Ahead | None = None,
     pasts: Sequence[Past | None] | None = None,
 ) -> list[Outcome | StoreError]:
-    """Store drafts in order in one transaction; a refused one does not lose the others.
+    """Store drafts in order, in transactions of :data:`CHUNK` drafts; a refused one does not lose the others.
 
-    ``hold_cap=False`` is for imports by a person: the cap bounds what agents pile up. ``screen=False`` is for
-    drafts made of stored memories: what was stored once is not looked at for credentials again.
-    ``imported_at``: from when upkeep counts the age of what is new, in the place of its ``created_at``.
-    ``vectors``: of :func:`embed_ahead`, for who calls this inside a transaction. ``pasts``: what lies behind
-    each draft, for those that are new here.
+    If the database stays busy after some chunks were stored, the other drafts are refused as :class:`Busy`.
+
+    ``hold_cap=False`` is for imports by a person: the cap bounds what agents pile up. ``refusals``: the
+    result of :func:`screen_ahead`, for callers that are inside a transaction; ``[None] * len(drafts)`` for
+    drafts that were checked before, or that are made of stored memories. ``vectors``: of :func:`embed_ahead`,
+    for these callers too. ``imported_at``: from when upkeep counts the age of new memories, instead of their
+    ``created_at``. ``pasts``: the history of each draft, for those that are new here.
     """
     now = now or timezone.now()
+    pasts = pasts or [None] * len(drafts)
+    refusals = screen_ahead(drafts, pasts) if refusals is None else refusals
+    clean = (draft for draft, refusal in zip(drafts, refusals, strict=True) if refusal is None)
+    vectors = vectors or embed_ahead(clean)
     results: list[Outcome | StoreError] = []
-    vectors = vectors or embed_ahead(drafts)
-    with write():
+    is_nested = connection.in_atomic_block
+    for chunk in batched(zip(drafts, pasts, refusals, strict=True), CHUNK):
+        if results and not is_nested:
+            time.sleep(PAUSE)
         batch = _Batch(actor, now, vectors, imported_at)
-        pasts = pasts or [None] * len(drafts)
-        batch.look_up(drafts, {past.uid for past in pasts if past and past.uid})
-        for draft, past in zip(drafts, pasts, strict=True):
+        try:
+            results += _store_chunk(batch, chunk, hold_cap)
+        except OperationalError as error:
+            if is_nested or not results or not is_busy(error):
+                raise
+            results += [refusal or Busy() for refusal in refusals[len(results) :]]
+            break
+    return results
+
+
+_Item = tuple[MemoryDraft, Past | None, StoreError | None]
+
+
+def _store_chunk(batch: _Batch, items: Sequence[_Item], hold_cap: bool) -> list[Outcome | StoreError]:
+    results: list[Outcome | StoreError] = []
+    with write():
+        batch.look_up(
+            [draft for draft, _, _ in items], {past.uid for _, past, _ in items if past and past.uid}
+        )
+        for draft, past, refusal in items:
+            if isinstance(refusal, SecretDetected):
+                batch.changes.append(blocked(refusal, draft, batch.actor))
             try:
-                if screen:
-                    refuse_secrets(draft, MEMORY_FIELDS)
-                if screen and past is not None:
-                    adopting.refuse_secrets_in(past)
-                results.append(batch.take(draft, past))
-            except StoreError as refusal:
-                if isinstance(refusal, SecretDetected):
-                    batch.changes.append(blocked(refusal, draft, actor))
-                results.append(refusal)
+                results.append(refusal or batch.take(draft, past))
+            except StoreError as error:
+                results.append(error)
         batch.save()
         if hold_cap:
-            evict_over_cap(batch.added(), actor, now)
+            evict_over_cap(batch.added(), batch.actor, batch.now)
     return results
+
+
+def screen_ahead(
+    drafts: Sequence[MemoryDraft], pasts: Sequence[Past | None] | None = None
+) -> list[StoreError | None]:
+    """Check the drafts for secrets, before a transaction is opened. Return the refusal of each, or None."""
+    pasts = pasts or [None] * len(drafts)
+    return [
+        screen(draft, MEMORY_FIELDS) or (screen(past, adopting.PAST_FIELDS) if past else None)
+        for draft, past in zip(drafts, pasts, strict=True)
+    ]
 
 
 def embed_ahead(drafts: Iterable[MemoryDraft]) -> embedding.Ahead:

@@ -12,10 +12,18 @@ from typing import Any
 from django.conf import settings
 
 from memoryhub import journal
-from memoryhub.encoding.secrets import REDACTED, find_secrets, redact
+from memoryhub.encoding.secrets import (
+    REDACTED,
+    CheckTooCostly,
+    Found,
+    find_secrets,
+    may_contain_secrets,
+    redact,
+    redact_checked,
+)
 from memoryhub.models import Memory
 from memoryhub.sensitivity import Actor
-from memoryhub.store.errors import SecretDetected
+from memoryhub.store.errors import SecretDetected, StoreError, TooCostlyToCheck
 from memoryhub.transactions import write
 from memoryhub.vocabulary import Scope
 
@@ -23,11 +31,15 @@ __all__ = [
     "FACT_FIELDS",
     "MEMORY_FIELDS",
     "REDACTED",
+    "CheckTooCostly",
     "blocked",
     "find_secrets",
     "noting_refusals",
     "redact",
+    "redact_checked",
     "refuse_secrets",
+    "screen",
+    "secrets_in",
 ]
 
 MEMORY_FIELDS = (
@@ -39,25 +51,47 @@ BLOCKED = "secret_blocked"
 
 
 def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
-    """:class:`SecretDetected` names the first field that holds what looks like a credential."""
+    """Raise :class:`SecretDetected` for the first field that holds what looks like a credential.
+
+    Raise :class:`TooCostlyToCheck` for a field that cannot be checked. Call this before a write transaction
+    is opened: other writers would have to wait for the check.
+    """
     if not settings.MEMORYHUB.block_secrets:
         return
+    fields = [name for name in fields if getattr(draft, name)]
     texts: list[str] = []
     for name in fields:
-        if value := getattr(draft, name):
-            texts += (value,) if isinstance(value, str) else _items(value)
+        value = getattr(draft, name)
+        texts += (value,) if isinstance(value, str) else _items(value)
     # One look at all of them; which field it is matters only to the few that are refused.
-    if not find_secrets("\n\n".join(texts)):
+    if len(texts) != 1 and not may_contain_secrets("\n\n".join(texts)):
         return
     for name in fields:
         value = getattr(draft, name)
         if isinstance(value, str):
-            for kind, line in find_secrets(value):
+            for kind, line in secrets_in(value, name):
                 raise SecretDetected(kind, line, name)
             continue
         for number, item in enumerate(_items(value), 1):
-            for kind, _ in find_secrets(item):
+            for kind, _ in secrets_in(item, name):
                 raise SecretDetected(kind, number, name, unit="item")
+
+
+def secrets_in(text: str, field: str) -> list[Found]:
+    """Find the secrets in a text. Raise :class:`TooCostlyToCheck` if it cannot be checked."""
+    try:
+        return find_secrets(text)
+    except CheckTooCostly:
+        raise TooCostlyToCheck(field) from None
+
+
+def screen(draft: Any, fields: Sequence[str]) -> StoreError | None:
+    """Return the refusal of :func:`refuse_secrets` instead of raising it."""
+    try:
+        refuse_secrets(draft, fields)
+    except StoreError as refusal:
+        return refusal
+    return None
 
 
 @contextmanager

@@ -37,10 +37,18 @@ from memoryhub.search import schema
 from memoryhub.sensitivity import LEVELS, Actor, Sensitivity, rank
 from memoryhub.store import embedding, rows
 from memoryhub.store.change import twins
-from memoryhub.store.screening import MEMORY_FIELDS, REDACTED, find_secrets, redact
+from memoryhub.store.screening import (
+    MEMORY_FIELDS,
+    REDACTED,
+    CheckTooCostly,
+    find_secrets,
+    redact,
+    redact_checked,
+)
 from memoryhub.transactions import write
 
 QUARANTINED = "quarantined"  # a level that nobody knows: whoever may repair such gives another in the admin
+NOT_CHECKED = "not checked: too costly to check for secrets"
 _AT_ONCE = 50  # rows changed in one transaction
 _CHUNK = 500  # rows read at once
 
@@ -105,7 +113,10 @@ class Mended:
 
 
 def scan() -> Iterator[Finding]:
-    """Every credential in the store, whatever its level: for the operator of the machine."""
+    """Every credential in the store, whatever its level: for the operator of the machine.
+
+    A text that is too costly to check is a finding of the kind :data:`NOT_CHECKED`.
+    """
     for place in PLACES:
         columns = (*place.texts, *place.documents)
         level = ("sensitivity",) if place.levelled else ()
@@ -114,8 +125,15 @@ def scan() -> Iterator[Finding]:
             hidden = bool(level) and values.pop(0) == QUARANTINED
             for column, value in zip(columns, values, strict=True):
                 text = value if column in place.texts else _plain(value)
-                for kind, line in find_secrets(text) if text else ():
+                for kind, line in _found(text):
                     yield Finding(place, key, str(shown), column, line, kind, hidden)
+
+
+def _found(text: str) -> Sequence[tuple[str, int]]:
+    try:
+        return find_secrets(text) if text else ()
+    except CheckTooCostly:
+        return [(NOT_CHECKED, 1)]
 
 
 def _plain(document: Any) -> str:
@@ -223,20 +241,26 @@ def redact_stored(findings: Iterable[Finding], actor: Actor, now: datetime | Non
         for keys in batched(found, _AT_ONCE):
             with write():
                 rows_ = list(place.model._default_manager.filter(pk__in=keys))
-                changes = [_change("redact", row, found[row.pk]) for row in rows_]
+                changes = []
                 for row in rows_:
-                    _rewrite(place, row)
+                    change = _change("redact", row, found[row.pk])
+                    try:
+                        _rewrite(place, row)
+                    except CheckTooCostly:
+                        left += found[row.pk]
+                        continue
+                    changes.append(change)
                 journal.record(actor, changes, now)
-                changed[place.name] += len(rows_)
+                changed[place.name] += len(changes)
     if changed:
         schema.scrub()
     return Mended(changed, left)
 
 
 def _rewrite(place: Place, row: Any) -> None:
-    """The row's texts and documents without credentials."""
+    """Redact the row's texts and documents. Raise CheckTooCostly, before any write, if one is unchecked."""
     for column in place.texts:
-        value, limit = redact(getattr(row, column)), row._meta.get_field(column).max_length
+        value, limit = redact_checked(getattr(row, column)), row._meta.get_field(column).max_length
         setattr(row, column, value[:limit] if limit else value)
     for column in place.documents:
         setattr(row, column, _without(getattr(row, column)))
@@ -254,7 +278,7 @@ def _rewrite(place: Place, row: Any) -> None:
 def _rewrite_detail(row: Any) -> None:
     """A tag, a file, an entity: one that says no more than another of its memory goes."""
     if isinstance(row, FileLink):
-        row.basename = redact(row.basename)
+        row.basename = redact_checked(row.basename)
     names = [field.name for field in row._meta.concrete_fields if field.name not in ("id", "at", "basename")]
     same = {name: getattr(row, name) for name in names}
     if type(row)._default_manager.filter(**same).exclude(pk=row.pk).exists():
@@ -265,10 +289,10 @@ def _rewrite_detail(row: Any) -> None:
 
 def _without(document: Any) -> Any:
     if isinstance(document, dict):
-        return {redact(str(name)): _of_pair(name, value) for name, value in document.items()}
+        return {redact_checked(str(name)): _of_pair(name, value) for name, value in document.items()}
     if isinstance(document, list):
         return [_without(item) for item in document]
-    return redact(document) if isinstance(document, str) else document
+    return redact_checked(document) if isinstance(document, str) else document
 
 
 def _of_pair(name: Any, value: Any) -> Any:

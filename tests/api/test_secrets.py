@@ -86,3 +86,33 @@ def test_what_was_stored_while_it_was_off_does_not_stop_the_upkeep(bot, actor, c
         bot.post("/memories", {"content": f"{TOKEN} {number}", "created_at": then})
     configure(block_secrets=True)
     assert summarise_old(actor).summarised == 5
+
+
+COSTLY = "password=" * 11_111
+TOO_COSTLY = "content is too costly to check for secrets. Shorten it or split it."
+
+
+def test_a_text_that_is_too_costly_to_check_is_refused_and_not_stored(bot):
+    problem = is_problem(bot.post("/memories", {"content": COSTLY}), 422, "too_costly_to_check")
+    assert problem["errors"] == [{"field": "content", "message": TOO_COSTLY}]
+    assert not Memory.objects.exists()
+
+
+def test_in_a_batch_only_the_item_that_is_too_costly_is_refused(bot):
+    body = bot.post("/memories/batch", {"memories": [{"content": "one"}, {"content": COSTLY}]}).json()
+    assert body["results"][0]["outcome"] == "created"
+    assert body["results"][1]["error"]["code"] == "too_costly_to_check"
+    assert Memory.objects.count() == 1
+
+
+def test_a_change_that_is_too_costly_to_check_is_refused(bot):
+    made = bot.post("/memories", {"content": "one"}).json()["memory"]
+    response = bot.patch(f"/memories/{made['id']}", {"content": COSTLY})
+    is_problem(response, 422, "too_costly_to_check")
+    assert Memory.objects.get().content == "one"
+
+
+def test_a_conversation_that_is_too_costly_to_check_is_refused(bot):
+    messages = [{"role": "user", "content": COSTLY}]
+    problem = is_problem(bot.post("/extract", {"messages": messages}), 422, "too_costly_to_check")
+    assert problem["errors"][0]["field"] == "messages"

@@ -14,11 +14,13 @@ from memoryhub.agents.api.wire import answer
 from memoryhub.agents.auth import WRITE, ApiRequest
 from memoryhub.agents.problems import field_error, invalid
 from memoryhub.drafts import Name
+from memoryhub.encoding.secrets import CheckTooCostly
 from memoryhub.extraction import queue, reading
 from memoryhub.extraction.candidates import Place
 from memoryhub.extraction.conversation import turns
 from memoryhub.models import Extraction
 from memoryhub.sensitivity import Sensitivity
+from memoryhub.store import TooCostlyToCheck
 from memoryhub.vocabulary import Scope
 
 router = Router(tags=["memory"])
@@ -88,7 +90,10 @@ def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
         raise invalid([field_error("messages", f"holds more than {most}; send them in parts")])
     actor = request.auth.actor
     place = queue.settled(conversation.place(), actor)
-    said = turns(message.model_dump() for message in conversation.messages)
+    try:
+        said = turns(message.model_dump() for message in conversation.messages)
+    except CheckTooCostly:
+        raise TooCostlyToCheck("messages") from None
     if not reading.would_ask(place):
         read = reading.by_model(said, place, actor)
         return answer(_body(None, "done", read.extractor, read.results, read.notes))

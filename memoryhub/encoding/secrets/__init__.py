@@ -3,8 +3,9 @@
 Precision comes first, for what is found is refused: a rule wants a prefix that its issuer gives out, the
 name of a service before a value that chance wrote, or a name like ``password`` before a value that no person
 would write as a placeholder. Pure, and linear in the text's length: every repetition that could start anew
-at each character is bounded, or kept from doing so by what must stand before it. Which rules may find
-something is told by the runs of three letters that a text has.
+at each character is bounded, or kept from doing so by what must stand before it. A :class:`Budget` limits how
+often overlapping candidates are examined; a text that exceeds it raises :class:`CheckTooCostly`. Which rules
+may find something is decided by the runs of three letters that a text has.
 """
 
 from __future__ import annotations
@@ -16,15 +17,28 @@ from itertools import chain
 from typing import NamedTuple
 
 from memoryhub.encoding.secrets.assigned import ANY, ASSIGNED
+from memoryhub.encoding.secrets.budget import Budget, CheckTooCostly
 from memoryhub.encoding.secrets.commands import COMMANDS
 from memoryhub.encoding.secrets.connections import CONNECTIONS
 from memoryhub.encoding.secrets.issued import ISSUED
 from memoryhub.encoding.secrets.near import find_near
 from memoryhub.encoding.secrets.rule import Rule, hinted, matches, span_of
 
-__all__ = ["KINDS", "REDACTED", "Found", "compile_rules", "find_secrets", "redact"]
+__all__ = [
+    "KINDS",
+    "REDACTED",
+    "UNCHECKED",
+    "CheckTooCostly",
+    "Found",
+    "compile_rules",
+    "find_secrets",
+    "may_contain_secrets",
+    "redact",
+    "redact_checked",
+]
 
 REDACTED = "[secret removed]"
+UNCHECKED = "[text removed: too costly to check for secrets]"
 _RULES = (*ISSUED, *CONNECTIONS, *COMMANDS, *ASSIGNED)
 KINDS = frozenset(rule.kind for rule in _RULES)
 _PEM_END = re.compile(r"-----END [A-Za-z0-9 ]{1,60}-----")
@@ -50,7 +64,10 @@ def compile_rules() -> None:
 
 
 def find_secrets(text: str) -> list[Found]:
-    """Every credential in the text, by line; several of one kind on one line count once."""
+    """Every credential in the text, by line; several of one kind on one line count once.
+
+    Raise :class:`CheckTooCostly` if the check needs more work than the text's length allows.
+    """
     found, line, seen = [], 1, 0
     kinds: dict[int, str] = {}
     for start, _, kind in _spans(text):
@@ -63,8 +80,27 @@ def find_secrets(text: str) -> list[Found]:
     return [Found(kind, line) for line, kind in sorted(set(found))]
 
 
+def may_contain_secrets(text: str) -> bool:
+    """Return True if the text holds a credential, or is too costly to check."""
+    try:
+        return bool(find_secrets(text))
+    except CheckTooCostly:
+        return True
+
+
 def redact(text: str) -> str:
-    """The text with :data:`REDACTED` in the place of every credential; of a private key nothing is left."""
+    """Like :func:`redact_checked`, but return :data:`UNCHECKED` for a text that is too costly to check."""
+    try:
+        return redact_checked(text)
+    except CheckTooCostly:
+        return UNCHECKED
+
+
+def redact_checked(text: str) -> str:
+    """The text with :data:`REDACTED` in the place of every credential; of a private key nothing is left.
+
+    Raise :class:`CheckTooCostly` like :func:`find_secrets`.
+    """
     pieces, position = [], 0
     for start, end, _ in sorted(_spans(text)):
         if start >= position:
@@ -74,17 +110,21 @@ def redact(text: str) -> str:
 
 
 def _spans(text: str) -> Iterator[_Span]:
+    budget = Budget(len(text))
     for rule in _rules_for(text.lower()):
-        for match in matches(rule, text):
+        budget.check_time()
+        closing: re.Match[str] | None = None
+        for match in matches(rule, text, budget):
             start, end = span_of(match)
             if "-----BEGIN" in match[0]:
-                closing = _PEM_END.search(text, end)
+                if closing is None or closing.start() < end:  # many keys may share one end: seek it once
+                    closing = _PEM_END.search(text, end)
                 if not closing:
                     yield _Span(start, len(text), rule.kind)
                     break  # all the rest is gone; seeking its end again and again would cost a square
                 end = closing.end()
             yield _Span(start, end, rule.kind)
-    for kind, start, end in find_near(text):
+    for kind, start, end in find_near(text, budget):
         yield _Span(start, end, kind)
 
 

@@ -156,6 +156,10 @@ def _is_long_chance(value: str) -> bool:
     return len(value) >= 20 and any(c.isdigit() for c in value) and is_random(value)
 
 
+def _is_named(match: re.Match[str]) -> bool:
+    return bool(_name(match))
+
+
 ASSIGNED: tuple[Rule, ...] = tuple(
     rule(
         ANY,
@@ -164,6 +168,7 @@ ASSIGNED: tuple[Rule, ...] = tuple(
         _assigned,
         *(root + _SUFFIX for root in _ROOTS),
         flags=re.IGNORECASE,
+        plausible=_is_named,
     )
     for pattern in (_ASSIGNED, _GIVEN, _SPOKEN)
 )

@@ -210,7 +210,7 @@ _SERVICES = (
     ("Salesforce token", "!", r"00[A-Za-z0-9]{13}![\w.]{80,130}"),
     ("Samsara token", "samsara_api_", r"samsara_api_[A-Za-z0-9]{30}"),
     ("Segment token", "sgp_", r"sgp_[A-Za-z0-9]{64}"),
-    ("SendGrid API key", "sg.", r"SG\.[\w-]{16,32}\.[\w-]{16,64}|SG\.[\w.=-]{66}"),
+    ("SendGrid API key", "sg.", r"SG\.(?:[\w-]{16,32}\.[\w-]{16,64}|[\w.=-]{66})"),
     ("SettleMint token", "sm_aat_ sm_pat_ sm_sat_", r"sm_[aps]at_[A-Za-z0-9]{16}"),
     ("Shippo token", "shippo_", r"shippo_(?:live|test)_[0-9a-fA-F]{40}"),
     ("Shopify token", "shpat_ shpca_ shppa_ shpss_ shptka_", r"shp(?:at|ca|pa|ss|tka)_[0-9a-fA-F]{32}"),

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from memoryhub.encoding.secrets.budget import Budget
 from memoryhub.encoding.secrets.services import SERVICES
 from memoryhub.encoding.secrets.values import HEX, UUID, is_random, is_reference
 
@@ -49,10 +50,11 @@ class Near(NamedTuple):
     end: int
 
 
-def find_near(text: str) -> Iterator[Near]:
+def find_near(text: str, budget: Budget) -> Iterator[Near]:
     """Credentials that are known by the service which is named just before them."""
     for run in _RUN.finditer(text):
         start, value = run.start(), run[0]
+        budget.spend(len(value))
         if lead := _LEAD.match(value):
             start, value = start + lead.end(), value[lead.end() :]
         value = value.rstrip(".:")

@@ -13,12 +13,19 @@ _STAND_IN = re.compile(
     r"|environ|getenv|process\.env|\$\{|\{\{|%\(|secrets\.|vault:|encrypted:",
     re.IGNORECASE,
 )
+# Each match contains one of these words. Searching for them is many times faster.
+_STAND_IN_WORDS = (
+    *("your", "example", "change", "place", "dummy", "redacted", "xxx", "***", "...", "todo", "foobar"),
+    *("lorem", "environ", "getenv", "process.env", "${", "{{", "%(", "secrets.", "vault:", "encrypted:"),
+)
 _ASKS_TO_BE_REPLACED = re.compile(r"your|x{4}|\*{3}|\.{3}", re.IGNORECASE)
 # Words that a made-up value is made of; what is left without them is what could be real.
 _FILLER = re.compile(
     r"my|the|test|fake|some|secret|passw(?:or)?d|token|api|key|here|value|super|user|admin|abc|1234*5?6?7?8?9?0?",
     re.IGNORECASE,
 )
+_FILLER_SAMPLE = 160  # characters at the start of a long value that usually show it is no filler
+_LONGEST_FILLER = 10
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 ENV_NAME = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*")
@@ -50,9 +57,21 @@ def classes(text: str) -> int:
 
 
 def is_stand_in(value: str) -> bool:
-    if _STAND_IN.search(value) or value[0] in "<$%{[&@#":
+    if _has_stand_in(value) or value[0] in "<$%{[&@#":
         return True
+    if len(value) > _FILLER_SAMPLE:
+        left = _FILLER.sub("", value[:_FILLER_SAMPLE])[:-_LONGEST_FILLER]  # the cut may split a word
+        if len(left.strip("-_.!")) >= 5:
+            return False
     return len(_FILLER.sub("", value).strip("-_.!")) < 5
+
+
+def _has_stand_in(value: str) -> bool:
+    if value.isascii():
+        low = value.lower()
+        if not any(word in low for word in _STAND_IN_WORDS):
+            return False
+    return bool(_STAND_IN.search(value))
 
 
 def is_reference(value: str) -> bool:
@@ -66,7 +85,7 @@ def is_random(value: str) -> bool:
 
     Stretches of one sort are short in it, and not most of it stands in what could be words.
     """
-    if len(set(value)) < 8 or _STAND_IN.search(value):
+    if len(set(value)) < 8 or _has_stand_in(value):
         return False
     stretches = _STRETCH.findall(value)
     signs = sum(map(len, stretches))

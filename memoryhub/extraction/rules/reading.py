@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from memoryhub.encoding.secrets import REDACTED, find_secrets
+from memoryhub.encoding.secrets import REDACTED, may_contain_secrets
 from memoryhub.extraction.candidates import Candidate
 from memoryhub.extraction.conversation import USER, Turn
 from memoryhub.extraction.rules.cases import CONFIRMS, PROBLEM, Cases
@@ -206,4 +206,4 @@ def _is_short(text: str) -> bool:
 
 def _may_be_kept(candidate: Candidate) -> bool:
     """No credential, nor the place where one was."""
-    return REDACTED not in candidate.content and not find_secrets(candidate.content)
+    return REDACTED not in candidate.content and not may_contain_secrets(candidate.content)

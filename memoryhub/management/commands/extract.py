@@ -12,6 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from memoryhub.checks import INSTALLATION
+from memoryhub.encoding.secrets import CheckTooCostly
 from memoryhub.extraction import queue, reading, rules
 from memoryhub.extraction.candidates import Place
 from memoryhub.extraction.conversation import Turn, turns
@@ -69,7 +70,7 @@ class Command(BaseCommand):
     def _turns(self, path: Path) -> list[Turn]:
         try:
             return turns(read(path))
-        except NotATranscript as problem:
+        except (NotATranscript, CheckTooCostly) as problem:
             raise CommandError(f"{path}: {problem}") from None
         except OSError as error:
             raise CommandError(f"{path} cannot be read: {error.strerror}") from None

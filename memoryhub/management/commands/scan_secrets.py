@@ -12,7 +12,7 @@ from memoryhub.checks import INSTALLATION
 from memoryhub.management.operator import operator, plural, shown
 from memoryhub.sensitivity import system
 from memoryhub.store import stored_secrets
-from memoryhub.store.stored_secrets import Finding, Mended
+from memoryhub.store.stored_secrets import NOT_CHECKED, Finding, Mended
 
 
 class Command(BaseCommand):
@@ -57,6 +57,8 @@ class Command(BaseCommand):
         findings = [one for one in stored_secrets.scan() if not options["id"] or one.shown in options["id"]]
         for finding in findings:
             self.stdout.write(stored_secrets.as_json(finding) if options["json"] else _line(finding))
+        unchecked = [one for one in findings if one.kind == NOT_CHECKED]
+        findings = [one for one in findings if one.kind != NOT_CHECKED]
         actor = operator(system("scan_secrets").clearance)
         mended: Mended | None = None
         if options["quarantine"]:
@@ -64,10 +66,14 @@ class Command(BaseCommand):
         elif options["redact"]:
             mended = stored_secrets.redact_stored(findings, actor)
         if not options["json"]:
+            if unchecked:
+                self.stdout.write(f"{plural(len(unchecked), 'text')} not checked. Look at them by hand.")
             self._tell(findings, mended, "Quarantined" if options["quarantine"] else "Redacted")
         staying = mended.left if mended else [one for one in findings if not one.quarantined]
         if options["fail"] and staying:
             raise CommandError(f"{plural(len(staying), 'credential')} in the store")
+        if options["fail"] and unchecked:
+            raise CommandError(f"{plural(len(unchecked), 'text')} in the store could not be checked")
 
     def _release(self, uids: list[str]) -> None:
         released = stored_secrets.release(uids, operator(system("scan_secrets").clearance))
@@ -92,7 +98,12 @@ class Command(BaseCommand):
         for name, count in mended.changed.items():
             self.stdout.write(f"{verb} {plural(count, f'{name} row')}")
         for finding in mended.left:
-            why = "is sealed" if finding.place.sealed else "has no level to hide it by; --redact removes it"
+            if finding.place.sealed:
+                why = "is sealed"
+            elif verb == "Redacted":
+                why = "holds another text that is too costly to check; change it by hand"
+            else:
+                why = "has no level to hide it by; --redact removes it"
             self.stdout.write(f"Left: {_line(finding)}: a {finding.place.name} {why}")
 
 
