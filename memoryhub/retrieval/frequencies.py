@@ -37,7 +37,10 @@ _KEY = Func(F("pk"), template="+%(expressions)s", output_field=IntegerField())
 
 @dataclass(frozen=True)
 class Frequencies:
-    """How many memories of a queryset contain each stem (estimated above ``EXACT``), and how many there are."""
+    """How many memories of a queryset contain each stem, and how many there are.
+
+    In many memories a count above ``EXACT`` is an estimate.
+    """
 
     of_stems: dict[str, int]
     total: int
@@ -72,6 +75,12 @@ def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> Frequenc
     with _lock:
         scope.common.update({one: count for one, count in found.items() if count >= COMMON})
     return Frequencies(known | found, scope.total)
+
+
+def count_of(memories: MemoryQuerySet) -> int:
+    """Count the memories of a queryset; of many as they were counted a short time ago."""
+    scope = _scope_of(memories)
+    return scope.total if scope else 0
 
 
 def rare_words(memories: MemoryQuerySet, words: Collection[str], most: int) -> dict[str, int]:
