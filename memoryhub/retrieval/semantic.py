@@ -125,7 +125,7 @@ def _drawn(held: View, memories: MemoryQuerySet, pks: Keys) -> _Drawn:
         return kept
     total = count_of(memories)
     drawn = _sample(pks, total)
-    # Only the speed depends on this comparison with the whole store: both plans take the mean of the same rows.
+    # Only the speed depends on this comparison with the whole store: the sample is the same either way.
     among = _within(memories, drawn) if total * SAMPLE >= TELLING * len(pks) else _all(memories)[:0]
     if len(among) < TELLING:
         own = _all(memories)

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 
 from memoryhub import store
 from memoryhub.drafts import MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.retrieval import frequencies
+from memoryhub.retrieval import candidates, frequencies
 from memoryhub.retrieval.frequencies import frequencies_of
 from memoryhub.retrieval.neighbours import nearest
 from memoryhub.sensitivity import Actor, Clearance
@@ -140,3 +141,18 @@ def test_hidden_word_does_not_change_nearest_memories(remember):
     assert len(before) == 3
     remember(GUESS, sensitivity="secret")
     assert nearest(public(), text) == before
+
+
+def test_hidden_memory_about_a_file_does_not_change_injection(remember, monkeypatch):
+    monkeypatch.setattr(candidates, "MOST_LINKED", 3)
+    for n in range(2):
+        remember(f"quokka {n}", files_read=["src/zoo.py"], created_at=PAST)
+
+    def scores():
+        found = candidates.candidates(public(), "what is wrong in src/zoo.py and quokka", timezone.now())
+        return [(one.memory.pk, one.score) for one in found]
+
+    before = scores()
+    assert len(before) == 2
+    remember("elsewhere", files_read=["src/zoo.py"], sensitivity="secret")
+    assert scores() == before
