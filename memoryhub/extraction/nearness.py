@@ -14,11 +14,11 @@ from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
 from memoryhub.extraction.comparison import likeness
 from memoryhub.models import Embedding, Memory
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.retrieval.frequencies import rare_words
 from memoryhub.retrieval.likeness import provider
 from memoryhub.retrieval.semantic import nearest
 from memoryhub.search import vectors
 from memoryhub.search.query import any_of
+from memoryhub.search.rarity import rare_words
 from memoryhub.sensitivity import LEVELS, Actor, rank
 from memoryhub.store.embedding import passage
 from memoryhub.store.rows import content_hash, owner_for, project_for
@@ -104,7 +104,7 @@ def _sharing_words(memories: MemoryQuerySet, text: str) -> list[Memory]:
     """Memories that hold one of the text's rarest words."""
     useful = [word for word in dict.fromkeys(words(text[:_CHARS])) if word not in STOP_WORDS]
     likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))[:_LOOKED_UP]
-    counted = rare_words(memories, likely, _COMMON)
+    counted = rare_words(likely, _COMMON)
     rare = sorted(counted, key=lambda word: (counted[word], word))[:_RARE]
     return list(memories.matching(any_of(rare))[:_READ]) if rare else []
 

@@ -39,7 +39,8 @@ _KEY = Func(F("pk"), template="+%(expressions)s", output_field=IntegerField())
 class Frequencies:
     """How many memories of a queryset contain each stem, and how many there are.
 
-    In many memories a count above ``EXACT`` is an estimate.
+    In many memories a count above ``EXACT`` is an estimate. The total is rounded up to a power of two, so
+    scores do not change with each memory that the caller stores.
     """
 
     of_stems: dict[str, int]
@@ -74,19 +75,13 @@ def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> Frequenc
     found = dict(zip(new, counts, strict=True))
     with _lock:
         scope.common.update({one: count for one, count in found.items() if count >= COMMON})
-    return Frequencies(known | found, scope.total)
+    return Frequencies(known | found, _next_power_of_two(scope.total))
 
 
 def count_of(memories: MemoryQuerySet) -> int:
     """Count the memories of a queryset; of many as they were counted a short time ago."""
     scope = _scope_of(memories)
     return scope.total if scope else 0
-
-
-def rare_words(memories: MemoryQuerySet, words: Collection[str], most: int) -> dict[str, int]:
-    """Return the words that at least one memory and fewer than ``most`` contain, with their counts."""
-    counted = frequencies_of(memories, words)
-    return {word: count for word in words if 0 < (count := counted.of(word)) < most}
 
 
 def forget() -> None:
@@ -139,3 +134,7 @@ def _counted(querysets: list[QuerySet[Any]], words: list[str]) -> list[tuple[int
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {columns} FROM json_each(%s) AS asked", [*params, expressions])  # noqa: S608
         return list(cursor.fetchall())
+
+
+def _next_power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length() if number else 0

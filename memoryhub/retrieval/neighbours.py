@@ -6,8 +6,8 @@ Nothing here counts as an access.
 from __future__ import annotations
 
 from memoryhub.querysets import MemoryQuerySet
-from memoryhub.retrieval.frequencies import rare_words
 from memoryhub.search.query import any_of
+from memoryhub.search.rarity import rare_words
 from memoryhub.text import STOP_WORDS, terms, words
 
 MOST_WORDS = 6
@@ -23,13 +23,13 @@ def nearest(memories: MemoryQuerySet, text: str) -> list[set[str]]:
     """The terms of the memories that share most rare words with a text, at most :data:`MOST_NEIGHBOURS`.
 
     Of a text that has only common words, the latest memories that hold several of them together. ``memories``
-    are gated by the caller. Three queries, whatever the store holds.
+    are gated by the caller. Two queries, whatever the store holds.
     """
     useful = [word for word in dict.fromkeys(words(text)) if len(word) > 2 and word not in STOP_WORDS]
     likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))[:_LOOKED_UP]
     if not likely:
         return []
-    counted = rare_words(memories, likely, MOST_POSTINGS)
+    counted = rare_words(likely, MOST_POSTINGS)
     rare = sorted(counted, key=lambda word: (counted[word], word))[:MOST_WORDS]
     if rare:
         found = memories.matching(any_of(rare))
