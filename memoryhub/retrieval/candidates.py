@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub.models import Memory
-from memoryhub.querysets import MemoryQuerySet, file_links
+from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import prompts, scoring
 from memoryhub.retrieval.frequencies import Frequencies, frequencies_of
 from memoryhub.retrieval.lexical import Effort, rank
@@ -27,7 +27,6 @@ LEAST_MATCH = (
     0.12  # a new memory passes the floor by its age alone: it must share about half of what is asked
 )
 MOST_LINKED = 200  # memories about one file; a file that more are about tells nothing
-MOST_LINKS = 2 * MOST_LINKED  # a memory may have read and modified it
 FEW = 5  # memories about a file of which each is worth seeing
 FILE_MATCH = 0.4  # match of a memory about a file that the prompt names, if they share nothing else
 
@@ -72,10 +71,9 @@ def _linked(memories: MemoryQuerySet, files: tuple[str, ...], total: int) -> dic
     are about tells nothing."""
     weights: dict[int, float] = {}
     for path in files:
-        links = set(file_links(path).values_list("memory", flat=True)[:MOST_LINKS])
-        found = memories.filter(pk__in=links).values_list("pk", flat=True) if links else ()
-        about = list(found) if len(links) < MOST_LINKED else []
-        weights |= {pk: max(weights.get(pk, 0.0), scoring.rarity(len(about), total)) for pk in about}
+        about = list(memories.order_by().about_file(path).values_list("pk", flat=True)[:MOST_LINKED])
+        if len(about) < MOST_LINKED:
+            weights |= {pk: max(weights.get(pk, 0.0), scoring.rarity(len(about), total)) for pk in about}
     return weights
 
 

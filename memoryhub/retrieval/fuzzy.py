@@ -37,7 +37,7 @@ def correct(memories: MemoryQuerySet, typed: str, known: MemoryQuerySet | None =
     query = queries.parse(typed)
     asked = [word for word in query.words if len(word) >= SHORTEST and word.isalpha() and word.isascii()]
     counted = frequencies_of(memories if known is None else known, tuple(asked))
-    unknown = [word for word in asked if not counted.of(word) and not counted.may_hold(word)][:MOST_WORDS]
+    unknown = [word for word in asked if not counted.of(word)][:MOST_WORDS]
     if not unknown:
         return None
     vocabulary = _vocabulary(memories, unknown)

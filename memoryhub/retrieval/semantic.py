@@ -11,13 +11,14 @@ from functools import cached_property, partial
 import numpy as np
 
 from memoryhub.querysets import MemoryQuerySet
+from memoryhub.retrieval.frequencies import count_of
 from memoryhub.retrieval.within import key_of
 from memoryhub.search import vectors
 from memoryhub.search.keys import any_of
 from memoryhub.search.vectors import Keys, Scores, Vectors, View
 
-SAMPLE = 500  # memories that tell how much of the store a queryset holds, and what its mean is
-TELLING = 25  # of these must be in it, or it is small enough to be read whole
+SAMPLE = 500  # memories of a queryset from which its mean is computed, at least
+TELLING = 25  # of a sample must have a vector, or the queryset is read whole
 MOST_ASKED = 20_000  # ids in one question
 KEPT_SECONDS = 10.0  # a sample is good for; a memory that is hidden meanwhile counts in the mean until then
 MOST_DRAWN = 64  # querysets whose samples are kept
@@ -108,7 +109,7 @@ class _Drawn:
 
 
 def _whole(held: View, own: Keys) -> _Drawn:
-    return _Drawn(1.0, held.mean(own[:: len(own) // (2 * SAMPLE) + 1]), 0.0, own)
+    return _Drawn(1.0, held.mean(_sample(own, len(own))), 0.0, own)
 
 
 def _drawn(held: View, memories: MemoryQuerySet, pks: Keys) -> _Drawn:
@@ -122,10 +123,13 @@ def _drawn(held: View, memories: MemoryQuerySet, pks: Keys) -> _Drawn:
     kept: _Drawn | None = held.drawn.get(key)
     if kept is not None and time.monotonic() - kept.at < KEPT_SECONDS:
         return kept
-    drawn = _sample(pks)
-    among = _within(memories, drawn)
+    total = count_of(memories)
+    drawn = _sample(pks, total)
+    # Only the speed depends on this comparison with the whole store: the sample is the same either way.
+    among = _within(memories, drawn) if total * SAMPLE >= TELLING * len(pks) else _all(memories)[:0]
     if len(among) < TELLING:
-        return _whole(held, _all(memories))
+        own = _all(memories)
+        return _Drawn(1.0, held.mean(_sample(own, total)), 0.0, own)
     if len(held.drawn) >= MOST_DRAWN:
         held.drawn.clear()
     found = _Drawn(len(among) / len(drawn), held.mean(among), time.monotonic())
@@ -133,12 +137,15 @@ def _drawn(held: View, memories: MemoryQuerySet, pks: Keys) -> _Drawn:
     return found
 
 
-def _sample(pks: Keys) -> Keys:
-    """About :data:`SAMPLE` of them, the same ones from one call to the next."""
+def _sample(pks: Keys, visible: int) -> Keys:
+    """Return those keys that are in the sample of a queryset with so many rows.
+
+    Whether a key is in it depends on nothing else, so hidden rows do not change the mean.
+    """
     mixed = (pks.astype(np.uint64) * _ODD) >> np.uint64(32)
-    share = 2 ** int(np.log2(len(pks) / SAMPLE))
-    drawn: Keys = pks[mixed % np.uint64(share) == 0]
-    return drawn[:MOST_ASKED]
+    step = 1 << max((visible // SAMPLE).bit_length() - 1, 0)
+    drawn: Keys = pks[mixed % np.uint64(step) == 0]
+    return drawn
 
 
 def _within(memories: MemoryQuerySet, pks: Keys) -> Keys:

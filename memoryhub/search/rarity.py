@@ -1,4 +1,7 @@
-"""Which words few memories hold, told without reading the lists of the common ones."""
+"""Which words few memories contain, in the whole store, without reading the lists of the common ones.
+
+These counts include hidden memories: choose candidates with them, but never compute a score from them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ TEXT = "memoryhub_text"
 def rare_words(words: list[str], most: int) -> dict[str, int]:
     """Those of the words that stand in at least one memory and in fewer than ``most``, with their number.
 
-    Unlike :func:`~memoryhub.search.schema.document_frequencies` it stops counting there.
+    It stops counting there.
     """
     if not words:
         return {}

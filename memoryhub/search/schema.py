@@ -286,16 +286,6 @@ def index_bytes() -> int:
     return total
 
 
-def document_frequencies(stems: list[str]) -> dict[str, int]:
-    """For each stem the number of memories that hold it."""
-    if not stems:
-        return {}
-    with connection.cursor() as cursor:
-        marks = ", ".join(["%s"] * len(stems))
-        cursor.execute(f"SELECT term, doc FROM {VOCABULARY} WHERE term IN ({marks})", stems)
-        return dict(cursor.fetchall())
-
-
 def last_key() -> int:
     """The highest primary key of a memory: about how many there ever were."""
     with connection.cursor() as cursor:

@@ -157,6 +157,8 @@ def test_a_migration_in_between_gives_it_up(animals, actor, now):
 def test_a_reindexed_store_passes_all_checks_of_the_schema(animals, run):
     run("reindex")
     assert schema.problems(deep=True) == []
-    assert schema.document_frequencies(["zebra"]) == {"zebra": 120}
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT doc FROM {schema.VOCABULARY} WHERE term = 'zebra'")
+        assert cursor.fetchone() == (120,)
     schema.install()
     assert len(found("zebra")) == 120

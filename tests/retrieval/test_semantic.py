@@ -67,6 +67,14 @@ def test_what_is_hidden_leaves_no_trace_in_the_scores(many):
     assert nearest(rows, unit(1), MODEL, 5) == before
 
 
+@pytest.mark.parametrize("hidden", [1, 20, 50, 200, 700])
+def test_hidden_memories_do_not_change_the_mean_of_a_sample(many, sampled, hidden):
+    rows = Memory.objects.visible_to(Clearance()).live()
+    before = nearest(rows, unit(1), MODEL, 5)
+    put(zip(memories(hidden, sensitivity="secret"), [unit(1)] * hidden, strict=True))
+    assert nearest(rows, unit(1), MODEL, 5) == before
+
+
 def test_personal_memories_of_others_are_not_found(db):
     mine, theirs = (
         memories(1, scope="personal", owner="ada")[0],
