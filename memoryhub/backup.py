@@ -8,6 +8,7 @@ file itself would leave out what is still in its write-ahead log.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import secrets
@@ -28,6 +29,7 @@ from memoryhub import journal, mirror
 from memoryhub.search import schema
 
 SUFFIX, MIRROR_SUFFIX = ".db", ".journal.jsonl"
+_BEFORE_RESTORE = "-before-restore-"
 _NAME = re.compile(r"memoryhub-\d{8}T\d{9}Z\.db")
 _BUSY_SECONDS = 20
 # Opening takes a moment; longer than this and someone else has it open.
@@ -177,29 +179,137 @@ def staged(file: Path) -> Iterator[Path]:
 
 
 def put_in_place(copy: Path, copy_of: Path) -> Path | None:
-    """Let ``copy`` become the store, with the mirror that lies beside ``copy_of``; then migrate it.
+    """Replace the store with ``copy`` and its mirror with the one next to ``copy_of``; then migrate it.
 
-    Returns the name under which the store of before is kept. If the migration fails that one is put back.
+    Returns the name under which the previous store is kept, None if there was no store. At every moment there
+    is a whole store, the old one or the new one. If the migration fails, the old one is put back.
     """
-    live = live_path()
+    live, log = live_path(), mirror.path()
     connections.close_all()
-    _claim(live)
-    kept = live.with_name(f"{live.stem}-before-restore-{stamp()}{SUFFIX}")
-    aside = _move_all(_store_files(live, mirror.path()), _store_files(kept, mirror_beside(kept)))
-    try:
-        _own_like(copy, kept if kept.exists() else live.parent)
-        copy.replace(live)
-        if mirror_beside(copy_of).is_file():
-            mirror.path().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _copy_privately(mirror_beside(copy_of), mirror.path())
+    _remove_second_names(live)
+    kept = live.with_name(f"{live.stem}{_BEFORE_RESTORE}{stamp()}{SUFFIX}")
+    with _claimed(live):
+        _own_like(copy, live if live.exists() else live.parent)
+        _sync(copy)
+        _keep(live, log, kept)
+        with _put_back_on_failure(kept, live, log):
+            _replace(live, copy)
+    with _put_back_on_failure(kept, live, log):
+        _put_mirror(mirror_beside(copy_of), log)
         call_command("migrate", interactive=False, verbosity=0)
+    return kept if kept.exists() else None
+
+
+def set_aside() -> list[Path]:
+    """Stores that a restore kept next to a store that is missing or empty, the newest first."""
+    kept = sorted(_kept_stores(live_path()), reverse=True)
+    return kept if kept and _is_empty(live_path()) else []
+
+
+def _kept_stores(live: Path) -> Iterator[Path]:
+    return live.parent.glob(f"{glob.escape(live.stem)}{_BEFORE_RESTORE}*{SUFFIX}")
+
+
+def _is_empty(store: Path) -> bool:
+    """Whether there is no file, or one without any table: connecting makes such a file."""
+    if not store.is_file() or not store.stat().st_size:
+        return True
+    try:
+        with closing(_open(store)) as file:
+            return file.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+    except sqlite3.DatabaseError:  # damaged, so not empty; other checks report it
+        return False
+
+
+def second_names(live: Path) -> list[Path]:
+    """Names that an interrupted restore gave the store itself. SQLite must not open it under two names."""
+    if not live.is_file() or live.stat().st_nlink == 1:
+        return []
+    return [path for path in _kept_stores(live) if path.samefile(live)]
+
+
+def _remove_second_names(live: Path) -> None:
+    for path in second_names(live):
+        for name in (*_logs(path), path):
+            name.unlink(missing_ok=True)
+
+
+def _keep(live: Path, log: Path, kept: Path) -> None:
+    """Give the store a second name and move its mirror there; all of it or nothing.
+
+    A store that lacks its mirror writes a new one with the next change, so an interruption does no harm. A
+    damaged store may still have its log, which belongs to it.
+    """
+    try:
+        for source, target in zip((*_logs(live), live), (*_logs(kept), kept), strict=True):
+            if source.exists():
+                _link_or_copy(source, target)
+        if log.exists():
+            shutil.move(log, mirror_beside(kept))
+    except BaseException:
+        for path in (kept, *_logs(kept)):
+            path.unlink(missing_ok=True)
+        if log.exists():
+            mirror_beside(kept).unlink(missing_ok=True)  # a copy that was not finished
+        elif mirror_beside(kept).exists():
+            shutil.move(mirror_beside(kept), log)
+        raise
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        with _draft(target.parent) as folder:
+            _copy_privately(source, folder / target.name)
+            _own_like(folder / target.name, source)
+            _sync(folder / target.name)
+            (folder / target.name).replace(target)
+
+
+def _replace(live: Path, copy: Path) -> None:
+    """In one step, so there is a store at every moment. SQLite would apply an old log to the new file."""
+    for path in _logs(live):
+        path.unlink(missing_ok=True)
+    copy.replace(live)
+    _sync(live.parent)
+
+
+def _put_mirror(source: Path, target: Path) -> None:
+    if source.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _draft(target.parent) as folder:
+            _copy_privately(source, folder / target.name)
+            (folder / target.name).replace(target)
+
+
+@contextlib.contextmanager
+def _put_back_on_failure(kept: Path, live: Path, log: Path) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
         connections.close_all()
-        for path in _store_files(live, mirror.path()):
-            path.unlink(missing_ok=True)
-        _move_all(_store_files(kept, mirror_beside(kept)), _store_files(live, mirror.path()))
+        _put_back(kept, live, log)
         raise
-    return kept if aside else None
+
+
+def _put_back(kept: Path, live: Path, log: Path) -> None:
+    """Undo the replacement, whether or not it took place."""
+    for source, target in zip(_logs(kept), _logs(live), strict=True):
+        if source.exists():
+            source.replace(target)
+        else:
+            target.unlink(missing_ok=True)
+    if kept.exists():
+        kept.replace(live)  # does nothing when both are still names of one file
+    else:
+        live.unlink(missing_ok=True)
+    for path in (kept, *_logs(kept)):
+        path.unlink(missing_ok=True)
+    log.unlink(missing_ok=True)
+    if mirror_beside(kept).exists():
+        shutil.move(mirror_beside(kept), log)
+    _sync(live.parent)
 
 
 def _copy_live(target: Path) -> None:
@@ -246,37 +356,30 @@ def _into_one_file(copy: Path, file: Path) -> None:
         raise BackupError(f"{file} is damaged or no SQLite database: {error}") from None
 
 
-def _claim(live: Path) -> None:
-    """Make sure that nobody has the store open, and bring its log in: what is moved aside is then whole."""
+@contextlib.contextmanager
+def _claimed(live: Path) -> Iterator[None]:
+    """Lock the store for this process alone, with its log brought in: the file that is kept is then whole."""
     if not live.exists():
+        yield
         return
-    try:
-        with closing(_open(live, _ALONE_SECONDS)) as connected:
+    with closing(_open(live, _ALONE_SECONDS)) as connected:
+        try:
             connected.execute("PRAGMA journal_mode=DELETE")
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            raise BackupError(f"{live} is in use; stop the server and whatever else has it open") from None
-    except sqlite3.DatabaseError:
-        return  # damaged: moved aside as it is, log and all
+            connected.execute("BEGIN EXCLUSIVE")
+            if connected.execute("PRAGMA journal_mode").fetchone() != ("delete",):
+                raise sqlite3.OperationalError("locked")  # someone else turned the log on in between
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise BackupError(
+                    f"{live} is in use; stop the server and whatever else has it open"
+                ) from None
+        except sqlite3.DatabaseError:
+            pass  # damaged: kept as it is, with its log
+        yield
 
 
-def _store_files(database: Path, mirror_file: Path) -> list[Path]:
-    return [database, *(Path(f"{database}{end}") for end in ("-wal", "-shm")), mirror_file]
-
-
-def _move_all(sources: list[Path], targets: list[Path]) -> bool:
-    """All or none of those that are there; whether there were any."""
-    moved: list[tuple[Path, Path]] = []
-    try:
-        for source, target in zip(sources, targets, strict=True):
-            if source.exists():
-                shutil.move(source, target)
-                moved.append((source, target))
-    except BaseException:
-        for source, target in moved:
-            shutil.move(target, source)
-        raise
-    return bool(moved)
+def _logs(database: Path) -> list[Path]:
+    return [Path(f"{database}{end}") for end in ("-wal", "-shm")]
 
 
 def _own_like(file: Path, example: Path) -> None:

@@ -69,9 +69,28 @@ def database_is_local(**kwargs: Any) -> list[CheckMessage]:
     return []
 
 
-def require_local_database() -> None:
-    """For a server that runs no system checks: raise ImproperlyConfigured on a network file system."""
-    for message in database_is_local():
+@register(INSTALLATION)
+def store_is_there(**kwargs: Any) -> list[CheckMessage]:
+    """An empty store must not be created where a restore was interrupted."""
+    from memoryhub import backup
+
+    aside = backup.set_aside()
+    if not aside:
+        return []
+    return [
+        Error(
+            f"There is no store at {backup.live_path()}, but a restore has set aside"
+            f" {', '.join(map(str, aside))}",
+            hint=f"Put it back: manage.py restore_backup {aside[0]} --yes\n"
+            "\tTo start with an empty store instead, move these files to another folder.",
+            id="memoryhub.E005",
+        )
+    ]
+
+
+def require_usable_store() -> None:
+    """For a server that runs no system checks: raise ImproperlyConfigured where the store cannot be used."""
+    for message in (*database_is_local(), *store_is_there()):
         if message.is_serious():
             raise ImproperlyConfigured(f"{message.msg}. {message.hint}")
 

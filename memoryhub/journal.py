@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -17,12 +17,13 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
-from memoryhub import mirror
+from memoryhub import journal_loss, mirror
+from memoryhub.journal_loss import Loss
 from memoryhub.mirror import LINE, shown
 from memoryhub.mirror import as_line as as_line  # noqa: PLC0414 others take it from here
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.search import bulk
-from memoryhub.sensitivity import Actor, Sensitivity, higher
+from memoryhub.sensitivity import Actor, Sensitivity, higher, system
 
 GENESIS = "0" * 64
 _GATE = ("project", "sensitivity", "owner")
@@ -83,6 +84,10 @@ def adopt(past: Iterable[tuple[datetime, str, Change]]) -> None:
 def _append(entries: Iterable[tuple[datetime, str, Change]]) -> None:
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("a change and its journal row are one transaction")
+    _write(_with_loss(entries, journal_loss.detect(*_head())))
+
+
+def _write(entries: Iterable[tuple[datetime, str, Change]]) -> None:
     moments: dict[datetime, tuple[str, str]] = {}
     last, before = _head()
     rows, lines, previous = [], [], before
@@ -102,6 +107,40 @@ def _append(entries: Iterable[tuple[datetime, str, Change]]) -> None:
         transaction.on_commit(partial(mirror.append, lines, before))
 
 
+def _with_loss(
+    entries: Iterable[tuple[datetime, str, Change]], lost: dict[str, Any] | None
+) -> Iterator[tuple[datetime, str, Change]]:
+    """Add a row about lost rows; last, so that the caller's first row has the number after the newest one."""
+    is_empty = True
+    for entry in entries:
+        is_empty = False
+        yield entry
+    if lost and not is_empty:
+        yield _of_loss(lost)
+
+
+def _of_loss(lost: dict[str, Any]) -> tuple[datetime, str, Change]:
+    return timezone.now(), system("journal").name, _of_journal(mirror.LOSS, **lost)
+
+
+def _of_journal(operation: str, **detail: Any) -> Change:
+    """A change about the journal itself. Its numbers count hidden rows as well, so it is secret."""
+    return Change(operation, "journal", "", detail, sensitivity=Sensitivity.SECRET.value)
+
+
+def acknowledge_loss(actor: Actor, through: int | None = None) -> Loss | None:
+    """Stop reporting the losses recorded up to row ``through`` (default: all, the latest included).
+
+    Returns what was acknowledged, None without a loss. Must run in a write transaction.
+    """
+    if through is None and (lost := journal_loss.detect(*_head())):
+        _write([_of_loss(lost)])
+    loss = journal_loss.pending(through)
+    if loss:
+        record(actor, [_of_journal(journal_loss.ACKNOWLEDGED, through=loss.recorded_in, rows=loss.rows)])
+    return loss
+
+
 def _head() -> tuple[int, str]:
     """The last row's number and hash. In plain SQL: every write asks for it."""
     with connection.cursor() as cursor:
@@ -116,21 +155,25 @@ def last_number() -> int:
 
 @dataclass(frozen=True)
 class Verification:
-    """``first_bad_seq`` is the first number whose row is not as it was written, or is missing."""
+    """``first_bad_seq`` is the first number whose row is not as it was written, or is missing.
+
+    ``loss``: rows whose loss was recorded and not acknowledged yet. Then ``ok`` is false.
+    """
 
     ok: bool
     rows: int
     first_bad_seq: int | None = None
+    loss: Loss | None = None
 
 
 def verify() -> Verification:
-    """:func:`verify_chain`, and its end held against the mirror's.
+    """:func:`verify_chain`, the end of the chain compared with the mirror's, and recorded losses.
 
-    What is left of a journal that lost its newest rows is a whole chain; the mirror still names them.
+    What is left of a journal that lost its newest rows is a whole chain; the mirror still contains them.
     """
-    found = verify_chain()
-    lost = _first_lost(found.rows) if found.ok else None
-    return found if lost is None else Verification(False, found.rows, lost)
+    found, loss = verify_chain(), journal_loss.pending()
+    bad = found.first_bad_seq or _first_lost(found.rows) or (loss.first_seq if loss else None)
+    return Verification(found.ok and bad is None, found.rows, bad, loss)
 
 
 def verify_chain() -> Verification:
@@ -141,15 +184,15 @@ def verify_chain() -> Verification:
 
 def _first_lost(rows: int) -> int | None:
     """The first row that the mirror shows to be missing or written anew; None for another store's mirror."""
-    ends = mirror.ends()
-    if ends is None or not ends[1][0]:
+    end, beginning = mirror.last(), mirror.first()
+    if end is None or beginning is None or not end[0]:
         return None
-    (first, first_hash), (last, last_hash) = ends
+    first, first_hash = mirror.number_and_hash(beginning)
     if rows and not JournalEntry.objects.filter(seq=first, hash=first_hash).exists():
         return None
-    if last > rows:
+    if end[0] > rows:
         return rows + 1
-    return None if JournalEntry.objects.filter(seq=last, hash=last_hash).exists() else last
+    return None if JournalEntry.objects.filter(seq=end[0], hash=end[1]).exists() else end[0]
 
 
 # Bytes: a parsed value could hide a changed byte, and a byte that is no UTF-8 could not be fetched at all.

@@ -2,8 +2,8 @@
 
 Every append first looks where the file ends. Rows that another process has committed and not yet written, or
 that a crash kept from being written, are fetched and written too. A file that does not end with a row of this
-journal is of another store (a backup was put back, two stores were given one path): it is kept under another
-name.
+journal is set aside under another name. It is of another store (two stores were given one path), or the
+journal has lost rows, which ``journal_loss`` records.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -26,6 +27,9 @@ from memoryhub.models import JournalEntry
 
 logger = logging.getLogger(__name__)
 LINE = ("seq", "at", "actor", "operation", "object_type", "object_id", "detail", "hash")
+LOSS = "journal_loss"  # the operation of a row that records lost rows
+_ASIDE = re.compile(r"\.\d{8}T\d{12}$")
+_BLOCK = 64 * 1024
 _TAIL = 4096  # bytes read from the end at first; more when they hold no whole line
 
 
@@ -52,7 +56,7 @@ def append(lines: list[dict[str, Any]], after: str = "") -> None:
             file = stack.enter_context(_locked())
             seq, digest = last_row(file)
             if (seq, digest) != (lines[0]["seq"] - 1, after) and not _is_ours(file, seq, digest):
-                logger.warning("journal mirror %s was of another store; kept as %s", path(), keep_aside())
+                logger.warning("journal mirror %s was set aside as %s", path(), keep_aside(digest))
                 file, seq = stack.enter_context(_locked()), 0
             missing = lines if lines[0]["seq"] == seq + 1 else lines_after(seq)
             file.writelines(_encode(line) for line in missing)
@@ -67,28 +71,58 @@ def last_row(file: IO[bytes]) -> tuple[int, str]:
     whole = tail[: tail.rfind(b"\n") + 1]
     if len(whole) < len(tail):
         file.truncate(size - len(tail) + len(whole))
-    return _number_and_hash(_last_line(whole))
+    return number_and_hash(_last_line(whole))
 
 
-def ends() -> tuple[tuple[int, str], tuple[int, str]] | None:
-    """Number and hash of the first and of the last whole line; None where there is no readable file."""
+def first() -> bytes | None:
+    """The first line; None where there is no readable file."""
     try:
         with path().open("rb") as file:
-            first = file.readline()
+            return file.readline()
+    except OSError:
+        return None
+
+
+def last() -> tuple[int, str] | None:
+    """Number and hash of the last whole line; None where there is no readable file or no line."""
+    try:
+        with path().open("rb") as file:
             tail = _tail(file, file.seek(0, os.SEEK_END))
     except OSError:
         return None
-    last = _last_line(tail[: tail.rfind(b"\n") + 1])
-    return (_number_and_hash(first), _number_and_hash(last)) if last else None
+    line = _last_line(tail[: tail.rfind(b"\n") + 1])
+    return number_and_hash(line) if line else None
 
 
-def _number_and_hash(line: bytes) -> tuple[int, str]:
+def from_the_end() -> Iterator[tuple[int, str]]:
+    """Number and hash of each line, the last line first; ``(0, "")`` for one that is not readable."""
+    with path().open("rb") as file:
+        position, rest = file.seek(0, os.SEEK_END), b""
+        while position:
+            begin = max(0, position - _BLOCK)
+            file.seek(begin)
+            rest, *lines = (file.read(position - begin) + rest).split(b"\n")
+            yield from map(number_and_hash, reversed(lines))
+            position = begin
+        yield number_and_hash(rest)
+
+
+def number_and_hash(line: bytes) -> tuple[int, str]:
     """Of one line; ``(0, "")`` when it is not readable."""
     try:
         row = json.loads(line)
         return int(row["seq"]), str(row["hash"])
     except (ValueError, KeyError, TypeError):
         return 0, ""
+
+
+def moment(line: bytes) -> datetime | None:
+    """When the row of this line was written; None when it is not readable."""
+    try:
+        at = datetime.fromisoformat(json.loads(line)["at"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return at if at.tzinfo else None
 
 
 @contextmanager
@@ -128,11 +162,36 @@ def _is_ours(file: IO[bytes], seq: int, digest: str) -> bool:
     return JournalEntry.objects.filter(seq=seq, hash=digest).exists()
 
 
-def keep_aside() -> Path:
-    """Give the file another name, which is returned; the next append begins a new one with the first row."""
-    kept = path().with_name(f"{path().name}.{timezone.now():%Y%m%dT%H%M%S%f}")
+def recorded_loss(digest: str) -> JournalEntry | None:
+    """The row that records the loss of rows up to the one with this hash."""
+    losses = JournalEntry.objects.filter(operation=LOSS, detail__mirror_hash=digest)
+    return losses.exclude(detail__has_key="imported").order_by("-seq").first() if digest else None
+
+
+def name_aside() -> Path:
+    """A new name for the file, for setting it aside."""
+    return path().with_name(f"{path().name}.{timezone.now():%Y%m%dT%H%M%S%f}")
+
+
+def keep_aside(digest: str = "") -> Path:
+    """Give the file another name, which is returned; the next append begins a new one with the first row.
+
+    ``digest``: the hash of its last line. A recorded loss has named the file already.
+    """
+    loss = recorded_loss(digest)
+    kept = path().with_name(Path(loss.detail["file"]).name) if loss else name_aside()
+    if kept.exists():
+        kept = name_aside()
     path().rename(kept)
     return kept
+
+
+def set_aside() -> list[Path]:
+    """The files that :func:`keep_aside` has renamed, oldest first."""
+    folder, name = path().parent, path().name
+    if not folder.is_dir():
+        return []
+    return sorted(one for one in folder.iterdir() if one.name.startswith(name) and _ASIDE.search(one.name))
 
 
 def lines_after(seq: int) -> Iterator[dict[str, Any]]:

@@ -77,6 +77,11 @@ class Clearance:
         grants = tuple((project, levels & asked) for project, levels in self.grants)
         return replace(self, levels=self.levels & asked, grants=grants)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every level of every project is visible."""
+        return self.projects is None and self.levels == frozenset(LEVELS)
+
     def reaches(self, project: str) -> bool:
         """Whether the confinement leaves ``project`` open."""
         return self.projects is None or project in self.projects

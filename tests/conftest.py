@@ -41,6 +41,12 @@ def without_journal_triggers() -> Iterator[None]:
         schema.install()
 
 
+def cut_journal(after: int) -> None:
+    """Remove the newest journal rows behind the hub's back, as when the write-ahead log is lost."""
+    with without_journal_triggers(), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM memoryhub_journalentry WHERE seq > %s", [after])
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """What a test commits is undone by copying the empty store back: a tenth of the work of a flush.

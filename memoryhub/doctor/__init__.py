@@ -29,6 +29,7 @@ CHECKS: tuple[Check, ...] = (
     embeddings.vectors,
     store.integrity,
     store.journal_chain,
+    store.lost_rows,
     store.journal_mirror,
     content.levels,
     content.cap,

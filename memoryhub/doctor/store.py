@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from memoryhub import backup, journal, mirror_audit
+from memoryhub import backup, journal, journal_loss, mirror, mirror_audit
 from memoryhub.doctor.registry import RESTORE, Finding, check, fail, ok, warn
 from memoryhub.search import reindexing, schema
 
@@ -16,6 +16,12 @@ from memoryhub.search import reindexing, schema
 @check("store", needs="home")
 def database() -> Iterator[Finding]:
     path = backup.live_path()
+    if aside := backup.set_aside():
+        yield fail(
+            f"there is no store at {path}, but a restore has set aside {', '.join(map(str, aside))}",
+            f"Put it back: manage.py restore_backup {aside[0]} --yes",
+        )
+        return
     if not path.is_file():
         yield fail(f"there is no store at {path}", "Make an empty one: manage.py migrate.")
         return
@@ -28,6 +34,11 @@ def database() -> Iterator[Finding]:
             raise
         yield fail(f"{path} is no SQLite database", f"Move it away. {RESTORE}")
         return
+    for name in backup.second_names(path):
+        yield warn(
+            f"{name} is a second name of the store, from an interrupted restore; never open it",
+            f"Remove it: rm {name}",
+        )
     yield ok(f"{path}, {path.stat().st_size / 1e6:,.1f} MB")
 
 
@@ -124,6 +135,25 @@ def journal_chain() -> Iterator[Finding]:
     )
 
 
+@check("journal loss", needs="tables")
+def lost_rows() -> Iterator[Finding]:
+    loss = journal_loss.pending()
+    if loss:
+        yield fail(
+            loss.summary(),
+            "Find out why, restore a backup if need be, then: manage.py verify_journal --acknowledge-loss.",
+        )
+    aside = [path for path in mirror.set_aside() if not loss or path.name not in loss.files]
+    if aside:
+        names = ", ".join(path.name for path in aside)
+        yield warn(
+            f"mirrors set aside in {aside[0].parent}: {names}",
+            "They contain rows that the journal does not. Compare them, then move them to another folder.",
+        )
+    if not loss and not aside:
+        yield ok("no rows are recorded as lost, no mirror was set aside")
+
+
 def _rewrite_mirror() -> Iterator[str]:
     before = mirror_audit.audit()
     if mirror_audit.repair(before):
@@ -141,5 +171,6 @@ def journal_mirror() -> Iterator[Finding]:
         yield warn(text, f"The next change mends {found.path}, or doctor --fix.")
     else:
         yield fail(
-            text, f"Keep a copy of {found.path}, which is evidence, and compare it; then move it away."
+            text,
+            f"Keep a copy of {found.path}, which is evidence, and compare it. The next change sets it aside.",
         )

@@ -50,6 +50,7 @@ register_converter(SessionIdConverter, "session_id")
 urlpatterns: list[URLPattern] = [
     path("", home.home, name="home"),
     path("home/journal/", home.journal_health, name="journal-health"),
+    path("home/journal/acknowledge/", home.acknowledge_loss, name="journal-acknowledge"),
     path("glance/", glance.glance, name="glance"),
     path("glance/duplicates/", glance.glance_duplicates, name="glance-duplicates"),
     path("glance/health/", glance.glance_health, name="glance-health"),

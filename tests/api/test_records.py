@@ -3,9 +3,12 @@
 import pytest
 from django.db import connection
 
+from memoryhub import journal
 from memoryhub.models import Event, JournalEntry, Memory, Session
+from memoryhub.sensitivity import system
+from memoryhub.transactions import write
 from tests.api.conftest import bad_fields, is_problem
-from tests.conftest import without_journal_triggers
+from tests.conftest import cut_journal, without_journal_triggers
 
 
 def day(n):
@@ -235,10 +238,11 @@ def test_verification_finds_a_changed_row(bot):
     for n in range(3):
         bot.post("/memories", {"content": f"{n}"})
     rows = JournalEntry.objects.count()
-    assert bot.get("/journal/verify").json() == {"ok": True, "rows": rows, "first_bad_seq": None}
+    sound = {"ok": True, "rows": rows, "first_bad_seq": None, "loss": None}
+    assert bot.get("/journal/verify").json() == sound
     with without_journal_triggers(), connection.cursor() as cursor:
         cursor.execute("UPDATE memoryhub_journalentry SET actor = 'mallory' WHERE seq = 2")
-    assert bot.get("/journal/verify").json() == {"ok": False, "rows": rows, "first_bad_seq": 2}
+    assert bot.get("/journal/verify").json() == {**sound, "ok": False, "first_bad_seq": 2}
 
 
 def test_statistics_count_and_measure(bot):
@@ -271,3 +275,32 @@ def test_a_session_id_that_is_too_long_is_told_of_in_characters(bot):
     [error] = is_problem(response, 422)["errors"]
     assert error["field"] == "session_id"
     assert "at most 200 characters" in error["message"]
+
+
+@pytest.mark.django_db(transaction=True)
+class TestLostRows:
+    @pytest.fixture
+    def lost(self, bot):
+        for n in range(3):
+            bot.post("/memories", {"content": f"{n}"})
+        cut_journal(JournalEntry.objects.count() - 2)
+        bot.post("/memories", {"content": "the next"})
+
+    def test_lost_rows_are_reported_after_the_next_write(self, bot, lost):
+        body = bot.get("/journal/verify").json()
+        assert (body["ok"], body["loss"]["rows"]) == (False, 2)
+        assert body["first_bad_seq"] == body["loss"]["first_seq"]
+
+    def test_a_token_that_does_not_see_every_row_gets_no_numbers_of_lost_rows(self, agent, lost):
+        for options in ({"clearance": "private"}, {"projects": ["p"]}):
+            body = agent(name=f"bot {options}", **options).get("/journal/verify").json()
+            assert (body["ok"], body["loss"]) == (False, None)
+
+    def test_the_row_about_the_loss_is_secret(self, agent, lost):
+        rows = agent("private", name="other").get("/journal", operation="journal_loss").json()
+        assert rows["items"] == []
+
+    def test_an_acknowledged_loss_is_not_reported(self, bot, lost):
+        with write():
+            journal.acknowledge_loss(system("tests"))
+        assert bot.get("/journal/verify").json()["ok"] is True

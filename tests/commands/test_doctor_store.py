@@ -10,13 +10,13 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from memoryhub import journal, mirror_audit
+from memoryhub import journal, mirror, mirror_audit
 from memoryhub.doctor.registry import Status, examine, fail
 from memoryhub.models import Memory
 from memoryhub.search import schema
 from tests.commands.conftest import spoil, tamper
 from tests.commands.examining import look, named, remember
-from tests.conftest import without_journal_triggers
+from tests.conftest import cut_journal, without_journal_triggers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store", "on_loopback")]
 
@@ -154,3 +154,39 @@ def test_a_mirror_that_contradicts_the_store_fails_and_is_kept(sound, settings):
     assert (report.status, report.fixed) == (Status.FAIL, [])
     assert "evidence" in report.findings[0].mend
     assert settings.MEMORY_LOG.read_bytes() == before
+
+
+def test_lost_journal_rows_fail_until_they_are_acknowledged(sound, run):
+    cut_journal(1)
+    remember("the next")
+    found = look(named("journal loss"))
+    assert found.status is Status.FAIL
+    assert "lost (2" in found.text
+    assert "--acknowledge-loss" in found.mend
+    run("verify_journal", "--acknowledge-loss")
+    assert look(named("journal loss")).status is Status.WARN
+
+
+def test_mirrors_that_were_set_aside_are_listed(sound):
+    assert look(named("journal loss")).status is Status.OK
+    kept = mirror.keep_aside()
+    found = look(named("journal loss"))
+    assert found.status is Status.WARN
+    assert kept.name in found.text
+
+
+def test_a_store_that_is_missing_next_to_one_set_aside_fails_and_names_it(sound):
+    connection.close()
+    aside = sound.rename(sound.with_name("memory-before-restore-20260101T000000000Z.db"))
+    found = look(named("store"))
+    assert found.status is Status.FAIL
+    assert str(aside) in found.text
+    assert f"restore_backup {aside} --yes" in found.mend
+
+
+def test_a_second_name_of_the_store_is_a_warning(sound):
+    second = sound.with_name("memory-before-restore-20260101T000000000Z.db")
+    second.hardlink_to(sound)
+    found = named("store").findings()
+    assert [one.status for one in found] == [Status.WARN, Status.OK]
+    assert str(second) in found[0].text

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 from django.db import connection
 
-from memoryhub import backup, journal, mirror_audit, store
+from memoryhub import backup, checks, journal, journal_loss, mirror_audit, store
 from memoryhub.drafts import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.search import schema
@@ -302,3 +306,165 @@ def test_a_store_that_is_damaged_is_moved_aside_and_replaced(run, saved, own_sto
     assert run("restore_backup", saved, "--yes").code == 0
     assert contents() == {"of before"}
     assert kept_aside(own_store).read_bytes().startswith(b"damaged beyond repair")
+
+
+# Lost journal rows
+
+
+def test_a_restored_backup_is_no_loss_of_journal_rows(run, saved):
+    remember("of after")
+    run("restore_backup", saved, "--yes")
+    remember("another")
+    assert journal.verify().ok
+    assert run("verify_journal").code == 0
+
+
+def test_a_restored_backup_without_its_mirror_is_no_loss_of_journal_rows(run, saved):
+    backup.mirror_beside(saved).unlink()
+    remember("of after")
+    run("restore_backup", saved, "--yes")
+    remember("another")
+    assert journal.verify().ok
+
+
+def test_an_older_file_copied_over_the_store_by_hand_is_a_loss(run, saved, own_store):
+    remember("of after")
+    connection.close()
+    for path in own_store.parent.glob("memory.db*"):
+        path.unlink()
+    shutil.copy(saved, own_store)
+    remember("another")
+    assert journal.verify().loss == journal_loss.pending()
+    assert journal_loss.pending().rows == 1
+    assert run("verify_journal").code == 1
+
+
+def test_a_lost_write_ahead_log_is_reported_after_the_next_write(own_store):
+    remember("of before")
+    with closing(sqlite3.connect(own_store, isolation_level=None)) as file:
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        remember("only in the log")
+        shutil.copy(own_store, own_store.with_name("without-log"))
+    connection.close()
+    own_store.with_name("without-log").replace(own_store)
+    assert contents() == {"of before"}
+    remember("the next")
+    assert journal.verify().loss.rows == 1
+
+
+# Interruptions
+
+
+def whole_store(live: Path) -> set[str]:
+    """Contents of the store's file, which must be sound."""
+    with closing(sqlite3.connect(live)) as file:
+        assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        return {content for (content,) in file.execute("SELECT content FROM memoryhub_memory")}
+
+
+KILLED = """
+import os, sys
+name, when = sys.argv[1], int(sys.argv[2])
+import django; django.setup()
+from django.core.management import call_command
+usual = getattr(os, name)
+def killed(*arguments, **named):
+    global when
+    if any("memory" in str(one) for one in arguments):
+        when -= 1
+        if not when:
+            os.kill(os.getpid(), 9)
+    return usual(*arguments, **named)
+setattr(os, name, killed)
+call_command("restore_backup", sys.argv[3], "--yes")
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "number"), [("link", 1), ("rename", 1), ("unlink", 1), ("replace", 1), ("replace", 2)]
+)
+def test_a_killed_restore_leaves_a_whole_store(run, saved, own_store, settings, step, number):
+    remember("of after")
+    connection.close()
+    environ = {**os.environ, "LETSGO_HOME": str(own_store.parent), "PYTHONPATH": str(settings.BASE_DIR)}
+    environ |= {"DJANGO_SETTINGS_MODULE": "memoryhub.settings"}
+    for name in ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL"):
+        environ.pop(name, None)
+    done = subprocess.run([sys.executable, "-c", KILLED, step, str(number), str(saved)], env=environ)
+    assert done.returncode == -9
+    assert whole_store(own_store) in ({"of before"}, {"of before", "of after"})
+    remember("another")
+    assert journal.verify().ok
+    assert run("restore_backup", saved, "--yes").code == 0
+    assert backup.second_names(own_store) == []
+    assert contents() == {"of before"}
+
+
+@pytest.mark.parametrize("failing", ["link", "replace", "unlink"])
+def test_an_interrupt_at_any_step_leaves_the_present_store(run, saved, own_store, monkeypatch, failing):
+    remember("of after")
+    connection.close()
+    usual = getattr(os, failing)
+    interrupted = []
+
+    def interrupt(source, *more, **named):
+        if not interrupted and "memory" in str(source):
+            interrupted.append(source)
+            raise KeyboardInterrupt
+        return usual(source, *more, **named)
+
+    monkeypatch.setattr(os, failing, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run("restore_backup", saved, "--yes")
+    assert interrupted
+    assert contents() == {"of before", "of after"}
+    assert mirror_audit.audit().in_step
+    assert list(own_store.parent.glob("*before-restore*")) == []
+
+
+def test_without_hard_links_the_store_is_kept_as_a_copy(run, saved, own_store, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(95, "Operation not supported")
+
+    remember("of after")
+    monkeypatch.setattr(os, "link", refuse)
+    assert run("restore_backup", saved, "--yes").code == 0
+    assert whole_store(kept_aside(own_store)) == {"of before", "of after"}
+    assert contents() == {"of before"}
+
+
+@pytest.fixture
+def missing(own_store: Path) -> Path:
+    """The store was set aside, and nothing took its place."""
+    remember("of before")
+    connection.close()
+    return own_store.rename(own_store.with_name("memory-before-restore-20260101T000000000Z.db"))
+
+
+@pytest.mark.parametrize(
+    "command", [["serve", "--port", "8765"], ["migrate"], ["quickstart", "--no-demo", "--prepare-only"]]
+)
+@pytest.mark.parametrize("connected_before", [False, True])
+def test_a_missing_store_is_not_made_anew_next_to_one_set_aside(
+    missing, own_store, command, connected_before
+):
+    if connected_before:
+        connection.ensure_connection()  # makes an empty file
+        connection.close()
+    with pytest.raises(SystemCheckError) as refused:
+        call_command(*command, skip_checks=False)
+    assert "E005" in str(refused.value)
+    assert str(missing) in str(refused.value)
+    assert f"restore_backup {missing} --yes" in str(refused.value)
+    assert backup.set_aside() == [missing]
+
+
+def test_the_advice_for_a_missing_store_puts_it_back(run, missing):
+    assert run("restore_backup", missing, "--yes").code == 0
+    assert contents() == {"of before"}
+    assert backup.set_aside() == []
+
+
+def test_a_store_set_aside_next_to_a_present_one_is_no_error(run, saved):
+    run("restore_backup", saved, "--yes")
+    assert checks.store_is_there() == []

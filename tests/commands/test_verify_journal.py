@@ -10,7 +10,8 @@ import pytest
 from django.db import connection
 
 from memoryhub import mirror_audit
-from tests.conftest import without_journal_triggers
+from memoryhub.models import JournalEntry
+from tests.conftest import cut_journal, without_journal_triggers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -187,3 +188,37 @@ def test_a_mirror_that_contradicts_the_database_is_evidence_and_stays(ten):
     before = ten.read_bytes()
     assert not mirror_audit.repair(mirror_audit.audit())
     assert ten.read_bytes() == before
+
+
+# Lost rows
+
+
+def test_lost_rows_are_a_failure_after_the_next_write(run, ten, remember):
+    cut_journal(7)
+    remember("the next")
+    ran = run("verify_journal")
+    assert ran.code == 1
+    assert "Loss: 3 journal rows lost (8 to 10), recorded in row 9" in ran.out
+    assert "--acknowledge-loss" in ran.out
+    assert json.loads(run("verify_journal", "--json").out)["loss"]["rows"] == 3
+
+
+def test_an_acknowledged_loss_is_no_failure(run, ten, remember):
+    cut_journal(7)
+    remember("the next")
+    ran = run("verify_journal", "--acknowledge-loss")
+    assert ran.code == 0
+    assert "Acknowledged: 3 journal rows lost (8 to 10)" in ran.out
+    assert run("verify_journal").code == 0
+    assert JournalEntry.objects.latest("seq").actor.startswith("command:")
+
+
+def test_a_loss_before_the_next_write_can_be_acknowledged(run, ten):
+    cut_journal(7)
+    assert run("verify_journal", "--acknowledge-loss").code == 0
+    assert run("verify_journal").code == 0
+
+
+def test_without_a_loss_there_is_nothing_to_acknowledge(run, ten):
+    ran = run("verify_journal", "--acknowledge-loss")
+    assert (ran.code, "Acknowledged: nothing" in ran.out) == (0, True)

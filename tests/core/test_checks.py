@@ -72,14 +72,14 @@ def test_every_command_that_checks_refuses_a_network_file_system(mounted):
 def test_a_server_that_runs_no_checks_refuses_it_too(mounted):
     mounted("nfs")
     with pytest.raises(ImproperlyConfigured, match="network file system"):
-        checks.require_local_database()
+        checks.require_usable_store()
     mounted("9p")
-    checks.require_local_database()
+    checks.require_usable_store()
 
 
 def test_the_server_looks_before_it_serves():
     source = Path(checks.__file__).with_name("wsgi.py").read_text()
-    assert source.rstrip().endswith("require_local_database()")
+    assert source.rstrip().endswith("require_usable_store()")
 
 
 def test_a_misspelt_variable_is_a_warning(settings):

@@ -45,6 +45,7 @@ def test_an_emptied_journal_is_found(five_rows):
 def test_an_end_that_was_written_anew_is_found(five_rows, actor, remember, journal_mirror):
     mirrored = journal_mirror.read_bytes()
     cut_off(4)
+    journal_mirror.unlink()
     remember("another fifth")
     journal_mirror.write_bytes(mirrored)
     assert journal.verify() == journal.Verification(False, 5, 5)

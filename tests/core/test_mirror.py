@@ -129,11 +129,11 @@ def test_the_mirror_of_a_longer_store_is_kept_aside(write, journal_mirror):
 
 
 def test_the_mirror_of_another_store_of_the_same_length_is_kept_aside(write, journal_mirror):
-    """A backup was put back and as many rows written since: the numbers fit, the rows do not."""
+    """The numbers fit, the rows do not."""
     write(2)
-    lines = journal_mirror.read_text("utf-8").splitlines()
-    lines[-1] = json.dumps(dict(json.loads(lines[-1]), hash="f" * 64))
-    journal_mirror.write_text("\n".join(lines) + "\n", "utf-8")
+    lines = [json.loads(line) for line in journal_mirror.read_text("utf-8").splitlines()]
+    foreign = [json.dumps(dict(line, hash="f" * 64)) + "\n" for line in lines]
+    journal_mirror.write_text("".join(foreign), "utf-8")
     write()
     assert numbers(journal_mirror) == [1, 2, 3]
     assert len(list(journal_mirror.parent.iterdir())) == 2

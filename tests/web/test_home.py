@@ -7,14 +7,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import facts, store
+from memoryhub import facts, journal, journal_loss, store
 from memoryhub.drafts import FactDraft
+from memoryhub.models import JournalEntry, Membership, Memory
 from memoryhub.search import schema
+from tests.conftest import cut_journal
 
 
 @pytest.fixture(autouse=True)
@@ -162,3 +165,74 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(visitor: Client, reme
             visitor.get("/")
         counted.append(len(queries))
     assert counted[0] == counted[1]
+
+
+@pytest.mark.django_db(transaction=True)
+class TestLostJournalRows:
+    ACKNOWLEDGE = "/home/journal/acknowledge/"
+
+    @pytest.fixture
+    def lost(self, remember: Any) -> journal_loss.Loss:
+        for n in range(5):
+            remember(f"memory {n}")
+        cut_journal(3)
+        remember("the next")
+        found = journal_loss.pending()
+        assert found is not None
+        return found
+
+    @pytest.fixture
+    def administrator(self, db: None) -> Client:
+        client = Client()
+        client.force_login(User.objects.create_superuser("root", password="a good password"))
+        return client
+
+    def test_lost_rows_are_shown_to_an_administrator(
+        self, administrator: Client, lost: journal_loss.Loss
+    ) -> None:
+        page = text(administrator.get("/"))
+        assert "2 journal rows lost (4 to 5)" in page
+        assert lost.files[0] in page
+        assert "Acknowledge the loss" in page
+        assert "2 journal rows lost: 4 to 5" in text(administrator.get("/home/journal/"))
+        assert "2 rows lost (4 to 5)" in text(administrator.post("/journal/verify/", follow=True))
+
+    def test_lost_rows_are_shown_on_an_empty_home(self, administrator: Client, lost: Any) -> None:
+        Memory.objects.all().delete()
+        assert "2 journal rows lost" in text(administrator.get("/"))
+
+    def test_a_viewer_of_everything_sees_the_loss_without_the_button(self, sign_in: Any, lost: Any) -> None:
+        page = text(sign_in("view_private", "view_secret").get("/"))
+        assert "2 journal rows lost" in page
+        assert "Acknowledge the loss" not in page
+
+    def test_a_viewer_of_less_does_not_see_the_loss(self, sign_in: Any, lost: Any) -> None:
+        confined = sign_in("view_private", "view_secret", name="confined")
+        Membership.objects.create(user=User.objects.get(username="confined"), project="p")
+        for client in (sign_in("view_private"), confined):
+            assert "rows lost" not in text(client.get("/"))
+            assert "rows lost" not in text(client.get("/home/journal/"))
+            assert "rows lost" not in text(client.post("/journal/verify/", follow=True))
+
+    def test_an_acknowledged_loss_is_not_shown(self, administrator: Client, lost: Any) -> None:
+        page = text(administrator.post(self.ACKNOWLEDGE, {"through": lost.recorded_in}, follow=True))
+        assert "Loss of journal rows acknowledged." in page
+        assert "2 journal rows lost" not in page
+        assert journal.verify().ok
+        assert JournalEntry.objects.get(operation="journal_loss_acknowledged").actor == "user:root"
+        assert "unbroken" in text(administrator.get("/home/journal/"))
+
+    def test_a_loss_that_the_page_did_not_show_stays(self, administrator: Client, lost: Any) -> None:
+        page = text(administrator.post(self.ACKNOWLEDGE, {"through": "1"}, follow=True))
+        assert "Nothing to acknowledge" in page
+        assert journal_loss.pending() == lost
+
+    def test_only_administrators_acknowledge_a_loss(self, sign_in: Any, lost: Any) -> None:
+        client = sign_in("view_private", "view_secret")
+        assert client.post(self.ACKNOWLEDGE, {"through": lost.recorded_in}).status_code == 403
+        assert journal_loss.pending() == lost
+
+    @pytest.mark.parametrize("through", ["", "x", "-1", "9" * 30, "²"])
+    def test_a_number_that_is_none_is_refused(self, administrator: Client, lost: Any, through: str) -> None:
+        assert administrator.post(self.ACKNOWLEDGE, {"through": through}).status_code == 400
+        assert administrator.get(self.ACKNOWLEDGE).status_code == 405

@@ -288,10 +288,19 @@ class StoredFact(BaseModel):
     ignored: list[str]
 
 
+class LossShape(BaseModel):
+    recorded_in: int
+    first_seq: int
+    last_seq: int
+    rows: int
+    files: list[str]
+
+
 class VerificationShape(BaseModel):
     ok: bool
     rows: int
     first_bad_seq: int | None
+    loss: LossShape | None
 
 
 class Statistics(BaseModel):

@@ -20,7 +20,7 @@ from memoryhub.agents.auth import Caller
 from memoryhub.agents.mcp.stdio import Wire
 from memoryhub.agents.problems import Problem, unauthenticated
 from memoryhub.agents.toolsets import TOOLSETS
-from memoryhub.checks import require_local_database
+from memoryhub.checks import require_usable_store
 from memoryhub.management.operator import short_name
 from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.team import tokens
@@ -58,7 +58,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if sys.stdin is None or sys.stdout is None:
             raise CommandError("standard input or output is closed; the messages come and go there")
-        require_local_database()
+        require_usable_store()
         executor = MigrationExecutor(connection)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):
             raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")

@@ -9,9 +9,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memoryhub import journal, mirror_audit
+from memoryhub import journal, journal_loss, mirror_audit
 from memoryhub.checks import INSTALLATION
-from memoryhub.management.operator import plural
+from memoryhub.management.operator import operator, plural
+from memoryhub.sensitivity import system
+from memoryhub.transactions import write
 
 
 class Command(BaseCommand):
@@ -23,18 +25,42 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="the result as one JSON object")
+        parser.add_argument(
+            "--acknowledge-loss",
+            action="store_true",
+            help="stop reporting lost journal rows that you have looked into; this is journaled",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        chain, mirror = journal.verify_chain(), mirror_audit.audit()
-        ok = chain.ok and mirror.ok
+        acknowledged = self._acknowledge() if options["acknowledge_loss"] else None
+        chain, mirror, loss = journal.verify_chain(), mirror_audit.audit(), journal_loss.pending()
+        ok = chain.ok and mirror.ok and loss is None
         if options["json"]:
             shape = {**asdict(chain), "ok": ok, "chain_ok": chain.ok, "mirror_ok": mirror.ok}
             shape["mirror"] = {**asdict(mirror), "path": str(mirror.path), "findings": mirror.findings()}
+            shape["loss"] = asdict(loss) if loss else None
+            shape["acknowledged"] = asdict(acknowledged) if acknowledged else None
             self.stdout.write(json.dumps(shape))
         else:
+            self._report_loss(loss, acknowledged, wanted=options["acknowledge_loss"])
             self._tell(chain, mirror)
         if not ok:
             raise CommandError("the journal is not as it was written")
+
+    def _acknowledge(self) -> journal_loss.Loss | None:
+        with write():
+            return journal.acknowledge_loss(operator(system("verify_journal").clearance))
+
+    def _report_loss(
+        self, loss: journal_loss.Loss | None, acknowledged: journal_loss.Loss | None, *, wanted: bool
+    ) -> None:
+        if acknowledged:
+            self.stdout.write(self.style.WARNING(f"Acknowledged: {acknowledged.summary()}"))
+        elif wanted:
+            self.stdout.write("Acknowledged: nothing, no rows are recorded as lost")
+        if loss:
+            self.stdout.write(self.style.ERROR(f"Loss: {loss.summary()}"))
+            self.stdout.write("Loss: find out why, then run verify_journal --acknowledge-loss")
 
     def _tell(self, chain: journal.Verification, mirror: mirror_audit.Audit) -> None:
         rows = plural(chain.rows, "row")

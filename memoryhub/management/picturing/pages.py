@@ -213,6 +213,7 @@ NOT_PICTURED = {
         *("logout", "memory-trash", "memory-restore", "switch"),
         *("duplicates-decide", "duplicates-undo", "fact-decide", "fact-undo", "fact-delete"),
         *("import-start", "import-stop", "import-resume", "import-for-good", "journal-verify"),
+        "journal-acknowledge",
         *("facts-delete", "facts-end", "facts-end-undo", "you-tokens-revoke"),
         *("act", "act-undo", "review-act", "review-undo", "review-looked"),
         *("version-restore", "version-undo", "search-rename", "search-delete"),

@@ -5,24 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
+from django.contrib import messages
 from django.core.cache import cache
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
-from memoryhub import journal
+from memoryhub import journal, journal_loss
 from memoryhub.lifecycle.asking import may_look
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import MemoryQuerySet
 from memoryhub.retrieval import overview
 from memoryhub.team.membership import is_confined
+from memoryhub.team.people import may_manage
+from memoryhub.transactions import write
 from memoryhub.web import charts, health, live
-from memoryhub.web.access import clearance_of
+from memoryhub.web.access import actor_of, clearance_of, full_clearance_of
 from memoryhub.web.breakdowns import breakdown
 from memoryhub.web.kept import as_it_stands, eyes
 
 RECENT = 8
+MAX_DIGITS = 19  # of a journal row's number
 _FACETS = (
     ("by_type", "type", "By type"),
     ("by_project", "project", "By project"),
@@ -39,7 +44,13 @@ def home(request: HttpRequest) -> HttpResponse:
     memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
     about = f"{eyes(clearance)} {timezone.get_current_timezone_name()}"
     numbers, days = as_it_stands("home", about, lambda: overview.numbers_and_days(clearance))
-    context: dict[str, Any] = {"numbers": numbers, "address": request.build_absolute_uri("/")}
+    loss = _loss(request)
+    context: dict[str, Any] = {
+        "numbers": numbers,
+        "address": request.build_absolute_uri("/"),
+        "loss": loss,
+        "may_acknowledge": loss is not None and may_manage(request.user),
+    }
     recent = list(memories.order_by("-created_at", "-pk")[:RECENT]) if numbers["total"] else []
     if recent:
         context |= {
@@ -50,8 +61,30 @@ def home(request: HttpRequest) -> HttpResponse:
             "expiring_days": overview.EXPIRING_DAYS,
             "broken": health.broken_runs(clearance, timezone.now()) if may_look(request.user) else [],
         }
-    live.shows(request, numbers, [(memory.uid, memory.updated_at) for memory in recent])
+    live.shows(request, numbers, [(memory.uid, memory.updated_at) for memory in recent], loss)
     return render(request, "home.html", context)
+
+
+def _loss(request: HttpRequest) -> journal_loss.Loss | None:
+    """Lost journal rows, for viewers of the whole journal: the numbers count rows of every project."""
+    return journal_loss.pending() if full_clearance_of(request).is_whole else None
+
+
+@require_POST
+def acknowledge_loss(request: HttpRequest) -> HttpResponse:
+    """Stop reporting the lost journal rows that the page showed."""
+    if not (may_manage(request.user) and full_clearance_of(request).is_whole):
+        raise PermissionDenied
+    through = request.POST.get("through", "")
+    if not (through.isascii() and through.isdigit() and len(through) < MAX_DIGITS):
+        raise BadRequest("through: the number of the journal row that records the loss")
+    with write():
+        loss = journal.acknowledge_loss(actor_of(request), int(through))
+    if loss:
+        messages.success(request, "Loss of journal rows acknowledged.")
+    else:
+        messages.warning(request, "Nothing to acknowledge. Someone else may have done so already.")
+    return redirect("home")
 
 
 @require_safe
@@ -66,7 +99,12 @@ def journal_health(request: HttpRequest) -> HttpResponse:
     if known is None:
         known = (journal.verify(), timezone.now())
         cache.set(key, known, VERIFIED_FOR)
-    context = {"verification": known[0], "at": known[1], "confined": is_confined(request.user)}
+    context = {
+        "verification": known[0],
+        "at": known[1],
+        "confined": is_confined(request.user),
+        "loss": known[0].loss if full_clearance_of(request).is_whole else None,
+    }
     return render(request, "includes/journal_health.html", context)
 
 

@@ -17,7 +17,7 @@ from memoryhub.models import JournalEntry, Memory
 from memoryhub.querysets import JournalQuerySet
 from memoryhub.retrieval import paging, sealed
 from memoryhub.team.membership import is_confined
-from memoryhub.web.access import clearance_of
+from memoryhub.web.access import clearance_of, full_clearance_of
 from memoryhub.web.filters import JournalFilter
 from memoryhub.web.htmx import HtmxHttpRequest
 
@@ -48,6 +48,8 @@ OPERATIONS = (
         "run_stop",
         "run_resume",
         "run_undo",
+        "journal_loss",
+        "journal_loss_acknowledged",
     ),
 )
 
@@ -84,6 +86,7 @@ def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
     result = chain.verify()
     seconds = time.perf_counter() - began
     context = {"result": result, "seconds": seconds, "confined": is_confined(request.user)}
+    context["loss"] = result.loss if full_clearance_of(request).is_whole else None
     if request.htmx:
         return render(request, "journal/verified.html", context)
     messages.add_message(
