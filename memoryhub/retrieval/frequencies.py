@@ -23,7 +23,7 @@ from memoryhub.retrieval.within import Key, key_of
 from memoryhub.search.query import any_of
 from memoryhub.text import stem
 
-COMMON = 64  # matching memories from which on the count of a word is cached
+COMMON = 64  # matching memories; the count of a word in more of them is rounded, and cached
 EXACT = 256  # matching memories up to which a word is counted exactly, in any number of memories
 SAMPLE = 2048  # memories of a sample, at least; fewer than twice as many are all counted
 CACHE_SECONDS = 60.0
@@ -39,8 +39,8 @@ _KEY = Func(F("pk"), template="+%(expressions)s", output_field=IntegerField())
 class Frequencies:
     """How many memories of a queryset contain each stem, and how many there are.
 
-    In many memories a count above ``EXACT`` is an estimate. The total is rounded up to a power of two, so
-    scores do not change with each memory that the caller stores.
+    In many memories a count above ``EXACT`` is an estimate. The total and the counts of common words are
+    rounded up to a power of two, so scores do not change with each memory that the caller stores.
     """
 
     of_stems: dict[str, int]
@@ -74,8 +74,10 @@ def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> Frequenc
     counts = _counts(memories, [by_stem[one] for one in new], scope.total)
     found = dict(zip(new, counts, strict=True))
     with _lock:
-        scope.common.update({one: count for one, count in found.items() if count >= COMMON})
-    return Frequencies(known | found, _next_power_of_two(scope.total))
+        scope.common.update({one: count for one, count in found.items() if count > COMMON})
+    total = _next_power_of_two(scope.total)
+    rounded = {one: _rounded(count, total) for one, count in (known | found).items()}
+    return Frequencies(rounded, total)
 
 
 def count_of(memories: MemoryQuerySet) -> int:
@@ -134,6 +136,10 @@ def _counted(querysets: list[QuerySet[Any]], words: list[str]) -> list[tuple[int
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {columns} FROM json_each(%s) AS asked", [*params, expressions])  # noqa: S608
         return list(cursor.fetchall())
+
+
+def _rounded(count: int, total: int) -> int:
+    return count if count <= COMMON else min(_next_power_of_two(count), total)
 
 
 def _next_power_of_two(number: int) -> int:
