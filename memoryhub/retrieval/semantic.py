@@ -126,7 +126,8 @@ def _drawn(held: View, memories: MemoryQuerySet, pks: Keys) -> _Drawn:
     total = count_of(memories)
     drawn = _sample(pks, total)
     # Only the speed depends on this comparison with the whole store: the sample is the same either way.
-    among = _within(memories, drawn) if total * SAMPLE >= TELLING * len(pks) else _all(memories)[:0]
+    sparse = total * SAMPLE < TELLING * len(pks)
+    among = np.empty(0, np.int64) if sparse else _within(memories, drawn)
     if len(among) < TELLING:
         own = _all(memories)
         return _Drawn(1.0, held.mean(_sample(own, total)), 0.0, own)
