@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the hub's commands; on a bare machine makes its own environment first (memoryhub/bootstrap.py)."""
+"""Runs the hub's commands; on a bare machine makes its own environment first (memoryhub/ops/bootstrap.py)."""
 
 # Nothing down to the check of the version may be newer than what an old Python can read.
 import sys
@@ -14,6 +14,6 @@ if sys.platform == "win32":
     sys.exit("memoryhub runs on Linux and macOS; on Windows start it inside WSL.")
 
 if __name__ == "__main__":
-    from memoryhub import bootstrap
+    from memoryhub.ops import bootstrap
 
     bootstrap.main(sys.argv)

@@ -18,17 +18,17 @@ class MemoryhubConfig(AppConfig):
     verbose_name = "memoryhub"
 
     def ready(self) -> None:
-        from memoryhub import checks  # noqa: F401  checks register themselves
-        from memoryhub.lifecycle import guests
-        from memoryhub.retrieval import deadline
-        from memoryhub.team import membership, names, roles, signing, tokens
+        from memoryhub.accounts import memberships, roles, sign_in, tokens, usernames
+        from memoryhub.core import timeouts
+        from memoryhub.maintenance import registry
+        from memoryhub.ops import checks  # noqa: F401  checks register themselves
 
-        guests.register("import", "memoryhub.interchange.running.IMPORT")
+        registry.register("import", "memoryhub.transfer.jobs.IMPORT")
 
-        deadline.connect()
-        membership.connect()
-        names.connect()
-        signing.connect()
+        timeouts.connect()
+        memberships.connect()
+        usernames.connect()
+        sign_in.connect()
         tokens.connect()
         post_migrate.connect(roles.install, sender=self)
         pre_migrate.connect(_drop_triggers, sender=self)
@@ -51,13 +51,13 @@ def _check_admin(**kwargs: Any) -> list[system_checks.CheckMessage]:
 
 
 def _drop_triggers(**kwargs: Any) -> None:
-    from memoryhub.search import schema
+    from memoryhub.backends import schema
 
     schema.drop_triggers()
 
 
 def _install_schema(**kwargs: Any) -> None:
-    from memoryhub.search import schema
+    from memoryhub.backends import schema
 
     if schema.tables_missing():
         schema.uninstall()

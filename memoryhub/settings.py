@@ -11,7 +11,8 @@ from csp.constants import NONE, SELF
 from django.contrib.messages.constants import ERROR, SUCCESS
 from django.core.exceptions import ImproperlyConfigured
 
-from memoryhub import conf, environment
+from memoryhub import config
+from memoryhub.config import environment
 
 os.umask(0o077)  # what the hub writes (database, mirror, backups) is its owner's alone
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -20,7 +21,7 @@ try:
     HOME = environment.home()
     MEMORY_DB = environment.read_path("LETSGO_MEMORY_DB", HOME / "memory.db")
     MEMORY_LOG = environment.read_path("LETSGO_MEMORY_LOG", HOME / "logs/memory-journal.jsonl")
-    MEMORYHUB_LOADED = conf.load(os.environ, HOME)
+    MEMORYHUB_LOADED = config.load(os.environ, HOME)
     DEBUG = environment.read_flag("MEMORYHUB_DEBUG")
     HTTPS = environment.read_flag("MEMORYHUB_HTTPS")
     BEHIND_PROXY = environment.read_flag("MEMORYHUB_BEHIND_PROXY")
@@ -36,7 +37,7 @@ try:
     TIME_ZONE = environment.read_time_zone("MEMORYHUB_TIME_ZONE")
     if not DATABASE_URL:
         environment.make_folder(MEMORY_DB.parent, "LETSGO_MEMORY_DB")
-except conf.ConfigError as error:
+except config.ConfigError as error:
     raise ImproperlyConfigured(str(error)) from None
 
 MEMORYHUB = MEMORYHUB_LOADED.config
@@ -59,11 +60,11 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "memoryhub.safety.headers.HeadersMiddleware",
-    "memoryhub.safety.patience.PatienceMiddleware",
-    "memoryhub.agents.problems.ApiProblemMiddleware",
+    "memoryhub.http.middleware.HeadersMiddleware",
+    "memoryhub.http.middleware.PatienceMiddleware",
+    "memoryhub.http.problems.ApiProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "memoryhub.web.static_files.StaticFilesMiddleware",
+    "memoryhub.web.base.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -72,9 +73,9 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "memoryhub.web.middleware.PageMiddleware",
-    "memoryhub.web.middleware.PersonMiddleware",
-    "memoryhub.safety.uploads.UploadsMiddleware",
+    "memoryhub.web.base.middleware.PageMiddleware",
+    "memoryhub.web.base.middleware.PersonMiddleware",
+    "memoryhub.http.middleware.UploadsMiddleware",
 ]
 
 # As the style sheets call them.
@@ -104,8 +105,8 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "memoryhub.web.access.switches",
-                "memoryhub.web.access.person",
+                "memoryhub.web.base.access.switches",
+                "memoryhub.web.base.access.person",
             ],
         },
     },
@@ -141,9 +142,9 @@ def _database() -> dict[str, Any]:
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-AUTHENTICATION_BACKENDS = ["memoryhub.team.accounts.AccountBackend"]
+AUTHENTICATION_BACKENDS = ["memoryhub.accounts.clearance.AccountBackend"]
 if OIDC_ISSUER:
-    AUTHENTICATION_BACKENDS.append("memoryhub.team.single_sign_on.SingleSignOnBackend")
+    AUTHENTICATION_BACKENDS.append("memoryhub.accounts.single_sign_on.SingleSignOnBackend")
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -156,7 +157,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
-CSRF_FAILURE_VIEW = "memoryhub.web.views.errors.csrf_failure"
+CSRF_FAILURE_VIEW = "memoryhub.web.base.errors.csrf_failure"
 
 LANGUAGE_CODE = "en"
 USE_I18N = True
@@ -215,7 +216,7 @@ CONTENT_SECURITY_POLICY = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"without_secrets": {"()": "memoryhub.encoding.logs.WithoutSecrets"}},
+    "filters": {"without_secrets": {"()": "memoryhub.security.log_filter.WithoutSecrets"}},
     "formatters": {
         "plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
         "server": {

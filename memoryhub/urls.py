@@ -1,21 +1,27 @@
-"""Doors of the hub: the pages, the admin, and the agents' API with its health."""
+"""URLs: the pages, the admin, the JSON API, MCP and the health checks."""
 
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import include, path, re_path
 from django.views.generic import RedirectView
+
+from memoryhub.api import health
+from memoryhub.mcp import http as mcp
 
 admin.autodiscover()  # not when the apps are loaded: most commands need no page
 
 urlpatterns = [
-    # One door for one's own password: the page that ends other sessions and tells the journal.
+    # The profile page also ends other sessions and writes to the journal.
     path("admin/password_change/", RedirectView.as_view(pattern_name="you")),
     path("admin/", admin.site.urls),
-    path("", include("memoryhub.agents.urls")),
+    path("api/v1/", include("memoryhub.api.router")),
+    re_path(r"^mcp(?:/(?P<toolset>[^/]+))?/?$", mcp.endpoint),
+    path("healthz", health.at_root(health.healthz)),
+    path("readyz", health.at_root(health.readyz)),
     path("", include("memoryhub.web.urls")),
 ]
 
 # Outside /api these answer with a page.
-handler400 = "memoryhub.web.views.errors.bad_request"
-handler403 = "memoryhub.web.views.errors.forbidden"
-handler404 = "memoryhub.web.views.errors.not_found"
-handler500 = "memoryhub.web.views.errors.server_error"
+handler400 = "memoryhub.web.base.errors.bad_request"
+handler403 = "memoryhub.web.base.errors.forbidden"
+handler404 = "memoryhub.web.base.errors.not_found"
+handler500 = "memoryhub.web.base.errors.server_error"

@@ -17,14 +17,14 @@ import signal
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
-from memoryhub import serving  # noqa: E402
+from memoryhub.ops import serving  # noqa: E402
 
 serving.end_with_main_process()  # first, since the main process may end while the rest loads
 
 from django.db import connections  # noqa: E402
 
 from memoryhub import wsgi  # noqa: E402
-from memoryhub.safety.slow_clients import THREADS, BodyFirst  # noqa: E402
+from memoryhub.http.request_buffering import THREADS, BodyFirst  # noqa: E402
 
 application = BodyFirst(wsgi.application, int(os.environ.get(THREADS, "2")), leave=connections.close_all)
 
@@ -33,18 +33,18 @@ __all__ = ["application"]
 from django.urls import get_resolver  # noqa: E402
 
 from memoryhub import embeddings  # noqa: E402 once the apps are loaded
-from memoryhub.encoding import secrets  # noqa: E402
-from memoryhub.extraction.working import Reader  # noqa: E402
-from memoryhub.hooks.watching import Watch  # noqa: E402
-from memoryhub.lifecycle import worker  # noqa: E402
+from memoryhub.capture.flagging_worker import Watch  # noqa: E402
+from memoryhub.extraction.queue import Reader  # noqa: E402
+from memoryhub.maintenance import worker  # noqa: E402
+from memoryhub.security import secrets  # noqa: E402
 
 logger = logging.getLogger(__name__)
 
 # Loaded and compiled now, for the first hook of an agent must not wait for it: every view, and the rules,
 # which a command that needs none of them leaves alone.
 len(get_resolver().url_patterns)
-import memoryhub.extraction.rules.reading  # noqa: E402
-import memoryhub.retrieval.governor.judge  # noqa: E402, F401
+import memoryhub.extraction.rules.reader  # noqa: E402
+import memoryhub.security.prompt_injection.detector  # noqa: E402, F401
 
 secrets.compile_rules()
 try:

@@ -10,6 +10,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 application = get_wsgi_application()
 
-from memoryhub.checks import require_usable_store  # noqa: E402 once the apps are loaded
+from memoryhub.ops.checks import require_usable_store  # noqa: E402 once the apps are loaded
 
 require_usable_store()

@@ -1,30 +1,35 @@
-"""One small shared world: actors of each clearance, and a way to store a memory in one line."""
+"""Shared fixtures: actors of each clearance, one-line stores, and the small corpora that tests search."""
 
 from __future__ import annotations
 
 import gc
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 from django.conf import settings as django_settings
-from django.db import connection
+from django.db import connection, transaction
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck, settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
-from memoryhub import embeddings, store
-from memoryhub.drafts import MemoryDraft
+from memoryhub import embeddings, memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.backends import schema, vector_log
 from memoryhub.embeddings import Embedder
+from memoryhub.memories.schemas import EntityDraft, MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.retrieval import frequencies
-from memoryhub.search import schema, vector_log
-from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.search import term_frequencies
+from tests.maintenance.stepping import five, lifting  # noqa: F401 fixtures
+from tests.search.corpus import make_corpus
 
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("hub", deadline=None)
@@ -125,7 +130,7 @@ def remember(db: None, actor: Actor) -> Callable[..., Memory]:
     """``remember("text", project="p")`` stores a memory and returns it."""
 
     def store_one(content: str = "a memory", by: Actor | None = None, **fields: Any) -> Memory:
-        return store.remember(MemoryDraft(content=content, **fields), by or actor).memory
+        return memories.remember(MemoryDraft(content=content, **fields), by or actor).memory
 
     return store_one
 
@@ -146,7 +151,7 @@ def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
     """Each test has a store of its own, and words are common in it or not."""
-    frequencies.forget()
+    term_frequencies.forget()
 
 
 @pytest.fixture(autouse=True)
@@ -154,3 +159,89 @@ def journal_mirror(tmp_path: Path, settings: Any) -> Path:
     """Each test has a mirror of its own."""
     settings.MEMORY_LOG = tmp_path / "logs" / "memory-journal.jsonl"
     return Path(settings.MEMORY_LOG)
+
+
+settings.register_profile(
+    "core",
+    deadline=None,
+    max_examples=60,
+    derandomize=not os.environ.get(
+        "EXPLORE"
+    ),  # a suite that is green today is green tomorrow; run with --hypothesis-seed=0 … to look further
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("core")
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """Whatever is written inside is rolled back: one example leaves nothing to the next."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+@pytest.fixture
+def low() -> Actor:
+    """An agent that sees public memories only."""
+    return Actor("token:low", Clearance.up_to("public", owner="lou"))
+
+
+@pytest.fixture
+def stranger() -> Actor:
+    """Someone else with full clearance."""
+    return Actor("token:stranger", Clearance.up_to("secret", owner="bob"))
+
+
+@pytest.fixture
+def confined() -> Actor:
+    """Full clearance, in project ``zoo`` alone."""
+    return Actor("token:confined", Clearance.up_to("secret", owner="kim", projects=["zoo"]))
+
+
+@pytest.fixture
+def corpus(db: None, actor: Actor, configure: Callable[..., None]) -> list[Memory]:
+    """320 memories about one imagined project."""
+    configure(max_memories=0)
+    results = memories.remember_many([MemoryDraft(**fields) for fields in make_corpus()], actor)
+    return [result.memory for result in results]
+
+
+@pytest.fixture
+def three(remember: Callable[..., Memory]) -> list[Memory]:
+    """Alike, and different in everything that a merge unites."""
+    one = remember(
+        "The build cache lives on the runner", tags=["ci"], files_read=["ci.yml"], importance=0.3, trust=0.9
+    )
+    two = remember(
+        "The build cache lives on the runner itself",
+        tags=["cache", "ci"],
+        concepts=["gotcha"],
+        files_modified=["Dockerfile"],
+        entities=[EntityDraft(entity="runner")],
+        sensitivity="private",
+        importance=0.8,
+        confidence=0.7,
+        ttl_days=None,
+    )
+    three = remember("The build cache is on the runner", sensitivity="secret", category="ops")
+    for memory, count in ((one, 2), (two, 3), (three, 4)):
+        Memory.objects.filter(pk=memory.pk).update(
+            accessed_count=count,
+            consolidated_accesses=1,
+            last_accessed_at=datetime(2026, 1, count, tzinfo=UTC),
+            updated_at=datetime(2026, 2, count, tzinfo=UTC),
+        )
+        memory.refresh_from_db()
+    return [one, two, three]
+
+
+def raw(sql: str, *params: Any) -> list[tuple[Any, ...]]:
+    """Straight to the database, as someone would who bypasses the hub."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return cursor.fetchall() if cursor.description else []
+
+
+def index_is_sound() -> bool:
+    return not schema.problems(deep=True)

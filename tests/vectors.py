@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from memoryhub.backends import bulk, vector_index
+from memoryhub.backends.vector_index import PRIOR, Vectors
 from memoryhub.models import Embedding, Memory
-from memoryhub.search import bulk, vectors
-from memoryhub.search.vectors import PRIOR, Vectors
 
 MODEL, SIZE = "tests/made-up", 8
 
@@ -28,7 +28,7 @@ def random_units(rows: int, seed: int = 0) -> Vectors:
 
 def put(pairs: Iterable[tuple[Memory | int, Vectors]], model: str = MODEL) -> None:
     """Give memories their vectors."""
-    rows = [(getattr(one, "pk", one), model, vectors.stored(vector)) for one, vector in pairs]
+    rows = [(getattr(one, "pk", one), model, vector_index.stored(vector)) for one, vector in pairs]
     bulk.insert(Embedding, ("memory_id", "model", "vector"), rows)
 
 

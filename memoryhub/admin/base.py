@@ -1,26 +1,62 @@
-"""What every list and form of the admin shares: the gate, and answers that leak nothing."""
+"""What every admin list and form shares: the access filter, object history, and safe HTML cells."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from django.contrib import admin
+from django.contrib.admin import ModelAdmin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
+from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from memoryhub.admin.history import history_page
-from memoryhub.sensitivity import Clearance
-from memoryhub.team.accounts import clearance_of
+from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.accounts.clearance import clearance_of
+from memoryhub.core import dates
+from memoryhub.memories.history import revisions
+from memoryhub.models import JournalEntry, Memory
+
+_PER_PAGE = 100
+
+
+def history_page(
+    model_admin: ModelAdmin[Any], request: HttpRequest, obj: Any, journal_type: str, uid: str
+) -> TemplateResponse:
+    """Newest first, as far as the person may see; of versions which fields were replaced, not their texts."""
+    clearance = clearance_of(request)
+    rows = JournalEntry.objects.visible_to(clearance)
+    rows = rows.filter(object_type=journal_type, object_id=uid).order_by("-seq")
+    paginator = Paginator(rows, _PER_PAGE)
+    page = paginator.get_page(request.GET.get("p"))
+    opts = model_admin.opts
+    context = {
+        **model_admin.admin_site.each_context(request),
+        "title": f"History of {opts.verbose_name} {uid}",
+        "object": obj,
+        "uid": uid,
+        "opts": opts,
+        "module_name": capfirst(str(opts.verbose_name_plural)),
+        "rows": page,
+        "page_range": paginator.get_elided_page_range(page.number),
+        "versions": revisions(obj, clearance)[:_PER_PAGE] if isinstance(obj, Memory) else [],
+    }
+    return TemplateResponse(request, "admin/memoryhub/object_history.html", context)
+
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -196,3 +232,34 @@ def admin_url(model: type[Model], view: str, *args: Any, query: str = "") -> str
 def column(title: str, order: str | None = None) -> Callable[[_Cell], _Cell]:
     """``admin.display`` in fewer words."""
     return admin.display(description=title, ordering=order)
+
+
+EMPTY = "–"
+
+
+def level_badge(level: str) -> SafeString:
+    """A level, coloured; one that nobody knows is marked as such."""
+    kind = level if level in LEVELS else "unknown"
+    return format_html('<span class="hub-level hub-level-{}">{}</span>', kind, level)
+
+
+def link(address: str, text: str) -> SafeString:
+    return format_html('<a href="{}">{}</a>', address, text)
+
+
+def moment(at: datetime | None) -> str:
+    """A moment that stays on one line."""
+    if at is None:
+        return EMPTY
+    local = timezone.localtime(at)
+    return format_html(
+        '<time class="hub-moment" datetime="{}">{}</time>',
+        local.isoformat(),
+        dates.told(local, "minute"),
+    )
+
+
+def pretty(value: Any) -> SafeString:
+    """JSON, readable."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
+    return format_html('<pre class="hub-json">{}</pre>', text)

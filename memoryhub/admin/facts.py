@@ -1,4 +1,4 @@
-"""Facts: subject, predicate, object; corrected through ``memoryhub.facts``."""
+"""Facts: subject, predicate, object; corrected through ``memoryhub.facts.services``."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from memoryhub import facts
-from memoryhub.admin.base import admin_url, column
+from memoryhub.access import redaction
+from memoryhub.accounts.clearance import actor_of
+from memoryhub.admin.base import EMPTY, admin_url, column, level_badge, link, moment
 from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
-from memoryhub.admin.columns import EMPTY, level_badge, link, moment
-from memoryhub.admin.draft_form import DraftForm, PlainText
-from memoryhub.admin.drafting import DraftAdmin
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
-from memoryhub.drafts import FactDraft
-from memoryhub.encoding.segmentation import MARKS, PREDICATE
+from memoryhub.admin.forms import DraftAdmin, DraftForm, PlainText
+from memoryhub.capture.segments import MARKS, PREDICATE
+from memoryhub.core.form_fields import ShareField
+from memoryhub.core.text import shorten
+from memoryhub.facts import services
+from memoryhub.memories.errors import NotFound
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Memory
-from memoryhub.retrieval import sealed
-from memoryhub.shares import ShareField
-from memoryhub.store.errors import NotFound
-from memoryhub.team.accounts import actor_of
-from memoryhub.text import shorten
 
 _CELL = 80
 
@@ -82,7 +80,7 @@ def _delete_each(uids: list[str], request: HttpRequest) -> int:
     gone = 0
     for uid in uids:
         try:
-            facts.delete_fact(uid, actor_of(request))
+            services.delete_fact(uid, actor_of(request))
             gone += 1
         except NotFound:
             continue  # someone else was quicker
@@ -140,15 +138,15 @@ class FactAdmin(DraftAdmin):
     def save_model(self, request: HttpRequest, obj: Fact, form: FactForm, change: bool) -> None:
         draft: Any = form.accepted
         if change:
-            stored = facts.change_fact(obj.uid, draft, actor_of(request), unchanged_since=form.opened_at)
+            stored = services.change_fact(obj.uid, draft, actor_of(request), unchanged_since=form.opened_at)
         else:
-            stored, is_new = facts.store_fact(draft, actor_of(request))
+            stored, is_new = services.store_fact(draft, actor_of(request))
             if not is_new:
                 self.message_user(request, "This was known already: its confidence was updated.", "INFO")
         self.adopt(obj, stored)
 
     def delete_model(self, request: HttpRequest, obj: Fact) -> None:
-        facts.delete_fact(obj.uid, actor_of(request))
+        services.delete_fact(obj.uid, actor_of(request))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Fact]) -> None:
         _delete_each(list(queryset.values_list("uid", flat=True)), request)
@@ -174,7 +172,9 @@ class FactAdmin(DraftAdmin):
         """A fact is seen only where its memory is, so this leaks nothing."""
         if fact.memory is None:
             return EMPTY
-        return link(admin_url(Memory, "change", fact.memory.pk), shorten(sealed.name_of(fact.memory), _CELL))
+        return link(
+            admin_url(Memory, "change", fact.memory.pk), shorten(redaction.name_of(fact.memory), _CELL)
+        )
 
     def memory_id(self, fact: Fact) -> str:
         return fact.memory.uid if fact.memory else EMPTY

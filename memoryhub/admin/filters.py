@@ -10,10 +10,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
+from memoryhub.access.policy import LEVELS
+from memoryhub.accounts.clearance import clearance_of
 from memoryhub.models import Memory
-from memoryhub.retrieval.overview import EXPIRING_DAYS, counts
-from memoryhub.sensitivity import LEVELS
-from memoryhub.team.accounts import clearance_of
+from memoryhub.stats.counts import EXPIRING_DAYS, counts
 
 UNKNOWN = "unknown"
 _MOST_VALUES = 60

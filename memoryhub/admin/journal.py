@@ -12,12 +12,11 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memoryhub.admin.base import ReadOnlyAdmin, admin_url, column
-from memoryhub.admin.columns import level_badge, link, moment, pretty
+from memoryhub.access.policy import Clearance
+from memoryhub.accounts.clearance import clearance_of
+from memoryhub.admin.base import ReadOnlyAdmin, admin_url, column, level_badge, link, moment, pretty
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, WhoFilter, one_of, when
 from memoryhub.models import AgentToken, Fact, JournalEntry, MaintenanceRun, Memory
-from memoryhub.sensitivity import Clearance
-from memoryhub.team.accounts import clearance_of
 
 _OBJECTS: dict[str, type[Model]] = {
     "memory": Memory,

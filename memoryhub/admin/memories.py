@@ -16,12 +16,13 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memoryhub import store
+from memoryhub import memories
+from memoryhub.access import redaction
+from memoryhub.access.policy import Sensitivity
+from memoryhub.accounts.clearance import actor_of, clearance_of, reveal
 from memoryhub.admin import memory_actions
-from memoryhub.admin.base import admin_url, column
+from memoryhub.admin.base import EMPTY, admin_url, column, level_badge, link, moment
 from memoryhub.admin.bulk import counted
-from memoryhub.admin.columns import EMPTY, level_badge, link, moment
-from memoryhub.admin.drafting import DraftAdmin
 from memoryhub.admin.filters import (
     FlagFilter,
     LevelFilter,
@@ -33,15 +34,12 @@ from memoryhub.admin.filters import (
     wants_repair,
     when,
 )
-from memoryhub.admin.memory_form import MemoryForm, entity_line
+from memoryhub.admin.forms import DraftAdmin, MemoryForm, entity_line
+from memoryhub.core.text import shorten
+from memoryhub.core.vocabulary import SCOPES, TYPES
+from memoryhub.memories.rows import listed
 from memoryhub.models import Fact, Memory
-from memoryhub.retrieval import sealed
-from memoryhub.retrieval.search import search
-from memoryhub.sensitivity import Sensitivity
-from memoryhub.store.rows import listed
-from memoryhub.team.accounts import actor_of, clearance_of, reveal
-from memoryhub.text import shorten
-from memoryhub.vocabulary import SCOPES, TYPES
+from memoryhub.search.hybrid import search
 
 _TITLE = 90
 _ORDERED = 500  # search results that are put in the order of their score
@@ -161,19 +159,21 @@ class MemoryAdmin(DraftAdmin):
 
     def save_model(self, request: HttpRequest, obj: Memory, form: MemoryForm, change: bool) -> None:
         if not change:
-            outcome = store.remember(form.accepted, actor_of(request))  # type: ignore[arg-type]
+            outcome = memories.remember(form.accepted, actor_of(request))  # type: ignore[arg-type]
             if outcome.outcome != "created":
                 self.message_user(request, "This was known already: the memory there was refreshed.", "INFO")
             self.adopt(obj, outcome.memory)
         elif form.accepted:
             patch: Any = form.accepted
-            self.adopt(obj, store.update(obj.uid, patch, actor_of(request), unchanged_since=form.opened_at))
+            self.adopt(
+                obj, memories.update(obj.uid, patch, actor_of(request), unchanged_since=form.opened_at)
+            )
 
     def delete_model(self, request: HttpRequest, obj: Memory) -> None:
-        store.trash([obj.uid], actor_of(request))
+        memories.trash([obj.uid], actor_of(request))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-        store.trash(queryset.values_list("uid", flat=True), actor_of(request))
+        memories.trash(queryset.values_list("uid", flat=True), actor_of(request))
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         initial = super().get_changeform_initial_data(request)
@@ -223,13 +223,13 @@ class MemoryAdmin(DraftAdmin):
 
     def action_checkbox(self, obj: Memory) -> SafeString:
         """Django's names the row by its title."""
-        words = f"Select this object for an action - {sealed.name_of(obj)}"
+        words = f"Select this object for an action - {redaction.name_of(obj)}"
         box = CheckboxInput({"class": "action-select", "aria-label": words}, lambda value: False)
         return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
 
     @column("title", order="title")
     def heading(self, memory: Memory) -> str:
-        return shorten(sealed.name_of(memory), _TITLE)
+        return shorten(redaction.name_of(memory), _TITLE)
 
     @column("level", order="sensitivity")
     def level(self, memory: Memory) -> SafeString:
@@ -266,7 +266,7 @@ class MemoryAdmin(DraftAdmin):
         target = Memory.objects.visible_to(memory.clearance).filter(pk=memory.merged_into_id).first()
         if target is None:
             return EMPTY
-        return link(admin_url(Memory, "change", target.pk), shorten(sealed.name_of(target), _TITLE))
+        return link(admin_url(Memory, "change", target.pk), shorten(redaction.name_of(target), _TITLE))
 
     @column("facts")
     def facts_shown(self, memory: Any) -> str:

@@ -11,11 +11,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 
-from memoryhub import store
+from memoryhub import memories
+from memoryhub.access.policy import LEVELS, Sensitivity
+from memoryhub.accounts.clearance import actor_of
 from memoryhub.admin.bulk import Answer, Question, Row, ask, counted, is_confirmed, say, select
 from memoryhub.models import Memory
-from memoryhub.sensitivity import LEVELS, Sensitivity
-from memoryhub.team.accounts import actor_of
 
 MOST_ERASED = 500  # all of them are named on the confirmation page
 _REFUSALS_SHOWN = 5
@@ -60,8 +60,8 @@ def _set(
         question = Question(f"Set {name}", lead, f"Set {name}")
         return ask(model_admin, request, f"set_{name}", question, rows, form)
     try:
-        acted = store.act("set", [row.uid for row in rows], actor_of(request), **form.cleaned_data)
-    except store.StoreError as refusal:  # a credential, as a rule
+        acted = memories.act("set", [row.uid for row in rows], actor_of(request), **form.cleaned_data)
+    except memories.StoreError as refusal:  # a credential, as a rule
         say(model_admin, request, f"Nothing was changed: {refusal.message}.", "ERROR")
         return None
     if held := len(acted.done) + len(acted.same):
@@ -75,7 +75,7 @@ def _set(
     return None
 
 
-def _tell(model_admin: ModelAdmin[Any], request: HttpRequest, acted: store.Acted, text: str) -> None:
+def _tell(model_admin: ModelAdmin[Any], request: HttpRequest, acted: memories.Acted, text: str) -> None:
     """What was done, with a button that takes it back where anything was."""
     if acted.done:
         context = {"acted": acted, "text": text, "back": request.get_full_path()}
@@ -109,7 +109,7 @@ def _do(
     rows = select(model_admin, request, queryset, "title")
     if not rows:
         return
-    acted = store.act(kind, [row.uid for row in rows], actor_of(request))
+    acted = memories.act(kind, [row.uid for row in rows], actor_of(request))
     if acted.done:
         _tell(model_admin, request, acted, f"{_memories(len(acted.done))} {done}.")
     else:
@@ -141,7 +141,7 @@ def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet
         return None
     if not is_confirmed(request):
         return ask(model_admin, request, "erase", _erase_question(rows), rows)
-    gone = store.erase([row.uid for row in rows], actor_of(request))
+    gone = memories.erase([row.uid for row in rows], actor_of(request))
     say(model_admin, request, f"{_memories(len(gone))} erased for good.")
     return None
 
@@ -167,7 +167,7 @@ def repair_level(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: Q
         question = Question("Set a known level", lead, "Set level")
         return ask(model_admin, request, "repair_level", question, rows, form)
     level = Sensitivity(form.cleaned_data["sensitivity"])
-    repaired = store.repair_level([row.uid for row in rows], level, actor_of(request))
+    repaired = memories.repair_level([row.uid for row in rows], level, actor_of(request))
     say(model_admin, request, f"{_memories(len(repaired))} set to {level}.")
     return None
 

@@ -17,12 +17,12 @@ from django.contrib.auth.models import Group, User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
+from memoryhub.accounts import browser_sessions, people, tokens
+from memoryhub.accounts.clearance import actor_of
+from memoryhub.accounts.memberships import is_confined
+from memoryhub.accounts.sign_in import note
+from memoryhub.core.transactions import write
 from memoryhub.models import Membership
-from memoryhub.team import people, signed_in, tokens
-from memoryhub.team.accounts import actor_of
-from memoryhub.team.membership import is_confined
-from memoryhub.team.signing import note
-from memoryhub.transactions import write
 
 if TYPE_CHECKING:
     _Inline = admin.TabularInline[Membership, User]
@@ -113,7 +113,7 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         if _RIGHTS & set(form.changed_data):
             _hold_tokens(request, [form.instance.pk])
         if not form.instance.is_active:
-            signed_in.sign_out(form.instance)
+            browser_sessions.sign_out(form.instance)
 
     def log_addition(self, request: HttpRequest, obj: User, message: Any) -> LogEntry:
         self._note(request, [obj], "account_made")

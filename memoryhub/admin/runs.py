@@ -1,33 +1,101 @@
-"""Maintenance runs: started, watched, stopped, resumed and taken back, under the person's name and reach."""
+"""Maintenance runs in the admin: start, watch, stop, resume and undo."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memoryhub.admin.base import GatedAdmin, admin_url, column
+from memoryhub.access import redaction
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.accounts.clearance import actor_of, clearance_of
+from memoryhub.admin.base import EMPTY, GatedAdmin, admin_url, column, link, moment, pretty
 from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
-from memoryhub.admin.columns import EMPTY, link, moment, pretty
 from memoryhub.admin.filters import values, when
-from memoryhub.admin.run_start import start_page
-from memoryhub.lifecycle import runs, telling
-from memoryhub.lifecycle.asking import may_look
+from memoryhub.core.text import shorten
+from memoryhub.maintenance import results, runs
+from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance.run_forms import FOR_GOOD, form_fields, given, loss, may_look, may_run
+from memoryhub.memories.errors import StoreError
 from memoryhub.models import MaintenanceRun, Memory
-from memoryhub.retrieval import sealed
-from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.store.errors import StoreError
-from memoryhub.team.accounts import actor_of, clearance_of
-from memoryhub.text import shorten
+
+_OWN = ("operation", "dry_run")
+
+
+class StartForm(forms.Form):
+    """The operation, whether it is a dry run, and the parameters of all operations: each takes its own."""
+
+    operation = forms.ChoiceField()
+    dry_run = forms.BooleanField(
+        required=False, initial=True, help_text="Lists what would change, and changes nothing"
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        on = [one for one in OPERATIONS.values() if not runs.switched_off(one.name)]
+        self.fields["operation"].choices = [(one.name, one.label) for one in on]  # type: ignore[attr-defined]
+        helps: dict[str, dict[str, list[str]]] = {}
+        for operation in on:
+            for name, field in form_fields(operation.Params).items():
+                self.fields.setdefault(name, field)
+                helps.setdefault(name, {}).setdefault(str(field.help_text), []).append(operation.label)
+        for name, told in helps.items():
+            if sum(map(len, told.values())) < len(on):
+                lines = (f"{', '.join(labels)}: {text}" for text, labels in told.items())
+                self.fields[name].help_text = " ".join(lines)
+
+    def params(self) -> dict[str, Any]:
+        return given({name: value for name, value in self.cleaned_data.items() if name not in _OWN})
+
+    def begin(self, request: HttpRequest, *, confirmed: bool) -> MaintenanceRun | int | None:
+        """The run. What would be lost for good by it, before that is confirmed. None when it was refused."""
+        chosen, dry_run = self.cleaned_data["operation"], self.cleaned_data["dry_run"]
+        if not may_run(request.user, chosen, dry_run=dry_run):
+            self.add_error("operation", "This removes memories for good, which only those may who may erase.")
+            return None
+        try:
+            if chosen in FOR_GOOD and not dry_run and not confirmed:
+                return loss(OPERATIONS[chosen], self.params(), actor_of(request))
+            return runs.start(chosen, self.params(), actor_of(request), dry_run=dry_run)
+        except StoreError as refusal:
+            known = refusal.field in self.fields
+            self.add_error(refusal.field if known else None, refusal.message)
+            return None
+
+
+def start_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResponse:
+    """The form; a question when memories would be lost for good; else on to the run that was started."""
+    form = StartForm(request.POST if request.method == "POST" else None)
+    begun = form.begin(request, confirmed=is_confirmed(request)) if form.is_valid() else None
+    if isinstance(begun, MaintenanceRun):
+        say(model_admin, request, f"{results.title(begun)} waits for a worker, which begins at once.")
+        return redirect(admin_url(MaintenanceRun, "change", begun.pk))
+    title = "Run maintenance"
+    if begun is not None:
+        title = f"Lose {counted(begun, 'memory', 'memories')} for good?"
+    context = {
+        **model_admin.admin_site.each_context(request),
+        "title": title,
+        "opts": model_admin.opts,
+        "form": form,
+        "operations": OPERATIONS.values(),
+        "asks": begun is not None,
+        "media": model_admin.media,
+    }
+    return TemplateResponse(request, "admin/memoryhub/maintenancerun/start.html", context)
+
 
 _CELL = 80
 _SHOWN = 50  # changes on a run's page; the hub's own page has them all
@@ -165,15 +233,15 @@ class RunAdmin(GatedAdmin):
 
     @column("run", order="operation")
     def heading(self, run: MaintenanceRun) -> str:
-        return telling.title(run)
+        return results.title(run)
 
     @column("state", order="status")
     def state(self, run: MaintenanceRun) -> str:
-        return telling.state(run)
+        return results.state(run)
 
     @column("progress")
     def progress(self, run: Any) -> SafeString:
-        percent = telling.percent(run, run.told)
+        percent = results.percent(run, run.told)
         words = f"{run.told.done} of {run.told.total}" if run.told.whole else f"{percent} %"
         bar = '<progress max="100" value="{}" aria-label="Progress"></progress> {}'
         return format_html(bar, percent, words)
@@ -202,11 +270,11 @@ class RunAdmin(GatedAdmin):
 
     @column("parameters")
     def params_shown(self, run: Any) -> SafeString:
-        return pretty(dict(telling.params([run], run.clearance)[run.pk]))
+        return pretty(dict(results.params([run], run.clearance)[run.pk]))
 
     @column("result")
     def result_shown(self, run: Any) -> str:
-        lines = ((f"{count} {words}",) for words, count in telling.results(run, run.told))
+        lines = ((f"{count} {words}",) for words, count in results.results(run, run.told))
         return format_html_join("", "<div>{}</div>", lines) or EMPTY
 
     @column("changes")
@@ -223,7 +291,7 @@ class RunAdmin(GatedAdmin):
 
 def _fitting(run: MaintenanceRun) -> list[str]:
     """Actions that a run allows as it stands."""
-    if telling.is_under_way(run):
+    if results.is_under_way(run):
         return [] if run.stop_requested else ["stop"]
     return [*(["resume"] if runs.is_resumable(run) else []), *(["undo"] if runs.is_undoable(run) else [])]
 
@@ -235,7 +303,7 @@ def _named(shown: runs.ShownChange) -> str:
     title = link(_memory_page(shown.memory), shorten(str(shown.memory), _CELL))
     if not shown.members:
         return title
-    members = ((_memory_page(one), shorten(sealed.name_of(one), _CELL)) for one in shown.members)
+    members = ((_memory_page(one), shorten(redaction.name_of(one), _CELL)) for one in shown.members)
     listed = format_html_join("", '<li><a href="{}">{}</a></li>', members)
     return format_html(
         "{} <details><summary>{}</summary><ul>{}</ul></details>",

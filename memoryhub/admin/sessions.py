@@ -12,15 +12,14 @@ from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from memoryhub.admin.base import ReadOnlyAdmin, admin_url, column
+from memoryhub.access import redaction
+from memoryhub.accounts.clearance import clearance_of
+from memoryhub.admin.base import EMPTY, ReadOnlyAdmin, admin_url, column, level_badge, link, moment, pretty
 from memoryhub.admin.bulk import counted
-from memoryhub.admin.columns import EMPTY, level_badge, link, moment, pretty
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
+from memoryhub.core.text import shorten
+from memoryhub.injection.queries import Log, look_up
 from memoryhub.models import Event, Injection, Memory, Session
-from memoryhub.retrieval import sealed
-from memoryhub.retrieval.injections import Log, look_up
-from memoryhub.team.accounts import clearance_of
-from memoryhub.text import shorten
 
 _CELL = 80
 _NEWEST = 20
@@ -105,7 +104,7 @@ class SessionAdmin(ReadOnlyAdmin):
     def summary_shown(self, session: Any) -> str:
         memory = Memory.objects.visible_to(session.clearance).filter(pk=session.summary_id).first()
         return (
-            link(admin_url(Memory, "change", memory.pk), shorten(sealed.name_of(memory), _CELL))
+            link(admin_url(Memory, "change", memory.pk), shorten(redaction.name_of(memory), _CELL))
             if memory
             else EMPTY
         )
@@ -115,7 +114,9 @@ class SessionAdmin(ReadOnlyAdmin):
         same = {"session_id": session.session_id, "project": session.project}
         memories = Memory.objects.visible_to(session.clearance).live().filter(**same)
         newest = memories.order_by("-created_at", "-pk").only("title", "uid", "sensitivity")[:_NEWEST]
-        lines = [(admin_url(Memory, "change", one.pk), shorten(sealed.name_of(one), _CELL)) for one in newest]
+        lines = [
+            (admin_url(Memory, "change", one.pk), shorten(redaction.name_of(one), _CELL)) for one in newest
+        ]
         if not lines:
             return EMPTY
         everything = admin_url(Memory, "changelist", query=urlencode(same))
@@ -164,7 +165,7 @@ class EventAdmin(ReadOnlyAdmin):
         if event.memory is None:
             return EMPTY
         return link(
-            admin_url(Memory, "change", event.memory.pk), shorten(sealed.name_of(event.memory), _CELL)
+            admin_url(Memory, "change", event.memory.pk), shorten(redaction.name_of(event.memory), _CELL)
         )
 
     @column("memorability by part")
@@ -242,7 +243,12 @@ class InjectionAdmin(ReadOnlyAdmin):
     def injected_shown(self, injection: Any) -> str:
         log: Log = injection.log
         lines = [
-            (_page_of(one.memory), shorten(sealed.name_of(one.memory), _CELL), _scored(one.score), one.scale)
+            (
+                _page_of(one.memory),
+                shorten(redaction.name_of(one.memory), _CELL),
+                _scored(one.score),
+                one.scale,
+            )
             for one in log.told
         ]
         return format_html_join("", '<div><a href="{}">{}</a> {} {}</div>', lines) or EMPTY
@@ -251,7 +257,7 @@ class InjectionAdmin(ReadOnlyAdmin):
     def withheld_shown(self, injection: Any) -> str:
         log: Log = injection.log
         lines = [
-            (_page_of(one.memory), shorten(sealed.name_of(one.memory), _CELL), one.reason, one.detail)
+            (_page_of(one.memory), shorten(redaction.name_of(one.memory), _CELL), one.reason, one.detail)
             for one in log.kept
         ]
         return format_html_join("", '<div><a href="{}">{}</a>: {} {}</div>', lines) or EMPTY

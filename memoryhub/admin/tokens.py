@@ -15,18 +15,16 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from memoryhub.admin.base import admin_url, column
+from memoryhub.access.policy import Clearance
+from memoryhub.accounts import tokens
+from memoryhub.accounts.clearance import actor_of, grantable
+from memoryhub.accounts.memberships import is_confined, reach_of
+from memoryhub.admin.base import admin_url, column, level_badge, moment
 from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
-from memoryhub.admin.columns import level_badge, moment
-from memoryhub.admin.draft_form import Lines
-from memoryhub.admin.drafting import DraftAdmin
+from memoryhub.admin.forms import DraftAdmin, Lines
+from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken
 from memoryhub.models.token import default_rights
-from memoryhub.sensitivity import Clearance
-from memoryhub.store.errors import StoreError
-from memoryhub.team import tokens
-from memoryhub.team.accounts import actor_of, grantable
-from memoryhub.team.membership import is_confined, reach_of
 
 if TYPE_CHECKING:
     _ModelForm = forms.ModelForm[Any]
@@ -84,7 +82,7 @@ class TokenForm(_ModelForm):
         return cleaned
 
     def _post_clean(self) -> None:
-        """The stored row is for ``memoryhub.team.tokens`` to change."""
+        """The stored row is for ``memoryhub.accounts.tokens`` to change."""
 
 
 @admin.action(description="Revoke…", permissions=["change"])

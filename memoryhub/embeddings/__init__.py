@@ -1,7 +1,6 @@
 """Texts as vectors, by whichever provider the configuration names."""
 
-from memoryhub.embeddings.passages import passage
-from memoryhub.embeddings.protocol import Embedder, EmbeddingError, Vectors
+from memoryhub.embeddings.base import Embedder, EmbeddingError, Vectors, passage
 
 __all__ = ["Embedder", "EmbeddingError", "Vectors", "configured", "passage"]
 
@@ -9,6 +8,6 @@ __all__ = ["Embedder", "EmbeddingError", "Vectors", "configured", "passage"]
 def configured() -> Embedder | None:
     """The provider in force, None for ``embeddings = "none"``; EmbeddingError when it cannot be loaded."""
     # It reads Django's settings, and the pure modules of this package are to be had without Django.
-    from memoryhub.embeddings import choice
+    from memoryhub.embeddings import provider
 
-    return choice.configured()
+    return provider.configured()

@@ -1,24 +1,51 @@
-"""Any endpoint that speaks OpenAI's ``POST {url}/embeddings``, on this machine or far away."""
+"""Embeddings from an OpenAI-compatible endpoint (``POST {url}/embeddings``)."""
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from typing import Any
 
 import numpy as np
 
-from memoryhub.embeddings import answers
-from memoryhub.embeddings.chosen import Chosen
-from memoryhub.embeddings.maths import unit
-from memoryhub.embeddings.protocol import EmbeddingError, Vectors
-from memoryhub.embeddings.tokenizing import encodable
-from memoryhub.remote import transport
-from memoryhub.remote.addresses import ending_with
-from memoryhub.remote.patience import Failed, refusal, with_patience
-from memoryhub.remote.pause import Pause
+from memoryhub.core import http_client
+from memoryhub.core.http_client import Failed, Pause, ending_with, refusal, with_patience
+from memoryhub.embeddings.base import EmbeddingError, Vectors, encodable, unit
+from memoryhub.embeddings.settings import Chosen
+
+_LARGEST = 1e15  # the sum of such squares is still a float32
+
+
+def read(body: bytes, count: int) -> Vectors:
+    """The vectors of a body in the order of the texts, not yet of unit length; EmbeddingError if unfit."""
+    try:
+        data = json.loads(body)["data"]
+        rows = _in_order([(item.get("index", at), item["embedding"]) for at, item in enumerate(data)], count)
+        found = np.array(rows, dtype=np.float64)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        raise EmbeddingError(
+            "the embeddings endpoint's answer is not one vector of numbers for each text, all of one length"
+        ) from None
+    if found.ndim != 2 or not found.size:
+        raise EmbeddingError("the embeddings endpoint's vectors are empty or no lists of numbers")
+    if not (np.abs(found) < _LARGEST).all():  # NaN is not
+        raise EmbeddingError("the embeddings endpoint's vectors hold numbers that are not finite")
+    return found.astype(np.float32)
+
+
+def _in_order(items: list[tuple[Any, Any]], count: int) -> list[Any]:
+    by_index = dict(items)
+    if len(items) != count or set(by_index) != set(range(count)):
+        raise ValueError
+    for row in by_index.values():
+        if not all(type(number) in (int, float) for number in row):
+            raise TypeError
+    return [by_index[at] for at in range(count)]
+
 
 QUERY_SECONDS = 2.0  # somebody waits: words alone answer sooner than a slow endpoint
 SHORTEST_TEXT = 400  # a text this short is never too long for a model, in characters
@@ -103,13 +130,13 @@ class EndpointEmbedder:
         most = _BYTES_OF_AN_ANSWER + len(texts) * _BYTES_OF_A_VECTOR
         sent = {"model": self._chosen.model, "input": texts}
         try:
-            answer = transport.post(self._url, sent, self._chosen.key, seconds, most)
-        except transport.Unreachable as error:
+            answer = http_client.post(self._url, sent, self._chosen.key, seconds, most)
+        except http_client.Unreachable as error:
             raise Failed(f"{_WHO} {error}", passes=True) from None
         if answer.status != HTTPStatus.OK:
             raise _no(answer)
         try:
-            rows = unit(answers.read(answer.body, len(texts)))
+            rows = unit(read(answer.body, len(texts)))
         except EmbeddingError as error:
             raise Failed(str(error)) from None
         self._learn(rows.shape[1])
@@ -136,7 +163,7 @@ class EndpointEmbedder:
         return EmbeddingError(str(error))
 
 
-def _no(answer: transport.Answer) -> Failed | _Refused:
+def _no(answer: http_client.Answer) -> Failed | _Refused:
     """What an answer other than 200 means."""
     if answer.status in _TOO_LARGE:
         return _Refused(f"{_WHO} does not take the texts (status {answer.status})")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memoryhub.drafts import MemoryDraft
-from memoryhub.encoding.naming import title_of
-from memoryhub.sensitivity import Sensitivity
-from memoryhub.text import collapse, shorten
-from memoryhub.vocabulary import MemoryType, Scope
+from memoryhub.access.policy import Sensitivity
+from memoryhub.capture.titles import title_of
+from memoryhub.core.text import collapse, shorten
+from memoryhub.core.vocabulary import MemoryType, Scope
+from memoryhub.memories.schemas import MemoryDraft
 
 ABSTRACT_CHARS, OVERVIEW_CHARS, CONTENT_CHARS = 200, 1000, 8000
 # pigo's categories, and the type that each is elsewhere.

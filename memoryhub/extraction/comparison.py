@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from memoryhub.text import CJK, NEGATIONS, STOP_WORDS, jaccard, stem, words
+from memoryhub.core.text import CJK, NEGATIONS, STOP_WORDS, jaccard, stem, words
 
 # Small words that turn a sentence into another one.
 _TURNING = frozenset("off down before after above below under over against only until same more most".split())

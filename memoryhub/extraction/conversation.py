@@ -1,14 +1,17 @@
-"""A conversation: who said what, in order. Pure."""
+"""Conversations: turns with roles, and the transcript files that contain them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from memoryhub.encoding.distillation import without_injections
-from memoryhub.encoding.secrets import redact_checked
-from memoryhub.text import estimate_tokens
+from memoryhub.capture.distillation import without_injections
+from memoryhub.core.text import estimate_tokens
+from memoryhub.security.secrets import redact_checked
 
 USER, ASSISTANT = "user", "assistant"
 # Who else takes part (tools, the system's own instructions) says nothing that is worth remembering of people.
@@ -27,7 +30,7 @@ class Turn:
 def turns(messages: Iterable[Any]) -> list[Turn]:
     """The turns among messages in the shapes that agents keep them in; what is none is left out.
 
-    Raise :class:`~memoryhub.encoding.secrets.CheckTooCostly` if one is too costly to check for secrets.
+    Raise :class:`~memoryhub.security.secrets.CheckTooCostly` if one is too costly to check for secrets.
     """
     found = []
     for message in messages:
@@ -83,3 +86,79 @@ def _pieces(turn: Turn, most_tokens: int) -> Iterable[Turn]:
     size = max(most_tokens - 4, 1)
     for start in range(0, len(turn.text), size):
         yield Turn(turn.role, turn.text[start : start + size])
+
+
+MOST_BYTES = 50_000_000
+_SPEAKER = re.compile(
+    r"^(?:#{1,6}\s*|\*\*)?(?P<role>user|human|assistant|ai|model)(?:\*\*)?:(?:\*\*)?[ \t]*", re.I | re.M
+)
+
+
+class NotATranscript(Exception):
+    """The file holds no conversation; the message says what was expected."""
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The messages of a file; NotATranscript, or OSError when it cannot be read."""
+    with path.open("rb") as file:
+        raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise NotATranscript(f"it is larger than {MOST_BYTES:,} bytes; take it in parts")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise NotATranscript("it is not text in UTF-8") from None
+    found = messages(text)
+    if not found:
+        raise NotATranscript(
+            "no message was found: expected are JSON messages with role and content, as a list or one a"
+            " line, or lines that begin with User: and Assistant:"
+        )
+    return found
+
+
+def messages(text: str) -> list[dict[str, Any]]:
+    """The messages in a text; empty where there are none."""
+    whole = _json(text)
+    if isinstance(whole, dict) and isinstance(whole.get("messages"), list):
+        whole = whole["messages"]
+    if isinstance(whole, list):
+        return list(_of_rows(whole))
+    rows = [_json(line) for line in text.splitlines() if line.lstrip().startswith("{")]
+    return list(_of_rows(rows)) or list(_of_text(text))
+
+
+def _of_rows(rows: list[Any]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        if not isinstance(row, dict):
+            continue
+        inner = row.get("message")
+        if isinstance(inner, dict) and "content" in inner:  # Claude Code keeps the message inside
+            if not row.get("isMeta"):
+                yield {"role": inner.get("role") or row.get("type"), "content": inner["content"]}
+        elif "role" in row and "content" in row:
+            yield {"role": row["role"], "content": row["content"]}
+        elif isinstance(row.get("hook"), dict):
+            yield from _of_hook(row["hook"])
+
+
+def _of_hook(hook: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if prompt := hook.get("prompt"):
+        yield {"role": "user", "content": prompt}
+    if said := hook.get("last_assistant_message"):
+        yield {"role": "assistant", "content": said}
+
+
+def _of_text(text: str) -> Iterator[dict[str, Any]]:
+    starts = list(_SPEAKER.finditer(text))
+    ends = [found.start() for found in starts[1:]] + [len(text)]
+    for found, end in zip(starts, ends, strict=True) if starts else ():
+        if content := text[found.end() : end].strip():
+            yield {"role": found["role"].lower(), "content": content}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

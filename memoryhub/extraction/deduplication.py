@@ -1,35 +1,129 @@
-"""Storing what may be known: a candidate is created, merged into a memory that it adds to, or skipped.
-
-Compared are live memories of the same category in the same place (project, scope, owner) that whoever stores
-may see, and that are no more hidden than the candidate: nothing that all may read is swallowed by a secret.
-They are near from ``near_duplicate_similarity`` on, by the plain cosine of their vectors; where there are no
-vectors, by the share of the shorter text's words that both hold.
-
-``profile`` is always merged with the most similar one, however far it is, unless the two name different
-people; ``events`` and ``cases`` always stand for themselves: what happened again is another event.
-"""
+"""Store candidates: create, merge or skip each, compared with the nearest visible memories."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from django.conf import settings
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from memoryhub import journal, store
-from memoryhub.drafts import MAX_CONTENT, MAX_LIST, MemoryDraft, MemoryPatch
-from memoryhub.extraction.comparison import Decision, Verdict, compare, merged
-from memoryhub.extraction.nearness import MOST, Near, Question, near
-from memoryhub.extraction.people import different_people
-from memoryhub.models import Memory
-from memoryhub.sensitivity import Actor, higher
-from memoryhub.store.embedding import Ahead
-from memoryhub.store.rows import LISTS, content_hash, listed
-from memoryhub.store.screening import MEMORY_FIELDS, noting_refusals, refuse_secrets
-from memoryhub.transactions import write
-from memoryhub.vocabulary import ALWAYS_MERGED, NEVER_MERGED
+from memoryhub import memories
+from memoryhub.access.policy import LEVELS, Actor, higher, rank
+from memoryhub.audit import journal
+from memoryhub.backends import vector_index
+from memoryhub.backends.fts_query import any_of
+from memoryhub.backends.statements import rare_words
+from memoryhub.core.text import STOP_WORDS, words
+from memoryhub.core.transactions import write
+from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARIES
+from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
+from memoryhub.extraction.comparison import Decision, Verdict, compare, likeness, merged
+from memoryhub.extraction.rules.statements import different_people
+from memoryhub.memories.rows import LISTS, content_hash, listed, owner_for, project_for
+from memoryhub.memories.schemas import MAX_CONTENT, MAX_LIST, MemoryDraft, MemoryPatch
+from memoryhub.memories.secret_check import MEMORY_FIELDS, noting_refusals, refuse_secrets
+from memoryhub.memories.vectors import Ahead, passage
+from memoryhub.models import Embedding, Memory
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.semantic import nearest, provider
+
+MOST = 5  # memories that a candidate is compared with
+MOST_PROFILES = 50  # there is always one to merge with, and it may be behind those of others
+_LOOKED_UP, _RARE, _READ = 30, 6, 50  # words whose rarity is asked, of these searched, memories read
+_COMMON = 2000  # memories that hold a word at which it stops being rare
+_CHARS = 4000  # of a text whose words are compared
+
+
+@dataclass(frozen=True)
+class Near:
+    """A memory and how near it is: a cosine, or a share of words."""
+
+    memory: Memory
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Question:
+    """Where to look for what, and the candidate's vector, made before any transaction is open."""
+
+    memories: MemoryQuerySet
+    content: str
+    model: str = ""
+    vector: Vectors | None = None
+    always: bool = False  # what is nearest is wanted however far it is
+
+    @classmethod
+    def of(cls, draft: MemoryDraft, actor: Actor, now: datetime) -> Question:
+        """StoreError when the actor may not write to that place."""
+        memories = Memory.objects.visible_to(actor.clearance).live(now)
+        memories = memories.filter(
+            project=project_for(draft.project, actor),
+            scope=draft.scope.value,
+            owner=owner_for(draft.scope.value, actor),
+            category=draft.category,
+            sensitivity__in=LEVELS[: rank(draft.sensitivity.value) + 1],
+        ).exclude(type__in=SUMMARIES)
+        embedder, _ = provider()
+        vector = _vector(embedder, draft) if embedder else None
+        if embedder and vector is not None:
+            # Out of any transaction, in which what came since the last look would be read again each time.
+            vector_index.index(embedder.name, len(vector)).view()
+        name = embedder.name if embedder and vector is not None else ""
+        return cls(memories, draft.content, name, vector, draft.category == ALWAYS_MERGED)
+
+
+def near(question: Question) -> list[Near]:
+    """The nearest first, at most :data:`MOST`; by words those that have no vector (yet).
+
+    For what is always merged :data:`MOST_PROFILES`, however far; of those as far the newest first.
+    """
+    least = -1.0 if question.always else settings.MEMORYHUB.near_duplicate_similarity
+    most = MOST_PROFILES if question.always else MOST
+    found: dict[int, float] = {}
+    without = question.memories
+    if question.vector is not None:
+        ranked = nearest(question.memories, question.vector, question.model, most, centred=False)
+        found = {pk: cosine for pk, cosine in ranked if cosine >= least}
+        own = Embedding.objects.filter(memory=OuterRef("pk"), model=question.model)
+        without = without.filter(~Exists(own))
+    by_words = without.order_by("-pk")[:most] if question.always else ()
+    for memory in (*_same_words(question), *_sharing_words(without, question.content), *by_words):
+        similarity = likeness(question.content[:_CHARS], memory.content[:_CHARS])
+        if similarity >= least:
+            found[memory.pk] = max(found.get(memory.pk, least), similarity)
+    best = sorted(found, key=lambda pk: (-found[pk], -pk))[:most]
+    rows = question.memories.in_bulk(best)
+    return [Near(rows[pk], round(min(found[pk], 1.0), 4)) for pk in best if pk in rows]
+
+
+def _same_words(question: Question) -> Iterable[Memory]:
+    """What the store would refresh: it is nearest, whatever its vector says."""
+    same: MemoryQuerySet = question.memories.filter(content_hash=content_hash(question.content))
+    return same[:1]
+
+
+def _sharing_words(memories: MemoryQuerySet, text: str) -> list[Memory]:
+    """Memories that hold one of the text's rarest words."""
+    useful = [word for word in dict.fromkeys(words(text[:_CHARS])) if word not in STOP_WORDS]
+    likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))[:_LOOKED_UP]
+    counted = rare_words(likely, _COMMON)
+    rare = sorted(counted, key=lambda word: (counted[word], word))[:_RARE]
+    return list(memories.matching(any_of(rare))[:_READ]) if rare else []
+
+
+def _vector(embedder: Embedder, draft: MemoryDraft) -> Vectors | None:
+    """None where the provider fails now: words are compared then."""
+    text = passage(draft)
+    try:
+        vector = embedder.documents([text])[0] if embedder.in_process else embedder.query(text)
+    except EmbeddingError:
+        return None
+    return vector if vector.any() else None
+
 
 SKIP = "dedup_skip"
 
@@ -48,7 +142,7 @@ _NEW = Choice(Verdict(Decision.CREATE, "nothing like it is known"))
 
 def remember_deduplicated(
     draft: MemoryDraft, actor: Actor, now: datetime | None = None, *, choose: Chooser | None = None
-) -> store.Outcome:
+) -> memories.Outcome:
     """Store a memory unless it is known: ``created``, ``merged`` or ``skipped``.
 
     With the very words of a memory it is ``refreshed``, with its key ``updated``, as by ``store.remember``.
@@ -59,12 +153,12 @@ def remember_deduplicated(
     with noting_refusals(draft, actor):
         refuse_secrets(draft, MEMORY_FIELDS)
     if draft.key:
-        return store.remember(draft, actor, now)
+        return memories.remember(draft, actor, now)
     question = Question.of(draft, actor, now)
     chosen = None
     if choose and (found := near(question)):
         chosen = choose(draft, found[:MOST])
-    vectors = store.embed_ahead([draft])
+    vectors = memories.embed_ahead([draft])
     checked: set[str] = {""}
     while True:
         with write():
@@ -81,16 +175,16 @@ def remember_deduplicated(
 
 def _carry_out(
     choice: Choice, draft: MemoryDraft, actor: Actor, now: datetime, vectors: Ahead
-) -> store.Outcome:
+) -> memories.Outcome:
     """Skip, merge or create, in the caller's transaction. All texts have been checked for secrets."""
     if choice.memory is not None and choice.verdict.decision == Decision.SKIP:
         return _skip(draft, choice.memory, actor, now)
     if choice.memory is not None and choice.verdict.decision == Decision.MERGE:
         # A conflict: together they equal a third memory. Then the candidate is stored by itself.
-        with suppress(store.Conflict):
+        with suppress(memories.Conflict):
             return _merge(draft, choice.memory, choice.verdict.content, actor, now)
-    [result] = store.remember_many([draft], actor, now, vectors=vectors, refusals=[None])
-    if isinstance(result, store.StoreError):
+    [result] = memories.remember_many([draft], actor, now, vectors=vectors, refusals=[None])
+    if isinstance(result, memories.StoreError):
         raise result
     return result
 
@@ -156,7 +250,7 @@ def _fitting(draft: MemoryDraft, choice: Choice) -> Choice:
     return choice
 
 
-def _skip(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> store.Outcome:
+def _skip(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> memories.Outcome:
     """Change nothing, and journal the hash of the text that was left out.
 
     The row has the higher level of both texts: a hash lets its readers check guesses of the text.
@@ -166,10 +260,10 @@ def _skip(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> st
     change = journal.of_memory(SKIP, memory, **skipped)
     change = replace(change, sensitivity=higher(memory.sensitivity, level))
     journal.record(actor, [change], now)
-    return store.Outcome("skipped", memory)
+    return memories.Outcome("skipped", memory)
 
 
-def _merge(draft: MemoryDraft, memory: Memory, content: str, actor: Actor, now: datetime) -> store.Outcome:
+def _merge(draft: MemoryDraft, memory: Memory, content: str, actor: Actor, now: datetime) -> memories.Outcome:
     """The memory takes over what the candidate adds; what it said stays as a revision."""
     values: dict[str, object] = {"content": content or memory.content}
     values |= {name: getattr(draft, name) for name in ("subtitle", "overview") if not getattr(memory, name)}
@@ -181,4 +275,6 @@ def _merge(draft: MemoryDraft, memory: Memory, content: str, actor: Actor, now: 
         if name in draft.given:
             values[name] = max(getattr(memory, name), getattr(draft, name))
     patch = MemoryPatch.model_validate(values)
-    return store.Outcome("merged", store.update(memory.uid, patch, actor, now, reason="merge", checked=True))
+    return memories.Outcome(
+        "merged", memories.update(memory.uid, patch, actor, now, reason="merge", checked=True)
+    )

@@ -1,4 +1,4 @@
-"""Conversations that wait for the language model: rows that the worker of some process picks up."""
+"""Conversations that wait for the language model, and the worker that reads them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from django.db import transaction
 from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
 
-from memoryhub import journal
-from memoryhub.drafts import MemoryDraft
-from memoryhub.extraction import reading
+from memoryhub.access.filters import gate
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.audit import journal
+from memoryhub.core.transactions import write
+from memoryhub.core.vocabulary import Scope
+from memoryhub.extraction import services
 from memoryhub.extraction.candidates import Place
 from memoryhub.extraction.conversation import Turn, as_messages, turns
-from memoryhub.extraction.reading import Interrupted, Read
-from memoryhub.gates import gate
-from memoryhub.lifecycle import reach
+from memoryhub.extraction.services import Interrupted, Read
+from memoryhub.maintenance import run_scope
+from memoryhub.maintenance.worker import OneAtATime
+from memoryhub.memories import Conflict
+from memoryhub.memories.rows import owner_for, project_for
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.memories.secret_check import noting_refusals, refuse_secrets
 from memoryhub.models import Extraction, Memory
-from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.store import Conflict
-from memoryhub.store.rows import owner_for, project_for
-from memoryhub.store.screening import noting_refusals, refuse_secrets
-from memoryhub.transactions import write
-from memoryhub.vocabulary import Scope
 
 logger = logging.getLogger(__name__)
 Status = Extraction.Status
@@ -57,7 +58,7 @@ def submit(said: Sequence[Turn], place: Place, actor: Actor) -> Extraction:
             scope=place.scope,
             sensitivity=place.sensitivity,
             actor=actor.name,
-            reach=reach.as_json(actor.clearance),
+            reach=run_scope.as_json(actor.clearance),
             messages=as_messages(said),
         )
         transaction.on_commit(_wake)
@@ -147,12 +148,12 @@ def _claim(row: Extraction) -> bool:
 
 def _read(row: Extraction, leaving: Callable[[], bool]) -> Read:
     place = Place(row.project, row.session_id, row.scope, row.sensitivity)
-    actor = Actor(row.actor, reach.from_json(row.reach))
+    actor = Actor(row.actor, run_scope.from_json(row.reach))
     said = turns(row.messages)
     if row.tries >= MOST_TRIES:
-        read = reading.by_rules(said, place, actor)
+        read = services.by_rules(said, place, actor)
         return Read(read.extractor, read.results, ["reading it with the model failed; the rules read it"])
-    return reading.by_model(said, place, actor, leaving)
+    return services.by_model(said, place, actor, leaving)
 
 
 def _finish(row: Extraction, read: Read) -> None:
@@ -189,3 +190,18 @@ def _fail(row: Extraction, why: str) -> None:
             error=why,
             finished_at=timezone.now() if last else None,
         )
+
+
+class Reader(OneAtATime):
+    """Reads what waits; whoever takes over goes on with what another left."""
+
+    def __init__(self) -> None:
+        super().__init__("extraction", queued)
+
+    def turn(self) -> bool:
+        return self.hold() is not None and work(self.ending.is_set)
+
+    def taken_over(self) -> None:
+        """Nobody can be working on what is running then."""
+        recover()
+        prune(timezone.now())

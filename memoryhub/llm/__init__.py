@@ -1,6 +1,6 @@
 """Asking a language model, where one is configured. The hub works without."""
 
-from memoryhub.llm.protocol import Chat, Message, Meter, ModelError, Reply
+from memoryhub.llm.base import Chat, Message, Meter, ModelError, Reply
 
 __all__ = ["Chat", "Message", "Meter", "ModelError", "Reply", "configured"]
 
@@ -11,6 +11,6 @@ def configured(meter: Meter) -> Chat | None:
     ``meter``: what each request is charged to.
     """
     # It reads Django's settings, and the pure modules of this package are to be had without Django.
-    from memoryhub.llm import chosen, endpoint
+    from memoryhub.llm import endpoint, settings
 
-    return endpoint.made(chosen.Chosen.now(), meter)
+    return endpoint.made(settings.Chosen.now(), meter)

@@ -1,22 +1,73 @@
-"""Any endpoint that speaks OpenAI's ``POST {url}/chat/completions``, on this machine or far away."""
+"""Chat completions from an OpenAI-compatible endpoint (``POST {url}/chat/completions``)."""
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-from memoryhub.llm import answers
-from memoryhub.llm.chosen import Chosen, problems
-from memoryhub.llm.protocol import Charge, Chat, Message, Meter, ModelError, Reply
-from memoryhub.remote import transport
-from memoryhub.remote.addresses import ending_with
-from memoryhub.remote.patience import Failed, refusal, with_patience
-from memoryhub.remote.pause import Pause
-from memoryhub.text import estimate_tokens
+from memoryhub.core import http_client
+from memoryhub.core.http_client import Failed, Pause, ending_with, refusal, with_patience
+from memoryhub.core.text import estimate_tokens
+from memoryhub.llm.base import Charge, Chat, Message, Meter, ModelError, Reply
+from memoryhub.llm.settings import Chosen, problems
+
+# A count below this share of the hub's own estimate, or above this, is not believed.
+_LEAST_SHARE, _MOST = 0.25, 1_000_000
+
+
+def read(body: bytes, sent_tokens: int, estimate: Callable[[str], int]) -> Reply:
+    """The text of a chat completion; ModelError when it is none, is empty, was cut off or refused.
+
+    ``sent_tokens``: the hub's estimate of what was sent; ``estimate``: counts the tokens of a text.
+    """
+    try:
+        data = json.loads(body)
+        choice = data["choices"][0]
+        message = choice["message"]
+        text = _text(message.get("content"))
+        refusal = message.get("refusal")
+        finish = choice.get("finish_reason")
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        raise ModelError("the language model's endpoint answers with no chat completion") from None
+    if refusal or finish == "content_filter":
+        raise ModelError("the language model refuses to answer")
+    if not text.strip():
+        raise ModelError("the language model's answer is empty")
+    usage = data.get("usage") if isinstance(data, dict) else None
+    counted = usage if isinstance(usage, dict) else {}
+    return Reply(
+        text,
+        _believed(counted.get("prompt_tokens"), sent_tokens),
+        _believed(counted.get("completion_tokens"), estimate(text)),
+    )
+
+
+def _text(content: Any) -> str:
+    """A content is a text, or a list of parts of which some are texts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if isinstance(part, dict) and _is_text(part))
+    if content is None:
+        return ""
+    raise TypeError
+
+
+def _is_text(part: dict[str, Any]) -> bool:
+    return part.get("type") in (None, "text", "output_text") and isinstance(part.get("text"), str)
+
+
+def _believed(counted: Any, estimated: int) -> int:
+    """The endpoint's count, unless it cannot be true: thinking that is not shown counts too."""
+    if type(counted) is not int or not estimated * _LEAST_SHARE <= counted <= _MOST:
+        return estimated
+    return counted
+
 
 _WHO = "the language model's endpoint"
 _MENDS = {
@@ -90,8 +141,8 @@ class EndpointChat:
     def _once(self, body: dict[str, Any], charge: Charge, sent_tokens: int, seconds: float) -> Reply:
         """One request. A model that may have worked on what was sent is paid for it, answer or not."""
         try:
-            answer = transport.post(self._url, body, self._chosen.key, seconds, _MOST_BYTES)
-        except transport.Unreachable as error:
+            answer = http_client.post(self._url, body, self._chosen.key, seconds, _MOST_BYTES)
+        except http_client.Unreachable as error:
             charge.settle(sent_tokens if error.sent else 0, 0, failed=True)
             raise Failed(f"{_WHO} {error}", passes=True) from None
         if answer.status != HTTPStatus.OK:
@@ -100,7 +151,7 @@ class EndpointChat:
                 raise _Particular
             raise refusal(answer, _WHO, _MENDS)
         try:
-            reply = answers.read(answer.body, sent_tokens, estimate_tokens)
+            reply = read(answer.body, sent_tokens, estimate_tokens)
         except ModelError:
             charge.settle(sent_tokens, len(answer.body) // 4, failed=True)
             raise

@@ -7,8 +7,8 @@ import getpass
 from django.core.management.base import CommandError
 from pydantic import TypeAdapter, ValidationError
 
-from memoryhub.drafts import Name
-from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.schemas import Name
 
 MAX_NAME = 200
 

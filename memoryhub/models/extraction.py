@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.utils import timezone
 
+from memoryhub.core.vocabulary import Scope
 from memoryhub.models.fields import name_field, sensitivity_field, uid_field
-from memoryhub.vocabulary import Scope
 
 
 class Extraction(models.Model):

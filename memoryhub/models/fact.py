@@ -7,11 +7,11 @@ from django.utils import timezone
 
 from memoryhub.models.fields import name_field, sensitivity_field, share_constraint, share_field, uid_field
 from memoryhub.models.memory import Memory
-from memoryhub.querysets import FactQuerySet
+from memoryhub.models.querysets import FactQuerySet
 
 
 class Fact(models.Model):
-    """One triple. Written by ``memoryhub.facts`` alone; the same one again updates its confidence."""
+    """One triple, written only by ``memoryhub.facts.services``; storing it again updates its confidence."""
 
     uid = uid_field()
     subject = models.CharField(max_length=500)

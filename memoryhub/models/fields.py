@@ -10,7 +10,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
-from memoryhub.sensitivity import Sensitivity
+from memoryhub.access.policy import Sensitivity
 
 
 def new_uid() -> str:

@@ -7,11 +7,11 @@ from typing import Any, Self
 from django.db import models
 
 from memoryhub.models.fields import name_field, sensitivity_field
-from memoryhub.querysets import JournalQuerySet
+from memoryhub.models.querysets import JournalQuerySet
 
 
 class JournalEntry(models.Model):
-    """One change. Written by ``memoryhub.journal`` alone; never holds a memory's text."""
+    """One change. Written by ``memoryhub.audit.journal`` alone; never holds a memory's text."""
 
     seq = models.BigIntegerField(primary_key=True)
     at = models.DateTimeField()

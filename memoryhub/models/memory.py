@@ -6,6 +6,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from memoryhub.backends.lookups import MatchField
+from memoryhub.core.vocabulary import SCOPES, TYPES, MemoryType, Scope, TrashReason
 from memoryhub.models.fields import (
     name_field,
     new_uid,
@@ -14,9 +16,7 @@ from memoryhub.models.fields import (
     share_field,
     uid_field,
 )
-from memoryhub.querysets import MemoryQuerySet
-from memoryhub.search.fields import MatchField
-from memoryhub.vocabulary import SCOPES, TYPES, MemoryType, Scope, TrashReason
+from memoryhub.models.querysets import MemoryQuerySet
 
 __all__ = [
     "Embedding",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Memory(models.Model):
-    """One thing an agent remembers. Written by ``memoryhub.store`` alone.
+    """One thing an agent remembers. Written by ``memoryhub.memories`` alone.
 
     Columns that gates and filters read come first and the long texts last: SQLite then decides about a row
     without walking through the overflow pages of its content.

@@ -6,8 +6,8 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from memoryhub.access.policy import LEVELS
 from memoryhub.models.fields import name_field, uid_field
-from memoryhub.sensitivity import LEVELS
 
 
 class Profile(models.Model):
@@ -51,7 +51,7 @@ class Membership(models.Model):
 
 
 class Identity(models.Model):
-    """Whom the organisation's provider means by an account (``memoryhub.team.identities``)."""
+    """Whom the organisation's provider means by an account (``memoryhub.accounts.identities``)."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, related_name="identity")
     issuer = models.CharField(max_length=500)

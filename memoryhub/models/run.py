@@ -10,7 +10,7 @@ from memoryhub.models.fields import name_field, uid_field
 
 
 class MaintenanceRun(models.Model):
-    """One run of one operation. Written by ``memoryhub.lifecycle.runs`` and what works for it alone."""
+    """One run of one operation. Written by ``memoryhub.maintenance.runs`` and what works for it alone."""
 
     class Status(models.TextChoices):
         QUEUED = "queued"

@@ -7,10 +7,10 @@ from datetime import datetime
 from django.db import models
 from django.utils import timezone
 
+from memoryhub.backends import bulk
 from memoryhub.models.fields import name_field, sensitivity_field, uid_field
 from memoryhub.models.memory import Memory
-from memoryhub.querysets import EventQuerySet, InjectionQuerySet, SessionQuerySet
-from memoryhub.search import bulk
+from memoryhub.models.querysets import EventQuerySet, InjectionQuerySet, SessionQuerySet
 
 
 class Session(models.Model):

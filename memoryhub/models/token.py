@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.db import models
 from django.utils import timezone
 
+from memoryhub.access.policy import LEVELS, Clearance, Sensitivity
+from memoryhub.core.vocabulary import Right
 from memoryhub.models.fields import name_field, uid_field
-from memoryhub.querysets import TokenQuerySet
-from memoryhub.sensitivity import LEVELS, Clearance, Sensitivity
-from memoryhub.vocabulary import Right
+from memoryhub.models.querysets import TokenQuerySet
 
 
 def default_rights() -> list[str]:

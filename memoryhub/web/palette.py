@@ -1,4 +1,4 @@
-"""What the command palette offers: commands, pages, projects, sessions, things, memories by their title."""
+"""The command palette: commands, pages, projects, sessions, entities and memories that match."""
 
 from __future__ import annotations
 
@@ -7,21 +7,46 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.db.models.functions import Length
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
 
-from memoryhub.encoding.segmentation import PREDICATE as BOUNDARY
+from memoryhub.access import redaction
+from memoryhub.access.policy import Clearance
+from memoryhub.accounts.clearance import clearance_of
+from memoryhub.accounts.people import may_manage
+from memoryhub.accounts.saved_searches import saved_by
+from memoryhub.capture.segments import PREDICATE as BOUNDARY
+from memoryhub.core.text import collapse, fold
 from memoryhub.models import Fact, Memory, Session
-from memoryhub.querysets import MemoryQuerySet
-from memoryhub.retrieval import sealed
-from memoryhub.retrieval.overview import counts
-from memoryhub.sensitivity import Clearance
-from memoryhub.team.people import may_manage
-from memoryhub.team.saved_searches import saved_by
-from memoryhub.text import fold
-from memoryhub.web.palette_doing import COMMANDS
-from memoryhub.web.saved import saved_place
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.stats.counts import counts
+from memoryhub.web.saved_searches.presenters import saved_place
 from memoryhub.web.templatetags.pages import session_url, thing_url
+
+
+@dataclass(frozen=True)
+class Command:
+    """``does``: a CSS selector of what is clicked; a page that has none does not offer the command."""
+
+    text: str
+    does: str
+    also: str = ""
+
+
+COMMANDS = (
+    Command("Switch between light and dark", "#theme-button", "theme mode"),
+    Command("Print this report", "[data-print]", "paper pdf session"),
+    Command("Edit this memory", "[data-edit-this]", "change"),
+    Command("Move this memory to the trash", '.page-head form[action$="/trash/"] button', "delete throw"),
+    Command("Copy as Markdown", '[data-copy-text="Markdown"]', "clipboard memory"),
+    Command("Copy as JSON", '[data-copy-text="JSON"]', "clipboard memory"),
+    Command("Copy the link", "[data-copy-self]", "address clipboard"),
+    Command("Sign out", 'form[action="/logout/"] button', "log out leave"),
+)
+
 
 MOST_CHARS = 100
 MOST_PROJECTS = 5
@@ -176,7 +201,7 @@ def _memories(live: MemoryQuerySet, typed: str) -> list[Place]:
         found += bare.titled_with(typed).exclude(pk__in=[memory.pk for memory in found])[:room]
     return [
         Place(
-            sealed.name_of(memory),
+            redaction.name_of(memory),
             reverse("memory", args=[memory.uid]),
             memory.project,
             memory.sensitivity,
@@ -187,3 +212,11 @@ def _memories(live: MemoryQuerySet, typed: str) -> list[Place]:
 
 def _search(typed: str) -> Place:
     return Place(f"Search all memories for “{typed}”", f"{reverse('search')}?{urlencode({'q': typed})}")
+
+
+@require_safe
+def palette(request: HttpRequest) -> HttpResponse:
+    """``q``: what was typed; the options of a listbox, in groups."""
+    typed = collapse(request.GET.get("q", "").replace("\x00", " "))[:MOST_CHARS].strip()
+    found = groups(request.user, clearance_of(request), typed)
+    return render(request, "palette/found.html", {"groups": found})

@@ -1,132 +1,132 @@
-"""The pages."""
+"""Session ids in addresses: agents choose them, so they may hold slashes, line breaks or dots alone.
+
+The pages.
+"""
+
+from __future__ import annotations
+
+import re
 
 from django.contrib.auth.decorators import login_not_required
 from django.urls import URLPattern, path, register_converter
 from django.views.generic import RedirectView
 
-from memoryhub.web.converters import SessionIdConverter
-from memoryhub.web.views import (
-    acts,
-    auth,
-    browse,
-    connect,
-    copies,
-    duplicates,
-    edit,
-    facts,
-    facts_acts,
-    facts_conflicts,
-    facts_graph,
-    glance,
-    home,
-    injections,
-    inline,
-    inline_row,
-    interchange,
-    journal,
-    language_model,
-    maintenance,
-    memory,
-    palette,
-    people,
-    preview,
-    review,
-    runs,
-    saved,
-    search,
-    session_report,
-    sessions,
-    single_sign_on,
-    suggest,
-    switch,
-    timeline,
-    trash,
-    versions,
-    you,
-)
+from memoryhub.web import journal, language_model, maintenance, palette, recall_test, search, transfer
+from memoryhub.web.accounts import people, profile, sign_in
+from memoryhub.web.base import views as base_views
+from memoryhub.web.connect import views as connect_views
+from memoryhub.web.duplicates import views as duplicates_views
+from memoryhub.web.facts import contradictions, graph_views
+from memoryhub.web.facts import views as facts_views
+from memoryhub.web.home import views as home_views
+from memoryhub.web.memories import browse, bulk_views, detail, edit, exports, inline_edit, trash, versions
+from memoryhub.web.review import views as review_views
+from memoryhub.web.saved_searches import views as saved_searches_views
+from memoryhub.web.sessions import injections, report, timeline
+from memoryhub.web.sessions import views as sessions_views
+from memoryhub.web.stats import views as stats_views
+
+# Browsers resolve a segment of one or two dots before they ask; a tilde in front keeps it whole.
+_DOTS = re.compile(r"(?<![^/])(~*\.{1,2})(?![^/])")
+_KEPT = re.compile(r"(?<![^/])~(~*\.{1,2})(?![^/])")
+
+
+class SessionIdConverter:
+    """Any text but the empty one."""
+
+    regex = r"(?s:.+)"
+
+    def to_python(self, value: str) -> str:
+        return _KEPT.sub(r"\1", value)
+
+    def to_url(self, value: str) -> str:
+        return _DOTS.sub(r"~\1", value)
+
 
 register_converter(SessionIdConverter, "session_id")
 
 urlpatterns: list[URLPattern] = [
-    path("", home.home, name="home"),
-    path("home/journal/", home.journal_health, name="journal-health"),
-    path("home/journal/acknowledge/", home.acknowledge_loss, name="journal-acknowledge"),
-    path("glance/", glance.glance, name="glance"),
-    path("glance/duplicates/", glance.glance_duplicates, name="glance-duplicates"),
-    path("glance/health/", glance.glance_health, name="glance-health"),
-    path("login/", login_not_required(auth.Login.as_view()), name="login"),
-    path("login/organisation/", single_sign_on.start, name="single-sign-on"),
-    path("login/organisation/back/", single_sign_on.back, name="single-sign-on-back"),
-    path("logout/", auth.Logout.as_view(), name="logout"),
+    path("", home_views.home, name="home"),
+    path("home/journal/", home_views.journal_health, name="journal-health"),
+    path("home/journal/acknowledge/", home_views.acknowledge_loss, name="journal-acknowledge"),
+    path("glance/", stats_views.glance, name="glance"),
+    path("glance/duplicates/", stats_views.glance_duplicates, name="glance-duplicates"),
+    path("glance/health/", stats_views.glance_health, name="glance-health"),
+    path("login/", login_not_required(sign_in.Login.as_view()), name="login"),
+    path("login/organisation/", sign_in.start, name="single-sign-on"),
+    path("login/organisation/back/", sign_in.back, name="single-sign-on-back"),
+    path("logout/", sign_in.Logout.as_view(), name="logout"),
     path("search/", search.search_page, name="search"),
-    path("searches/", saved.searches, name="searches"),
-    path("searches/menu/", saved.menu, name="searches-menu"),
-    path("searches/<slug:uid>/rename/", saved.rename, name="search-rename"),
-    path("searches/<slug:uid>/delete/", saved.delete, name="search-delete"),
+    path("searches/", saved_searches_views.searches, name="searches"),
+    path("searches/menu/", saved_searches_views.menu, name="searches-menu"),
+    path("searches/<slug:uid>/rename/", saved_searches_views.rename, name="search-rename"),
+    path("searches/<slug:uid>/delete/", saved_searches_views.delete, name="search-delete"),
     path("palette/", palette.palette, name="palette"),
-    path("preview/", preview.preview, name="preview"),
+    path("preview/", recall_test.preview, name="preview"),
     path("memories/", browse.memories, name="memories"),
     path("memories/new/", edit.memory_new, name="memory-new"),
-    path("memories/<slug:uid>/", memory.memory, name="memory"),
-    path("memories/<slug:uid>/history/", memory.memory_history, name="memory-history"),
+    path("memories/<slug:uid>/", detail.memory, name="memory"),
+    path("memories/<slug:uid>/history/", detail.memory_history, name="memory-history"),
     *[
-        path(f"memories/<slug:uid>/fields/{name}/", inline.memory_field, {"name": name}, f"memory-{name}")
-        for name in inline.FIELDS
+        path(
+            f"memories/<slug:uid>/fields/{name}/", inline_edit.memory_field, {"name": name}, f"memory-{name}"
+        )
+        for name in inline_edit.FIELDS
     ],
     path("memories/<slug:uid>/compare/", versions.memory_compare, name="memory-compare"),
     path("memories/<slug:uid>/versions/restore/", versions.version_restore, name="version-restore"),
     path("memories/<slug:uid>/versions/undo/", versions.version_undo, name="version-undo"),
-    path("memories/<slug:uid>/as/<slug:form>/", copies.memory_as, name="memory-as"),
-    path("memories/<slug:uid>/row/", inline_row.memory_row, name="memory-row"),
+    path("memories/<slug:uid>/as/<slug:form>/", exports.memory_as, name="memory-as"),
+    path("memories/<slug:uid>/row/", inline_edit.memory_row, name="memory-row"),
     path("memories/<slug:uid>/edit/", edit.memory_edit, name="memory-edit"),
     path("memories/<slug:uid>/trash/", edit.memory_trash, name="memory-trash"),
     path("memories/<slug:uid>/restore/", edit.memory_restore, name="memory-restore"),
     path("memories/<slug:uid>/erase/", edit.memory_erase, name="memory-erase"),
-    path("acts/", acts.act, name="act"),
-    path("acts/<slug:uid>/undo/", acts.act_undo, name="act-undo"),
-    path("duplicates/", duplicates.duplicates, name="duplicates"),
-    path("duplicates/cluster/", duplicates.cluster, name="duplicates-cluster"),
-    path("duplicates/decide/", duplicates.decide, name="duplicates-decide"),
-    path("duplicates/undo/", duplicates.undo, name="duplicates-undo"),
-    path("review/", review.queue, name="review"),
-    path("review/counts/", review.counts, name="review-counts"),
-    path("review/alike/", review.alike, name="review-alike"),
-    path("review/act/", review.act, name="review-act"),
-    path("review/undo/", review.undo, name="review-undo"),
-    path("review/looked/", review.looked, name="review-looked"),
-    path("review/cards/<slug:uid>/", review.one_card, name="review-card"),
-    path("review/cards/<slug:uid>/merge/", review.merge_with, name="review-merge"),
-    path("projects/names/", suggest.project_names, name="project-names"),
-    path("sessions/", sessions.sessions, name="sessions"),
-    path("sessions/<session_id:session_id>/", sessions.session, name="session"),
-    path("reports/sessions/<session_id:session_id>/", session_report.session_report, name="session-report"),
+    path("acts/", bulk_views.act, name="act"),
+    path("acts/<slug:uid>/undo/", bulk_views.act_undo, name="act-undo"),
+    path("duplicates/", duplicates_views.duplicates, name="duplicates"),
+    path("duplicates/cluster/", duplicates_views.cluster, name="duplicates-cluster"),
+    path("duplicates/decide/", duplicates_views.decide, name="duplicates-decide"),
+    path("duplicates/undo/", duplicates_views.undo, name="duplicates-undo"),
+    path("review/", review_views.queue, name="review"),
+    path("review/counts/", review_views.counts, name="review-counts"),
+    path("review/alike/", review_views.alike, name="review-alike"),
+    path("review/act/", review_views.act, name="review-act"),
+    path("review/undo/", review_views.undo, name="review-undo"),
+    path("review/looked/", review_views.looked, name="review-looked"),
+    path("review/cards/<slug:uid>/", review_views.one_card, name="review-card"),
+    path("review/cards/<slug:uid>/merge/", review_views.merge_with, name="review-merge"),
+    path("projects/names/", base_views.project_names, name="project-names"),
+    path("sessions/", sessions_views.sessions, name="sessions"),
+    path("sessions/<session_id:session_id>/", sessions_views.session, name="session"),
+    path("reports/sessions/<session_id:session_id>/", report.session_report, name="session-report"),
     path("injections/", injections.injections, name="injections"),
     path("injections/<slug:uid>/", injections.injection, name="injection"),
     path("timeline/", timeline.by_days, name="timeline"),
     path("timeline/entries/", timeline.entries, name="timeline-entries"),
-    path("connect/", connect.connect, name="connect"),
-    path("connect/arrived/", connect.arrived, name="connect-arrived"),
-    path("connect/revoke/", connect.revoke, name="connect-revoke"),
+    path("connect/", connect_views.connect, name="connect"),
+    path("connect/arrived/", connect_views.arrived, name="connect-arrived"),
+    path("connect/revoke/", connect_views.revoke, name="connect-revoke"),
     path("connect/claude-code/", RedirectView.as_view(pattern_name="connect", permanent=True)),
-    path("facts/", facts.facts, name="facts"),
-    path("facts/graph/", facts_graph.facts_graph, name="facts-graph"),
-    path("facts/things/", facts_graph.fact_things, name="fact-things"),
-    path("facts/contradictions/", facts_conflicts.conflicts, name="fact-conflicts"),
-    path("facts/contradictions/decide/", facts_conflicts.decide, name="fact-decide"),
-    path("facts/contradictions/undo/", facts_conflicts.undo, name="fact-undo"),
-    path("facts/end/", facts_acts.facts_end, name="facts-end"),
-    path("facts/end/<slug:uid>/undo/", facts_acts.facts_end_undo, name="facts-end-undo"),
-    path("facts/delete/", facts_acts.facts_delete, name="facts-delete"),
-    path("facts/<slug:uid>/", facts.fact, name="fact"),
-    path("facts/<slug:uid>/delete/", facts.fact_delete, name="fact-delete"),
-    path("transfer/", interchange.transfer, name="transfer"),
-    path("transfer/import/", interchange.import_start, name="import-start"),
-    path("transfer/export/", interchange.export, name="export"),
-    path("transfer/imports/<slug:uid>/", interchange.import_page, name="import"),
-    path("transfer/imports/<slug:uid>/progress/", interchange.import_progress, name="import-progress"),
-    path("transfer/imports/<slug:uid>/stop/", interchange.import_stop, name="import-stop"),
-    path("transfer/imports/<slug:uid>/resume/", interchange.import_resume, name="import-resume"),
-    path("transfer/imports/<slug:uid>/import/", interchange.import_for_good, name="import-for-good"),
+    path("facts/", facts_views.facts, name="facts"),
+    path("facts/graph/", graph_views.facts_graph, name="facts-graph"),
+    path("facts/things/", graph_views.fact_things, name="fact-things"),
+    path("facts/contradictions/", contradictions.conflicts, name="fact-conflicts"),
+    path("facts/contradictions/decide/", contradictions.decide, name="fact-decide"),
+    path("facts/contradictions/undo/", contradictions.undo, name="fact-undo"),
+    path("facts/end/", facts_views.facts_end, name="facts-end"),
+    path("facts/end/<slug:uid>/undo/", facts_views.facts_end_undo, name="facts-end-undo"),
+    path("facts/delete/", facts_views.facts_delete, name="facts-delete"),
+    path("facts/<slug:uid>/", facts_views.fact, name="fact"),
+    path("facts/<slug:uid>/delete/", facts_views.fact_delete, name="fact-delete"),
+    path("transfer/", transfer.transfer, name="transfer"),
+    path("transfer/import/", transfer.import_start, name="import-start"),
+    path("transfer/export/", transfer.export, name="export"),
+    path("transfer/imports/<slug:uid>/", transfer.import_page, name="import"),
+    path("transfer/imports/<slug:uid>/progress/", transfer.import_progress, name="import-progress"),
+    path("transfer/imports/<slug:uid>/stop/", transfer.import_stop, name="import-stop"),
+    path("transfer/imports/<slug:uid>/resume/", transfer.import_resume, name="import-resume"),
+    path("transfer/imports/<slug:uid>/import/", transfer.import_for_good, name="import-for-good"),
     path("journal/", journal.journal, name="journal"),
     path("journal/verify/", journal.journal_verify, name="journal-verify"),
     path("journal/<int:seq>/", journal.journal_row, name="journal-row"),
@@ -134,20 +134,20 @@ urlpatterns: list[URLPattern] = [
     path("maintenance/", maintenance.maintenance, name="maintenance"),
     path("maintenance/start/", maintenance.run_start, name="run-start"),
     path("maintenance/language-model/", language_model.language_model, name="language-model"),
-    path("maintenance/runs/", runs.run_list, name="runs"),
-    path("maintenance/runs/<slug:uid>/", runs.run, name="run"),
-    path("maintenance/runs/<slug:uid>/progress/", runs.run_progress, name="run-progress"),
-    path("maintenance/runs/<slug:uid>/stop/", runs.run_stop, name="run-stop"),
-    path("maintenance/runs/<slug:uid>/resume/", runs.run_resume, name="run-resume"),
-    path("maintenance/runs/<slug:uid>/undo/", runs.run_undo, name="run-undo"),
-    path("you/", you.you, name="you"),
-    path("you/preferences/", you.preferences, name="you-preferences"),
-    path("you/password/", you.password, name="you-password"),
-    path("you/tokens/", you.token_new, name="you-token-new"),
-    path("you/tokens/revoke/", you.tokens_revoke, name="you-tokens-revoke"),
-    path("you/tokens/<slug:uid>/rotate/", you.token_rotate, name="you-token-rotate"),
-    path("you/tokens/<slug:uid>/revoke/", you.token_revoke, name="you-token-revoke"),
-    path("you/sessions/end/", you.sessions_end, name="you-sessions-end"),
+    path("maintenance/runs/", maintenance.run_list, name="runs"),
+    path("maintenance/runs/<slug:uid>/", maintenance.run, name="run"),
+    path("maintenance/runs/<slug:uid>/progress/", maintenance.run_progress, name="run-progress"),
+    path("maintenance/runs/<slug:uid>/stop/", maintenance.run_stop, name="run-stop"),
+    path("maintenance/runs/<slug:uid>/resume/", maintenance.run_resume, name="run-resume"),
+    path("maintenance/runs/<slug:uid>/undo/", maintenance.run_undo, name="run-undo"),
+    path("you/", profile.you, name="you"),
+    path("you/preferences/", profile.preferences, name="you-preferences"),
+    path("you/password/", profile.password, name="you-password"),
+    path("you/tokens/", profile.token_new, name="you-token-new"),
+    path("you/tokens/revoke/", profile.tokens_revoke, name="you-tokens-revoke"),
+    path("you/tokens/<slug:uid>/rotate/", profile.token_rotate, name="you-token-rotate"),
+    path("you/tokens/<slug:uid>/revoke/", profile.token_revoke, name="you-token-revoke"),
+    path("you/sessions/end/", profile.sessions_end, name="you-sessions-end"),
     path("people/", people.people_list, name="people"),
     path("people/<str:name>/", people.person, name="person"),
     path("people/<str:name>/rights/", people.rights, name="person-rights"),
@@ -157,5 +157,5 @@ urlpatterns: list[URLPattern] = [
     path("people/<str:name>/address/", people.address, name="person-address"),
     path("people/<str:name>/unbind/", people.unbind, name="person-unbind"),
     path("people/<str:name>/password/", people.new_password, name="person-password"),
-    path("switch/", switch.turn_switch, name="switch"),
+    path("switch/", base_views.turn_switch, name="switch"),
 ]

@@ -1,4 +1,4 @@
-"""Changing a token: what the admin adds to ``memoryhub.team.tokens``."""
+"""Changing a token: what the admin adds to ``memoryhub.accounts.tokens``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from memoryhub.accounts import tokens
+from memoryhub.memories import Conflict, NotFound, StoreError
 from memoryhub.models import JournalEntry
-from memoryhub.store import Conflict, NotFound, StoreError
-from memoryhub.team import tokens
 
 pytestmark = pytest.mark.django_db
 SAME = {

@@ -1,11 +1,11 @@
-"""Facts in the admin: stored, corrected and deleted through ``memoryhub.facts``, under the person's name."""
+"""Facts in the admin: created, corrected and deleted through the services, under the person's name."""
 
 from __future__ import annotations
 
 import pytest
 
-from memoryhub import facts
-from memoryhub.drafts import FactDraft
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry
 from tests.admin.conftest import act, confirm, page, told
 from tests.visiting import show
@@ -30,7 +30,7 @@ def keeper(staff):
 
 @pytest.fixture
 def fact(db, actor):
-    return facts.store_fact(FactDraft(subject="hub", predicate="runs on", object="SQLite"), actor)[0]
+    return services.store_fact(FactDraft(subject="hub", predicate="runs on", object="SQLite"), actor)[0]
 
 
 def form_of(client, fact, **changes):
@@ -112,14 +112,14 @@ def test_a_hidden_memory_cannot_be_named_as_source(keeper, remember):
 
 def test_a_fact_changed_meanwhile_is_not_overwritten(keeper, fact, actor):
     mine = form_of(keeper, fact, object="mine")
-    facts.store_fact(FactDraft(subject="hub", predicate="runs on", object="SQLite", confidence=0.1), actor)
+    services.store_fact(FactDraft(subject="hub", predicate="runs on", object="SQLite", confidence=0.1), actor)
     response = keeper.post(page(Fact, "change", fact.pk), mine)
     assert "since you opened it" in errors(response)["__all__"][0]
     assert Fact.objects.get().object == "SQLite"
 
 
 def test_a_fact_cannot_be_corrected_into_another(keeper, fact, actor):
-    other, _ = facts.store_fact(FactDraft(subject="hub", predicate="runs on", object="rails"), actor)
+    other, _ = services.store_fact(FactDraft(subject="hub", predicate="runs on", object="rails"), actor)
     response = keeper.post(page(Fact, "change", other.pk), form_of(keeper, other, object="SQLite"))
     assert "says the same" in errors(response)["object"][0]
 
@@ -134,7 +134,8 @@ def test_a_fact_is_deleted_under_the_persons_name(keeper, fact):
 
 def test_many_facts_are_deleted_after_a_question(keeper, actor):
     made = [
-        facts.store_fact(FactDraft(subject=f"s{n}", predicate="is", object="x"), actor)[0] for n in range(3)
+        services.store_fact(FactDraft(subject=f"s{n}", predicate="is", object="x"), actor)[0]
+        for n in range(3)
     ]
     asked = act(keeper, "delete", *made[:2])
     assert "2 facts" in asked.content.decode()
@@ -148,7 +149,7 @@ def test_many_facts_are_deleted_after_a_question(keeper, actor):
 
 def test_facts_deleted_meanwhile_are_no_error(keeper, fact, actor):
     asked = act(keeper, "delete", fact)
-    facts.delete_fact(fact.uid, actor)
+    services.delete_fact(fact.uid, actor)
     response = confirm(keeper, asked)
     assert any("Nothing was changed" in text for text in told(keeper, response))
 
@@ -171,15 +172,15 @@ def test_one_who_may_only_look_cannot_change_a_fact(staff, fact, remember, actor
 def test_the_facts_of_a_memory_are_one_link_away(boss, remember, actor):
     memory = remember("source")
     drawn = FactDraft(subject="drawn", predicate="from", object="it", memory_id=memory.uid)
-    facts.store_fact(drawn, actor)
-    facts.store_fact(FactDraft(subject="other", predicate="is", object="not"), actor)
+    services.store_fact(drawn, actor)
+    services.store_fact(FactDraft(subject="other", predicate="is", object="not"), actor)
     rows = boss.get(page(Fact), {"memory__uid": memory.uid}).context["cl"].result_list
     assert [row.subject for row in rows] == ["drawn"]
 
 
 def test_a_link_by_memory_opens_no_hidden_fact(boss, remember, actor):
     memory = remember("source", sensitivity="secret")
-    facts.store_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid), actor)
+    services.store_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid), actor)
     assert boss.get(page(Fact), {"memory__uid": memory.uid}).context["cl"].result_count == 0
     assert show(boss, "secret").get(page(Fact), {"memory__uid": memory.uid}).context["cl"].result_count == 1
 
@@ -196,7 +197,7 @@ def test_a_link_by_memory_opens_no_hidden_fact(boss, remember, actor):
 )
 def test_the_hubs_own_notes_are_left_out_unless_asked_for(boss, actor, query, shown):
     for subject, predicate in (("tide", "turns_at"), ("session:s1", "boundary_at")):
-        facts.store_fact(FactDraft(subject=subject, predicate=predicate, object="x"), actor)
+        services.store_fact(FactDraft(subject=subject, predicate=predicate, object="x"), actor)
     rows = boss.get(page(Fact, "changelist") + query).context["cl"].queryset
     assert {row.subject for row in rows} == shown
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub import store
+from memoryhub import memories as store
 from memoryhub.models import Injection
 from tests.admin.conftest import page
 from tests.visiting import show

@@ -10,11 +10,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from memoryhub import facts, store
+from memoryhub import memories as store
 from memoryhub.admin import bulk, memory_actions
-from memoryhub.drafts import FactDraft, MemoryPatch
+from memoryhub.facts import services
+from memoryhub.memories import bulk_actions
+from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory
-from memoryhub.store import acts
 from tests import disk
 from tests.admin.conftest import CURATOR, act, confirm, page, told
 from tests.visiting import show
@@ -156,7 +157,7 @@ def test_a_credential_as_a_category_is_refused(curator, three):
 
 
 def test_many_changes_go_through_in_chunks(curator, remember, monkeypatch):
-    monkeypatch.setattr(acts, "CHUNK", 2)
+    monkeypatch.setattr(bulk_actions, "CHUNK", 2)
     memories = [remember(f"number {n}") for n in range(5)]
     confirm(curator, act(curator, "set_category", *memories), category="ops")
     assert Memory.objects.filter(category="ops").count() == 5
@@ -305,7 +306,7 @@ def test_a_memorys_page_offers_what_fits_its_state(eraser, three, actor):
 
 def test_an_erased_memory_takes_its_facts_along(eraser, remember, actor):
     memory = remember("source")
-    facts.store_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid), actor)
+    services.store_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid), actor)
     confirm(eraser, act(eraser, "erase", memory))
     assert not Fact.objects.exists()
 

@@ -9,10 +9,10 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.utils import timezone
 
-from memoryhub import store
-from memoryhub.drafts import MemoryPatch
+from memoryhub import memories
+from memoryhub.memories.rows import listed
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.store.rows import listed
 from tests.admin.conftest import page, told
 from tests.visiting import show
 
@@ -199,7 +199,7 @@ def test_a_bad_line_of_a_list_is_named_by_its_number(curator, remember):
 def test_a_change_by_someone_else_meanwhile_is_not_overwritten(curator, remember, actor):
     memory = remember("first")
     mine = form_of(curator, memory, content="mine")
-    store.update(memory.uid, MemoryPatch(content="theirs"), actor)
+    memories.update(memory.uid, MemoryPatch(content="theirs"), actor)
     response = curator.post(page(Memory, "change", memory.pk), mine)
     assert "since you opened it" in errors(response)["__all__"][0]
     assert Memory.objects.get().content == "theirs"
@@ -245,7 +245,7 @@ def test_a_memory_raised_out_of_sight_leaves_no_page_behind(curator, remember):
 def test_what_lies_in_the_trash_cannot_be_edited(curator, remember, actor):
     memory = remember("gone")
     data = form_of(curator, memory, content="back")
-    store.trash([memory.uid], actor)
+    memories.trash([memory.uid], actor)
     assert curator.post(page(Memory, "change", memory.pk), data).status_code == 403
     response = curator.get(page(Memory, "change", memory.pk))
     assert response.status_code == 200
@@ -288,7 +288,7 @@ def test_deleting_moves_to_the_trash_under_the_persons_name(curator, remember):
 
 def test_the_confirmation_of_a_deletion_lists_nothing_else(boss, remember, actor):
     memory = remember("unwanted", tags=["attached"])
-    store.update(memory.uid, MemoryPatch(subtitle="x"), actor)
+    memories.update(memory.uid, MemoryPatch(subtitle="x"), actor)
     text = boss.get(page(Memory, "delete", memory.pk)).content.decode()
     assert "attached" not in text
     assert "evision" not in text

@@ -8,8 +8,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import facts, store
-from memoryhub.drafts import FactDraft, MemoryPatch
+from memoryhub import memories
+from memoryhub.accounts import tokens
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import (
     AgentToken,
     Event,
@@ -20,7 +22,6 @@ from memoryhub.models import (
     Memory,
     Session,
 )
-from memoryhub.team import tokens
 from tests.admin.conftest import CURATOR, act, page
 from tests.policy import policy
 from tests.visiting import show
@@ -45,7 +46,9 @@ def fill(remember, actor, start: int, count: int) -> None:
         )
         target = remember(f"target of {n}")
         Memory.objects.filter(pk=memory.pk).update(merged_into=target, flags=["odd"])
-        facts.store_fact(FactDraft(subject=f"f{n}", predicate="is", object="x", memory_id=memory.uid), actor)
+        services.store_fact(
+            FactDraft(subject=f"f{n}", predicate="is", object="x", memory_id=memory.uid), actor
+        )
         session = Session.objects.get(session_id=f"s{n}")
         Session.objects.filter(pk=session.pk).update(summary=memory)
         Event.objects.create(session=session, event="tool:post", memory=memory)
@@ -134,9 +137,9 @@ def test_a_memorys_page_costs_the_same_however_much_hangs_on_it(boss, remember, 
     patch = MemoryPatch(
         tags=many, concepts=many, files_read=many, entities=[{"entity": name} for name in many]
     )
-    store.update(memory.uid, patch, actor)
+    memories.update(memory.uid, patch, actor)
     for name in many:
-        facts.store_fact(FactDraft(subject=name, predicate="is", object="x", memory_id=memory.uid), actor)
+        services.store_fact(FactDraft(subject=name, predicate="is", object="x", memory_id=memory.uid), actor)
     assert queries_of(boss, address) == few
 
 

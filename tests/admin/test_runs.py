@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memoryhub import store
-from memoryhub.lifecycle import runs
+from memoryhub import memories as store
+from memoryhub.maintenance import runs
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
 from tests.admin.conftest import act, confirm, page, told
 from tests.visiting import show

@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 import pytest
 from django.utils import timezone
 
-from memoryhub import store
+from memoryhub import memories
+from memoryhub.access.policy import Clearance
 from memoryhub.models import (
     AgentToken,
     Event,
@@ -19,8 +20,7 @@ from memoryhub.models import (
     Memory,
     Session,
 )
-from memoryhub.retrieval.search import search
-from memoryhub.sensitivity import Clearance
+from memoryhub.search.hybrid import search
 from tests.admin.conftest import page
 
 HOSTILE = [
@@ -117,7 +117,7 @@ def test_filters_narrow_a_search(curator, remember):
 
 
 def test_the_trash_can_be_searched(curator, remember, actor):
-    store.trash([remember("zebra gone", title="gone").uid], actor)
+    memories.trash([remember("zebra gone", title="gone").uid], actor)
     remember("zebra here", title="here")
     assert found(curator, q="zebra") == ["here"]
     assert found(curator, q="zebra", state="trash") == ["gone"]
@@ -164,8 +164,8 @@ def test_completion_is_safe_for_any_input(boss, remember):
 def states(remember, actor):
     remember("is alive", title="live", ttl_days=0)
     remember("ends soon", title="soon", ttl_days=3)
-    store.act("expire", [remember("has ended", title="expired").uid], actor)
-    store.trash([remember("thrown away", title="trashed", ttl_days=0).uid], actor)
+    memories.act("expire", [remember("has ended", title="expired").uid], actor)
+    memories.trash([remember("thrown away", title="trashed", ttl_days=0).uid], actor)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_memories_are_filtered_by_state(curator, states, state, titles):
 
 def test_memories_are_filtered_by_use(curator, remember):
     remember("never", title="never")
-    store.touch(remember("used", title="used"))
+    memories.touch(remember("used", title="used"))
     assert found(curator, use="never") == ["never"]
     assert found(curator, use="used") == ["used"]
     assert found(curator, use="x") == []

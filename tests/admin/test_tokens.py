@@ -13,8 +13,8 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session as LoginSession
 from django.utils import timezone
 
+from memoryhub.accounts import tokens
 from memoryhub.models import AgentToken, JournalEntry
-from memoryhub.team import tokens
 from tests.admin.conftest import act, confirm, page, told
 
 FORM = {

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub.sensitivity import system
-from memoryhub.team import tokens
+from memoryhub.access.policy import system
+from memoryhub.accounts import tokens
 
 API = "/api/v1"
 RIGHTS = ("read", "write", "maintain")

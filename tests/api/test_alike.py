@@ -6,10 +6,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub.drafts import EntityDraft
+from memoryhub.memories.schemas import EntityDraft
 from memoryhub.models import Memory
 from tests.api.conftest import is_problem
-from tests.api.test_gate import FLAGS, LEVELS, expected
+from tests.api.test_visibility import FLAGS, LEVELS, expected
 
 pytestmark = pytest.mark.usefixtures("embedding")
 SAYING = "The build cache lives on the runner and is emptied every night"

@@ -7,10 +7,10 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 from django.utils import timezone
 
+from memoryhub.access.policy import system
+from memoryhub.accounts import tokens
+from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, JournalEntry
-from memoryhub.sensitivity import system
-from memoryhub.store import NotFound, StoreError
-from memoryhub.team import tokens
 from tests.api.conftest import Agent, is_problem
 
 BOSS = system("tests")
@@ -168,7 +168,7 @@ def test_a_database_too_busy_to_note_the_use_does_not_refuse_the_token(issue, mo
     def locked(*args, **kwargs):
         raise OperationalError("database is locked")
 
-    monkeypatch.setattr("memoryhub.querysets.TokenQuerySet.update", locked)
+    monkeypatch.setattr("memoryhub.models.querysets.TokenQuerySet.update", locked)
     assert Agent(raw).get("/memories").status_code == 200
     assert "not noted" in caplog.text
 

@@ -4,9 +4,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from memoryhub.access.policy import Clearance
+from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Fact, Session
-from memoryhub.retrieval.filters import MemoryFilter
-from memoryhub.sensitivity import Clearance
 
 DOORS = {
     "list": ("/memories", {"limit": 200}),

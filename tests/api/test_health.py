@@ -5,7 +5,7 @@ from django.db import OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-from memoryhub.search import schema
+from memoryhub.backends import schema
 from tests.api.conftest import Agent, is_problem
 
 BOTH = ["/healthz", "/readyz", "/api/v1/healthz", "/api/v1/readyz"]

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memoryhub.lifecycle import runs
+from memoryhub.access.policy import system
+from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun, Memory
-from memoryhub.sensitivity import system
 from tests.api.conftest import bad_fields, is_problem
 
 CALLS = [
@@ -248,7 +248,7 @@ def test_runs_are_listed_newest_first(bot):
 
 
 def test_an_error_tells_no_words_of_a_memory(bot, aged, monkeypatch, caplog):
-    from memoryhub.lifecycle.consolidation import Consolidation
+    from memoryhub.maintenance.operations.consolidate import Consolidation
 
     def fail(*args, **kwargs):
         raise ValueError("a secret one")

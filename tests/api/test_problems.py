@@ -9,8 +9,8 @@ from django.core.wsgi import get_wsgi_application
 from django.db import OperationalError, close_old_connections
 from django.test import Client
 
-from memoryhub import store
-from memoryhub.agents.problems import Problem
+from memoryhub import memories
+from memoryhub.http.problems import Problem
 from tests.api.conftest import Agent, bad_fields, is_problem
 
 BROKEN = {
@@ -184,7 +184,7 @@ def test_a_busy_database_is_503_with_a_time_to_retry(bot, monkeypatch, message):
     def locked(*args, **kwargs):
         raise OperationalError(message)
 
-    monkeypatch.setattr(store, "remember", locked)
+    monkeypatch.setattr(memories, "remember", locked)
     response = bot.post("/memories", {"content": "x"})
     is_problem(response, 503, "database_busy")
     assert int(response["Retry-After"]) >= 1
@@ -194,7 +194,7 @@ def test_another_failure_of_the_database_is_503_without_its_words(bot, monkeypat
     def broken(*args, **kwargs):
         raise OperationalError("no such table: memoryhub_memory")
 
-    monkeypatch.setattr(store, "remember", broken)
+    monkeypatch.setattr(memories, "remember", broken)
     problem = is_problem(bot.post("/memories", {"content": "x"}), 503, "database_unavailable")
     assert "table" not in problem["detail"]
 
@@ -205,7 +205,7 @@ def test_what_nobody_foresaw_shows_nothing_of_itself_and_is_logged(bot, monkeypa
         raise ZeroDivisionError("hunter2")
 
     settings.DEBUG = debug
-    monkeypatch.setattr(store, "remember", broken)
+    monkeypatch.setattr(memories, "remember", broken)
     response = bot.post("/memories", {"content": "x"})
     problem = is_problem(response, 500, "internal_error")
     assert "hunter2" not in response.content.decode()
@@ -214,7 +214,7 @@ def test_what_nobody_foresaw_shows_nothing_of_itself_and_is_logged(bot, monkeypa
 
 
 def test_what_breaks_outside_the_api_is_a_problem_too(bot, settings):
-    problems = "memoryhub.agents.problems.ApiProblemMiddleware"
+    problems = "memoryhub.http.problems.ApiProblemMiddleware"
     outer = settings.MIDDLEWARE[: settings.MIDDLEWARE.index(problems) + 1]
     settings.MIDDLEWARE = [*outer, f"{__name__}.failing_middleware"]
     is_problem(Agent(bot.raw).get("/memories"), 500, "internal_error")

@@ -11,13 +11,14 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memoryhub import shapes, store
-from memoryhub.agents.api.wire import answer
+from memoryhub import memories as store
+from memoryhub import serializers
+from memoryhub.access.policy import Clearance
+from memoryhub.core.text import estimate_tokens
+from memoryhub.http.json import answer
 from memoryhub.models import Memory
-from memoryhub.querysets import MemoryQuerySet
-from memoryhub.retrieval.recall import Wanted, recall
-from memoryhub.sensitivity import Clearance
-from memoryhub.text import estimate_tokens
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.recall import Wanted, recall_memories
 from tests.api.conftest import bad_fields, is_problem
 
 EVERYTHING = {"allow_private": True, "allow_secret": True}
@@ -52,7 +53,7 @@ def test_it_answers_an_index_and_details(bot, remember):
     ]
     [detail] = found["details"]
     assert 0 < detail.pop("score") <= 1
-    assert detail == shapes.memory(memory)
+    assert detail == serializers.memory(memory)
     assert (found["query"], found["total_count"], found["has_more"]) == ("zebra", 1, False)
 
 
@@ -263,7 +264,7 @@ def test_reading_needs_the_right_to_read(agent):
 
 
 def detail(memory, score):
-    return {**shapes.memory(memory), "score": score}
+    return {**serializers.memory(memory), "score": score}
 
 
 texts = st.one_of(
@@ -287,6 +288,6 @@ def test_the_budget_holds_for_any_texts(remember, memories, query, budgets):
     live: MemoryQuerySet = Memory.objects.visible_to(Clearance()).live()
     for budget in (100, *budgets, 100_000):
         for asked in (f"zebra {query}", query):
-            found = recall(live, Wanted(asked, budget), detail)
+            found = recall_memories(live, Wanted(asked, budget), detail)
             written = answer(found).content.decode()
             assert estimate_tokens(written) <= found["tokens_used"] <= budget

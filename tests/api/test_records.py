@@ -3,10 +3,10 @@
 import pytest
 from django.db import connection
 
-from memoryhub import journal
+from memoryhub.access.policy import system
+from memoryhub.audit import journal
+from memoryhub.core.transactions import write
 from memoryhub.models import Event, JournalEntry, Memory, Session
-from memoryhub.sensitivity import system
-from memoryhub.transactions import write
 from tests.api.conftest import bad_fields, is_problem
 from tests.conftest import cut_journal, without_journal_triggers
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memoryhub.lifecycle import runs
+from memoryhub.maintenance import runs
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
 
 READS = [

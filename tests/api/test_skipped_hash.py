@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from memoryhub import journal
+from memoryhub.access.policy import Actor
+from memoryhub.audit import journal
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.sensitivity import Actor
 from tests.api.conftest import stored
 
 DIGEST = "5f" * 32

@@ -5,11 +5,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memoryhub import journal, store
-from memoryhub.lifecycle.summarise import MOST, Summarised, summarise_old
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance, system
+from memoryhub.audit import journal
+from memoryhub.maintenance.operations.summaries import MOST
+from memoryhub.maintenance.operations.summarize_old import Summarised, summarise_old
+from memoryhub.memories.rows import listed
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.sensitivity import Actor, Clearance, system
-from memoryhub.store.rows import listed
 
 NOTHING = Summarised()
 
@@ -91,7 +93,7 @@ def test_thresholds_default_to_the_configuration(old, actor, configure):
 
 
 def test_expired_and_trashed_memories_take_no_part(old, actor):
-    store.trash([old(5)[0].uid], actor)
+    memories.trash([old(5)[0].uid], actor)
     assert summarise_old(actor) == NOTHING
 
 
@@ -161,7 +163,7 @@ def test_each_step_is_journaled_and_the_chain_holds(old, actor):
 def test_it_can_be_undone(old, actor):
     sources = old(5)
     summarise_old(actor)
-    store.restore([source.uid for source in sources], actor)
+    memories.restore([source.uid for source in sources], actor)
     assert Memory.objects.live().filter(type="change").count() == 5
     assert not Memory.objects.filter(merged_into__isnull=False).exists()
 

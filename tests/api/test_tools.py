@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memoryhub.agents.toolsets import TOOLSETS
 from memoryhub.models import Memory
+from memoryhub.toolsets import TOOLSETS
 from tests.api.conftest import bad_fields, is_problem
 
 NAMES = [

@@ -10,13 +10,13 @@ from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
-from memoryhub import facts as fact_store
-from memoryhub import store
-from memoryhub.drafts import FactDraft
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.accounts import tokens
+from memoryhub.facts import services as fact_store
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Memory
-from memoryhub.sensitivity import Actor
-from memoryhub.team import tokens
-from memoryhub.web.views import browse
+from memoryhub.web.memories import browse
 from tests.browser.conftest import PHONE, OpenPage, Watch, no_sideways_scrolling
 
 Remember = Callable[..., Memory]
@@ -138,7 +138,7 @@ def test_other_lists_of_memories_have_the_bar_too(
 def test_the_trash_gives_back_and_erases_after_asking(
     open_page: OpenPage, insider: User, ten: list[Memory], actor: Actor
 ) -> None:
-    store.trash([memory.uid for memory in ten], actor)
+    memories.trash([memory.uid for memory in ten], actor)
     page = open_page("/trash/", insider)
     page.locator(".row").first.get_by_role("button", name="Restore").click()
     expect(page.locator("#messages")).to_contain_text("1 memory restored")
@@ -207,7 +207,7 @@ def test_bar_and_message_are_accessible_and_fit(
 def test_the_bar_is_accessible_where_other_things_are_ticked_too(
     open_page: OpenPage, insider: User, ten: list[Memory], actor: Actor, where: str
 ) -> None:
-    store.trash([memory.uid for memory in ten[:3]], actor)
+    memories.trash([memory.uid for memory in ten[:3]], actor)
     for n in range(3):
         fact_store.store_fact(FactDraft(subject=f"s{n}", predicate="is", object="o"), actor)
     for name in ("laptop", "server"):

@@ -10,10 +10,10 @@ from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, Route, expect
 
-from memoryhub import facts as fact_store
-from memoryhub.drafts import FactDraft
+from memoryhub.access.policy import Actor
+from memoryhub.facts import services as fact_store
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Memory
-from memoryhub.sensitivity import Actor
 from tests.browser.conftest import PHONE, OpenPage, Watch, no_sideways_scrolling
 
 Remember = Callable[..., Memory]

@@ -17,7 +17,7 @@ from django.test import Client
 from playwright.sync_api import Page, expect
 
 from memoryhub.models import Identity
-from memoryhub.web.views import glance
+from memoryhub.web.stats import views
 from tests.browser import world
 from tests.browser.conftest import OpenPage, Watch
 from tests.browser.looking import Requests, complaints, unfold
@@ -121,7 +121,7 @@ def test_nor_where_a_page_cannot_be_shown(
     def fail(*_: Any, **__: Any) -> None:
         raise raised
 
-    monkeypatch.setattr(glance, "render", fail)
+    monkeypatch.setattr(views, "render", fail)
     caplog.set_level(logging.CRITICAL)
     watch.expect(status)
     look_at(open_page("/glance/", reader), [HERE])

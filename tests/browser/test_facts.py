@@ -9,8 +9,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
-from memoryhub import contradictions, facts
-from memoryhub.drafts import FactDraft
+from memoryhub.facts import contradictions, services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact
 from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 
@@ -25,7 +25,7 @@ def world(remember: Any, actor: Any) -> dict[str, Fact]:
 
     def say(subject: str, predicate: str, object: str, **fields: Any) -> Fact:
         draft = FactDraft(subject=subject, predicate=predicate, object=object, project="harbor", **fields)
-        return facts.store_fact(draft, actor)[0]
+        return services.store_fact(draft, actor)[0]
 
     say("board", "uses", "Django")
     say("board", "uses", "SQLite", confidence=0.6)
@@ -225,7 +225,7 @@ def test_what_ended_holds_again_from_the_table(
     "text", ["<img src=x onerror=alert(1)>", "'\"><svg/onload=alert(1)>", "~x", "a&node=b"]
 )
 def test_a_strange_name_is_a_node_like_any_other(open_page: Any, reader: Any, actor: Any, text: str) -> None:
-    facts.store_fact(FactDraft(subject=text, predicate="is", object="strange"), actor)
+    services.store_fact(FactDraft(subject=text, predicate="is", object="strange"), actor)
     page = open_page(GRAPH, reader)
     page.on("dialog", lambda dialog: pytest.fail(f"it ran: {dialog.message}"))
     page.locator("a.node").filter(has_text=text[:12]).first.locator(".node-dot").click()

@@ -10,8 +10,8 @@ from django.core.cache import cache
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from memoryhub import store
-from memoryhub.drafts import MemoryDraft
+from memoryhub import memories
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Event, Injection, Memory, Session
 
 
@@ -34,8 +34,8 @@ def world(remember: Any, actor: Any) -> None:
         Event.objects.create(session=session, event="tool:post", skip_reason=f"reason {number % 4}")
         at = timezone.now() - timedelta(days=number)
         Injection.objects.create(project="zoo", at=at, injected=[{"id": "x"}] if number % 3 else [])
-    with pytest.raises(store.SecretDetected):
-        store.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
+    with pytest.raises(memories.SecretDetected):
+        memories.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
-from memoryhub import store
+from memoryhub import memories
 from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 
 
@@ -97,7 +97,7 @@ class TestKeys:
     def test_x_ticks_the_row_and_unticks_it(
         self, open_page: Any, insider: Any, three: Any, actor: Any
     ) -> None:
-        store.trash([one.uid for one in three], actor)
+        memories.trash([one.uid for one in three], actor)
         page = open_page("/trash/", insider)
         page.keyboard.press("j")
         name = focused(page)

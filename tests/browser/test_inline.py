@@ -10,12 +10,12 @@ from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
-from memoryhub import store
-from memoryhub.drafts import MemoryPatch
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.accounts import saved_searches
+from memoryhub.memories.rows import listed
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory, SavedSearch
-from memoryhub.sensitivity import Actor
-from memoryhub.store.rows import listed
-from memoryhub.team import saved_searches
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
 
 
@@ -29,8 +29,10 @@ def ada(person: Any) -> User:
 def memory(remember: Any, actor: Actor) -> Memory:
     """With two changes behind it."""
     made: Memory = remember("the first text\n\nand a second line", title="A title", tags=["old"])
-    store.update(made.uid, MemoryPatch(content="the next text\n\nand a second line", importance=0.9), actor)
-    return store.update(made.uid, MemoryPatch(tags=["old", "older"]), actor)
+    memories.update(
+        made.uid, MemoryPatch(content="the next text\n\nand a second line", importance=0.9), actor
+    )
+    return memories.update(made.uid, MemoryPatch(tags=["old", "older"]), actor)
 
 
 def link(page: Page, what: str) -> Any:
@@ -104,7 +106,7 @@ class TestFields:
         page = open_page(f"/memories/{memory.uid}/", ada)
         link(page, "title").click()
         page.get_by_label("Title", exact=True).fill("My title")
-        store.update(memory.uid, MemoryPatch(title="Their title"), actor)
+        memories.update(memory.uid, MemoryPatch(title="Their title"), actor)
         page.keyboard.press("Enter")
         expect(page.get_by_text("Someone changed this meanwhile.")).to_be_visible()
         expect(page.get_by_label("Title", exact=True)).to_have_value("My title")
@@ -281,7 +283,7 @@ class TestAccessibly:
         expect(page.locator("[data-inline-form]")).to_have_count(4)
         look("open fields")
         page.get_by_label("Title", exact=True).fill("Mine")
-        store.update(memory.uid, MemoryPatch(title="Theirs " + "unbroken" * 30), actor)
+        memories.update(memory.uid, MemoryPatch(title="Theirs " + "unbroken" * 30), actor)
         page.get_by_label("Title", exact=True).press("Enter")
         expect(page.get_by_text("Someone changed this meanwhile.")).to_be_visible()
         look("a conflict")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from memoryhub import facts
-from memoryhub.drafts import FactDraft
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage
 from tests.browser.looking import AXE, EVERYTHING, Requests, by_axe
 
@@ -47,7 +47,7 @@ def uid(remember: Any, actor: Any) -> str:
     for name in ("first", "second"):
         made = remember(f"{name} zebra\n\nIt is fed at six.", project="zoo", tags=["oats"], session_id="s1")
     for number in range(3):
-        facts.store_fact(FactDraft(subject="zebra", predicate="eats", object=f"hay {number}"), actor)
+        services.store_fact(FactDraft(subject="zebra", predicate="eats", object=f"hay {number}"), actor)
     return str(made.uid)
 
 

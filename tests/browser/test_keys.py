@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 from django.core.cache import cache
 from playwright.sync_api import Page, expect
 
-from memoryhub import facts
-from memoryhub.drafts import FactDraft
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Memory
 from tests.browser.conftest import OpenPage
 
@@ -94,7 +94,7 @@ def test_who_decided_a_contradiction_goes_on_with_the_next_one(
 ) -> None:
     for subject in ("ada", "ben", "cai"):
         for name in ("Acme", "Brick"):
-            facts.store_fact(FactDraft(subject=subject, predicate="works at", object=name), actor)
+            services.store_fact(FactDraft(subject=subject, predicate="works at", object=name), actor)
     page = open_page("/review/?tab=clashes", insider)
     subjects = [one.strip() for one in page.locator("article h2 a").all_inner_texts()]
     press(page, "jjm")
@@ -158,7 +158,7 @@ class TestUndoing:
         self, open_page: OpenPage, insider: User, actor: Any
     ) -> None:
         for name in ("Acme", "Brick"):
-            facts.store_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
+            services.store_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
         page = open_page("/facts/contradictions/", insider)
         page.locator("article button[name=keep]").first.click()
         expect(page.locator(".undo")).to_be_visible()

@@ -12,10 +12,10 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from memoryhub import store
-from memoryhub.lifecycle import runs
-from memoryhub.lifecycle.processes import own_name
-from memoryhub.lifecycle.worker import Worker, finish
+from memoryhub import memories as store
+from memoryhub.maintenance import runs
+from memoryhub.maintenance.executor import own_name
+from memoryhub.maintenance.worker import Worker, finish
 from memoryhub.models import MaintenanceRun, Memory
 
 from .conftest import OpenPage

@@ -8,8 +8,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from memoryhub import store
-from memoryhub.drafts import MemoryPatch
+from memoryhub import memories
+from memoryhub.memories.schemas import MemoryPatch
 from tests.browser.conftest import DESKTOP, PHONE
 
 
@@ -34,7 +34,7 @@ class TestAxe:
         page.get_by_role("button", name="Store").click()
         wrong = [complaints(page)]
         page.goto(f"/memories/{memory.uid}/edit/")
-        store.update(memory.uid, MemoryPatch(content="the second text", tags=["new"]), actor)
+        memories.update(memory.uid, MemoryPatch(content="the second text", tags=["new"]), actor)
         page.get_by_label("Content").fill("the third text")
         page.get_by_label("Tags").fill("newer")
         page.get_by_role("button", name="Save").click()

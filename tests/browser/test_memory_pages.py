@@ -12,10 +12,11 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from memoryhub import facts, store
-from memoryhub.drafts import FactDraft, MemoryPatch
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Memory, Session
-from memoryhub.sensitivity import Actor
 
 from .conftest import PHONE, OpenPage, Watch
 
@@ -123,7 +124,7 @@ class TestConflict:
         watch.expect(409)
         memory = remember("The first text of this memory.")
         page = open_page(f"/memories/{memory.uid}/edit/", ada)
-        store.update(memory.uid, MemoryPatch(content="The second text of this memory."), actor)
+        memories.update(memory.uid, MemoryPatch(content="The second text of this memory."), actor)
         page.get_by_label("Content").fill("The third text of this memory.")
         page.get_by_role("button", name="Save").click()
         notice = page.get_by_role("alert").filter(has_text="Someone changed this memory")
@@ -191,8 +192,8 @@ class TestRoom:
             files_modified=[f"src/{wide}.py"],
             key=wide[:150],
         )
-        store.update(memory.uid, MemoryPatch(content=f"{wide} {HOSTILE}\nshort", tags=["short"]), actor)
-        facts.store_fact(
+        memories.update(memory.uid, MemoryPatch(content=f"{wide} {HOSTILE}\nshort", tags=["short"]), actor)
+        services.store_fact(
             FactDraft(subject=wide, predicate=wide[:190], object=wide, memory_id=memory.uid), actor
         )
         session = Session.objects.get()
@@ -229,7 +230,7 @@ class TestRoom:
         self, open_page: OpenPage, ada: User, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("the first line of it")
-        store.update(memory.uid, MemoryPatch(content="the second line of it"), actor)
+        memories.update(memory.uid, MemoryPatch(content="the second line of it"), actor)
         tops = {}
         for name, viewport in (("wide", None), ("phone", PHONE)):
             options: dict[str, Any] = {"viewport": viewport} if viewport else {}

@@ -11,8 +11,8 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from memoryhub import facts
-from memoryhub.drafts import FactDraft
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Injection, Session
 
 MANY = 75
@@ -31,7 +31,7 @@ def many(remember: Any, actor: Any) -> None:
             created_at=at,
             importance=0.9,
         )
-        facts.store_fact(
+        services.store_fact(
             FactDraft(subject=f"zebra {number:03}", predicate="eats", object="oats", memory_id=owner.uid),
             actor,
         )

@@ -11,10 +11,10 @@ from django.contrib.auth.models import User
 from django.core.cache import cache
 from playwright.sync_api import Locator, Page, expect
 
-from memoryhub import facts
-from memoryhub.drafts import FactDraft
+from memoryhub.access.policy import Actor
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Memory
-from memoryhub.sensitivity import Actor
 
 from .conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
 from .test_memory_accessibly import complaints
@@ -43,7 +43,7 @@ def three(remember: Remember) -> list[Memory]:
 @pytest.fixture
 def clash(remember: Remember, actor: Actor) -> None:
     for name in ("Acme", "Brick"):
-        facts.store_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
+        services.store_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
 
 
 def card(page: Page, memory: Memory) -> Locator:

@@ -11,10 +11,10 @@ from django.contrib.auth.models import User
 from django.core.cache import cache
 from playwright.sync_api import expect
 
-from memoryhub import facts
-from memoryhub.drafts import FactDraft
+from memoryhub.access.policy import Actor
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Memory
-from memoryhub.sensitivity import Actor
 
 from .conftest import OpenPage
 
@@ -117,7 +117,7 @@ def test_a_contradiction_that_comes_back_is_told(
     open_page: OpenPage, ada: User, actor: Actor, remember: Remember, key: str
 ) -> None:
     for name in ("Acme", "Brick"):
-        facts.store_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
+        services.store_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
     page = open_page("/review/?tab=clashes", ada)
     page.keyboard.press(key)
     expect(page.locator("#review-said")).not_to_have_text("")

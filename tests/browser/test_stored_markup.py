@@ -1,6 +1,6 @@
 """What an agent stores never runs, loads or leads away in a real browser, whichever page shows it.
 
-``tests/safety/hostile.py`` fills every text field of every table; ``tests/safety`` looks at the same pages on
+``tests/http/hostile.py`` fills every text field of every table; ``tests/safety`` looks at the same pages on
 the server's side.
 """
 
@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, BrowserContext, Error, Request, Route
 
 from memoryhub.models import Memory
 from tests.browser.conftest import HARMLESS
-from tests.safety import hostile, payloads
-from tests.safety.walking import Walk, enter
+from tests.http import hostile, payloads
+from tests.http.walking import Walk, enter
 
 # What only a payload can have put into a page, by the document's own account.
 PROBE = """() => {

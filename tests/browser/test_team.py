@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 
+from memoryhub.access.policy import system
+from memoryhub.accounts import tokens
 from memoryhub.models import AgentToken, Membership
-from memoryhub.sensitivity import system
-from memoryhub.team import tokens
 
 
 @pytest.fixture

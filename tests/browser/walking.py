@@ -12,8 +12,8 @@ from django.db.models import Count, Model
 from django.test import Client
 from django.urls import URLPattern, reverse
 
-from memoryhub.interchange import running
 from memoryhub.models import AgentToken, Fact, Injection, MaintenanceRun, Memory, SavedSearch, Session
+from memoryhub.transfer import jobs
 from memoryhub.web import urls
 from tests.browser import world
 
@@ -117,7 +117,7 @@ class Walk:
     def _runs(self, *, imports: bool) -> list[str]:
         """One of each kind of run: operation, dry or not, and how it ended."""
         rows = MaintenanceRun.objects.order_by("-pk")
-        rows = rows.filter(operation=running.NAME) if imports else rows.exclude(operation=running.NAME)
+        rows = rows.filter(operation=jobs.NAME) if imports else rows.exclude(operation=jobs.NAME)
         kinds = {(row.operation, row.dry_run, row.status): row.uid for row in rows}
         return list(kinds.values())
 

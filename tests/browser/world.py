@@ -12,11 +12,12 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.utils import timezone
 
-from memoryhub import demo, facts, store
-from memoryhub.drafts import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
-from memoryhub.interchange import running
-from memoryhub.lifecycle import runs
-from memoryhub.management.replaying.demo import play_session
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance, system
+from memoryhub.accounts import tokens
+from memoryhub.facts import services
+from memoryhub.maintenance import runs
+from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import (
     Event,
     Extraction,
@@ -27,8 +28,9 @@ from memoryhub.models import (
     SavedSearch,
     Session,
 )
-from memoryhub.sensitivity import Actor, Clearance, system
-from memoryhub.team import tokens
+from memoryhub.ops import demo
+from memoryhub.ops.demo import play_session
+from memoryhub.transfer import jobs
 
 OWNER = demo.OWNER
 TWICE = "twice"  # a session of two projects
@@ -107,22 +109,22 @@ def _imports(actor: Actor) -> None:
     lines = [{"content": f"Imported note {number}", "project": "shop"} for number in range(3)]
     raw = "\n".join(map(json.dumps, [*lines, {"content": "", "odd": 1}])).encode()
     for dry_run in (True, False):
-        runs.work(running.start(iter([raw]), "notes.jsonl", actor, format="", project="", dry_run=dry_run))
+        runs.work(jobs.start(iter([raw]), "notes.jsonl", actor, format="", project="", dry_run=dry_run))
 
 
 def _texts(boss: User, actor: Actor) -> None:
     """What a page must bear: names without a blank, a refused credential, a text no model could read."""
     draft = MemoryDraft(content=f"# {LONG}\n\n`{LONG}`", title=LONG, project=LONG[:100], tags=[LONG[:60]])
-    store.remember(draft, actor)
+    memories.remember(draft, actor)
     for end in ("", " at two"):
-        store.remember(
+        memories.remember(
             MemoryDraft(content=f"The build cache is emptied every night{end}", project="shop"), actor
         )
-    expired = store.remember(MemoryDraft(content="Old milk stands on the sill"), actor).memory
-    store.act("expire", [expired.uid], actor)
+    expired = memories.remember(MemoryDraft(content="Old milk stands on the sill"), actor).memory
+    memories.act("expire", [expired.uid], actor)
     Memory.objects.filter(pk=expired.pk).update(expires_at=timezone.now() - timedelta(days=1))
-    with pytest.raises(store.SecretDetected):
-        store.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
+    with pytest.raises(memories.SecretDetected):
+        memories.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
     Extraction.objects.create(status="failed", project="greenhouse", error="no answer", actor="token:bot")
     ModelUse.objects.create(day=timezone.now().date(), model="a-model", calls=3, failures=1, prompt_tokens=9)
     SavedSearch.objects.create(user=boss, name="Tides", page="search", query="q=tide")
@@ -139,14 +141,14 @@ def _everything(actor: Actor) -> None:
     words = {"subtitle": "and a subtitle", "overview": "an overview", "tags": ["one", "two"], "key": "k"}
     entities = [EntityDraft(entity="Ann", entity_type="person")]
     draft = MemoryDraft(content=TEXT, title=FULL, concepts=["gotcha"], entities=entities, **place, **words)
-    full = store.remember(draft, actor).memory
-    store.update(
+    full = memories.remember(draft, actor).memory
+    memories.update(
         full.uid, MemoryPatch(content=TEXT.replace("quoted", "said"), tags=["one"], trust=0.9), actor
     )
-    facts.store_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=full.uid), actor)
-    store.remember(MemoryDraft(content="elsewhere", session_id=TWICE, project="bakery"), actor)
-    part = store.remember(MemoryDraft(content="a part of it"), actor).memory
-    store.trash([part.uid], actor)
+    services.store_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=full.uid), actor)
+    memories.remember(MemoryDraft(content="elsewhere", session_id=TWICE, project="bakery"), actor)
+    part = memories.remember(MemoryDraft(content="a part of it"), actor).memory
+    memories.trash([part.uid], actor)
     Memory.objects.filter(pk=part.pk).update(merged_into=full)
     session = Session.objects.filter(session_id=TWICE, project="shop")
     session.update(summary=full, ended_at=timezone.now(), cwd="/home", agent="agent")

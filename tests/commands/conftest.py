@@ -17,8 +17,8 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from memoryhub.accounts import tokens
 from memoryhub.models import Memory
-from memoryhub.team import tokens
 from tests.commands.examining import WRITER, remember
 
 

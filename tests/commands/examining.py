@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from memoryhub import doctor, store
-from memoryhub.doctor.registry import Check, Finding
-from memoryhub.drafts import MemoryDraft
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.ops import doctor
+from memoryhub.ops.doctor.registry import Check, Finding
 
 WRITER = Actor("token:writer", Clearance.up_to("secret", "ada"))
 
 
 def remember(content: str = "words", **fields: object) -> Memory:
-    return store.remember(MemoryDraft(content=content, **fields), WRITER).memory
+    return memories.remember(MemoryDraft(content=content, **fields), WRITER).memory
 
 
 def look(one: Check) -> Finding:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from memoryhub import backup, store
-from memoryhub.drafts import MemoryDraft
-from memoryhub.sensitivity import Actor, Clearance
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.ops import backup
 from tests.commands.conftest import spoil, tamper
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store")]
@@ -22,7 +23,7 @@ WRITER = Actor("token:writer", Clearance.up_to("secret", "ada"))
 
 
 def remember(content: str, **fields: object) -> None:
-    store.remember(MemoryDraft(content=content, **fields), WRITER)
+    memories.remember(MemoryDraft(content=content, **fields), WRITER)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from memoryhub import bootstrap
+from memoryhub.ops import bootstrap
 
 MANAGE = bootstrap.ROOT / "manage.py"
 

@@ -12,9 +12,14 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from memoryhub import demo, facts, journal, store
-from memoryhub.drafts import MemoryDraft
-from memoryhub.encoding.secrets import find_secrets
+from memoryhub import memories
+from memoryhub.access.policy import LEVELS
+from memoryhub.audit import journal
+from memoryhub.core.text import CJK
+from memoryhub.core.vocabulary import CONCEPTS, SCOPES, TYPES, TrashReason
+from memoryhub.facts import services
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.memories.secret_check import BLOCKED
 from memoryhub.models import (
     Entity,
     Event,
@@ -28,10 +33,8 @@ from memoryhub.models import (
     Revision,
     Session,
 )
-from memoryhub.sensitivity import LEVELS
-from memoryhub.store.screening import BLOCKED
-from memoryhub.text import CJK
-from memoryhub.vocabulary import CONCEPTS, SCOPES, TYPES, TrashReason
+from memoryhub.ops import demo
+from memoryhub.security.secrets import find_secrets
 
 
 @pytest.fixture
@@ -160,7 +163,7 @@ def test_a_real_store_is_not_marked(home, remember):
 
 
 def test_a_store_that_was_emptied_is_not_marked(home, remember, actor):
-    store.erase([remember("something real").uid], actor)
+    memories.erase([remember("something real").uid], actor)
     with pytest.raises(demo.NotADemo, match="holds a real store"):
         demo.mark()
 
@@ -191,7 +194,7 @@ def test_a_load_that_fails_leaves_nothing_behind(home, monkeypatch):
         raise OSError("disk full")
 
     demo.mark()
-    monkeypatch.setattr(facts, "store_fact", fail)
+    monkeypatch.setattr(services, "store_fact", fail)
     with pytest.raises(OSError, match="disk full"):
         demo.load()
     assert not Memory.objects.exists()

@@ -10,8 +10,8 @@ import pytest
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
 
-from memoryhub import checks
 from memoryhub.management.commands.show_config import operator_table, tunables_table
+from memoryhub.ops import checks
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 COMMANDS = sorted(name for name, app in get_commands().items() if app == "memoryhub")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from django.db import DatabaseError, connection
 
-from memoryhub import doctor
-from memoryhub.doctor import machine, web
-from memoryhub.doctor.registry import Check, Finding, Status, check, examine, fail, ok, warn
+from memoryhub.ops import doctor
+from memoryhub.ops.doctor import machine, web
+from memoryhub.ops.doctor.registry import Check, Finding, Status, check, examine, fail, ok, warn
 from tests.commands.conftest import tamper
 from tests.commands.examining import look, remember
 
@@ -77,10 +77,10 @@ def test_every_check_stands_in_the_registry_once():
         machine,
         web,
         doctor.store,
-        doctor.tables,
+        doctor.store,
         doctor.content,
-        doctor.maintenance,
-        doctor.embeddings,
+        doctor.services,
+        doctor.services,
     )
     made = [one for module in modules for one in vars(module).values() if isinstance(one, Check)]
     assert sorted(one.name for one in made) == sorted(one.name for one in doctor.CHECKS)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from memoryhub import checks
-from memoryhub.conf import load
-from memoryhub.doctor import machine
-from memoryhub.doctor.registry import Status, examine, ok
-from memoryhub.mounts import Mount
+from memoryhub.config import load
+from memoryhub.ops import checks
+from memoryhub.ops.doctor import machine
+from memoryhub.ops.doctor.registry import Status, examine, ok
+from memoryhub.ops.filesystems import Mount
 from tests.commands.examining import look, named
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store", "on_loopback")]

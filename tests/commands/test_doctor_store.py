@@ -10,10 +10,10 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from memoryhub import journal, mirror, mirror_audit
-from memoryhub.doctor.registry import Status, examine, fail
+from memoryhub.audit import journal, mirror, verification
+from memoryhub.backends import schema
 from memoryhub.models import Memory
-from memoryhub.search import schema
+from memoryhub.ops.doctor.registry import Status, examine, fail
 from tests.commands.conftest import spoil, tamper
 from tests.commands.examining import look, named, remember
 from tests.conftest import cut_journal, without_journal_triggers
@@ -142,7 +142,7 @@ def test_a_mirror_that_is_behind_is_a_warning_and_is_mended(sound, settings):
     assert look(named("mirror")).status is Status.WARN
     report = next(examine([named("mirror")], fix=True))
     assert (report.status, report.fixed) == (Status.OK, ["wrote the rows that the mirror lacked"])
-    assert mirror_audit.audit().in_step
+    assert verification.audit().in_step
 
 
 def test_a_mirror_that_contradicts_the_store_fails_and_is_kept(sound, settings):

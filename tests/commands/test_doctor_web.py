@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.doctor import web
-from memoryhub.doctor.registry import Status, ok
+from memoryhub.ops.doctor import web
+from memoryhub.ops.doctor.registry import Status, ok
 from tests.commands.examining import look, named
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store", "on_loopback")]

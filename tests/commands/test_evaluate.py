@@ -12,10 +12,10 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 
-from memoryhub.management.evaluating.baseline import ALL_WORDS, TELLING_WORDS, BareIndex
-from memoryhub.management.evaluating.sets import RetrievalSet, read_set
 from memoryhub.models import Memory
 from tests.embeddings.servers import serving
+from tools.evaluation.baseline import ALL_WORDS, TELLING_WORDS, BareIndex
+from tools.evaluation.sets import RetrievalSet, read_set
 
 OWN = Path(settings.BASE_DIR) / "fixtures/retrieval/kittiwake.json"
 

@@ -66,7 +66,7 @@ def test_one_half_leaves_out_the_other(labelled):
 
 def _halves(path):
     """The halves that hold anything of so small a set."""
-    from memoryhub.retrieval.governor.evaluation import load
+    from tools.prompt_injection.evaluation import load
 
     return sorted({sample.half for sample in load([path])})
 

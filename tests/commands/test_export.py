@@ -10,19 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memoryhub import store
-from memoryhub.drafts import MemoryDraft
-from memoryhub.interchange import jsonl as lines_of
-from memoryhub.interchange.formats import FORMATS
-from memoryhub.interchange.ids import Ids
-from memoryhub.interchange.lines import READ_ONLY
-from memoryhub.interchange.load import Order, load
-from memoryhub.interchange.reading import opened
-from memoryhub.interchange.records import Options
-from memoryhub.interchange.tally import Tally
+from memoryhub import memories
+from memoryhub.access.policy import LEVELS, Actor, Clearance
+from memoryhub.core.vocabulary import SCOPES, TYPES
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.sensitivity import LEVELS, Actor, Clearance
-from memoryhub.vocabulary import SCOPES, TYPES
+from memoryhub.transfer import jsonl as lines_of
+from memoryhub.transfer.formats import FORMATS
+from memoryhub.transfer.id_map import Ids
+from memoryhub.transfer.loader import Order, Tally, load
+from memoryhub.transfer.reader import opened
+from memoryhub.transfer.records import Options
+from memoryhub.transfer.schema import READ_ONLY
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
 
@@ -145,7 +144,7 @@ def test_a_moment_that_is_none_names_its_option(run):
 
 def test_the_trash_goes_out_instead_of_what_is_live_when_asked_for(run, remember, actor):
     remember("live")
-    store.trash([remember("trashed").uid], actor)
+    memories.trash([remember("trashed").uid], actor)
     assert words_of(run("export_memories").out) == {"live"}
     assert words_of(run("export_memories", "--trashed").out) == {"trashed"}
 
@@ -184,7 +183,7 @@ def test_a_failed_export_leaves_the_file_of_before(run, remember, tmp_path, monk
     def full(*args: object, **more: object) -> bytes:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("memoryhub.interchange.dump.dump", full)
+    monkeypatch.setattr("memoryhub.transfer.export.dump", full)
     ran = run("export_memories", path)
     assert ran.code == 1
     assert "No space left" in ran.err
@@ -263,7 +262,7 @@ def settable(raw: bytes) -> list[dict[str, object]]:
 @given(DRAFTS)
 def test_what_goes_out_comes_back_with_every_settable_field(actor, tmp_path, draft):
     actor = Actor("someone", Clearance.up_to("secret", "ada"))
-    store.remember(draft, actor)
+    memories.remember(draft, actor)
     raw = lines_of_all()
     Memory.objects.all().delete()
     tally, path = Tally(), tmp_path / "one.jsonl"

@@ -8,9 +8,9 @@ import tracemalloc
 
 import pytest
 
-from memoryhub.interchange import jsonl as lines_of
-from memoryhub.interchange import load
 from memoryhub.models import JournalEntry, Memory, Session
+from memoryhub.transfer import jsonl as lines_of
+from memoryhub.transfer import loader
 from tests.commands.conftest import contents
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
@@ -164,7 +164,7 @@ def test_an_empty_file_is_no_error(run, jsonl):
 
 
 def test_a_large_file_is_never_held_in_memory(run, jsonl, monkeypatch):
-    monkeypatch.setattr(load, "BATCH", 50)
+    monkeypatch.setattr(loader, "BATCH", 50)
     path = jsonl(*({"content": f"memory {n} " + "x" * 20_000} for n in range(400)))
     tracemalloc.start()
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.interchange import jsonl as lines_of
-from memoryhub.interchange import load
+from memoryhub.transfer import jsonl as lines_of
+from memoryhub.transfer import loader
 from tests.commands.conftest import contents
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
@@ -103,7 +103,7 @@ def test_a_strict_import_goes_on_where_the_mended_line_stands(run, jsonl):
 
 
 def test_a_strict_import_stops_at_a_line_that_the_store_refuses(run, jsonl, monkeypatch):
-    monkeypatch.setattr(load, "BATCH", 1)
+    monkeypatch.setattr(loader, "BATCH", 1)
     ran = run(
         "import_memories", jsonl({"content": "mine", "scope": "personal"}, {"content": "after"}), "--strict"
     )

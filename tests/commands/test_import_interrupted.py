@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import pytest
 from django.db import OperationalError, connection
 
-from memoryhub import store
-from memoryhub.drafts import MemoryDraft
-from memoryhub.interchange import load
+from memoryhub import memories as store
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Fact, Memory
-from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.transfer import loader
 from tests.conftest import without_journal_triggers
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
@@ -33,7 +33,7 @@ def interrupted(monkeypatch):
             return real(*args, **kwargs)
 
         with monkeypatch.context() as patched:
-            patched.setattr(load, "BATCH", 2)
+            patched.setattr(loader, "BATCH", 2)
             patched.setattr(store, "remember_many", remember_many)
             yield
 

@@ -11,15 +11,15 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
-from memoryhub import doctor
-from memoryhub.doctor.registry import Status as Found
-from memoryhub.lifecycle import runs
-from memoryhub.lifecycle.operations import OPERATIONS
-from memoryhub.lifecycle.processes import own_name
-from memoryhub.management import run_table
+from memoryhub.access.policy import system
+from memoryhub.maintenance import runs
+from memoryhub.maintenance.executor import own_name
+from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.management.commands import maintain
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session
-from memoryhub.sensitivity import system
-from tests.core.stepping import lifting  # noqa: F401 a fixture
+from memoryhub.ops import doctor
+from memoryhub.ops.doctor.registry import Status as Found
+from tests.maintenance.stepping import lifting  # noqa: F401 a fixture
 
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
@@ -83,7 +83,7 @@ def test_only_public_titles_are_printed(run, aged):
 
 
 def test_a_long_table_is_cut(run, aged, monkeypatch):
-    monkeypatch.setattr(run_table, "ROWS", 1)
+    monkeypatch.setattr(maintain, "ROWS", 1)
     out = run("maintain", "consolidate", "--dry-run").out
     assert "… and 2 more; see run" in out
 
@@ -263,49 +263,49 @@ def finding(check: doctor.Check) -> doctor.Finding:
 
 
 def test_doctor_finds_runs_that_nobody_works_on(run, aged, actor):
-    assert finding(doctor.maintenance.maintenance_runs).status is Found.OK
+    assert finding(doctor.services.maintenance_runs).status is Found.OK
     one = runs.start("consolidate", {}, actor)
     hour = timedelta(hours=1)
     MaintenanceRun.objects.update(
         status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=timezone.now() - hour
     )
-    found = finding(doctor.maintenance.maintenance_runs)
+    found = finding(doctor.services.maintenance_runs)
     assert found.status is Found.WARN
     assert one.uid in found.text
-    assert list(doctor.maintenance.maintenance_runs.fix()) == ["marked 1 runs as interrupted"]
-    found = finding(doctor.maintenance.maintenance_runs)
+    assert list(doctor.services.maintenance_runs.fix()) == ["marked 1 runs as interrupted"]
+    found = finding(doctor.services.maintenance_runs)
     assert f"manage.py maintain --resume {one.uid}" in found.mend
     run("maintain", "--resume", one.uid)
-    assert finding(doctor.maintenance.maintenance_runs).status is Found.OK
+    assert finding(doctor.services.maintenance_runs).status is Found.OK
 
 
 def test_doctor_leaves_alone_what_lives(aged, actor):
     runs.start("consolidate", {}, actor)
     MaintenanceRun.objects.update(status=Status.RUNNING, worker=own_name(), heartbeat_at=timezone.now())
-    assert finding(doctor.maintenance.maintenance_runs).status is Found.OK
+    assert finding(doctor.services.maintenance_runs).status is Found.OK
 
 
 def test_doctor_finds_runs_that_wait_in_vain(aged, actor):
     runs.start("consolidate", {}, actor, now=timezone.now() - timedelta(hours=2))
-    assert "manage.py maintain --waiting" in finding(doctor.maintenance.maintenance_runs).mend
+    assert "manage.py maintain --waiting" in finding(doctor.services.maintenance_runs).mend
 
 
 def test_doctor_misses_a_schedule_that_nobody_keeps(db, configure):
-    assert finding(doctor.maintenance.daily_maintenance).status is Found.OK
+    assert finding(doctor.services.daily_maintenance).status is Found.OK
     MigrationRecorder.Migration.objects.update(applied=timezone.now() - timedelta(days=5))
-    found = finding(doctor.maintenance.daily_maintenance)
+    found = finding(doctor.services.daily_maintenance)
     assert found.text == "has not run since the store was made"
     assert found.mend.startswith("Start the server, or let cron run")
     configure(maintenance_worker=False)
-    assert finding(doctor.maintenance.daily_maintenance).mend.startswith("Set maintenance_at and")
+    assert finding(doctor.services.daily_maintenance).mend.startswith("Set maintenance_at and")
     today = timezone.localdate()
     for day, status in ((today - timedelta(days=2), Found.WARN), (today - timedelta(days=1), Found.OK)):
         runs.start("consolidate", {}, system("schedule"), day=day, may_wait=True)
-        found = finding(doctor.maintenance.daily_maintenance)
+        found = finding(doctor.services.daily_maintenance)
         assert found.status is status
         assert f"{day:%Y-%m-%d}" in found.text
 
 
 def test_doctor_finds_a_misspelt_operation(db, configure):
     configure(maintenance_operations="dance")
-    assert finding(doctor.maintenance.daily_maintenance).status is Found.FAIL
+    assert finding(doctor.services.daily_maintenance).status is Found.FAIL

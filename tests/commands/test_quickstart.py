@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryhub import demo
-from memoryhub.management import demo_team
+from memoryhub.ops import demo
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub
 
@@ -199,6 +198,6 @@ def test_the_demo_has_a_team_that_nobody_can_sign_in_as(prepared):
     with sqlite3.connect(hub.folder / ".demo/memory.db") as store:
         people = dict(store.execute("SELECT username, password FROM auth_user WHERE username <> 'admin'"))
         tokens = {name for (name,) in store.execute("SELECT name FROM memoryhub_agenttoken")}
-    assert len(people) == len(demo_team.TEAM)
+    assert len(people) == len(demo.TEAM)
     assert all(password.startswith("!") for password in people.values())
-    assert tokens == {*demo_team.AGENTS, "quickstart"}
+    assert tokens == {*demo.AGENTS, "quickstart"}

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from django.core.management import CommandError, call_command
 
+from memoryhub.accounts.tokens import issue_token
 from memoryhub.models import AgentToken, Event, Memory, Session
-from memoryhub.team.tokens import issue_token
 
 COMMIT = (
     "git commit -m 'fix(rates): round once at the end' -m 'Because cents got lost between two currencies.'"
@@ -147,7 +147,7 @@ def test_the_token_of_the_replay_ends_with_it(run, transcript):
 def test_speed_is_time(run, transcript, monkeypatch):
     slept = []
     clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
-    monkeypatch.setattr("memoryhub.management.replaying.player.time", clock)
+    monkeypatch.setattr("memoryhub.ops.replay.time", clock)
     run("replay", transcript(*SESSION), "--speed", 60)
     assert [round(seconds * 60) for seconds in slept] == [0, 5, 55, 60, 5, 55]
 

@@ -15,11 +15,13 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import connection
 
-from memoryhub import backup, checks, journal, journal_loss, mirror_audit, store
-from memoryhub.drafts import MemoryDraft
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.audit import journal, journal_loss, verification
+from memoryhub.backends import schema
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.search import schema
-from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.ops import backup, checks
 from tests.commands.conftest import tamper
 from tests.commands.test_backup import writing
 
@@ -28,7 +30,7 @@ WRITER = Actor("token:writer", Clearance.up_to("secret", "ada"))
 
 
 def remember(content: str) -> Memory:
-    return store.remember(MemoryDraft(content=content), WRITER).memory
+    return memories.remember(MemoryDraft(content=content), WRITER).memory
 
 
 def contents() -> set[str]:
@@ -80,7 +82,7 @@ def test_the_store_that_was_replaced_can_be_taken_back(run, saved, own_store):
     run("restore_backup", saved, "--yes")
     assert run("restore_backup", kept_aside(own_store), "--yes").code == 0
     assert contents() == {"of before", "of after"}
-    assert mirror_audit.audit().in_step
+    assert verification.audit().in_step
 
 
 def test_the_journal_and_its_mirror_go_on_from_the_backup(run, saved):
@@ -90,14 +92,14 @@ def test_the_journal_and_its_mirror_go_on_from_the_backup(run, saved):
     assert JournalEntry.objects.latest("seq").detail == {"file": "saved.db", "journal_rows": 1}
     remember("another")
     assert journal.verify().ok
-    assert mirror_audit.audit().in_step
+    assert verification.audit().in_step
 
 
 def test_without_a_mirror_beside_the_backup_one_is_written_anew(run, saved):
     backup.mirror_beside(saved).unlink()
     remember("of after")
     run("restore_backup", saved, "--yes")
-    found = mirror_audit.audit()
+    found = verification.audit()
     assert found.in_step
     assert found.lines == 2
 
@@ -163,7 +165,7 @@ def test_a_round_trip_under_writers_keeps_every_memory_of_the_copy(run, tmp_path
     assert run("restore_backup", tmp_path / "live.db", "--yes").code == 0
     assert 20 <= Memory.objects.count() == copied.memories <= live
     assert journal.verify() == journal.Verification(True, copied.chain.rows + 1)
-    assert mirror_audit.audit().in_step
+    assert verification.audit().in_step
     with writing():
         pass
     assert journal.verify().ok
@@ -264,7 +266,7 @@ def test_an_older_backup_is_migrated(run, tmp_path):
 
 def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_store, monkeypatch):
     remember("of after")
-    settings_log = mirror_audit.audit()
+    settings_log = verification.audit()
 
     def fail(*args: object, **options: object) -> None:
         raise OSError("the migration failed")
@@ -274,7 +276,7 @@ def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_stor
     assert ran.code == 1
     assert "The present store is back in its place" in ran.err
     assert contents() == {"of before", "of after"}
-    assert mirror_audit.audit() == settings_log
+    assert verification.audit() == settings_log
     assert list(own_store.parent.glob("*before-restore*")) == []
 
 
@@ -294,7 +296,7 @@ def test_when_the_present_store_cannot_be_moved_as_a_whole_all_of_it_stays(
     assert ran.code == 1
     assert "No space left" in ran.err
     assert contents() == {"of before", "of after"}
-    assert mirror_audit.audit().in_step
+    assert verification.audit().in_step
     assert list(own_store.parent.glob("*before-restore*")) == []
 
 
@@ -418,7 +420,7 @@ def test_an_interrupt_at_any_step_leaves_the_present_store(run, saved, own_store
         run("restore_backup", saved, "--yes")
     assert interrupted
     assert contents() == {"of before", "of after"}
-    assert mirror_audit.audit().in_step
+    assert verification.audit().in_step
     assert list(own_store.parent.glob("*before-restore*")) == []
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memoryhub import store
-from memoryhub.drafts import MemoryDraft
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.backends.vector_index import VectorIndex
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Embedding
-from memoryhub.search.vectors import VectorIndex
-from memoryhub.sensitivity import Actor, Clearance
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -24,7 +24,7 @@ def held(embedding):
 
 
 def remember(*texts: str) -> list[int]:
-    return [store.remember(MemoryDraft(content=text), WRITER).memory.pk for text in texts]
+    return [memories.remember(MemoryDraft(content=text), WRITER).memory.pk for text in texts]
 
 
 def fits(held) -> bool:

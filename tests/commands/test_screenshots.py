@@ -12,13 +12,13 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.urls import NoReverseMatch
 
-from memoryhub import bootstrap
-from memoryhub.management.commands.screenshots import FOLDER
-from memoryhub.management.picturing.pages import NOT_PICTURED, PICTURES
 from memoryhub.models import Memory
+from memoryhub.ops import bootstrap
 from memoryhub.web import urls
 from tests.commands import hub as hubs
 from tests.commands.hub import ROOT
+from tools.commands.screenshots import FOLDER
+from tools.screenshots.pages import NOT_PICTURED, PICTURES
 
 TAKEN = {
     f"{one.name}-{width}-{theme}"
@@ -70,7 +70,7 @@ def test_an_unknown_name_is_told_with_those_there_are(monkeypatch, settings):
 
 def test_what_is_missing_is_named(monkeypatch, settings, tmp_path):
     monkeypatch.setattr(bootstrap, "passing_home", settings.HOME)
-    monkeypatch.delitem(sys.modules, "memoryhub.management.picturing.camera", raising=False)
+    monkeypatch.delitem(sys.modules, "tools.screenshots.browser", raising=False)
     monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
     with pytest.raises(CommandError, match=r"playwright.* is missing; pip install -r requirements-dev.txt"):
         call_command("screenshots", str(tmp_path), "--only", "login")

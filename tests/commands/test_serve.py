@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from memoryhub import serving
-from memoryhub.safety.slow_clients import MOST
+from memoryhub.core.client_ip import is_loopback
+from memoryhub.http.request_buffering import MOST
+from memoryhub.ops import serving
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub
 
@@ -230,9 +231,7 @@ def test_an_address_that_cannot_be_is_explained(host, port, words):
 
 def test_only_loopback_addresses_are_loopback():
     assert [
-        h
-        for h in ("127.0.0.1", "127.1.2.3", "localhost", "::1", "0.0.0.0", "10.0.0.1")
-        if serving.is_loopback(h)
+        h for h in ("127.0.0.1", "127.1.2.3", "localhost", "::1", "0.0.0.0", "10.0.0.1") if is_loopback(h)
     ] == [
         "127.0.0.1",
         "127.1.2.3",

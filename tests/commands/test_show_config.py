@@ -8,8 +8,8 @@ from dataclasses import fields
 import pytest
 from django.conf import settings as django_settings
 
-from memoryhub.conf import OPERATOR_VARIABLES, Config, load
-from memoryhub.operator_settings import OPERATOR_SETTINGS
+from memoryhub.config import OPERATOR_VARIABLES, Config, load
+from memoryhub.config.reference import OPERATOR_SETTINGS
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from django.core.management import get_commands, load_command_class
 
-from memoryhub.checks import INSTALLATION
+from memoryhub.ops.checks import INSTALLATION
 
 # Compiled patterns, models of the API's bodies, pages.
 HEAVY = (
-    "memoryhub.agents.api.service",
-    "memoryhub.extraction.rules.signs",
-    "memoryhub.retrieval.governor.rules",
+    "memoryhub.api.router",
+    "memoryhub.extraction.rules.patterns",
+    "memoryhub.security.prompt_injection.rules",
     "memoryhub.web.urls",
     "memoryhub.admin",
 )

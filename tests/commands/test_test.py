@@ -7,8 +7,8 @@ import os
 import pytest
 from django.conf import settings
 
-from memoryhub import bootstrap
 from memoryhub.management.commands.test import MOST_PROCESSES, Command
+from memoryhub.ops import bootstrap
 
 
 @pytest.fixture

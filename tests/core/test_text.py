@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memoryhub import text
-from memoryhub.search.schema import INDEXES
+from memoryhub.backends.schema import INDEXES
+from memoryhub.core import text
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from memoryhub.conf import Config
-from memoryhub.embeddings.choice import make
-from memoryhub.embeddings.chosen import Chosen
-from memoryhub.embeddings.protocol import Embedder
-from memoryhub.embeddings.static import StaticEmbedder
+from memoryhub.config import Config
+from memoryhub.embeddings.base import Embedder
+from memoryhub.embeddings.provider import make
+from memoryhub.embeddings.settings import Chosen
+from memoryhub.embeddings.wordllama import StaticEmbedder
 from tests.embeddings import models, servers
 
 KEY = "sk-a-key-that-nobody-may-read"

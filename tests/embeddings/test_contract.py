@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from memoryhub.embeddings.protocol import Embedder
+from memoryhub.embeddings.base import Embedder
 
 TEXTS = ["zebra stripes", "the river bank", "", "money is on the bank", " \n", "apple pear tree", "Zebra!"]
 

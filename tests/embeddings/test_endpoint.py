@@ -8,11 +8,10 @@ from email.utils import format_datetime
 
 import pytest
 
+from memoryhub.core import http_client
+from memoryhub.core.http_client import Pause, seconds_to_wait
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.embeddings import endpoint as module
-from memoryhub.remote import patience
-from memoryhub.remote.patience import seconds_to_wait
-from memoryhub.remote.pause import Pause
 from tests.embeddings import servers
 from tests.embeddings.conftest import KEY, MODEL
 from tests.embeddings.servers import changed, fine, picky, status
@@ -265,7 +264,7 @@ def test_after_a_failed_question_nobody_is_asked_for_a_while(endpoint, remote):
 
 
 def test_after_the_pause_it_is_asked_again(endpoint, remote, monkeypatch):
-    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(http_client, "PAUSE_SECONDS", 0.0)
     endpoint.script = [status(500)]
     provider = remote()
     with pytest.raises(EmbeddingError):

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from memoryhub.embeddings import EmbeddingError, failures
+from memoryhub.embeddings import EmbeddingError, provider
 
 logger = logging.getLogger("memoryhub.tests")
 
@@ -14,13 +14,13 @@ logger = logging.getLogger("memoryhub.tests")
 @pytest.fixture(autouse=True)
 def told(monkeypatch, caplog):
     """What was logged; nothing was before."""
-    monkeypatch.setattr(failures, "_warned", {})
+    monkeypatch.setattr(provider, "_warned", {})
     with caplog.at_level(logging.WARNING):
         yield lambda: [record.getMessage() for record in caplog.records]
 
 
 def warn(words="it does not answer", consequence="searched by words alone"):
-    failures.warn(logger, consequence, EmbeddingError(words))
+    provider.warn(logger, consequence, EmbeddingError(words))
 
 
 def test_a_failure_that_goes_on_is_told_once(told):
@@ -31,7 +31,7 @@ def test_a_failure_that_goes_on_is_told_once(told):
 
 def test_it_is_told_again_after_a_while(told, monkeypatch):
     warn()
-    monkeypatch.setattr(failures, "SECONDS_BETWEEN_WARNINGS", 0.0)
+    monkeypatch.setattr(provider, "SECONDS_BETWEEN_WARNINGS", 0.0)
     warn()
     assert len(told()) == 2
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.embeddings import maths, passage
-from memoryhub.embeddings.passages import MOST_CHARS
-from memoryhub.text import make_title
+from memoryhub.core.text import make_title
+from memoryhub.embeddings import base, passage
+from memoryhub.embeddings.base import MOST_CHARS
 
 
 def of(content: str, title: str = "", **fields: str) -> str:
@@ -64,7 +64,7 @@ def test_a_passage_is_bounded_and_never_loses_a_short_content(title, subtitle, a
 
 
 def test_unit_rows_have_length_one_and_nothing_stays_nothing():
-    found = maths.unit(np.array([[3.0, 4.0], [0.0, 0.0], [1e-20, 0.0]]))
+    found = base.unit(np.array([[3.0, 4.0], [0.0, 0.0], [1e-20, 0.0]]))
     assert found.dtype == np.float32
     assert found == pytest.approx(np.array([[0.6, 0.8], [0, 0], [0, 0]]))
-    assert maths.unit(np.array([0.0, 2.0])) == pytest.approx(np.array([0.0, 1.0]))
+    assert base.unit(np.array([0.0, 2.0])) == pytest.approx(np.array([0.0, 1.0]))

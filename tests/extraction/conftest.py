@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from memoryhub.core import http_client
 from memoryhub.extraction.conversation import Turn, turns
 from memoryhub.llm import endpoint as llm_endpoint
-from memoryhub.remote import patience
 from tests.api.conftest import agent, bot
 from tests.llm import servers
 
@@ -31,7 +31,7 @@ def said() -> list[Turn]:
 @pytest.fixture
 def model(configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.ChatServer]:
     """A model is configured; what it says is up to the test: ``model.usual`` and ``model.script``."""
-    monkeypatch.setattr(patience.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(http_client.time, "sleep", lambda seconds: None)
     llm_endpoint._pause_of.cache_clear()
     with servers.serving() as server:
         usual: dict[str, Any] = {

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from memoryhub.extraction.asking import (
+from memoryhub.extraction.comparison import Decision
+from memoryhub.extraction.conversation import Turn
+from memoryhub.extraction.llm_prompts import (
     MOST_CANDIDATES,
     decision_prompt,
     extraction_prompt,
     read_candidates,
     read_decision,
 )
-from memoryhub.extraction.comparison import Decision
-from memoryhub.extraction.conversation import Turn
 from memoryhub.llm import ModelError
 
 SAID = [

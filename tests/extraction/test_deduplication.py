@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from memoryhub import store
-from memoryhub.drafts import MemoryDraft
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.embeddings import Embedder
 from memoryhub.extraction.comparison import Decision, Verdict
 from memoryhub.extraction.deduplication import Choice, remember_deduplicated
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Embedding, JournalEntry, Memory, Revision
-from memoryhub.sensitivity import Actor, Clearance
 
 Remember = Callable[..., Memory]
 TEXT = "Ada leads the billing team"
@@ -22,8 +22,8 @@ OTHER = "Bob leads the billing team"
 
 
 @pytest.fixture
-def again(db: None, actor: Actor) -> Callable[..., store.Outcome]:
-    def store_one(content: str, by: Actor | None = None, **fields: Any) -> store.Outcome:
+def again(db: None, actor: Actor) -> Callable[..., memories.Outcome]:
+    def store_one(content: str, by: Actor | None = None, **fields: Any) -> memories.Outcome:
         return remember_deduplicated(MemoryDraft(content=content, **fields), by or actor)
 
     return store_one
@@ -144,7 +144,7 @@ class TestEitherWay:
 
     def test_trash_and_expired_are_not_compared(self, remember: Remember, actor: Actor, again: Any) -> None:
         gone = remember(TEXT)
-        store.trash([gone.uid], actor)
+        memories.trash([gone.uid], actor)
         assert again(f"{TEXT}!").outcome == "created"
 
     def test_a_memory_of_unknown_level_is_not_compared(self, remember: Remember, again: Any) -> None:
@@ -165,14 +165,14 @@ def test_a_key_is_an_upsert_as_ever(remember: Remember, again: Any) -> None:
 
 def test_a_credential_is_refused_before_anything_is_compared(remember: Remember, again: Any) -> None:
     remember("The password of the billing database is kept elsewhere")
-    with pytest.raises(store.SecretDetected):
+    with pytest.raises(memories.SecretDetected):
         again("password = " + "Xk3vQ9" + "zP1mLw8")
     assert JournalEntry.objects.filter(operation="dedup_skip").count() == 0
 
 
 def test_a_place_out_of_reach_is_refused(db: None) -> None:
     confined = Actor("token:kim", Clearance.up_to("public", projects=["zoo"]))
-    with pytest.raises(store.Forbidden):
+    with pytest.raises(memories.Forbidden):
         remember_deduplicated(MemoryDraft(content=TEXT, project="bank"), confined)
 
 
@@ -260,7 +260,7 @@ class TestChosenByAnother:
         kept = remember(TEXT)
 
         def slow(draft: MemoryDraft, found: Any) -> Choice:
-            store.update(kept.uid, store_patch("Ada leads the billing team and knows the ledger"), actor)
+            memories.update(kept.uid, store_patch("Ada leads the billing team and knows the ledger"), actor)
             return Choice(Verdict(Decision.MERGE, "said so", "What nobody knows any more"), found[0].memory)
 
         done = remember_deduplicated(MemoryDraft(content=MORE), actor, choose=slow)
@@ -276,6 +276,6 @@ class TestChosenByAnother:
 
 
 def store_patch(content: str) -> Any:
-    from memoryhub.drafts import MemoryPatch
+    from memoryhub.memories.schemas import MemoryPatch
 
     return MemoryPatch(content=content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.extraction.people import different_people
+from memoryhub.extraction.rules.statements import different_people
 
 
 @pytest.mark.parametrize(

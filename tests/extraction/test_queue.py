@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memoryhub.extraction import queue, reading
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.extraction import queue, services
 from memoryhub.extraction.candidates import Place
 from memoryhub.extraction.conversation import Turn
-from memoryhub.extraction.working import Reader
+from memoryhub.extraction.queue import Reader
+from memoryhub.memories import Conflict, Forbidden, SecretDetected
 from memoryhub.models import Extraction, JournalEntry, Memory
-from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.store import Conflict, Forbidden, SecretDetected
 
 pytestmark = pytest.mark.django_db
 Status = Extraction.Status
@@ -73,7 +73,7 @@ def test_an_error_is_tried_again_and_at_last_the_rules_read_it(
     def broken(*args: Any) -> None:
         raise ZeroDivisionError("with words of the conversation")
 
-    monkeypatch.setattr(reading, "by_model", broken)
+    monkeypatch.setattr(services, "by_model", broken)
     for _ in range(queue.MOST_TRIES - 1):
         with pytest.raises(ZeroDivisionError):
             queue.work()
@@ -92,8 +92,8 @@ def test_one_that_nobody_can_read_fails_and_keeps_its_messages(
     def broken(*args: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(reading, "by_model", broken)
-    monkeypatch.setattr(reading, "by_rules", broken)
+    monkeypatch.setattr(services, "by_model", broken)
+    monkeypatch.setattr(services, "by_rules", broken)
     for _ in range(queue.MOST_TRIES):
         with pytest.raises(ZeroDivisionError):
             queue.work()

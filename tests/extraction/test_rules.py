@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.encoding.secrets import find_secrets
 from memoryhub.extraction.candidates import CATEGORIES, Place
 from memoryhub.extraction.conversation import Turn, turns
-from memoryhub.extraction.evaluation import evaluate, figures
 from memoryhub.extraction.rules import extract
+from memoryhub.security.secrets import find_secrets
+from tools.commands.evaluate_extraction import evaluate, figures
 
 LABELLED = Path(__file__).parents[2] / "fixtures" / "conversations"
 

@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
-from memoryhub.extraction.conversation import Turn, as_messages, in_parts, turns
-from memoryhub.extraction.transcripts import NotATranscript, messages, read
-from memoryhub.text import estimate_tokens
+from memoryhub.core.text import estimate_tokens
+from memoryhub.extraction.conversation import (
+    NotATranscript,
+    Turn,
+    as_messages,
+    in_parts,
+    messages,
+    read,
+    turns,
+)
 
 TWO = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]
 SAID = [Turn("user", "Hello"), Turn("assistant", "Hi!")]

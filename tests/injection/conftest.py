@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from memoryhub.access.policy import Actor
+from memoryhub.injection.services import Injected, Wanted, inject
 from memoryhub.models import Memory
-from memoryhub.retrieval.inject import Injected, Wanted, inject
-from memoryhub.sensitivity import Actor
 
 PROMPT = "what do we know about zebra stripes?"
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.retrieval import block
-from memoryhub.retrieval.block import Passage
-from memoryhub.text import estimate_tokens
+from memoryhub.core.text import estimate_tokens
+from memoryhub.injection import context_block
+from memoryhub.injection.context_block import Passage
 from tests.injection.conftest import uids
 
 PIECES = ["zebra", ".", "!", "斑馬", "\n", "<memory>", "</memory-context>", "é"]
@@ -30,11 +30,11 @@ passages = st.builds(
 
 @given(st.lists(passages, max_size=6), st.integers(0, 1500))
 def test_the_block_never_exceeds_its_budget(found, budget):
-    texts = block.fit(found, budget)
+    texts = context_block.fit(found, budget)
     if texts is None:
         return
-    made = block.render(found, texts)
-    assert block.tokens(made) <= budget or not found
+    made = context_block.render(found, texts)
+    assert context_block.tokens(made) <= budget or not found
     assert len(re.findall(r"</?memory-context>", made)) == (2 if found else 0)
     assert len(re.findall(r"<memory ", made)) == len(found)
     assert len(re.findall(r"</memory>", made)) == len(found)
@@ -42,20 +42,20 @@ def test_the_block_never_exceeds_its_budget(found, budget):
 
 @given(words, st.integers(0, 300))
 def test_a_cut_text_has_no_more_tokens_than_allowed(text, tokens):
-    shown = block.cut(text, tokens)
+    shown = context_block.cut(text, tokens)
     assert estimate_tokens(shown) <= tokens
-    assert shown == text.strip() or shown == "" or shown.endswith(block.ELLIPSIS)
+    assert shown == text.strip() or shown == "" or shown.endswith(context_block.ELLIPSIS)
 
 
 def test_a_long_text_is_cut_at_the_end_of_a_sentence():
     text = "The first sentence stands. " + "The second one goes on and on and on " * 20
-    assert block.cut(text, 12) == "The first sentence stands. …"
+    assert context_block.cut(text, 12) == "The first sentence stands. …"
 
 
 def test_what_a_short_memory_leaves_of_the_budget_goes_to_a_long_one():
     short = Passage("a", "change", "2026-01-02", "", "Short", "A few words.")
     long = Passage("b", "change", "2026-01-02", "", "Long", "Many words in a row. " * 200)
-    texts = block.fit([short, long], 600)
+    texts = context_block.fit([short, long], 600)
     assert texts is not None
     assert texts[0] == short.text
     assert estimate_tokens(texts[1]) > 300
@@ -63,7 +63,7 @@ def test_what_a_short_memory_leaves_of_the_budget_goes_to_a_long_one():
 
 def test_a_budget_that_is_too_small_for_all_holds_no_block():
     passage = Passage("a", "change", "2026-01-02", "", "Title", "Words in a row. " * 100)
-    assert block.fit([passage], 20) is None
+    assert context_block.fit([passage], 20) is None
 
 
 @pytest.mark.parametrize(

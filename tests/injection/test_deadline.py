@@ -9,10 +9,10 @@ import time
 import pytest
 from django.db import OperationalError, connection
 
-from memoryhub import transactions
+from memoryhub.core import transactions
+from memoryhub.core.timeouts import Deadline, TooLate
+from memoryhub.injection.services import Wanted, inject
 from memoryhub.models import Injection, Memory
-from memoryhub.retrieval.deadline import Deadline, TooLate
-from memoryhub.retrieval.inject import Wanted, inject
 from tests.injection.conftest import PROMPT, uids
 
 
@@ -54,7 +54,7 @@ def test_other_errors_of_the_database_are_not_taken_for_lateness():
 def test_a_slow_search_gives_an_empty_answer(remember, ask, configure, monkeypatch):
     remember("zebra stripes")
     configure(injection_deadline_ms=60)
-    monkeypatch.setattr("memoryhub.retrieval.inject.candidates", lambda *_: _endless())
+    monkeypatch.setattr("memoryhub.injection.services.candidates", lambda *_: _endless())
     began = time.perf_counter()
     found = ask()
     assert time.perf_counter() - began < 2
@@ -65,24 +65,24 @@ def test_a_slow_search_gives_an_empty_answer(remember, ask, configure, monkeypat
 
 
 def test_a_slow_governor_gives_an_empty_answer(remember, ask, configure, monkeypatch):
-    from memoryhub.retrieval import choice
+    from memoryhub.injection import selection
 
     for n in range(4):
         remember(f"zebra stripes {n}")
     configure(injection_deadline_ms=100)
-    real = choice.inspect_fields
+    real = selection.inspect_fields
 
     def slow(fields):
         time.sleep(0.06)
         return real(fields)
 
-    monkeypatch.setattr(choice, "inspect_fields", slow)
+    monkeypatch.setattr(selection, "inspect_fields", slow)
     assert ask().skipped == ["injection: not ready after 100 ms"]
 
 
 def test_an_error_gives_an_empty_answer(remember, ask, monkeypatch, caplog):
     remember("zebra stripes")
-    monkeypatch.setattr("memoryhub.retrieval.inject.candidates", lambda *_: 1 / 0)
+    monkeypatch.setattr("memoryhub.injection.services.candidates", lambda *_: 1 / 0)
     found = ask()
     assert (found.context, found.injected) == ("", [])
     assert found.skipped == ["injection failed; the log has the details"]
@@ -92,10 +92,10 @@ def test_an_error_gives_an_empty_answer(remember, ask, monkeypatch, caplog):
 @pytest.fixture
 def stored(transactional_db, actor):
     """A memory that other connections see."""
-    from memoryhub import store
-    from memoryhub.drafts import MemoryDraft
+    from memoryhub import memories
+    from memoryhub.memories.schemas import MemoryDraft
 
-    return store.remember(MemoryDraft(content="zebra stripes"), actor).memory
+    return memories.remember(MemoryDraft(content="zebra stripes"), actor).memory
 
 
 def test_while_another_process_writes_nothing_is_shown_and_nobody_waits(stored, actor, configure):

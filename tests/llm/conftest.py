@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from memoryhub.core.http_client import Pause
 from memoryhub.llm import Chat, ModelError
-from memoryhub.llm.chosen import Chosen
 from memoryhub.llm.endpoint import EndpointChat
-from memoryhub.remote.pause import Pause
+from memoryhub.llm.settings import Chosen
 from tests.llm import servers
 
 KEY = "sk-a-key-that-nobody-may-read"

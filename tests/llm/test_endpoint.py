@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from memoryhub.core import http_client
 from memoryhub.llm import Message, ModelError
-from memoryhub.remote import patience
 from tests.llm import servers
 from tests.llm.conftest import KEY, MODEL, Ledger
 from tests.llm.servers import only_form, raw, saying, status, whole
@@ -21,7 +21,7 @@ ASKED = [Message("system", "Be brief."), Message("user", "Is anybody there?")]
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long was slept between two tries; nobody really does."""
     slept: list[float] = []
-    monkeypatch.setattr(patience.time, "sleep", slept.append)
+    monkeypatch.setattr(http_client.time, "sleep", slept.append)
     return slept
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub.sensitivity import system
-from memoryhub.team import tokens
+from memoryhub.access.policy import system
+from memoryhub.accounts import tokens
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub
 

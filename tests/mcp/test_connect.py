@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from memoryhub import claude_code, snippets
-from memoryhub.agents.toolsets import TOOLSETS
-from memoryhub.snippets import Place, Snippet
+from memoryhub.core import claude_code
+from memoryhub.toolsets import TOOLSETS
+from memoryhub.web.connect import snippets
+from memoryhub.web.connect.snippets import Place, Snippet
 from tests.mcp import node
 from tests.mcp.clients import over_http, over_stdio
 from tests.mcp.conftest import PLAIN, Served

@@ -11,10 +11,10 @@ from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub.agents.mcp import sessions
+from memoryhub.access.policy import system
+from memoryhub.accounts import tokens
+from memoryhub.mcp import sessions
 from memoryhub.models import AgentToken
-from memoryhub.sensitivity import system
-from memoryhub.team import tokens
 from tests.api.conftest import is_problem
 from tests.mcp.conftest import META, STATELESS, Door
 
@@ -257,7 +257,7 @@ def test_a_busy_database_is_a_problem_of_http(bot: Door, monkeypatch: pytest.Mon
     def busy(*given: Any) -> None:
         raise OperationalError("database is locked")
 
-    monkeypatch.setattr("memoryhub.agents.auth.tokens.authenticate", busy)
+    monkeypatch.setattr("memoryhub.http.authentication.tokens.authenticate", busy)
     response = bot.send(PING)
     is_problem(response, 503, "database_busy")
     assert response["Retry-After"]
@@ -267,9 +267,9 @@ def test_a_fault_that_nobody_foresaw_tells_nothing(bot: Door, monkeypatch: pytes
     def fault(*given: Any) -> None:
         raise ZeroDivisionError("a private word")
 
-    monkeypatch.setattr("memoryhub.agents.mcp.calling.listing", fault)
+    monkeypatch.setattr("memoryhub.mcp.server.listing", fault)
     body = bot.ask("tools/list")
     assert body["error"]["code"] == -32603
     assert "private word" not in str(body)
-    monkeypatch.setattr("memoryhub.agents.mcp.http.require_token", fault)
+    monkeypatch.setattr("memoryhub.mcp.http.require_token", fault)
     assert "private word" not in str(is_problem(bot.send(PING), 500, "internal_error"))

@@ -13,9 +13,9 @@ from mcp_types import _v2025_11_25 as handshake
 from mcp_types import _v2026_07_28 as stateless
 from mcp_types import version as sdk
 
-from memoryhub.agents.mcp import messages, routing, versions
-from memoryhub.agents.mcp.messages import Notification, Request, Response, RpcError
-from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub.mcp import http, jsonrpc
+from memoryhub.mcp.jsonrpc import Notification, Request, Response, RpcError
+from memoryhub.toolsets import TOOLSETS
 from tests.mcp.conftest import Door
 
 JSON = st.recursive(
@@ -26,20 +26,20 @@ JSON = st.recursive(
 
 
 def test_every_revision_that_the_sdk_knows_is_served() -> None:
-    assert versions.HANDSHAKE == sdk.HANDSHAKE_PROTOCOL_VERSIONS
-    assert versions.STATELESS == sdk.MODERN_PROTOCOL_VERSIONS
-    assert versions.VERSION_KEY == mcp_types.PROTOCOL_VERSION_META_KEY
-    assert versions.CAPABILITIES_KEY == mcp_types.CLIENT_CAPABILITIES_META_KEY
+    assert jsonrpc.HANDSHAKE == sdk.HANDSHAKE_PROTOCOL_VERSIONS
+    assert jsonrpc.STATELESS == sdk.MODERN_PROTOCOL_VERSIONS
+    assert jsonrpc.VERSION_KEY == mcp_types.PROTOCOL_VERSION_META_KEY
+    assert jsonrpc.CAPABILITIES_KEY == mcp_types.CLIENT_CAPABILITIES_META_KEY
 
 
 @pytest.mark.parametrize("requested", sdk.HANDSHAKE_PROTOCOL_VERSIONS)
 def test_a_handshake_agrees_on_what_was_asked_for(requested: str) -> None:
-    assert versions.negotiate(requested) == requested
+    assert jsonrpc.negotiate(requested) == requested
 
 
 @pytest.mark.parametrize("requested", ["2099-01-01", "2026-07-28", "", "x" * 1000])
 def test_or_offers_the_newest_with_a_handshake(requested: str) -> None:
-    assert versions.negotiate(requested) == "2025-11-25"
+    assert jsonrpc.negotiate(requested) == "2025-11-25"
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_or_offers_the_newest_with_a_handshake(requested: str) -> None:
         ({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "x"}}, Response()),
     ],
 )
-def test_a_message_is_read(item: Any, read: messages.Message) -> None:
-    assert messages.read(item) == read
+def test_a_message_is_read(item: Any, read: jsonrpc.Message) -> None:
+    assert jsonrpc.read(item) == read
 
 
 @pytest.mark.parametrize(
@@ -78,22 +78,22 @@ def test_a_message_is_read(item: Any, read: messages.Message) -> None:
 )
 def test_what_is_none_is_refused_under_its_id(item: Any, code: int, known: Any) -> None:
     with pytest.raises(RpcError) as caught:
-        messages.read(item)
+        jsonrpc.read(item)
     assert (caught.value.code, caught.value.id) == (code, known)
 
 
 @given(JSON)
 def test_no_json_at_all_breaks_the_reading(item: Any) -> None:
     try:
-        messages.read(item)
+        jsonrpc.read(item)
     except RpcError as problem:
-        json.dumps(messages.error(problem))
+        json.dumps(jsonrpc.error(problem))
 
 
 @given(st.text())
 def test_no_header_breaks_the_unwrapping(value: str) -> None:
-    routing.decoded(value)
-    routing.decoded(f"=?base64?{value}?=")
+    http.decoded(value)
+    http.decoded(f"=?base64?{value}?=")
 
 
 BODIES = [

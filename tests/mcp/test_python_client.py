@@ -9,7 +9,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub.toolsets import TOOLSETS
 from tests.mcp.clients import over_http
 from tests.mcp.conftest import Served
 

@@ -16,8 +16,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from mcp import Client, StdioServerParameters
 
-from memoryhub.agents.toolsets import TOOLSETS
 from memoryhub.management.commands import mcp
+from memoryhub.toolsets import TOOLSETS
 from tests.mcp.clients import over_stdio
 from tests.mcp.conftest import PLAIN, Served
 
@@ -134,7 +134,7 @@ def test_a_signal_ends_it_quietly(served: Served, number: int) -> None:
 def test_what_is_logged_and_printed_goes_to_standard_error(served: Served) -> None:
     program = (
         "import django; django.setup();"
-        "from django.core.management import call_command; from memoryhub.agents.toolset import Tool;"
+        "from django.core.management import call_command; from memoryhub.toolsets.base import Tool;"
         "Tool.run = lambda *given: print('loud') or 1 / 0;"
         "call_command('mcp', 'letsgo', '--as', 'ada')"
     )
@@ -216,8 +216,8 @@ class TestWho:
         with started(served, "letsgo", MEMORYHUB_TOKEN=token) as process:
             assert say(process, PING)["result"] == {}
             revoke = (
-                "from memoryhub.team import tokens; from memoryhub.models import AgentToken;"
-                "from memoryhub.sensitivity import system;"
+                "from memoryhub.accounts import tokens; from memoryhub.models import AgentToken;"
+                "from memoryhub.access.policy import system;"
                 "tokens.revoke(AgentToken.objects.get(name='brief').uid, system('tests'))"
             )
             assert served.hub.run("shell", "--command", revoke, **PLAIN).returncode == 0

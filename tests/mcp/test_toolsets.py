@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from memoryhub.agents.toolset import Tool
-from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub.toolsets import TOOLSETS
+from memoryhub.toolsets.base import Tool
 from tests.mcp.conftest import RIGHTS, Door
 from tests.mcp.test_messages import JSON
 

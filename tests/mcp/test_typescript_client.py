@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub.toolsets import TOOLSETS
 from tests.mcp import node
 from tests.mcp.conftest import PLAIN, Served
 

@@ -14,8 +14,8 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import override_settings
 
+from memoryhub.core.vocabulary import MemoryType
 from memoryhub.models import Event, Fact, Memory, Session
-from memoryhub.vocabulary import MemoryType
 
 SESSIONS = Path(__file__).resolve().parents[2] / "fixtures" / "sessions"
 _MADE = (MemoryType.SESSION_SUMMARY, MemoryType.CHECKPOINT)

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from memoryhub.management.replaying.demo import AGENT, play_session
 from memoryhub.models import AgentToken, Session
+from memoryhub.ops.demo import AGENT, play_session
 
 
 @pytest.fixture(scope="module")

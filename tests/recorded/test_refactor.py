@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from memoryhub.core.vocabulary import TrashReason
 from memoryhub.models import Memory
-from memoryhub.vocabulary import TrashReason
 from tests.recorded.conftest import SESSIONS, Expected, Replayed, files_of, unmatched
 
 _ADR = "docs/adr/"

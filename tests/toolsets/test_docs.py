@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub.toolsets import TOOLSETS
 from tests.toolsets.test_mira import ERRORS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text("utf-8")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.encoding.entities import ENTITY_TYPES, MOST, extract_entities
+from memoryhub.extraction.entities import ENTITY_TYPES, MOST, extract_entities
 
 
 def named(text: str) -> dict[str, str]:

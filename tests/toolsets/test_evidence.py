@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from memoryhub import journal, store
-from memoryhub.agents.auth import Caller
-from memoryhub.agents.toolsets import TOOLSETS
+from memoryhub import memories
+from memoryhub.audit import journal
+from memoryhub.http.authentication import Caller
+from memoryhub.memories.evidence import grown
 from memoryhub.models import Evidence, JournalEntry, Memory
-from memoryhub.store.evidence import grown
+from memoryhub.toolsets import TOOLSETS
 from tests.toolsets.conftest import run
 
 KEYED = {"content": "We use strict mode", "key": "ts"}
@@ -71,7 +72,7 @@ def test_without_a_session_a_day_of_a_token_is_one(agent, monkeypatch):
         run(caller, "mira", "memory", action="remember", **KEYED)
     assert confidence() == 0.75
     tomorrow = timezone.now() + timedelta(days=1)
-    monkeypatch.setattr("memoryhub.agents.toolsets.mira.timezone.now", lambda: tomorrow)
+    monkeypatch.setattr("memoryhub.toolsets.mira.timezone.now", lambda: tomorrow)
     run(one, "mira", "memory", action="remember", **KEYED)
     assert confidence() == 0.875
 
@@ -116,23 +117,23 @@ def test_memories_that_become_one_were_said_in_all_of_their_sessions(mira, actor
             mira("remember", content=words, session_id=session)
     kept, other = Memory.objects.order_by("pk")
     assert (kept.confidence, other.confidence) == (0.75, 0.875)
-    merged = store.merge(kept.uid, [other.uid], actor)
+    merged = memories.merge(kept.uid, [other.uid], actor)
     assert confidence_of(kept) == 0.9375
     mira("remember", content="We use strict mode", session_id="s3")
     assert confidence_of(kept) == 0.9375
     mira("remember", content="We use strict mode", session_id="s5")
     assert confidence_of(kept) == 0.9688
-    with pytest.raises(store.Conflict, match="stored again"):
-        store.unmerge(merged.uid, actor)
+    with pytest.raises(memories.Conflict, match="stored again"):
+        memories.unmerge(merged.uid, actor)
 
 
 def test_a_merge_that_is_taken_back_takes_its_evidence_along(mira, actor):
     for number in (1, 2):
         mira("remember", content=f"We use strict mode {number}", session_id=f"s{number}")
     kept, other = Memory.objects.order_by("pk")
-    merged = store.merge(kept.uid, [other.uid], actor)
+    merged = memories.merge(kept.uid, [other.uid], actor)
     assert (confidence_of(kept), kept.evidence.count()) == (0.75, 2)
-    store.unmerge(merged.uid, actor)
+    memories.unmerge(merged.uid, actor)
     assert (confidence_of(kept), confidence_of(other)) == (0.5, 0.5)
     assert [*kept.evidence.values_list("session_id", flat=True)] == ["s1"]
     assert [*other.evidence.values_list("session_id", flat=True)] == ["s2"]
@@ -141,20 +142,20 @@ def test_a_merge_that_is_taken_back_takes_its_evidence_along(mira, actor):
 def test_one_without_evidence_was_said_in_its_own_session(mira, actor, remember):
     kept = remember("Strict mode it is", session_id="s0")
     mira("remember", content="We use strict mode", session_id="s1")
-    store.merge(kept.uid, [Memory.objects.exclude(pk=kept.pk).get().uid], actor)
+    memories.merge(kept.uid, [Memory.objects.exclude(pk=kept.pk).get().uid], actor)
     assert (confidence_of(kept), kept.evidence.count()) == (0.75, 2)
 
 
 def test_where_nobody_counts_sessions_a_merge_is_no_evidence(actor, remember):
     kept, other = remember("Strict mode it is", session_id="s0"), remember("We use it", session_id="s1")
-    store.merge(kept.uid, [other.uid], actor)
+    memories.merge(kept.uid, [other.uid], actor)
     assert confidence_of(kept) == 0.5
     assert not Evidence.objects.exists()
 
 
 def test_evidence_goes_with_its_memory(mira, actor):
     mira("remember", **KEYED, session_id="s1")
-    store.erase([Memory.objects.get().uid], actor)
+    memories.erase([Memory.objects.get().uid], actor)
     assert not Evidence.objects.exists()
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from memoryhub.agents.toolsets import TOOLSETS
 from memoryhub.models import Memory
+from memoryhub.toolsets import TOOLSETS
 from tests.api.conftest import is_problem
 from tests.toolsets.conftest import result, run
 

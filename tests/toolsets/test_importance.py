@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.encoding.entities import extract_entities
-from memoryhub.encoding.importance import BASE, judge
+from memoryhub.extraction.entities import extract_entities
+from memoryhub.extraction.importance import BASE, judge
 from tests.toolsets.texts import NOTES, demo_notes
 
 

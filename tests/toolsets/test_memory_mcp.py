@@ -8,8 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from memoryhub.core.text import estimate_tokens
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.text import estimate_tokens
 from tests.api.conftest import bad_fields, is_problem
 from tests.toolsets.conftest import run
 

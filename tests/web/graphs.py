@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memoryhub import facts
-from memoryhub.drafts import FactDraft
+from memoryhub.access.policy import Actor
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact
-from memoryhub.sensitivity import Actor
 from tests.web.markup import Page, main
 
 Say = Callable[..., Fact]
@@ -20,7 +20,7 @@ def sayer(actor: Actor) -> Say:
 
     def say(subject: str, predicate: str = "uses", object: str = "Django", **fields: Any) -> Fact:
         draft = FactDraft(subject=subject, predicate=predicate, object=object, **fields)
-        return facts.store_fact(draft, actor)[0]
+        return services.store_fact(draft, actor)[0]
 
     return say
 

@@ -11,7 +11,7 @@ from typing import Any
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub.lifecycle import runs
+from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun, Memory
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.test import Client
 
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.models import Memory
-from memoryhub.sensitivity import Actor, Clearance
 from tests.web.markup import Page
 
 EVE = Actor("token:eve", Clearance.up_to("secret", owner="eve"))

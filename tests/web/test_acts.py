@@ -13,13 +13,13 @@ from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import store
+from memoryhub import memories as store
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.bulk_actions import KINDS
+from memoryhub.memories.rows import listed
 from memoryhub.models import Memory
-from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.store.acts import KINDS
-from memoryhub.store.rows import listed
-from memoryhub.web import selection
-from memoryhub.web.acts import PERMISSIONS
+from memoryhub.web.memories import bulk_selection
+from memoryhub.web.memories.bulk_actions import PERMISSIONS
 from tests.web.markup import Page
 
 Remember = Callable[..., Memory]
@@ -197,7 +197,7 @@ def test_looking_at_the_address_does_nothing(hand: Client, three: list[Memory]) 
 
 
 def matching(address: str, clearance: Clearance | None = None) -> list[str]:
-    return selection.matching(address, clearance or Clearance())
+    return bulk_selection.matching(address, clearance or Clearance())
 
 
 def test_all_that_match_is_what_the_list_shows_on_all_of_its_pages(
@@ -263,7 +263,7 @@ def test_a_list_that_cannot_be_taken_as_a_whole_is_refused_in_words(db: None, ad
 def test_more_than_can_be_done_at_once_are_refused_before_anything_is_done(
     hand: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selection, "MOST", 2)
+    monkeypatch.setattr(bulk_selection, "MOST", 2)
     page = do(hand, "trash", [], every="1", list="/memories/")
     assert "Nothing was changed: more than 2 match; narrow the filters first." in page
     assert Memory.objects.filter(deleted_at=None).count() == 3
@@ -272,7 +272,7 @@ def test_more_than_can_be_done_at_once_are_refused_before_anything_is_done(
 def test_of_more_than_can_be_done_at_once_the_newest_can(
     hand: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selection, "MOST", 2)
+    monkeypatch.setattr(bulk_selection, "MOST", 2)
     page = do(hand, "demote", [], every="newest", list="/memories/")
     assert "2 memories demoted" in page
     assert set(Memory.objects.filter(importance=0.4)) == set(three[1:])
@@ -281,7 +281,7 @@ def test_of_more_than_can_be_done_at_once_the_newest_can(
 def test_a_bar_over_too_many_offers_the_newest_and_says_how_to_go_on() -> None:
     bar = Page(render_to_string("includes/bulk_bar.html", {"total": 2863, "most": 2000, "may": {}}))
     [box] = [one for one in bar.all("input") if one.get("name") == "every"]
-    assert box["value"] == selection.NEWEST
+    assert box["value"] == bulk_selection.NEWEST
     words = " ".join(bar.words.split())
     assert "The newest 2,000 of 2,863 that match The rest: narrow the list" in words
 

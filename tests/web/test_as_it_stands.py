@@ -12,16 +12,16 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import store
+from memoryhub import memories
+from memoryhub.access.policy import Actor
 from memoryhub.models import Embedding, Memory
-from memoryhub.sensitivity import Actor
-from memoryhub.web import kept
-from memoryhub.web.views import duplicates
+from memoryhub.web.base import caching
+from memoryhub.web.duplicates import views
 
 
 @pytest.fixture(autouse=True)
 def everything_costs_much(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(kept, "CHEAP", -1.0)
+    monkeypatch.setattr(caching, "CHEAP", -1.0)
     cache.clear()
     yield
     cache.clear()
@@ -101,7 +101,7 @@ class TestNearDuplicates:
         self, visitor: Client, alike: list[Memory], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert self.clusters(visitor) == 1
-        monkeypatch.setattr(duplicates, "find", None)
+        monkeypatch.setattr(views, "find", None)
         assert self.clusters(visitor) == self.clusters(visitor, "?page=2") == 1
 
     def test_what_is_stored_or_decided_since_tells_at_once(
@@ -110,7 +110,7 @@ class TestNearDuplicates:
         assert self.clusters(curator) == 1
         pair = [remember(f"{text} saffron soup", project="q") for text in ("an old", "a very old")]
         assert self.clusters(curator) == 2
-        store.trash([pair[0].uid], actor)
+        memories.trash([pair[0].uid], actor)
         assert self.clusters(curator) == 1
 
     def test_a_vector_that_has_come_since_tells_at_once(self, visitor: Client, alike: list[Memory]) -> None:

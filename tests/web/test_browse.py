@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub.models import Memory
-from memoryhub.web.views import browse
+from memoryhub.web.memories import browse
 
 
 def titles(response: Any) -> list[str]:

@@ -4,7 +4,7 @@ import pytest
 from django.db import OperationalError
 from django.test import Client
 
-from memoryhub import store
+from memoryhub import memories
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +25,7 @@ def curator(sign_in) -> Client:
 
 def test_a_page_says_that_the_store_is_busy(curator, remember, monkeypatch):
     memory = remember("words")
-    monkeypatch.setattr(store, "trash", fails("database is locked"))
+    monkeypatch.setattr(memories, "trash", fails("database is locked"))
     answer = curator.post(f"/memories/{memory.uid}/trash/")
     assert answer.status_code == 503
     assert answer["Retry-After"] == "5"
@@ -34,5 +34,5 @@ def test_a_page_says_that_the_store_is_busy(curator, remember, monkeypatch):
 
 def test_another_failure_of_the_database_is_not_called_busy(curator, remember, monkeypatch):
     memory = remember("words")
-    monkeypatch.setattr(store, "trash", fails("no such table"))
+    monkeypatch.setattr(memories, "trash", fails("no such table"))
     assert curator.post(f"/memories/{memory.uid}/trash/").status_code == 500

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.web import charts
+from memoryhub.web.base import charts
 
 ROWS = st.lists(
     st.tuples(

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import snippets
+from memoryhub.access.policy import Actor
+from memoryhub.accounts import tokens
 from memoryhub.models import AgentToken, Event, JournalEntry, Memory, Session
-from memoryhub.sensitivity import Actor
-from memoryhub.snippets import Place
-from memoryhub.team import tokens
+from memoryhub.web.connect import snippets
+from memoryhub.web.connect.snippets import Place
 from tests.web.markup import PAYLOADS, dangers, main
 
 PAGE, ARRIVED, REVOKE = (f"/connect/{end}" for end in ("", "arrived/", "revoke/"))

@@ -12,11 +12,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import facts, store
-from memoryhub.drafts import FactDraft, MemoryPatch
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Memory, Session
-from memoryhub.sensitivity import Actor
-from memoryhub.web.forms import FactForm, MemoryForm
+from memoryhub.web.memories.forms import FactForm, MemoryForm
 from tests.web.markup import Page, page
 
 PAGES = [
@@ -58,9 +59,9 @@ RIGHTS = ("add_memory", "change_memory", "delete_memory", "erase_memory", "add_f
 def names(remember: Callable[..., Memory], actor: Actor) -> dict[str, str]:
     """Something to see on each page."""
     memory = remember("one\ntwo", session_id="s", project="p", tags=["t"], files_read=["f.py"], overview="o")
-    store.update(memory.uid, MemoryPatch(content="one\ntwo and three", tags=["u"], title="t"), actor)
+    memories.update(memory.uid, MemoryPatch(content="one\ntwo and three", tags=["u"], title="t"), actor)
     draft = FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid)
-    fact, _ = facts.store_fact(draft, actor)
+    fact, _ = services.store_fact(draft, actor)
     session = Session.objects.get(session_id="s")
     Event.objects.create(
         session=session, event="tool:post", tool_name="Edit", at=timezone.now(), files=["f.py"]

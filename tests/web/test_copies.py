@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import shapes
+from memoryhub import serializers
 from memoryhub.models import JournalEntry, Memory
 
 
@@ -63,7 +63,7 @@ def test_json_is_in_the_shape_of_the_api(visitor: Client, remember: Any) -> None
     made = remember("Hafer für Zebras 動物", title="Feeding", tags=["food"])
     response = copied(visitor, made, "json")
     assert response["Content-Type"] == "application/json"
-    assert response.json() == shapes.memory(made)
+    assert response.json() == serializers.memory(made)
     assert "für Zebras 動物" in response.content.decode()
 
 

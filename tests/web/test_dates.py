@@ -14,11 +14,11 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import dates
+from memoryhub.accounts import people
+from memoryhub.core import dates
 from memoryhub.models import Event, Memory, Profile, Session
-from memoryhub.retrieval import local_days, overview
-from memoryhub.team import people
-from memoryhub.web import charts
+from memoryhub.stats import calendar, counts
+from memoryhub.web.base import charts
 from memoryhub.web.templatetags.hub import moment, when
 
 TEMPLATES = Path(settings.BASE_DIR) / "templates"
@@ -112,14 +112,14 @@ def test_words_of_another_language_say_so() -> None:
 def test_memories_are_counted_on_the_readers_day(remember: Any, zone: str, day: date) -> None:
     remember("late", created_at=NIGHT, type="decision")
     read_as(zone=zone)
-    assert overview.per_day(Memory.objects.all()) == [(day, "decision", 1)]
+    assert counts.per_day(Memory.objects.all()) == [(day, "decision", 1)]
 
 
 def test_quarters_of_an_hour_are_told_apart(remember: Any) -> None:
     for minute in (14, 15):  # midnight in Kathmandu is at 18:15
         remember(f"at {minute}", created_at=datetime(2026, 3, 4, 18, minute, tzinfo=UTC))
     read_as(zone="Asia/Kathmandu")
-    found = local_days.counted(Memory.objects.all(), "created_at", "type")
+    found = calendar.counted(Memory.objects.all(), "created_at", "type")
     assert [(day, count) for day, _, count in found] == [(date(2026, 3, 4), 1), (date(2026, 3, 5), 1)]
 
 

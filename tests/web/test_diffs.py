@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.web import diffs
-from memoryhub.web.diffs import Piece, Row, Side, compare, compare_words
+from memoryhub.web.base import diffs
+from memoryhub.web.base.diffs import Piece, Row, Side, compare, compare_words
 
 LINES = st.lists(
     st.sampled_from(["alpha", "beta gamma", "beta delta", "", "x = 1", "x = 2"]), max_size=12

@@ -12,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.web.duplicates import MOST_UNITED, united_text
+from memoryhub.web.duplicates.presenters import MOST_UNITED, united_text
 from tests.web.deciding import HTMX, RIGHTS, SAYING, form_of, ticked, trashed
 from tests.web.markup import PAYLOADS, Page, dangers, main
 

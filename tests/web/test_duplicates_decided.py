@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import store
-from memoryhub.drafts import MemoryPatch
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
-from memoryhub.sensitivity import Actor
 from tests.web.deciding import HTMX, SAYING, begun, form_of, ticked, trashed, undo_form
 from tests.web.markup import Page, main
 
@@ -151,7 +151,7 @@ class TestMerging:
         self, curator: Client, alike: list[Memory], actor: Actor
     ) -> None:
         form = form_of(alike)
-        store.update(alike[1].uid, MemoryPatch(content="something else altogether"), actor)
+        memories.update(alike[1].uid, MemoryPatch(content="something else altogether"), actor)
         response = curator.post("/duplicates/decide/", form, headers=HTMX)
         assert response.status_code == 422
         assert "changed since you opened it" in Page(response.content.decode()).words
@@ -161,7 +161,7 @@ class TestMerging:
         self, curator: Client, alike: list[Memory], actor: Actor
     ) -> None:
         done = curator.post("/duplicates/decide/", form_of(alike), headers=HTMX)
-        store.update(alike[0].uid, MemoryPatch(title="edited"), actor)
+        memories.update(alike[0].uid, MemoryPatch(title="edited"), actor)
         response = curator.post("/duplicates/undo/", undo_form(done), follow=True)
         assert "“edited” was changed: title" in main(response).words
 

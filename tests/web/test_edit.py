@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import store
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.rows import listed
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.store.rows import listed
 from tests.web.editing import form_of, shown
 from tests.web.markup import main, page
 
@@ -73,7 +73,7 @@ class TestPermissions:
             ("b", "delete_memory", 302),
             ("c", "change_memory", 302),
         ):
-            store.trash([memory.uid], actor)
+            memories.trash([memory.uid], actor)
             response = sign_in(right, name=name).post(f"/memories/{memory.uid}/restore/")
             assert response.status_code == status
 
@@ -308,7 +308,7 @@ class TestEdit:
         self, writer: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
-        store.trash([memory.uid], actor)
+        memories.trash([memory.uid], actor)
         response = writer.get(f"/memories/{memory.uid}/edit/", follow=True)
         assert "restore it to edit it" in main(response).words
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import store
-from memoryhub.drafts import MemoryPatch
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.sensitivity import Actor
 from tests.web.editing import form_of, shown
 from tests.web.markup import page
 
@@ -27,7 +27,7 @@ class TestConflict:
         """Someone else saves while the form is open."""
         path = f"/memories/{memory.uid}/edit/"
         opened = form_of(client.get(path))
-        store.update(memory.uid, MemoryPatch(**theirs), actor)
+        memories.update(memory.uid, MemoryPatch(**theirs), actor)
         return client.post(path, opened | mine)
 
     def test_nothing_is_overwritten_unseen(self, writer: Client, memory: Memory, actor: Actor) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from memoryhub import facts, store
-from memoryhub.drafts import FactDraft, MemoryPatch
+from memoryhub import memories
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Injection, Memory, Session
 
 RELATIVE = re.compile(r"\d+\s(?:second|minute|hour|day|week|month|year)s? ago|just now|in a moment")
@@ -25,14 +26,14 @@ OTHERS += ["/maintenance/", "/maintenance/runs/", "/preview/", "/you/"]
 def things(remember: Any, actor: Any) -> Memory:
     """Something of every kind."""
     made: Memory = remember("zebra one", session_id="night", project="zoo", ttl_days=2)
-    store.update(made.uid, MemoryPatch(title="Zebra"), actor)
+    memories.update(made.uid, MemoryPatch(title="Zebra"), actor)
     session = Session.objects.get()
     Event.objects.create(session=session, event="tool:post", memory=made)
     Injection.objects.create(
         session=session, project="zoo", prompt_preview="zebra?", token_budget=9, took_ms=1
     )
-    facts.store_fact(FactDraft(subject="zebra", predicate="eats", object="oats"), actor)
-    store.trash([remember("zebra two").uid], actor)
+    services.store_fact(FactDraft(subject="zebra", predicate="eats", object="oats"), actor)
+    memories.trash([remember("zebra two").uid], actor)
     return made
 
 

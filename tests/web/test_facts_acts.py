@@ -11,11 +11,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import facts as fact_store
-from memoryhub import journal
-from memoryhub.drafts import FactDraft
+from memoryhub.access.policy import Actor
+from memoryhub.audit import journal
+from memoryhub.facts import services as fact_store
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry
-from memoryhub.sensitivity import Actor
 
 SignIn = Callable[..., Client]
 

@@ -11,11 +11,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import facts
-from memoryhub.drafts import FactDraft
+from memoryhub.access.policy import Actor
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
-from memoryhub.sensitivity import Actor
-from memoryhub.web.views import facts_conflicts
+from memoryhub.web.facts import contradictions
 from tests.web.markup import PAYLOADS, dangers, main
 
 Say = Callable[..., Fact]
@@ -27,7 +27,7 @@ HTMX = {"HX-Request": "true"}
 def say(db: None, actor: Actor) -> Say:
     def make(object: str, subject: str = "hub", predicate: str = "led_by", **fields: Any) -> Fact:
         draft = FactDraft(subject=subject, predicate=predicate, object=object, **fields)
-        return facts.store_fact(draft, actor)[0]
+        return services.store_fact(draft, actor)[0]
 
     return make
 
@@ -198,7 +198,7 @@ class TestPage:
         assert len(forms(visitor.get(PAGE, {"project": "moon"}))) == 1
 
     def test_pages_hold_so_many(self, say: Say, visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(facts_conflicts, "PAGE_SIZE", 2)
+        monkeypatch.setattr(contradictions, "PAGE_SIZE", 2)
         for number in range(3):
             say("Mara", subject=f"s{number}")
             say("Bram", subject=f"s{number}")

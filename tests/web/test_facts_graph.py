@@ -12,10 +12,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import contradictions, store
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.facts import contradictions
 from memoryhub.models import Fact, Memory
-from memoryhub.sensitivity import Actor
-from memoryhub.web import graph
+from memoryhub.web.facts import graph
 from tests.web.graphs import GRAPH, Say, beside, nodes, sayer
 from tests.web.markup import PAYLOADS, dangers, main
 
@@ -241,7 +242,7 @@ class TestTime:
     ) -> None:
         memory = remember()
         say("gone", memory_id=memory.uid)
-        store.trash([memory.uid], actor)
+        memories.trash([memory.uid], actor)
         assert nodes(visitor.get(GRAPH)) == {}
 
 

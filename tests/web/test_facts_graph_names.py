@@ -9,10 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.test import Client
 
-from memoryhub import contradictions, facts
+from memoryhub.access.policy import Actor
+from memoryhub.facts import contradictions, services
 from memoryhub.models import Fact
-from memoryhub.sensitivity import Actor
-from memoryhub.web import fact_filters, graph
+from memoryhub.web.facts import filters, graph
 from tests.web.graphs import GRAPH, Say, beside, nodes, sayer
 from tests.web.markup import Page, main
 
@@ -50,7 +50,7 @@ class TestSpelling:
         assert len(nodes(visitor.get(GRAPH, {"node": key}))) == 3
 
     def test_what_ended_in_other_letters_stands_beside(self, say: Say, visitor: Client, actor: Actor) -> None:
-        facts.end_facts([say("REDIS", "led_by", "Mara").uid], actor)
+        services.end_facts([say("REDIS", "led_by", "Mara").uid], actor)
         assert "Mara" in beside(visitor.get(GRAPH, {"node": "Redis"})).words
 
     @pytest.mark.parametrize("query", ["thing=Redis", "subject=redis", "predicate=Located+In"])
@@ -193,7 +193,7 @@ class TestSuggestedPredicates:
     def test_there_are_no_more_than_so_many(
         self, say: Say, visitor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(fact_filters, "SUGGESTED", 2)
+        monkeypatch.setattr(filters, "SUGGESTED", 2)
         for n in range(4):
             say("api", f"verb {n}", "x")
         assert len(self.suggested(visitor.get(GRAPH))) == 2

@@ -13,12 +13,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from memoryhub import facts, store
-from memoryhub.drafts import FactDraft
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.facts import services
+from memoryhub.memories.imported_history import Past
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
-from memoryhub.past import Past
-from memoryhub.sensitivity import Actor
-from memoryhub.web.views import facts as views
+from memoryhub.web.facts import views
 from tests.web.markup import PAYLOADS, dangers, main, page
 
 Remember = Callable[..., Memory]
@@ -29,7 +30,7 @@ NEW = {"subject": "the lock", "predicate": "is held by", "object": "the writer",
 @pytest.fixture
 def fact(db: None, actor: Actor) -> StoreFact:
     def make(subject: str = "a", predicate: str = "b", object: str = "c", **fields: Any) -> Fact:
-        return facts.store_fact(
+        return services.store_fact(
             FactDraft(subject=subject, predicate=predicate, object=object, **fields), actor
         )[0]
 
@@ -39,7 +40,7 @@ def fact(db: None, actor: Actor) -> StoreFact:
 class TestEnded:
     def validity(self, client: Client, actor: Actor, began: datetime, ended: datetime) -> str:
         draft = FactDraft(subject="lock", predicate="held_by", object="Ann")
-        facts.adopt_fact(draft, Past(valid_from=began, valid_until=ended), actor)
+        services.adopt_fact(draft, Past(valid_from=began, valid_until=ended), actor)
         return main(client.get("/facts/?state=ended")).words
 
     def test_what_held_for_a_part_of_a_day_says_from_what_time_until_when(
@@ -61,7 +62,7 @@ class TestYetToBegin:
         fact("lock", "held_by", "Ann", project="p")
         later = Past(valid_from=timezone.now() + timedelta(days=400))
         draft = FactDraft(subject="lock", predicate="held_by", object="Bo", project="p")
-        facts.adopt_fact(draft, later, actor)
+        services.adopt_fact(draft, later, actor)
 
     def test_it_is_no_fact_of_today(self, visitor: Client) -> None:
         for address in ("/facts/", "/facts/graph/?node=lock", "/facts/contradictions/"):
@@ -324,7 +325,7 @@ class TestPage:
     ) -> None:
         memory = remember()
         fact("gone", memory_id=memory.uid)
-        store.trash([memory.uid], actor)
+        memories.trash([memory.uid], actor)
         assert subjects(visitor) == []
 
     def test_subject_and_object_lead_to_the_graph(self, visitor: Client, fact: StoreFact) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from memoryhub import store
+from memoryhub import memories
 from memoryhub.models import Memory
-from memoryhub.web.markdown import render
-from memoryhub.web.marked import Place
+from memoryhub.web.base.markdown import Place, render
 from tests.web.markup import Page, dangers, main
 from tests.web.reviewing import EVE, HTMX, shown
 
@@ -70,6 +69,6 @@ class TestPages:
         assert "Until somebody approves of it its links are shown as text." in page.words
 
     def test_once_approved_its_links_can_be_followed(self, curator: Client, flagged: Memory) -> None:
-        store.act("approve", [flagged.uid], EVE)
+        memories.act("approve", [flagged.uid], EVE)
         page = main(curator.get(f"/memories/{flagged.uid}/"))
         assert "https://collector.example/x?y=1" in foreign(page)

@@ -12,11 +12,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from memoryhub import facts, store
-from memoryhub.drafts import FactDraft
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Injection, Membership
-from memoryhub.retrieval.mending import AILMENTS
-from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.stats.usage import AILMENTS
 from tests.web.deciding import SAYING
 from tests.web.glancing import age, happen, inject, link, listed, part, row, words
 from tests.web.markup import PAYLOADS
@@ -32,7 +33,7 @@ class TestProject:
             age(memory, 100)
             for name in ("Bram", "Mara"):
                 draft = FactDraft(subject="board", predicate="led_by", object=name, project=project)
-                facts.store_fact(draft, actor)
+                services.store_fact(draft, actor)
         inject()
         Injection.objects.create(project="circus", injected=[])
 
@@ -89,7 +90,7 @@ class TestHealth:
     ) -> None:
         remember("one")
         for name in ("Bram", "Mara"):
-            facts.store_fact(FactDraft(subject="board", predicate="led_by", object=name), actor)
+            services.store_fact(FactDraft(subject="board", predicate="led_by", object=name), actor)
         assert row(visitor, "Contradicting facts").endswith("true 1")
         assert 'href="/facts/contradictions/"' in visitor.get("/glance/").content.decode()
 
@@ -104,9 +105,9 @@ class TestHealth:
     ) -> None:
         visitor.get("/glance/duplicates/")
         with monkeypatch.context() as patch:
-            patch.delattr("memoryhub.web.near.find")
+            patch.delattr("memoryhub.web.duplicates.presenters.find")
             assert words(visitor.get("/glance/duplicates/").content.decode()) == "2 in 1 cluster"
-        store.trash([alike[0].uid], actor)
+        memories.trash([alike[0].uid], actor)
         assert words(visitor.get("/glance/duplicates/").content.decode()) == "none"
 
     @pytest.mark.usefixtures("embedding")
@@ -196,7 +197,7 @@ class TestMemories:
 
     def test_the_trash_is_not_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one")
-        store.trash([remember("two").uid], actor)
+        memories.trash([remember("two").uid], actor)
         assert row(visitor, "Without files").endswith("file 1 100 %")
 
 
@@ -211,7 +212,7 @@ class TestGate:
             inject(level)
             for name in ("Bram", "Mara"):
                 draft = FactDraft(subject="board", predicate="led_by", object=name, sensitivity=level)
-                facts.store_fact(draft, actor)
+                services.store_fact(draft, actor)
         assert _without_sizes(words(visitor.get("/glance/").content.decode())) == _without_sizes(before)
 
     def test_who_may_see_it_counts_it(self, insider: Client, remember: Any) -> None:

@@ -10,10 +10,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import store
-from memoryhub.drafts import MemoryDraft
-from memoryhub.retrieval.inject import Wanted
-from memoryhub.retrieval.inject import inject as inject_for
+from memoryhub import memories
+from memoryhub.injection.services import Wanted
+from memoryhub.injection.services import inject as inject_for
+from memoryhub.memories.schemas import MemoryDraft
 from tests.web.glancing import happen, inject, part, row, words
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_cache")]
@@ -63,14 +63,14 @@ class TestDays:
         assert found.count('id="injection-') == count
 
     def test_refused_secrets_are_counted_by_day_and_kind(self, visitor: Client, actor: Any) -> None:
-        with pytest.raises(store.SecretDetected):
-            store.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
+        with pytest.raises(memories.SecretDetected):
+            memories.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
         told = part(visitor, "Secrets blocked")
         assert "blocked 1" in told
         assert "Kind blocked" in told
 
     def test_the_journal_is_counted_by_actor(self, visitor: Client, remember: Any, actor: Any) -> None:
-        store.trash([remember("one").uid], actor)
+        memories.trash([remember("one").uid], actor)
         found = row(visitor, actor.name)
         assert found == f"{actor.name} 1 1 2"
 
@@ -86,8 +86,8 @@ class TestDays:
         assert "insert" in listed
 
     def test_a_column_of_refused_secrets_leads_to_their_rows(self, visitor: Client, actor: Any) -> None:
-        with pytest.raises(store.SecretDetected):
-            store.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
+        with pytest.raises(memories.SecretDetected):
+            memories.remember(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
         page = visitor.get("/glance/").content.decode()
         address = re.search(r'href="(/journal/\?operation=secret_blocked[^"]+)"', page)
         assert address

@@ -8,10 +8,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from memoryhub import facts
-from memoryhub.drafts import FactDraft
+from memoryhub.access.policy import Actor
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Membership
-from memoryhub.sensitivity import Actor
 from tests.web.glancing import part, row, words
 from tests.web.markup import PAYLOADS, dangers
 
@@ -22,7 +22,7 @@ NOTHING = "There is no memory of this project"
 
 def say(actor: Actor, predicate: str, thing: str, **more: Any) -> None:
     fields: dict[str, Any] = {"project": "circus", **more}
-    facts.store_fact(FactDraft(subject="board", predicate=predicate, object=thing, **fields), actor)
+    services.store_fact(FactDraft(subject="board", predicate=predicate, object=thing, **fields), actor)
 
 
 def test_its_facts_are_counted_by_predicate_and_lead_to_their_list(visitor: Client, actor: Actor) -> None:

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from django.utils.html import escape
 
-from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.vocabulary import TYPES
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.core.vocabulary import TYPES
 from tests.web.glancing import happen, inject, listed, part, words
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_cache")]

@@ -13,10 +13,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import facts, journal, journal_loss, store
-from memoryhub.drafts import FactDraft
+from memoryhub import memories
+from memoryhub.audit import journal, journal_loss
+from memoryhub.backends import schema
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry, Membership, Memory
-from memoryhub.search import schema
 from tests.conftest import cut_journal
 
 
@@ -56,8 +58,8 @@ class TestNumbers:
     def test_what_there_is_is_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one", session_id="s1", project="zoo", type="decision", ttl_days=1)
         remember("two", project="zoo", category="farm")
-        store.trash([remember("three").uid], actor)
-        facts.store_fact(FactDraft(subject="a", predicate="b", object="c"), actor)
+        memories.trash([remember("three").uid], actor)
+        services.store_fact(FactDraft(subject="a", predicate="b", object="c"), actor)
         page = text(visitor.get("/"))
         for words in ("2 memories", "1 session", "1 fact", "1 in the trash", "1 expires within 7 days"):
             assert words in page

@@ -12,11 +12,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import store
+from memoryhub import memories as store
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.injection.queries import look_up
 from memoryhub.models import Event, Injection, Memory, Session
-from memoryhub.retrieval.injections import look_up
-from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.web.views import injections as view
+from memoryhub.web.sessions import injections as view
 from tests.web.markup import PAYLOADS, Page, dangers, listed_as, main
 
 Remember = Callable[..., Memory]
@@ -265,8 +265,8 @@ class TestSession:
         assert "another prompt" not in main(visitor.get("/sessions/s/")).words
 
     def test_the_api_knows_no_such_kind(self, session: Session) -> None:
-        from memoryhub.retrieval.filters import MemoryFilter
-        from memoryhub.retrieval.timeline import count, timeline
+        from memoryhub.memories.filters import MemoryFilter
+        from memoryhub.stats.timeline import count, timeline
 
         inject(session)
         entries, _ = timeline(ALL, MemoryFilter())

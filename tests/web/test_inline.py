@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import store
-from memoryhub.drafts import MemoryPatch
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.rows import listed
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.store.rows import listed
 from tests.web.markup import PAYLOADS, Page, dangers, main
 
 Remember = Callable[..., Memory]
@@ -206,7 +206,7 @@ class TestRefusals:
     def test_what_has_ended_is_not_changed(
         self, editor: Client, memory: Memory, actor: Actor, ended: str
     ) -> None:
-        store.act(ended, [memory.uid], actor)
+        memories.act(ended, [memory.uid], actor)
         memory.refresh_from_db()
         assert b"data-inline-edit" not in editor.get(f"/memories/{memory.uid}/").content
         response = send(editor, memory, "title", "T")
@@ -243,7 +243,7 @@ class TestTwoAtOnce:
     def test_the_same_field_is_shown_with_both_texts(
         self, editor: Client, memory: Memory, actor: Actor
     ) -> None:
-        store.update(memory.uid, MemoryPatch(title="Their title"), actor)
+        memories.update(memory.uid, MemoryPatch(title="Their title"), actor)
         response = send(editor, memory, "title", "My title")
         assert response.status_code == 422
         page = Page(response.content.decode())
@@ -256,13 +256,13 @@ class TestTwoAtOnce:
         assert Memory.objects.get(pk=memory.pk).title == "My title"
 
     def test_another_field_is_no_conflict(self, editor: Client, memory: Memory, actor: Actor) -> None:
-        store.update(memory.uid, MemoryPatch(importance=0.9, content="other words"), actor)
+        memories.update(memory.uid, MemoryPatch(importance=0.9, content="other words"), actor)
         assert send(editor, memory, "title", "My title").status_code == 200
         now = Memory.objects.get(pk=memory.pk)
         assert (now.title, now.importance, now.content) == ("My title", 0.9, "other words")
 
     def test_without_htmx_the_conflict_is_a_page(self, editor: Client, memory: Memory, actor: Actor) -> None:
-        store.update(memory.uid, MemoryPatch(tags=["theirs"]), actor)
+        memories.update(memory.uid, MemoryPatch(tags=["theirs"]), actor)
         fields = {"tags": "mine", "unchanged_since": memory.updated_at.isoformat()}
         response = editor.post(address(memory, "tags"), fields)
         assert response.status_code == 409

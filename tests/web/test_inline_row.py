@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import store
-from memoryhub.drafts import MemoryPatch
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.rows import listed
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.store.rows import listed
 from tests.web.conftest import SignIn
 from tests.web.markup import PAYLOADS, Page, dangers, main
 
@@ -117,7 +117,7 @@ def test_a_credential_in_a_title_is_refused_beside_it(editor: Client, memory: Me
 
 
 def test_another_field_changed_meanwhile_stands_beside_it(editor: Client, memory: Memory) -> None:
-    store.update(memory.uid, MemoryPatch(tags=["theirs"]), EVE)
+    memories.update(memory.uid, MemoryPatch(tags=["theirs"]), EVE)
     assert send(editor, memory, title="Mine")["Location"] == LIST
     assert now(memory)[:2] == ("Mine", ["theirs"])
 
@@ -125,8 +125,8 @@ def test_another_field_changed_meanwhile_stands_beside_it(editor: Client, memory
 def test_the_same_field_changed_meanwhile_is_shown_and_saved_by_a_decision(
     editor: Client, memory: Memory
 ) -> None:
-    store.update(memory.uid, MemoryPatch(title="Theirs"), EVE)
-    store.update(memory.uid, MemoryPatch(importance=0.5), EVE)
+    memories.update(memory.uid, MemoryPatch(title="Theirs"), EVE)
+    memories.update(memory.uid, MemoryPatch(importance=0.5), EVE)
     response = send(editor, memory, title="Mine")
     html = response.content.decode()
     assert response.status_code == 422
@@ -139,7 +139,7 @@ def test_the_same_field_changed_meanwhile_is_shown_and_saved_by_a_decision(
 
 
 def test_one_that_went_to_the_trash_meanwhile_is_refused_in_words(editor: Client, memory: Memory) -> None:
-    store.act("trash", [memory.uid], EVE)
+    memories.act("trash", [memory.uid], EVE)
     response = send(editor, memory, title="Mine")
     assert response.status_code == 422
     assert "in the trash" in response.content.decode()

@@ -13,13 +13,14 @@ from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import journal, store
-from memoryhub.drafts import MemoryPatch
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.audit import journal
+from memoryhub.backends import schema
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.search import schema
-from memoryhub.sensitivity import Actor, Clearance
+from memoryhub.web import journal as views
 from memoryhub.web.templatetags.pages import detail_items
-from memoryhub.web.views import journal as views
 from tests.web.markup import PAYLOADS, dangers, listed_as, main
 
 Remember = Callable[..., Memory]
@@ -80,7 +81,7 @@ class TestGate:
     ) -> None:
         memory = remember("public first")
         assert rows(visitor)
-        store.update(memory.uid, MemoryPatch(sensitivity="secret"), actor)
+        memories.update(memory.uid, MemoryPatch(sensitivity="secret"), actor)
         assert rows(visitor) == []
 
     def test_rows_about_someone_elses_own_stay_out(self, visitor: Client, remember: Remember) -> None:
@@ -144,7 +145,7 @@ class TestPage:
 
     def test_details_read_as_words(self, visitor: Client, remember: Remember, actor: Actor) -> None:
         memory = remember()
-        store.update(memory.uid, MemoryPatch(title="t", tags=["x"]), actor)
+        memories.update(memory.uid, MemoryPatch(title="t", tags=["x"]), actor)
         words = " ".join(main(visitor.get("/journal/")).words.split())
         assert "fields tags, title" in words
         assert "revision 1" in words

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 
+from memoryhub.access.policy import Clearance
 from memoryhub.models import Memory
-from memoryhub.sensitivity import Clearance
-from memoryhub.web import kept
-from memoryhub.web.kept import eyes
+from memoryhub.web.base import caching
+from memoryhub.web.base.caching import eyes
 
 Remember = Callable[..., Memory]
 
@@ -26,7 +26,7 @@ def fresh_cache(db: None) -> None:
 def ask() -> Callable[..., int]:
     """Each answer that is made is another number."""
     made = iter(range(100))
-    return lambda about="", cost=0.0: kept.kept("question", about, lambda: work(next(made), cost))
+    return lambda about="", cost=0.0: caching.kept("question", about, lambda: work(next(made), cost))
 
 
 def work(answer: int, seconds: float) -> int:
@@ -48,7 +48,7 @@ def test_a_change_of_the_store_asks_anew(ask: Any, remember: Remember) -> None:
 
 
 def test_a_dear_one_outlasts_a_change_for_a_moment(ask: Any, remember: Remember) -> None:
-    ask(cost=2 * kept.CHEAP)
+    ask(cost=2 * caching.CHEAP)
     remember("a change")
     assert ask() == 0
 
@@ -65,7 +65,7 @@ def test_other_eyes_have_an_answer_of_their_own(ask: Any) -> None:
 
 
 def test_nothing_is_told_of_lately_where_nothing_was_asked(ask: Any, remember: Remember) -> None:
-    assert kept.last("question", "") is None
+    assert caching.last("question", "") is None
     ask()
     remember("a change")
-    assert kept.last("question", "") == 0
+    assert caching.last("question", "") == 0

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import store
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.models import Memory
-from memoryhub.sensitivity import Actor, Clearance
 from tests.web.conftest import MakePerson, SignIn
 from tests.web.editing import form_of
 from tests.web.markup import Page
@@ -172,7 +172,7 @@ class TestRaised:
     ) -> None:
         memory = remember("a plan")
         client = sign_in("change_memory")
-        store.act("set", [memory.uid], Actor("user:eve", Clearance.up_to("secret")), sensitivity="private")
+        memories.act("set", [memory.uid], Actor("user:eve", Clearance.up_to("secret")), sensitivity="private")
 
         response = client.post(f"/memories/{memory.uid}/versions/undo/", {"version": "1"})
 

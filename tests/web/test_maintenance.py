@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import store
+from memoryhub import memories
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
 from tests.web.maintaining import age, importances, start, started, text
 from tests.web.markup import Page, main, page
@@ -74,8 +74,8 @@ class TestThePage:
         self, keeper: Client, faded: list[Memory], remember: Any, actor: Any, configure: Any
     ) -> None:
         configure(max_memories=1)
-        store.trash([remember("broken chair").uid], actor)
-        store.act("expire", [remember("old milk").uid], actor)
+        memories.trash([remember("broken chair").uid], actor)
+        memories.act("expire", [remember("old milk").uid], actor)
         shown = text(keeper.get("/maintenance/"))
         for words in ("3 live", "1 expired, waiting", "1 in the trash", "2 over the cap of 1"):
             assert words in shown

@@ -12,9 +12,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from memoryhub.lifecycle import runs
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun, Memory
-from memoryhub.sensitivity import Actor, Clearance
 from tests.web.maintaining import age, importances, start, started, text
 from tests.web.markup import PAYLOADS, dangers, listed_as, main, page
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.web.markdown import render
+from memoryhub.web.base.markdown import render
 from tests.web.markup import PAYLOADS, Page, dangers
 
 

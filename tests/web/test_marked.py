@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from memoryhub.web import markdown
-from memoryhub.web.marked import Place
+from memoryhub.web.base import markdown
+from memoryhub.web.base.markdown import Place
 from tests.web.markup import PAYLOADS, Page, dangers
 
 

@@ -9,9 +9,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import facts, store
-from memoryhub.drafts import FactDraft
-from memoryhub.encoding.segmentation import PREDICATE
+from memoryhub import memories as store
+from memoryhub.capture.segments import PREDICATE
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Memory
 from tests.web.markup import PAYLOADS, Page, dangers
 
@@ -134,8 +135,8 @@ def test_a_session_is_found_by_a_part_of_its_id(visitor: Client, remember: Any) 
 def test_a_thing_of_facts_is_found_and_one_that_may_not_be_seen_is_not(
     visitor: Client, actor: Any, db: None
 ) -> None:
-    facts.store_fact(FactDraft(subject="Holmen", predicate="lies in", object="Oslo fjord"), actor)
-    facts.store_fact(
+    services.store_fact(FactDraft(subject="Holmen", predicate="lies in", object="Oslo fjord"), actor)
+    services.store_fact(
         FactDraft(subject="Holmen two", predicate="lies in", object="x", sensitivity="private"), actor
     )
     assert "Holmen" in offered(visitor, "olme").words
@@ -145,5 +146,5 @@ def test_a_thing_of_facts_is_found_and_one_that_may_not_be_seen_is_not(
 
 def test_the_hubs_own_notes_of_subjects_are_no_things(visitor: Client, actor: Any, db: None) -> None:
     draft = FactDraft(subject="session:zebra", predicate=PREDICATE, object="zebra stripes")
-    facts.store_fact(draft, actor)
+    services.store_fact(draft, actor)
     assert not any("node=" in link for link in offered(visitor, "zebra").links())

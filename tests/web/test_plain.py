@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.web.plain import plain
+from memoryhub.web.base.markdown import plain
 
 
 @pytest.mark.parametrize(

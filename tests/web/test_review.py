@@ -12,9 +12,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from memoryhub import store
+from memoryhub import memories
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.web import review
+from memoryhub.web.review import queue
 from tests.web.conftest import SignIn
 from tests.web.markup import PAYLOADS, Page, dangers
 from tests.web.reviewing import EVE, HTMX, act, shown
@@ -76,19 +76,19 @@ class TestPage:
         assert "About the moon" in shown(visitor, f"/review/?tab=new&page={page}")
 
     def test_more_than_a_page_has_pages(self, visitor: Client, remember: Remember) -> None:
-        for n in range(review.PAGE_SIZE + 2):
+        for n in range(queue.PAGE_SIZE + 2):
             remember(f"number {n} of many")
-        assert len(visitor.get("/review/?tab=new").context["cards"]) == review.PAGE_SIZE
+        assert len(visitor.get("/review/?tab=new").context["cards"]) == queue.PAGE_SIZE
         assert len(visitor.get("/review/?tab=new&page=2").context["cards"]) == 2
 
     def test_an_address_leads_to_one_card(self, visitor: Client, remember: Remember) -> None:
-        made = [remember(f"number {n} of many") for n in range(review.PAGE_SIZE + 5)]
+        made = [remember(f"number {n} of many") for n in range(queue.PAGE_SIZE + 5)]
         cards = visitor.get(f"/review/?tab=new&at={made[0].uid}").context["cards"]
         assert [card.memory.uid for card in cards][:2] == [made[0].uid, made[-1].uid]
-        assert len(cards) == review.PAGE_SIZE
+        assert len(cards) == queue.PAGE_SIZE
 
     def test_an_address_of_one_that_waits_no_more_says_so(self, visitor: Client, unsure: Memory) -> None:
-        store.act("approve", [unsure.uid], EVE)
+        memories.act("approve", [unsure.uid], EVE)
         assert "does not wait any more" in shown(visitor, f"/review/?tab=new&at={unsure.uid}")
 
     def test_an_address_of_what_may_not_be_seen_is_not_found(
@@ -204,7 +204,7 @@ class TestBadge:
         assert 'class="nav-count num">1<' in shown(visitor, "/trash/")
 
     def test_many_are_told_as_many(self, visitor: Client, monkeypatch: Any, remember: Remember) -> None:
-        monkeypatch.setattr(review, "MOST_BADGE", 2)
+        monkeypatch.setattr(queue, "MOST_BADGE", 2)
         for n in range(3):
             remember(f"number {n}")
         assert 'class="nav-count num">2+<' in shown(visitor, "/trash/")

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import facts, store
-from memoryhub.drafts import FactDraft
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Memory
-from memoryhub.sensitivity import Actor
 from tests.web.conftest import SignIn
 from tests.web.markup import Page
 from tests.web.reviewing import EVE, HTMX, shown
@@ -38,7 +39,7 @@ class TestNearDuplicates:
         self, embedding: Any, curator: Client, alike: list[Memory]
     ) -> None:
         shown(curator, "/review/alike/", **HTMX)
-        store.not_duplicates([memory.uid for memory in alike], EVE)
+        memories.not_duplicates([memory.uid for memory in alike], EVE)
         assert "No near-duplicates" in shown(curator, "/review/alike/", **HTMX)
 
     def test_merging_from_a_card_offers_what_is_like_it(
@@ -79,7 +80,7 @@ class TestContradictions:
     @pytest.fixture
     def clash(self, db: None, actor: Actor) -> list[str]:
         drafts = [FactDraft(subject="ada", predicate="works at", object=name) for name in ("Acme", "Brick")]
-        return [facts.store_fact(draft, actor)[0].uid for draft in drafts]
+        return [services.store_fact(draft, actor)[0].uid for draft in drafts]
 
     def test_they_are_a_tab_with_keys(self, sign_in: SignIn, clash: list[str]) -> None:
         client = sign_in("change_fact")

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub import store
+from memoryhub import memories
 from memoryhub.models import JournalEntry, Memory, Profile
 from tests.web.conftest import MakePerson, SignIn
 from tests.web.reviewing import EVE, HTMX, act, shown, undo_fields
@@ -81,7 +81,7 @@ class TestDeciding:
         assert unsure.reviewed_at is None
 
     def test_one_that_lies_in_the_trash_by_now_is_told(self, client: Client, unsure: Memory) -> None:
-        store.trash([unsure.uid], EVE)
+        memories.trash([unsure.uid], EVE)
         response = act(client, "approve", unsure, headers=HTMX)
         assert response.status_code == 422
         assert "in the trash" in response.content.decode()

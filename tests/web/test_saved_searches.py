@@ -10,10 +10,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from memoryhub.accounts import saved_searches
+from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
-from memoryhub.store.errors import Conflict, NotFound, StoreError
-from memoryhub.team import saved_searches
-from memoryhub.web.saved import PAGES, place, place_at, placeless
+from memoryhub.web.saved_searches.presenters import PAGES, place, place_at, placeless
 from tests.web.markup import PAYLOADS, Page, dangers, main
 
 HTMX = {"HX-Request": "true"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from memoryhub.access.policy import LEVELS
 from memoryhub.models import Event, JournalEntry, Memory, Session
-from memoryhub.sensitivity import LEVELS
 from tests.web.markup import listed_as
 
 ALL = (*LEVELS, "cosmic")

@@ -12,10 +12,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import store
+from memoryhub import memories
+from memoryhub.access.policy import Actor
 from memoryhub.models import Event, Injection, Memory, Session
-from memoryhub.sensitivity import Actor
-from memoryhub.web import session_story
+from memoryhub.web.sessions import story
 from tests.web.markup import PAYLOADS, Page, dangers, listed_as, main
 
 Remember = Callable[..., Memory]
@@ -128,7 +128,7 @@ class TestPicture:
         self, visitor: Client, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert "beginning of this long session" not in picture(visitor)
-        monkeypatch.setattr(session_story, "MOST", 2)
+        monkeypatch.setattr(story, "MOST", 2)
         markup = picture(visitor)
         assert "beginning of this long session" in markup
         assert "12:04:00" not in markup
@@ -157,7 +157,7 @@ class TestPicture:
         self, visitor: Client, session: Session, remember: Remember, actor: Actor
     ) -> None:
         remember("it stays", session_id="s", project="p")
-        store.trash([Memory.objects.get(title="Oats on Mondays").uid], actor)
+        memories.trash([Memory.objects.get(title="Oats on Mondays").uid], actor)
         assert "Oats" not in visitor.get("/sessions/s/").content.decode()
 
     def test_a_session_of_one_memory_has_one_too(self, visitor: Client, remember: Remember) -> None:

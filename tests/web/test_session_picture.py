@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.web.session_picture import END, HEAD, LANES, START, Happening, Picture, draw
-from memoryhub.web.time_axis import PAUSE, in_words
+from memoryhub.web.sessions.picture import END, HEAD, LANES, START, Happening, Picture, draw
+from memoryhub.web.sessions.time_axis import PAUSE, in_words
 
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
 GATE = 0.3

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub.web.views import sessions
+from memoryhub.web.sessions import views
 from tests.web.markup import main
 
 REPORT = "http://testserver/reports/sessions/night/?project=zoo"
@@ -16,7 +16,7 @@ REPORT = "http://testserver/reports/sessions/night/?project=zoo"
 def test_a_part_of_a_session_says_so_and_where_the_whole_is(
     visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "ENTRIES", 2)
+    monkeypatch.setattr(views, "ENTRIES", 2)
     for number in range(3):
         remember(f"words {number}", session_id="night", project="zoo")
     words = main(visitor.get("/sessions/night/")).words

@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub.models import Event, Memory, Profile, Session
-from memoryhub.web.templatetags import report
-from memoryhub.web.views import session_report
+from memoryhub.web.sessions import report as sessions_report
+from memoryhub.web.templatetags import report as templatetags_report
 from tests.web.markup import PAYLOADS, dangers, main
 
 AT = "/reports/sessions/night/?project=zoo"
@@ -47,7 +47,7 @@ def test_all_that_happened_stands_on_one_page_oldest_first(visitor: Client, nigh
 def test_a_very_long_one_goes_on_in_parts(
     visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_report, "ENTRIES", 60)
+    monkeypatch.setattr(sessions_report, "ENTRIES", 60)
     first = main(visitor.get(AT))
     assert "Tool30." in first.words
     assert "Tool90." not in first.words
@@ -156,7 +156,7 @@ def test_memories_are_told_whole(visitor: Client, remember: Any) -> None:
 def test_of_a_text_too_long_for_a_page_it_tells_how_much_is_left_out(
     visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "MOST_CHARS", 1000)
+    monkeypatch.setattr(templatetags_report, "MOST_CHARS", 1000)
     remember("x" * 2234, title="Xs", session_id="night", project="zoo")
     assert "1,234 more characters are left out here" in main(visitor.get(AT)).words
 
@@ -181,7 +181,7 @@ def test_the_summary_is_told_once(visitor: Client, remember: Any) -> None:
 def test_each_part_numbers_its_entries_at_its_head_and_its_foot(
     visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_report, "ENTRIES", 60)
+    monkeypatch.setattr(sessions_report, "ENTRIES", 60)
     first = main(visitor.get(AT))
     assert first.words.count("Entries 1 to 60 of 102") == 2
     assert "Entry 61 and what happened then stand in the next part" in first.words

@@ -14,9 +14,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import resolve, reverse
 from django.utils import timezone
 
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.models import Event, Memory, Session
-from memoryhub.sensitivity import Actor, Clearance
-from memoryhub.web.views import sessions as views
+from memoryhub.web.sessions import views
 from tests.web.markup import PAYLOADS, Page, dangers, main
 
 Remember = Callable[..., Memory]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import store
-from memoryhub.drafts import MemoryPatch
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
-from memoryhub.sensitivity import Actor, Clearance
 from tests.web.markup import Page
 
 HTMX = {"HX-Request": "true"}
@@ -87,7 +87,7 @@ def test_a_share_left_alone_takes_what_is_stored_when_two_write_at_once(
 ) -> None:
     path = DOORS[1].format(memory.uid)
     fields = opened(editor, path)
-    store.update(memory.uid, MemoryPatch(tags=["theirs"], importance=LOWERED), EVE)
+    memories.update(memory.uid, MemoryPatch(tags=["theirs"], importance=LOWERED), EVE)
     if lowered:
         Memory.objects.filter(pk=memory.pk).update(importance=LOWERED / 2)
     send(editor, path, fields | {"title": "Mine"})
@@ -98,7 +98,7 @@ def test_a_share_left_alone_takes_what_is_stored_when_two_write_at_once(
 def test_a_share_that_both_typed_is_told_and_saved_by_a_decision(editor: Client, memory: Memory) -> None:
     path = DOORS[1].format(memory.uid)
     fields = opened(editor, path)
-    store.update(memory.uid, MemoryPatch(importance=LOWERED), EVE)
+    memories.update(memory.uid, MemoryPatch(importance=LOWERED), EVE)
     again = send(editor, path, fields | {"importance": "0.9"})
     assert again.status_code == 422
     assert stored(memory) == LOWERED

@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from memoryhub.web.static_files import digest
+from memoryhub.web.base.static_files import digest
 
 SHEET = "css/components.css"
 BYTES = (Path(settings.BASE_DIR) / "static" / SHEET).read_bytes()

@@ -8,8 +8,8 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.models import Memory
-from memoryhub.retrieval.scoring import Components
-from memoryhub.retrieval.search import Hit
+from memoryhub.search.hybrid import Hit
+from memoryhub.search.scoring import Components
 from memoryhub.web.templatetags import hub
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import facts as fact_store
-from memoryhub import store
-from memoryhub.drafts import FactDraft, MemoryPatch
+from memoryhub import memories as store
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.facts import services as fact_store
+from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Fact, Memory
-from memoryhub.sensitivity import Actor, Clearance
 from tests.web.markup import Page
 
 Remember = Callable[..., Memory]

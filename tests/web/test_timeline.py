@@ -12,11 +12,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from memoryhub.access.policy import Clearance
+from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Memory, Session
-from memoryhub.retrieval import timeline
-from memoryhub.retrieval.filters import MemoryFilter
-from memoryhub.sensitivity import Clearance
-from memoryhub.web.views import timeline as view
+from memoryhub.stats import timeline
+from memoryhub.web.sessions import timeline as view
 from tests.web.markup import listed_as, main
 
 Remember = Callable[..., Memory]

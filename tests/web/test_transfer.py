@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from memoryhub.lifecycle import runs
+from memoryhub.maintenance import runs
 from memoryhub.models import JournalEntry, MaintenanceRun, Membership, Memory, Session
 from tests.web.markup import main, page
 

@@ -10,10 +10,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import store
+from memoryhub import memories as store
+from memoryhub.core.vocabulary import TrashReason
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.vocabulary import TrashReason
-from memoryhub.web.views import trash
+from memoryhub.web.memories import trash
 
 
 def text(response: Any) -> str:

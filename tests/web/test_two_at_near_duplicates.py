@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from memoryhub.models import Memory
-from memoryhub.web import kept
+from memoryhub.web.base import caching
 from tests.web.deciding import HTMX, form_of, undo_form
 
 pytestmark = pytest.mark.usefixtures("embedding", "fresh_cache")
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("embedding", "fresh_cache")
 @pytest.fixture
 def dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Comparing costs so much here that what came of it is told for minutes."""
-    monkeypatch.setattr(kept, "CHEAP", -1.0)
-    monkeypatch.setattr(kept, "REST", 1e9)
+    monkeypatch.setattr(caching, "CHEAP", -1.0)
+    monkeypatch.setattr(caching, "REST", 1e9)
 
 
 def counted(client: Client) -> str:

@@ -10,10 +10,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import store
-from memoryhub.drafts import MemoryPatch
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.sensitivity import Actor, Clearance
 from tests.web.markup import PAYLOADS, dangers, main
 
 Remember = Callable[..., Memory]
@@ -21,7 +21,7 @@ RIGHT = "change_memory"
 
 
 def change(memory: Memory, actor: Actor, **fields: Any) -> Memory:
-    return store.update(memory.uid, MemoryPatch(**fields), actor)
+    return memories.update(memory.uid, MemoryPatch(**fields), actor)
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ class TestRestoring:
         assert answer.status_code == 400
 
     def test_what_lies_in_the_trash_has_no_button(self, sign_in: Any, story: Memory, actor: Actor) -> None:
-        store.trash([story.uid], actor)
+        memories.trash([story.uid], actor)
         client = sign_in(RIGHT)
         for rest in ("", "history/", "compare/"):
             assert b"versions/restore" not in client.get(f"/memories/{story.uid}/{rest}").content

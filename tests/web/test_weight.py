@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memoryhub import facts
-from memoryhub.drafts import FactDraft
+from memoryhub.duplicates.clusters import Cluster, Found
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Session
-from memoryhub.retrieval import timeline
-from memoryhub.retrieval.duplicates import Cluster, Found
-from memoryhub.web import near
+from memoryhub.stats import timeline
+from memoryhub.web.duplicates import presenters
 
 MOST = 110_000  # of 250 kB
 OF_SESSION = 102_000  # which loads more than other pages
@@ -45,7 +45,7 @@ def much(remember: Any, actor: Any) -> None:
             memory_id=memory.uid,
             project=place["project"],
         )
-        facts.store_fact(draft, actor)
+        services.store_fact(draft, actor)
     session = Session.objects.get()
     for number in range(70):
         Event.objects.create(
@@ -90,7 +90,7 @@ def test_of_heavy_near_duplicates_the_first_are_shown(remember: Any, actor: Any)
     for number in range(4):
         one, other = (remember(f"{number}{end} " + SENTENCE * 90) for end in "ab")
         pairs.append(Cluster(one.pk, ((other.pk, 0.9),), "it is the newer one"))
-    shown = near.first(Found(pairs, 8, 8), actor.clearance, 4)
+    shown = presenters.first(Found(pairs, 8, 8), actor.clearance, 4)
     assert [one.keep.pk for one in shown] == [pair.keep for pair in pairs[:2]]
 
 
@@ -99,7 +99,7 @@ def test_a_near_duplicate_too_heavy_for_a_page_is_shown_alone(remember: Any, act
     for number in range(2):
         one, other = (remember(f"{number}{end} " + SENTENCE * 400) for end in "ab")
         pairs.append(Cluster(one.pk, ((other.pk, 0.9),), "it is the newer one"))
-    assert len(near.first(Found(pairs, 4, 4), actor.clearance, 2)) == 1
+    assert len(presenters.first(Found(pairs, 4, 4), actor.clearance, 2)) == 1
 
 
 @pytest.mark.usefixtures("embedding")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from memoryhub.text import CJK, collapse
+from memoryhub.core.text import CJK, collapse
 
 MOST_CHARS = 600  # of one sentence; a longer one is no sentence
 MOST_OF_ONE = 400  # sentences of one message that are looked at

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memoryhub import backup
-from memoryhub.checks import INSTALLATION
+from memoryhub.ops import backup
+from memoryhub.ops.checks import INSTALLATION
 
 
 class Command(BaseCommand):

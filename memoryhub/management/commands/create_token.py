@@ -9,11 +9,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from memoryhub.checks import INSTALLATION
-from memoryhub.sensitivity import LEVELS, Sensitivity, system
-from memoryhub.store.errors import StoreError
-from memoryhub.team.tokens import issue_token
-from memoryhub.vocabulary import RIGHTS
+from memoryhub.access.policy import LEVELS, Sensitivity, system
+from memoryhub.accounts.tokens import issue_token
+from memoryhub.core.vocabulary import RIGHTS
+from memoryhub.memories.errors import StoreError
+from memoryhub.ops.checks import INSTALLATION
 
 LONGEST_DAYS = 36_500
 

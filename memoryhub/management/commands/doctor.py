@@ -11,8 +11,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memoryhub.doctor import CHECKS, Report, Status, examine
 from memoryhub.management.operator import plural, shown
+from memoryhub.ops.doctor import CHECKS, Report, Status, examine
 
 
 class Command(BaseCommand):

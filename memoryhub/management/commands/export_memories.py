@@ -10,14 +10,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from pydantic import ValidationError
 
-from memoryhub.checks import INSTALLATION
-from memoryhub.interchange.dump import UNKNOWN, Selection
-from memoryhub.interchange.files import STDOUT, write_whole
-from memoryhub.interchange.formats import OWN, WRITERS
+from memoryhub.access.policy import LEVELS, Clearance, Sensitivity
+from memoryhub.core.vocabulary import TYPES, Scope
 from memoryhub.management.operator import operator, plural, short_name
-from memoryhub.retrieval.filters import MemoryFilter
-from memoryhub.sensitivity import LEVELS, Clearance, Sensitivity
-from memoryhub.vocabulary import TYPES, Scope
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.ops.checks import INSTALLATION
+from memoryhub.transfer.export import UNKNOWN, Selection
+from memoryhub.transfer.files import STDOUT, write_whole
+from memoryhub.transfer.formats import OWN, WRITERS
 
 _HOW_TO_INCLUDE = {
     Sensitivity.PRIVATE.value: "--include-private",

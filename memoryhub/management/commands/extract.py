@@ -11,17 +11,16 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memoryhub.checks import INSTALLATION
-from memoryhub.encoding.secrets import CheckTooCostly
-from memoryhub.extraction import queue, reading, rules
+from memoryhub.access.policy import LEVELS, Actor, Clearance
+from memoryhub.core.vocabulary import SCOPES, Scope
+from memoryhub.extraction import queue, rules, services
 from memoryhub.extraction.candidates import Place
-from memoryhub.extraction.conversation import Turn, turns
-from memoryhub.extraction.reading import Read
-from memoryhub.extraction.transcripts import NotATranscript, read
+from memoryhub.extraction.conversation import NotATranscript, Turn, read, turns
+from memoryhub.extraction.services import Read
 from memoryhub.management.operator import operator, plural, short_name, shown
-from memoryhub.sensitivity import LEVELS, Actor, Clearance
-from memoryhub.store import StoreError
-from memoryhub.vocabulary import SCOPES, Scope
+from memoryhub.memories import StoreError
+from memoryhub.ops.checks import INSTALLATION
+from memoryhub.security.secrets import CheckTooCostly
 
 INTERRUPTED = 130
 
@@ -91,7 +90,7 @@ class Command(BaseCommand):
     def _read(self, said: Sequence[Turn], place: Place, actor: Actor, only_rules: bool) -> Read:
         try:
             place = queue.settled(place, actor)
-            return (reading.by_rules if only_rules else reading.by_model)(said, place, actor)
+            return (services.by_rules if only_rules else services.by_model)(said, place, actor)
         except StoreError as refusal:
             raise CommandError(str(refusal)) from None
         except KeyboardInterrupt:

@@ -16,19 +16,17 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 from tqdm import tqdm
 
-from memoryhub.checks import INSTALLATION
-from memoryhub.interchange import position
-from memoryhub.interchange.files import STDIN, UnreadableFile
-from memoryhub.interchange.formats import FORMATS, OWN, Format, recognised
-from memoryhub.interchange.ids import Ids
-from memoryhub.interchange.load import Order, load, over_cap
-from memoryhub.interchange.problems import Problem
-from memoryhub.interchange.reading import Reading, opened
-from memoryhub.interchange.records import Options
-from memoryhub.interchange.tally import Tally
+from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.management.operator import operator, plural, short_name, shown
 from memoryhub.models import Memory
-from memoryhub.sensitivity import LEVELS, Clearance
+from memoryhub.ops.checks import INSTALLATION
+from memoryhub.transfer import checkpoint
+from memoryhub.transfer.files import STDIN
+from memoryhub.transfer.formats import FORMATS, OWN, Format, recognised
+from memoryhub.transfer.id_map import Ids
+from memoryhub.transfer.loader import Order, Tally, load, over_cap
+from memoryhub.transfer.reader import Reading, opened
+from memoryhub.transfer.records import Options, Problem, UnreadableFile
 
 INTERRUPTED = 130
 OVER_CAP = (
@@ -74,7 +72,7 @@ class Command(BaseCommand):
         again = "" if piped or options["dry_run"] else f" Go on with: {self._this_command()} --resume"
         order = self._order()
         try:
-            self._import(order, None if piped or options["dry_run"] else position.file_for(options["file"]))
+            self._import(order, None if piped or options["dry_run"] else checkpoint.file_for(options["file"]))
         except KeyboardInterrupt:
             self._report_if_begun()
             raise CommandError(f"interrupted; what is stored stays.{again}", returncode=INTERRUPTED) from None
@@ -122,14 +120,14 @@ class Command(BaseCommand):
                 bar.set_postfix(stored=self.tally.stored, failed=self.tally.failed, refresh=False)
                 bar.update(reading.done - bar.n)
                 if kept:
-                    position.save(kept, mark)
+                    checkpoint.save(kept, mark)
             if kept and not (order.strict and self.tally.failed):
-                position.clear(kept)
+                checkpoint.clear(kept)
                 ids.forget()
 
     def _go_on(self, reading: Reading, kept: Path) -> bool:
         """Pass over what the run before has done, if that is asked for; False when the reading is used up."""
-        left = position.load(kept)
+        left = checkpoint.load(kept)
         if left is None:
             if self.options["resume"]:
                 self.stdout.write("No interrupted import of this file is known: starting at the beginning.")

@@ -15,16 +15,16 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from memoryhub import environment
-from memoryhub.agents.auth import Caller
-from memoryhub.agents.mcp.stdio import Wire
-from memoryhub.agents.problems import Problem, unauthenticated
-from memoryhub.agents.toolsets import TOOLSETS
-from memoryhub.checks import require_usable_store
+from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
+from memoryhub.accounts import tokens
+from memoryhub.config import environment
+from memoryhub.core.vocabulary import RIGHTS, Right
+from memoryhub.http.authentication import Caller
+from memoryhub.http.problems import Problem, unauthenticated
 from memoryhub.management.operator import short_name
-from memoryhub.sensitivity import LEVELS, Actor, Clearance, Sensitivity
-from memoryhub.team import tokens
-from memoryhub.vocabulary import RIGHTS, Right
+from memoryhub.mcp.stdio import Wire
+from memoryhub.ops.checks import require_usable_store
+from memoryhub.toolsets import TOOLSETS
 
 VARIABLE = "MEMORYHUB_TOKEN"
 

@@ -9,12 +9,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from memoryhub import store
-from memoryhub.checks import INSTALLATION
+from memoryhub import memories
+from memoryhub.access.policy import system
 from memoryhub.management.operator import operator, plural, shown
-from memoryhub.retrieval.overview import counts
-from memoryhub.sensitivity import system
-from memoryhub.store.removal import purgeable
+from memoryhub.memories.delete import purgeable
+from memoryhub.ops.checks import INSTALLATION
+from memoryhub.stats.counts import counts
 
 
 class Command(BaseCommand):
@@ -48,7 +48,7 @@ class Command(BaseCommand):
         actor = operator(system("purge_expired").clearance)
         found = counts(purgeable(actor, grace, now), "project")
         spared = purgeable(actor, 0, now).count() - sum(found.values())
-        purged = sum(found.values()) if options["dry_run"] else store.purge_expired(actor, grace, now)
+        purged = sum(found.values()) if options["dry_run"] else memories.purge_expired(actor, grace, now)
         verb = "Would purge" if options["dry_run"] else "Purged"
         self.stdout.write(f"{verb} {plural(purged, 'expired memory')}")
         for project, n in found.items():

@@ -18,16 +18,15 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils.crypto import get_random_string
 
 import memoryhub
-from memoryhub import bootstrap, demo, serving
-from memoryhub.checks import INSTALLATION
-from memoryhub.management import demo_team
+from memoryhub.access.policy import system
+from memoryhub.accounts import usernames
+from memoryhub.accounts.tokens import issue_token
+from memoryhub.core.vocabulary import RIGHTS
 from memoryhub.management.operator import plural
-from memoryhub.management.replaying.demo import play_session
 from memoryhub.models import AgentToken, Fact, Memory, Session
-from memoryhub.sensitivity import system
-from memoryhub.team import names
-from memoryhub.team.tokens import issue_token
-from memoryhub.vocabulary import RIGHTS
+from memoryhub.ops import bootstrap, demo, serving
+from memoryhub.ops.checks import INSTALLATION
+from memoryhub.ops.demo import play_session
 
 ADMIN = demo.OWNER
 TOKEN = "quickstart"  # noqa: S105  a name
@@ -83,14 +82,14 @@ class Command(BaseCommand):
         self.token(real)
         admin = get_user_model().objects.filter(is_superuser=True, is_active=True).order_by("pk").first()
         if loaded and admin is not None:
-            demo_team.gather(admin)
+            demo.gather(admin)
 
     def administrator(self, real: bool) -> None:
         """Say who may log in; make an administrator where there is none."""
         users = get_user_model().objects
         known = users.filter(is_superuser=True, is_active=True).order_by("pk").first()
-        if known is None and (users.filter(username=ADMIN).exists() or names.is_former(ADMIN)):
-            whose = "was" if names.is_former(ADMIN) else "is"
+        if known is None and (users.filter(username=ADMIN).exists() or usernames.is_former(ADMIN)):
+            whose = "was" if usernames.is_former(ADMIN) else "is"
             self.tell(
                 "Administrator", f"none; {ADMIN} {whose} somebody else: {_command(real, 'createsuperuser')}"
             )
@@ -114,7 +113,7 @@ class Command(BaseCommand):
                 f"{known.name} {known.prefix}..., kept; another: {_command(real, 'create_token NAME')}",
             )
             return
-        if names.is_former(ADMIN):
+        if usernames.is_former(ADMIN):
             self.tell("Agent token", f"none; make one: {_command(real, 'create_token NAME')}")
             return
         # The demo's may do everything, so that everything can be tried; a real one starts small.

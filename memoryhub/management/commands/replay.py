@@ -13,13 +13,22 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
-from memoryhub.checks import INSTALLATION
-from memoryhub.claude_code import VARIABLE
+from memoryhub.access.policy import Clearance
+from memoryhub.core.claude_code import VARIABLE
 from memoryhub.management.operator import operator, plural, short_name, shown
-from memoryhub.management.replaying.doors import Door, Outside, Refused, inside, is_address
-from memoryhub.management.replaying.player import Played, Player
-from memoryhub.management.replaying.transcript import NotATranscript, Transcript, read_transcript
-from memoryhub.sensitivity import Clearance
+from memoryhub.ops.checks import INSTALLATION
+from memoryhub.ops.replay import (
+    Door,
+    NotATranscript,
+    Outside,
+    Played,
+    Player,
+    Refused,
+    Transcript,
+    inside,
+    is_address,
+    read_transcript,
+)
 
 INTERRUPTED = 130
 FASTEST = 100_000

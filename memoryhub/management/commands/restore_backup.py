@@ -9,9 +9,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, transaction
 
-from memoryhub import backup, journal
+from memoryhub.access.policy import system
+from memoryhub.audit import journal
 from memoryhub.management.operator import operator
-from memoryhub.sensitivity import system
+from memoryhub.ops import backup
 
 
 class Command(BaseCommand):

@@ -8,11 +8,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memoryhub.checks import INSTALLATION
+from memoryhub.access.policy import system
 from memoryhub.management.operator import operator, plural, shown
-from memoryhub.sensitivity import system
-from memoryhub.store import stored_secrets
-from memoryhub.store.stored_secrets import NOT_CHECKED, Finding, Mended
+from memoryhub.memories import stored_secrets
+from memoryhub.memories.stored_secrets import NOT_CHECKED, Finding, Mended
+from memoryhub.ops.checks import INSTALLATION
 
 
 class Command(BaseCommand):

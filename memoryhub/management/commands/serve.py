@@ -10,8 +10,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from memoryhub import serving
-from memoryhub.checks import INSTALLATION
+from memoryhub.core.client_ip import is_loopback
+from memoryhub.ops import serving
+from memoryhub.ops.checks import INSTALLATION
 
 
 class Command(BaseCommand):
@@ -45,9 +46,7 @@ class Command(BaseCommand):
         executor = MigrationExecutor(connection)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):
             raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
-        if not serving.is_loopback(options["host"]) and set(settings.ALLOWED_HOSTS) <= set(
-            settings.LOOPBACK_HOSTS
-        ):
+        if not is_loopback(options["host"]) and set(settings.ALLOWED_HOSTS) <= set(settings.LOOPBACK_HOSTS):
             self.stderr.write(
                 "Requests to other names than localhost will be refused: set MEMORYHUB_ALLOWED_HOSTS to the"
                 " names under which the hub is reached."

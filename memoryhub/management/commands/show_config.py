@@ -12,8 +12,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from memoryhub.conf import ENV_PREFIX, Config
-from memoryhub.operator_settings import OPERATOR_SETTINGS
+from memoryhub.config import ENV_PREFIX, Config
+from memoryhub.config.reference import OPERATOR_SETTINGS
 
 
 class Command(BaseCommand):

@@ -9,11 +9,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memoryhub import journal, journal_loss, mirror_audit
-from memoryhub.checks import INSTALLATION
+from memoryhub.access.policy import system
+from memoryhub.audit import journal, journal_loss, verification
+from memoryhub.core.transactions import write
 from memoryhub.management.operator import operator, plural
-from memoryhub.sensitivity import system
-from memoryhub.transactions import write
+from memoryhub.ops.checks import INSTALLATION
 
 
 class Command(BaseCommand):
@@ -33,7 +33,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         acknowledged = self._acknowledge() if options["acknowledge_loss"] else None
-        chain, mirror, loss = journal.verify_chain(), mirror_audit.audit(), journal_loss.pending()
+        chain, mirror, loss = journal.verify_chain(), verification.audit(), journal_loss.pending()
         ok = chain.ok and mirror.ok and loss is None
         if options["json"]:
             shape = {**asdict(chain), "ok": ok, "chain_ok": chain.ok, "mirror_ok": mirror.ok}
@@ -62,7 +62,7 @@ class Command(BaseCommand):
             self.stdout.write(self.style.ERROR(f"Loss: {loss.summary()}"))
             self.stdout.write("Loss: find out why, then run verify_journal --acknowledge-loss")
 
-    def _tell(self, chain: journal.Verification, mirror: mirror_audit.Audit) -> None:
+    def _tell(self, chain: journal.Verification, mirror: verification.Audit) -> None:
         rows = plural(chain.rows, "row")
         if chain.ok:
             self.stdout.write(self.style.SUCCESS(f"Chain: whole, {rows}"))

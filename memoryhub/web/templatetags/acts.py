@@ -7,13 +7,13 @@ from typing import Any
 from django import template
 from django.utils import timezone
 
+from memoryhub.access.policy import LEVELS
+from memoryhub.accounts.clearance import full_clearance_of
+from memoryhub.core.vocabulary import SCOPES, TYPES
+from memoryhub.memories.bulk_actions import MOST
 from memoryhub.models import Fact, Memory
-from memoryhub.sensitivity import LEVELS
-from memoryhub.store.acts import MOST
-from memoryhub.vocabulary import SCOPES, TYPES
-from memoryhub.web import acts
-from memoryhub.web.access import full_clearance_of
-from memoryhub.web.lists import without
+from memoryhub.web.memories import bulk_actions
+from memoryhub.web.memories.list_forms import without
 
 register = template.Library()
 
@@ -21,7 +21,7 @@ register = template.Library()
 @register.simple_tag(takes_context=True)
 def may_act(context: dict[str, Any]) -> bool:
     """Whether this person may do anything to a memory: then its row has a box."""
-    return any(acts.offered(context["request"]).values())
+    return any(bulk_actions.offered(context["request"]).values())
 
 
 @register.filter
@@ -44,7 +44,7 @@ def bulk_bar(
         "request": request,
         "csrf_token": context.get("csrf_token"),
         "perms": context.get("perms"),
-        "may": acts.offered(request),
+        "may": bulk_actions.offered(request),
         "ended": ended,
         "demote": demote,
         "may_erase": ended and request.user.has_perm("memoryhub.erase_memory"),

@@ -18,15 +18,15 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
-from memoryhub import dates
+from memoryhub.access import redaction
+from memoryhub.core import dates
+from memoryhub.core.text import collapse, shorten
+from memoryhub.core.vocabulary import TrashReason
 from memoryhub.models import Memory
-from memoryhub.retrieval import sealed
-from memoryhub.retrieval.overview import EXPIRING_DAYS
-from memoryhub.retrieval.search import Hit, default_weights
-from memoryhub.text import collapse, shorten
-from memoryhub.vocabulary import TrashReason
-from memoryhub.web.plain import plain
-from memoryhub.web.static_files import digest
+from memoryhub.search.hybrid import Hit, default_weights
+from memoryhub.stats.counts import EXPIRING_DAYS
+from memoryhub.web.base.markdown import plain
+from memoryhub.web.base.static_files import digest
 
 register = template.Library()
 
@@ -125,14 +125,14 @@ def memory_url(memory: Memory) -> str:
 @register.filter
 def called(memory: Memory) -> str:
     """The title, or of a secret, which no list tells, that it is one."""
-    return sealed.name_of(memory)
+    return redaction.name_of(memory)
 
 
 @register.filter
 def gist(memory: Memory) -> str:
     """What stands under the title in a list: abstract, else content; neither marks nor the title again."""
-    if sealed.is_sealed(memory.sensitivity):
-        return sealed.UNOPENED
+    if redaction.is_sealed(memory.sensitivity):
+        return redaction.UNOPENED
     title = collapse(plain(memory.title)).rstrip("…")
     for text in (memory.abstract, memory.content):
         rest = collapse(plain(text[:4000]))

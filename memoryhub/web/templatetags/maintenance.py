@@ -6,16 +6,17 @@ from typing import Any
 
 from django import template
 
-from memoryhub.lifecycle import telling
-from memoryhub.lifecycle.operations import OPERATIONS, Change
+from memoryhub.maintenance import results
+from memoryhub.maintenance.plan import Change
+from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.models import MaintenanceRun
 
 register = template.Library()
 
-register.filter("run_title", telling.title)
-register.filter("run_state", telling.state)
-register.filter("is_under_way", telling.is_under_way)
-register.filter("is_broken", telling.is_broken)
+register.filter("run_title", results.title)
+register.filter("run_state", results.state)
+register.filter("is_under_way", results.is_under_way)
+register.filter("is_broken", results.is_broken)
 
 
 @register.filter
@@ -33,7 +34,7 @@ def operation_help(name: str) -> str:
 @register.filter
 def deed(change: Change, run: MaintenanceRun) -> str:
     """What the run did to a memory, or would do."""
-    return telling.deed(change.action, run.dry_run)
+    return results.deed(change.action, run.dry_run)
 
 
 @register.inclusion_tag("maintenance/turn.html")

@@ -14,11 +14,11 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from memoryhub import dates
+from memoryhub.access import redaction
+from memoryhub.core import dates
+from memoryhub.facts.graph_index import key_of
 from memoryhub.models import Event, Fact
-from memoryhub.retrieval import sealed
-from memoryhub.retrieval.timeline import Entry
-from memoryhub.web.graph_index import key_of
+from memoryhub.stats.timeline import Entry
 from memoryhub.web.templatetags.hub import moment
 
 register = template.Library()
@@ -93,7 +93,7 @@ def event_name(event: Event) -> str:
 def preview_told(event: Event) -> str:
     """What an event showed; where it became a secret memory, the memory's own page tells."""
     became = event.memory
-    return sealed.UNOPENED if became and sealed.is_sealed(became.sensitivity) else event.preview
+    return redaction.UNOPENED if became and redaction.is_sealed(became.sensitivity) else event.preview
 
 
 @register.filter

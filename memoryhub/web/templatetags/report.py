@@ -6,11 +6,10 @@ from typing import Any
 
 from django import template
 
+from memoryhub.access import redaction
+from memoryhub.core.text import collapse
 from memoryhub.models import Memory
-from memoryhub.retrieval import sealed
-from memoryhub.text import collapse
-from memoryhub.web.markdown import render
-from memoryhub.web.plain import plain
+from memoryhub.web.base.markdown import plain, render
 
 MOST_CHARS = 60_000  # of one text: what a page bears
 _DAY = 3  # the level of the heading that an entry stands under
@@ -35,8 +34,8 @@ def whole_text(memory: Memory) -> dict[str, Any]:
 
 
 def _text(memory: Memory) -> dict[str, Any]:
-    if sealed.is_sealed(memory.sensitivity):
-        return {"titled": True, "unopened": sealed.UNOPENED}
+    if redaction.is_sealed(memory.sensitivity):
+        return {"titled": True, "unopened": redaction.UNOPENED}
     title, text = collapse(plain(memory.title)), memory.content
     first, _, rest = text.strip().partition("\n")
     if title and _alike(plain(first), title):

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import template
 
-from memoryhub.web import review
+from memoryhub.web.review import queue
 from memoryhub.web.templatetags.hub import nav_link
 
 register = template.Library()
@@ -15,4 +15,4 @@ register = template.Library()
 @register.inclusion_tag("review/badge.html", takes_context=True)
 def review_link(context: dict[str, Any]) -> dict[str, Any]:
     """The link to the queue, with how many wait for this person."""
-    return {**nav_link(context, "review", "Review"), "waiting": review.waiting(context["request"])}
+    return {**nav_link(context, "review", "Review"), "waiting": queue.waiting(context["request"])}

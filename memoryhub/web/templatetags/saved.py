@@ -6,7 +6,7 @@ from typing import Any
 
 from django import template
 
-from memoryhub.web.saved import place_of
+from memoryhub.web.saved_searches.presenters import place_of
 
 register = template.Library()
 

@@ -9,7 +9,7 @@ from django import template
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
-from memoryhub.web.session_picture import Mark, Picture, Point
+from memoryhub.web.sessions.picture import Mark, Picture, Point
 
 register = template.Library()
 

@@ -8,9 +8,9 @@ from typing import Any
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from memoryhub.lifecycle import runs
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun, Memory
-from memoryhub.sensitivity import Actor, Clearance
 
 
 def test_a_faded_memory_leads_to_the_run_that_is_then_undone(

@@ -9,11 +9,11 @@ from django.test import Client
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from memoryhub import store
-from memoryhub.drafts import MemoryPatch
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance, system
+from memoryhub.accounts import tokens
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Injection, Memory, Session
-from memoryhub.sensitivity import Actor, Clearance, system
-from memoryhub.team import tokens
 
 ADVICE = "Deploys of the ledger go out on Friday afternoon, when the office is quiet"
 PROMPT = "When should the deploy of the ledger go out?"
@@ -25,7 +25,7 @@ def misled(configure: Any, remember: Any) -> Memory:
     configure(injection_deadline_ms=60_000)
     tomasz = Actor("user:tomasz", Clearance.up_to("secret"))
     told = remember(ADVICE.replace("Friday", "Tuesday"), title="When the ledger goes out", project="ledger")
-    store.update(told.uid, MemoryPatch(content=ADVICE), tomasz)
+    memories.update(told.uid, MemoryPatch(content=ADVICE), tomasz)
     remember("Invoices are numbered by the year", title="Numbers of invoices", project="ledger")
     _, token = tokens.issue_token("deploy-bot", "ada", actor=system("tests"))
     body = {"event": "prompt:submit", "session_id": "night-deploy", "project": "ledger"}

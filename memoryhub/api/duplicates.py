@@ -1,0 +1,208 @@
+"""Memories that are alike: related ones, near-duplicates, and merging them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from django.http import Http404, HttpResponse
+from ninja import Query, Router
+from pydantic import BaseModel, Field
+
+from memoryhub import memories as store
+from memoryhub import serializers
+from memoryhub.access.policy import Actor
+from memoryhub.api.memories import etag
+from memoryhub.api.parameters import Paged
+from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape, documented
+from memoryhub.audit.reveals import note_reveals
+from memoryhub.core.pagination import BadCursor
+from memoryhub.duplicates import clusters as duplicates_clusters
+from memoryhub.duplicates.clusters import Cluster
+from memoryhub.http.authentication import READ, WRITE, ApiRequest, Asking, Limit, Share
+from memoryhub.http.json import answer
+from memoryhub.memories.filters import Filter
+from memoryhub.memories.merge import MOST
+from memoryhub.memories.schemas import Content
+from memoryhub.models import Memory
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search import related
+
+router = Router(tags=["alike"])
+
+
+class RelatedTo(Asking):
+    limit: Limit = related.LIMIT
+
+
+class DuplicateList(Asking, Paged):
+    project: Filter = None
+    category: Filter = None
+    similarity: Share | None = Field(None, description="Least cosine; near_duplicate_similarity.")
+
+
+class MergeRequest(BaseModel):
+    others: Annotated[list[str], Field(min_length=1, max_length=MOST)] = Field(
+        description="The memories that go to the trash; the one in the path is kept."
+    )
+    content: Content | None = Field(None, description="A text in the place of the one that is kept.")
+
+
+class RelatedShape(BaseModel):
+    """``similarity`` is the cosine of the vectors, null without them; ``reasons`` are for people."""
+
+    memory: PreviewShape
+    score: float
+    similarity: float | None
+    reasons: list[str]
+
+
+class RelatedList(ListOf[RelatedShape]):
+    """``note`` says what could not be asked."""
+
+    note: str
+
+
+class NearShape(BaseModel):
+    memory: PreviewShape
+    similarity: float
+
+
+class ClusterShape(BaseModel):
+    """``keep`` is the one that is worth most, ``why`` says how that was told.
+
+    ``numbers_differ``: other numbers, or a "not" in one of them: look twice. ``profile``: pieces of one
+    profile, which are to be one memory although they say different things; these come last.
+    """
+
+    keep: PreviewShape
+    why: str
+    similarity: float
+    numbers_differ: bool
+    profile: bool
+    others: list[NearShape]
+
+
+class ClusterList(ListOf[ClusterShape]):
+    """``complete``: all that are there were found; else ``notes`` say what was not looked at."""
+
+    complete: bool
+    compared: int
+    memories: int
+    notes: list[str]
+
+
+class MergedShape(BaseModel):
+    """``merge`` names it for ``POST /merges/{id}/undo``."""
+
+    outcome: str
+    merge: str
+    memory: MemoryShape
+    others: list[str]
+
+
+@router.get(
+    "/memories/{id}/related",
+    auth=READ,
+    response=documented(RelatedList, errors=(404,)),
+    summary="What has to do with it",
+)
+def get_related(request: ApiRequest, id: str, wanted: Query[RelatedTo]) -> HttpResponse:
+    """By vectors, shared files and labels, each with its reasons. Counts no access."""
+    clearance = wanted.clearance(request.auth)
+    memory = Memory.objects.visible_to(clearance).live().with_details().filter(uid=id).first()
+    if memory is None:
+        raise Http404
+    found = related.related(memory, clearance, wanted.limit)
+    note_reveals((one.memory for one in found.items), request.auth.actor, "api related")
+    shown = serializers.memories((one.memory for one in found.items), serializers.preview)
+    items = [
+        {"memory": row, "score": one.score, "similarity": one.likeness, "reasons": list(one.reasons)}
+        for row, one in zip(shown, found.items, strict=True)
+    ]
+    return answer({"items": items, "next_cursor": None, "total": len(items), "note": found.note})
+
+
+@router.get("/duplicates", auth=READ, response=documented(ClusterList), summary="Near-duplicates")
+def list_duplicates(request: ApiRequest, wanted: Query[DuplicateList]) -> HttpResponse:
+    """Clusters of memories that nearly say the same, the surest first."""
+    start = _offset(wanted.cursor)
+    clearance = wanted.clearance(request.auth)
+    memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    narrowed = {name: value for name in ("project", "category") if (value := getattr(wanted, name))}
+    found = duplicates_clusters.find(memories.filter(**narrowed), clearance, similarity=wanted.similarity)
+    end = start + wanted.limit
+    return answer(
+        {
+            "items": _shown(found.clusters[start:end], memories, request.auth.actor),
+            "next_cursor": str(end) if end < len(found.clusters) else None,
+            "total": len(found.clusters),
+            "complete": found.complete,
+            "compared": found.compared,
+            "memories": found.total,
+            "notes": list(found.notes),
+        }
+    )
+
+
+@router.post(
+    "/memories/{id}/merge",
+    auth=WRITE,
+    response=documented(MergedShape, errors=(404, 409)),
+    summary="Merge others into it",
+)
+def merge_memories(request: ApiRequest, id: str, body: MergeRequest) -> HttpResponse:
+    """Keeps this one; the others go to the trash. Lists are united, the level is the highest."""
+    done = store.merge(id, body.others, request.auth.actor, content=body.content or "")
+    return _merged("merged", done)
+
+
+@router.post(
+    "/merges/{id}/undo",
+    auth=WRITE,
+    response=documented(MergedShape, errors=(404, 409)),
+    summary="Take a merge back",
+)
+def undo_merge(request: ApiRequest, id: str) -> HttpResponse:
+    """All is as it was; 409 names what was changed since."""
+    return _merged("undone", store.unmerge(id, request.auth.actor))
+
+
+def _merged(outcome: str, done: store.Merged) -> HttpResponse:
+    memory = Memory.objects.get(pk=done.memory.pk)
+    body = {
+        "outcome": outcome,
+        "merge": done.uid,
+        "memory": serializers.memories([memory])[0],
+        "others": [other.uid for other in done.others],
+    }
+    return answer(body, headers={"ETag": etag(memory)})
+
+
+def _offset(cursor: str | None) -> int:
+    """Clusters have no order that a key could stand for: the cursor is a number."""
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 10):
+        raise BadCursor
+    return int(cursor)
+
+
+def _shown(clusters: Sequence[Cluster], memories: MemoryQuerySet, actor: Actor) -> list[dict[str, Any]]:
+    """As the contract has them; what has gone meanwhile is left out."""
+    wanted = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))]
+    rows = list(memories.filter(pk__in=wanted))
+    note_reveals(rows, actor, "api duplicates")
+    previews = dict(
+        zip((row.pk for row in rows), serializers.memories(rows, serializers.preview), strict=True)
+    )
+    items = []
+    for one in clusters:
+        others = [
+            {"memory": previews[pk], "similarity": likeness} for pk, likeness in one.others if pk in previews
+        ]
+        if one.keep in previews and others:
+            likeness = min(other["similarity"] for other in others)
+            told = {"why": one.why, "numbers_differ": one.differs, "profile": one.by_rule}
+            items.append({"keep": previews[one.keep], **told, "similarity": likeness, "others": others})
+    return items

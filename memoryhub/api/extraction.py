@@ -1,0 +1,126 @@
+"""``/extract``: from a conversation to memories."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.http import Http404, HttpResponse
+from ninja import Router
+from pydantic import BaseModel, ConfigDict, Field
+
+from memoryhub.access.policy import Sensitivity
+from memoryhub.api.schemas import documented
+from memoryhub.core.vocabulary import Scope
+from memoryhub.extraction import queue, services
+from memoryhub.extraction.candidates import Place
+from memoryhub.extraction.conversation import turns
+from memoryhub.http.authentication import WRITE, ApiRequest
+from memoryhub.http.json import answer
+from memoryhub.http.problems import field_error, invalid
+from memoryhub.memories import TooCostlyToCheck
+from memoryhub.memories.schemas import Name
+from memoryhub.models import Extraction
+from memoryhub.security.secrets import CheckTooCostly
+
+router = Router(tags=["memory"])
+
+
+class MessageIn(BaseModel):
+    """One message as agents keep it; other fields are not looked at."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: str = Field(description="user and assistant are read, all others (system, tool) are not.")
+    content: str | list[dict[str, Any]] | None = Field(
+        description="A text, or parts of which the texts are read; null in a message that only calls tools."
+    )
+
+
+class Conversation(BaseModel):
+    """A conversation and where its memories belong."""
+
+    messages: Annotated[list[MessageIn], Field(description="In order.")]
+    project: Name = ""
+    session_id: Name = ""
+    scope: Scope = Scope.PROJECT
+    sensitivity: Sensitivity = Sensitivity.PUBLIC
+
+    def place(self) -> Place:
+        return Place(self.project, self.session_id, self.scope.value, self.sensitivity.value)
+
+
+class ExtractedShape(BaseModel):
+    """What became of one candidate. ``outcome``: created, merged, skipped, refreshed, or refused with its
+    ``code`` and ``detail``. ``why``: what spoke for it."""
+
+    outcome: str
+    id: str | None
+    category: str
+    abstract: str = ""
+    why: str = ""
+    code: str = ""
+    detail: str = ""
+
+
+class ExtractionShape(BaseModel):
+    """``extractor``: rules, model, or model and rules. ``notes``: what could not be done as configured."""
+
+    id: str | None
+    status: str
+    extractor: str
+    results: list[ExtractedShape]
+    notes: list[str]
+
+
+@router.post(
+    "/extract",
+    auth=WRITE,
+    response={202: ExtractionShape, **documented(ExtractionShape, errors=(409,))},
+    summary="Extract memories from a conversation",
+)
+def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
+    """Candidates go through deduplication, one outcome each.
+
+    200 with the results where rules read it; 202 where a language model is configured, that reads it in the
+    background: ask ``GET /extract/{id}``. Messages are kept without credentials, until they are read.
+    """
+    most = settings.MEMORYHUB.max_extract_messages
+    if len(conversation.messages) > most:
+        raise invalid([field_error("messages", f"holds more than {most}; send them in parts")])
+    actor = request.auth.actor
+    place = queue.settled(conversation.place(), actor)
+    try:
+        said = turns(message.model_dump() for message in conversation.messages)
+    except CheckTooCostly:
+        raise TooCostlyToCheck("messages") from None
+    if not services.would_ask(place):
+        read = services.by_model(said, place, actor)
+        return answer(_body(None, "done", read.extractor, read.results, read.notes))
+    row = queue.submit(said, place, actor)
+    return answer(_of_row(row, []), 202, {"Location": f"{request.path}/{row.uid}"})
+
+
+@router.get(
+    "/extract/{id}",
+    auth=WRITE,
+    response=documented(ExtractionShape, errors=(404,)),
+    summary="What became of a conversation",
+)
+def extraction(request: ApiRequest, id: str) -> HttpResponse:
+    """``status``: queued, running, done or failed. Only who sent the conversation may ask."""
+    row = queue.find(id, request.auth.actor)
+    if row is None:
+        raise Http404
+    return answer(_of_row(row, queue.results_of(row, request.auth.actor)))
+
+
+def _of_row(row: Extraction, results: list[dict[str, Any]]) -> dict[str, Any]:
+    notes = row.error.split("; ") if row.error else []
+    return _body(row.uid, row.status, row.extractor, results, notes)
+
+
+def _body(
+    uid: str | None, status: str, extractor: str, results: list[dict[str, Any]], notes: list[str]
+) -> dict[str, Any]:
+    return {"id": uid, "status": status, "extractor": extractor, "results": results, "notes": notes}

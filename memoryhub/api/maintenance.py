@@ -1,0 +1,230 @@
+"""``/maintenance``: request, list, stop, resume and undo runs. Every call needs ``maintain``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import chain
+from typing import Any, Literal
+
+from django.conf import settings
+from django.http import HttpResponse
+from ninja import Query, Router
+from pydantic import BaseModel, ConfigDict, Field
+
+from memoryhub import serializers
+from memoryhub.access.policy import Actor
+from memoryhub.api.parameters import Paged
+from memoryhub.api.schemas import ListOf, documented
+from memoryhub.audit.reveals import note_reveals
+from memoryhub.core.pagination import BadCursor, page
+from memoryhub.core.vocabulary import Right
+from memoryhub.http.authentication import MAINTAIN, ApiRequest, Asking
+from memoryhub.http.json import answer
+from memoryhub.maintenance import results, run_scope, runs
+from memoryhub.maintenance.results import ShownChange
+from memoryhub.memories.filters import Filter
+from memoryhub.models import MaintenanceRun
+
+
+class RunShape(BaseModel):
+    id: str
+    operation: str
+    status: Literal["queued", "running", "done", "failed"]
+    dry_run: bool
+    done: int
+    total: int
+    in_percent: bool = Field(
+        description="The run met more than this token may see: done and total are percent."
+    )
+    cause: Literal["", "error", "interrupted", "stopped"] = Field(description="Why it failed.")
+    error: str
+    detail: str = Field(description="What a waiting run waits for, where that is not this hub's own worker.")
+    params: dict[str, Any]
+    actor: str
+    undoes: str | None = Field(description="The run that this one takes back.")
+    undoable: bool
+    resumable: bool
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    undone_at: datetime | None
+
+
+class ChangeShape(BaseModel):
+    id: str
+    action: str
+    count: int = Field(description="How many things it stands for, where they have no ids.")
+    title: str
+    before: float | None
+    after: float | None
+    reason: str
+    members: list[str] = Field(description="The ids of the memories that become one.")
+    member_titles: list[str] = Field(description="The titles of those that are still there.")
+    into: str = Field(description="The memory that they became.")
+
+
+class ResultShape(BaseModel):
+    counts: dict[str, int] = Field(description="Changes by action.")
+    changes: int
+    listed: int = Field(description="Length of the list of items; after 20 000 changes are only counted.")
+    items: list[ChangeShape] = Field(description="Those that may be seen, a page of them.")
+    next_cursor: str | None
+
+
+class RunWithChanges(RunShape):
+    result: ResultShape
+
+
+router = Router(tags=["maintenance"], auth=MAINTAIN)
+_WAITS = (
+    "this hub's own worker is switched off (maintenance_worker); the run waits for: "
+    "manage.py maintain --waiting"
+)
+
+
+class RunRequest(BaseModel):
+    """``params`` may also stand beside ``operation`` and ``dry_run``."""
+
+    model_config = ConfigDict(extra="allow")
+
+    operation: str = Field(description="purge_expired, consolidate, compress, summarize_old, evict, …")
+    dry_run: bool = Field(False, description="Only list what would change.")
+    params: dict[str, Any] = Field(default_factory=dict, description="Of the operation, all optional.")
+
+
+class RunList(Paged):
+    operation: Filter = None
+    status: Literal["queued", "running", "done", "failed"] | None = None
+
+
+class OneRun(Asking, Paged):
+    """``limit`` and ``cursor`` page through the changes."""
+
+
+@router.post("/maintenance", response=documented(RunShape, status=202, errors=(409,)), summary="Start a run")
+def start_maintenance(request: ApiRequest, wanted: RunRequest) -> HttpResponse:
+    """Queues it and answers at once; the run reaches what the token clears. 409 while another is at it."""
+    params = {**(wanted.model_extra or {}), **wanted.params}
+    run = runs.start(wanted.operation, params, request.auth.actor, dry_run=wanted.dry_run)
+    return answer(_run(run, request.auth.actor), 202)
+
+
+@router.get("/maintenance", response=documented(ListOf[RunShape]), summary="List runs")
+def list_maintenance(request: ApiRequest, wanted: Query[RunList]) -> HttpResponse:
+    """Newest first."""
+    actor = request.auth.actor
+    rows = runs.visible_runs(actor.clearance).select_related("undoes")
+    named = {name: getattr(wanted, name) for name in ("operation", "status")}
+    rows = rows.filter(**{name: value for name, value in named.items() if value})
+    found = page(rows, "created_at", wanted.limit, wanted.cursor)
+    items = [_run(run, actor) for run in found.items]
+    return answer({"items": items, "next_cursor": found.next_cursor, "total": rows.count()})
+
+
+@router.get("/maintenance/{id}", response=documented(RunWithChanges, errors=(404,)), summary="One run")
+def get_maintenance(request: ApiRequest, id: str, wanted: Query[OneRun]) -> HttpResponse:
+    """Its progress and what it changed, or, of a dry run, would change; a page of it.
+
+    Counted and listed is what the levels asked for show.
+    """
+    actor, start = request.auth.actor, _offset(wanted.cursor)
+    run = runs.find(id, actor)
+    asked = wanted.clearance(request.auth)
+    told = runs.told(run, asked)
+    changes = runs.changes_of(run, asked, start, wanted.limit + 1)
+    titled = Right.READ.value in request.auth.rights
+    if titled:
+        named = chain.from_iterable((one.memory, *one.members) for one in changes[: wanted.limit])
+        note_reveals({one.pk: one for one in named if one}.values(), actor, "api run")
+    result = {
+        "counts": told.counts,
+        "changes": told.changes,
+        "listed": told.listed,
+        "items": [_change(change, titled) for change in changes[: wanted.limit]],
+        "next_cursor": str(start + wanted.limit) if len(changes) > wanted.limit else None,
+    }
+    return answer({**_run(run, actor), "result": result})
+
+
+@router.post(
+    "/maintenance/{id}/undo",
+    response=documented(RunShape, status=202, errors=(404, 409)),
+    summary="Take a run back",
+)
+def undo_maintenance(request: ApiRequest, id: str) -> HttpResponse:
+    """Answers the run that does it. 409 when nothing can be taken back."""
+    return _steered(runs.undo(id, request.auth.actor), request)
+
+
+@router.post(
+    "/maintenance/{id}/resume",
+    response=documented(RunShape, status=202, errors=(404, 409)),
+    summary="Let a run go on",
+)
+def resume_maintenance(request: ApiRequest, id: str) -> HttpResponse:
+    """For one that failed, was interrupted or stopped: it goes on where it was."""
+    return _steered(runs.resume(id, request.auth.actor), request)
+
+
+@router.post(
+    "/maintenance/{id}/stop",
+    response=documented(RunShape, status=202, errors=(404, 409)),
+    summary="Stop a run",
+)
+def stop_maintenance(request: ApiRequest, id: str) -> HttpResponse:
+    """It stops between two steps, and can be resumed."""
+    return _steered(runs.stop(id, request.auth.actor), request)
+
+
+def _steered(run: MaintenanceRun, request: ApiRequest) -> HttpResponse:
+    return answer(_run(run, request.auth.actor), 202)
+
+
+def _run(run: MaintenanceRun, actor: Actor) -> dict[str, Any]:
+    told = runs.told(run, actor.clearance, counted=False)
+    may_steer = run_scope.steers(actor.clearance, run)
+    waits = run.status == MaintenanceRun.Status.QUEUED and not settings.MEMORYHUB.maintenance_worker
+    moments = ("created_at", "started_at", "finished_at", "undone_at")
+    return {
+        "id": run.uid,
+        "operation": run.operation,
+        "status": run.status,
+        "dry_run": run.dry_run,
+        "done": told.done,
+        "total": told.total,
+        "in_percent": not told.whole,
+        "cause": run.cause,
+        "error": run.error,
+        "detail": _WAITS if waits else "",
+        "params": dict(results.params([run], actor.clearance)[run.pk]),
+        "actor": run.actor,
+        "undoes": run.undoes.uid if run.undoes else None,
+        "undoable": may_steer and runs.is_undoable(run),
+        "resumable": may_steer and runs.is_resumable(run),
+        **{name: serializers.moment(getattr(run, name)) for name in moments},
+    }
+
+
+def _change(shown: ShownChange, titled: bool) -> dict[str, Any]:
+    change, memory = shown.change, shown.memory
+    titles = {member.uid: member.title for member in shown.members} if titled else {}
+    return {
+        "id": change.uid,
+        "action": change.action,
+        "count": change.count,
+        "title": memory.title if memory and titled else "",
+        "before": change.before,
+        "after": change.after,
+        "reason": change.reason,
+        "members": list(change.members),
+        "member_titles": [titles.get(uid, "") for uid in change.members],
+        "into": change.into,
+    }
+
+
+def _offset(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 6):
+        raise BadCursor
+    return int(cursor)

@@ -1,0 +1,354 @@
+"""The shapes of answers, for the OpenAPI description (``memoryhub.serializers`` makes them)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel
+
+Item = TypeVar("Item")
+
+
+class FieldError(BaseModel):
+    field: str
+    message: str
+
+
+class ProblemShape(BaseModel):
+    """RFC 9457. ``code`` is what to branch on."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldError]
+    request_id: str
+
+
+class ListOf(BaseModel, Generic[Item]):
+    items: list[Item]
+    next_cursor: str | None
+    total: int
+
+
+class EntityShape(BaseModel):
+    entity: str
+    entity_type: str
+
+
+class _Described(BaseModel):
+    """What the list and the whole memory share."""
+
+    id: str
+    title: str
+    subtitle: str
+    abstract: str
+    overview: str
+    category: str
+    type: str
+    concepts: list[str]
+    tags: list[str]
+    importance: float
+    trust: float
+    confidence: float
+    sensitivity: str
+    scope: str
+    project: str
+    session_id: str
+    key: str
+    files_read: list[str]
+    files_modified: list[str]
+    discovery_tokens: int | None
+    accessed_count: int
+    created_at: datetime
+    updated_at: datetime
+    last_accessed_at: datetime | None
+    expires_at: datetime | None
+    deleted_at: datetime | None
+    content_hash: str
+    entities: list[EntityShape]
+
+
+class MemoryShape(_Described):
+    content: str
+
+
+class PreviewShape(_Described):
+    preview: str
+
+
+class HiddenShape(BaseModel):
+    """A memory above the token's clearance that it wrote to: nothing that it did not bring."""
+
+    id: str
+    project: str
+    scope: str
+    content_hash: str
+
+
+class Stored(BaseModel):
+    outcome: Literal["created", "refreshed", "updated", "merged", "skipped"]
+    memory: MemoryShape | HiddenShape
+    ignored: list[str]
+    warnings: list[Literal["over_cap"]] = []
+
+
+class Changed(BaseModel):
+    outcome: Literal["updated", "unchanged", "restored"]
+    memory: MemoryShape
+    ignored: list[str] = []
+    warnings: list[Literal["over_cap"]] = []
+
+
+class Ended(BaseModel):
+    outcome: Literal["trashed", "erased", "deleted"]
+    id: str
+
+
+class BatchError(BaseModel):
+    code: str
+    detail: str
+    errors: list[FieldError]
+
+
+class BatchResult(BaseModel):
+    """``outcome`` and ``id``, or ``error``."""
+
+    outcome: str | None = None
+    id: str | None = None
+    warnings: list[Literal["over_cap"]] = []
+    error: BatchError | None = None
+
+
+class BatchResults(BaseModel):
+    results: list[BatchResult]
+
+
+class RevisionShape(BaseModel):
+    number: int
+    at: datetime
+    actor: str
+    reason: str
+    sensitivity: str
+    before: dict[str, Any]
+
+
+class JournalShape(BaseModel):
+    seq: int
+    at: datetime
+    actor: str
+    operation: str
+    object_type: str
+    object_id: str
+    detail: dict[str, Any]
+    hash: str
+
+
+class History(BaseModel):
+    revisions: list[RevisionShape]
+    journal: list[JournalShape]
+
+
+class ComponentsShape(BaseModel):
+    match: float
+    recency: float
+    importance: float
+    trust: float
+
+
+class HitShape(BaseModel):
+    memory: MemoryShape
+    score: float
+    components: ComponentsShape
+    snippet: str
+
+
+class DenseSide(BaseModel):
+    """``configured``: there is a provider of vectors. ``used``: this answer used them; else ``detail`` says
+    why not, if they were asked for."""
+
+    configured: bool
+    used: bool
+    model: str
+    detail: str
+
+
+class SearchResults(BaseModel):
+    """``total`` counts what was scored; more memories match where it is not exact."""
+
+    results: list[HitShape]
+    total: int
+    total_is_exact: bool
+    mode: Literal["hybrid", "lexical", "semantic"]
+    took_ms: float
+    dense: DenseSide
+
+
+class IndexShape(BaseModel):
+    """``summary``: at most 20 words."""
+
+    id: str
+    type: str
+    summary: str
+    importance: float
+
+
+class DetailShape(MemoryShape):
+    score: float
+
+
+class RecallShape(BaseModel):
+    """``has_more``: not all matches are in the index. ``tokens_used``: of this whole answer.
+
+    ``query`` ends with an ellipsis where all of it would have cost too much.
+    """
+
+    query: str
+    index: list[IndexShape]
+    details: list[DetailShape]
+    total_count: int
+    total_is_exact: bool
+    has_more: bool
+    mode: Literal["hybrid", "lexical", "semantic"]
+    tokens_used: int
+
+
+class ShownShape(BaseModel):
+    """``scale``: immediate, task, session or project; empty when ``memory.temporal`` is off."""
+
+    id: str
+    score: float
+    scale: str
+
+
+class WithheldShape(BaseModel):
+    """``reason``: below the floor, already shown in this session, over the count, over the budget, blocked by
+    the governor; with instruction removed the rest of the memory is shown. ``detail``: which kinds."""
+
+    id: str
+    reason: str
+    detail: str
+
+
+class InjectionShape(BaseModel):
+    """``skipped`` says what could not be done, one line each."""
+
+    context: str
+    injected: list[ShownShape]
+    withheld: list[WithheldShape]
+    tokens_used: int
+    took_ms: float
+    skipped: list[str]
+
+
+class EntryShape(BaseModel):
+    """A line of a timeline; what else it holds depends on ``kind``."""
+
+    at: datetime
+    kind: Literal["memory", "event", "boundary", "session_start", "session_end"]
+    session_id: str
+    project: str
+
+
+class SessionShape(BaseModel):
+    session_id: str
+    project: str
+    agent: str
+    started_at: datetime
+    last_at: datetime
+    ended_at: datetime | None
+    memory_count: int
+    event_count: int
+
+
+class SessionWithTimeline(BaseModel):
+    session: SessionShape
+    timeline: ListOf[EntryShape]
+    other_projects: list[str]
+
+
+class FactShape(BaseModel):
+    id: str
+    subject: str
+    predicate: str
+    object: str
+    confidence: float
+    project: str
+    session_id: str
+    sensitivity: str
+    memory_id: str | None
+
+
+class StoredFact(BaseModel):
+    outcome: Literal["created", "updated"]
+    id: str
+    fact: FactShape
+    ignored: list[str]
+
+
+class LossShape(BaseModel):
+    recorded_in: int
+    first_seq: int
+    last_seq: int
+    rows: int
+    files: list[str]
+
+
+class VerificationShape(BaseModel):
+    ok: bool
+    rows: int
+    first_bad_seq: int | None
+    loss: LossShape | None
+
+
+class Statistics(BaseModel):
+    total: int
+    by_type: dict[str, int]
+    by_category: dict[str, int]
+    by_sensitivity: dict[str, int]
+    by_project: dict[str, int]
+    expiring: int
+    expired: int
+    trashed: int
+    facts: int
+    sessions: int
+    max_memories: int
+    near_cap: dict[str, int]
+    database_bytes: int | None  # the sizes are null for who is confined to projects
+    index_bytes: int | None
+    embedding_model: str
+    embedding_missing: int
+    vector_bytes: int | None
+
+
+class ToolsetShape(BaseModel):
+    name: str
+    description: str
+    tools: list[str]
+
+
+class ToolShape(BaseModel):
+    name: str
+    description: str
+    inputSchema: dict[str, Any]
+    annotations: dict[str, bool]
+
+
+class ToolResult(BaseModel):
+    """``result``: an object, or what the tool's document says: a sentence, a list."""
+
+    result: Any
+    ignored: list[str]
+
+
+class Alive(BaseModel):
+    status: Literal["ok"]
+
+
+def documented(shape: Any, *, status: int = 200, errors: tuple[int, ...] = ()) -> dict[Any, Any]:
+    """The ``response`` of an operation behind a token: its shape, and the problems that any may answer."""
+    problems = (400, 401, 403, 413, 415, 422, 429, 503, *errors)
+    # No shape for the problems: ninja would make a model for each of some 400. The description adds it.
+    return {status: shape, **dict.fromkeys(sorted(problems))}

@@ -1,0 +1,182 @@
+"""``/search``, ``/recall``, ``/timeline`` and ``/sessions``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.http import Http404, HttpResponse
+from ninja import Query, Router
+from pydantic import Field
+
+from memoryhub import serializers
+from memoryhub.access.policy import Clearance
+from memoryhub.api.parameters import OneSession, Paged, SearchRequest, SessionList, TimelineRequest
+from memoryhub.api.schemas import (
+    EntryShape,
+    ListOf,
+    RecallShape,
+    SearchResults,
+    SessionShape,
+    SessionWithTimeline,
+    documented,
+)
+from memoryhub.audit.reveals import note_reveals
+from memoryhub.core.pagination import page
+from memoryhub.http.authentication import READ, ApiRequest, Asking, Caller, Share
+from memoryhub.http.json import answer
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.models import Memory, Session
+from memoryhub.search.hybrid import Mode, search
+from memoryhub.search.recall import DEFAULT_TOKENS, LEAST_TOKENS, MOST_TOKENS, Ranking, Wanted
+from memoryhub.search.recall import recall_memories as recall
+from memoryhub.stats import timeline
+from memoryhub.stats.timeline import with_counts
+
+router = Router()
+
+
+@router.get("/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search")
+def search_by_query(request: ApiRequest, wanted: Query[SearchRequest]) -> HttpResponse:
+    """The best first, each with its score and what the score is made of."""
+    return _search(request, wanted)
+
+
+@router.post("/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search")
+def search_by_body(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
+    """The same as GET, for queries that are too long or too private for a URL."""
+    return _search(request, wanted)
+
+
+def _search(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
+    memories = wanted.select(wanted.clearance(request.auth))
+    found = search(memories, wanted.query, limit=wanted.limit, min_score=wanted.min_score, mode=wanted.mode)
+    note_reveals((hit.memory for hit in found.hits), request.auth.actor, "api search")
+    return answer(
+        {
+            "results": [serializers.hit(hit) for hit in found.hits],
+            "total": found.total,
+            "total_is_exact": found.exact,
+            "mode": found.mode,
+            "took_ms": found.took_ms,
+            "dense": {
+                "configured": settings.MEMORYHUB.embeddings != "none",
+                "used": bool(found.model),
+                "model": found.model,
+                "detail": found.failure or found.note,
+            },
+        }
+    )
+
+
+@router.get(
+    "/timeline",
+    auth=READ,
+    response=documented(ListOf[EntryShape]),
+    tags=["timeline"],
+    summary="What happened when",
+)
+def get_timeline(request: ApiRequest, wanted: Query[TimelineRequest]) -> HttpResponse:
+    """Memories, events, boundaries, starts and ends of sessions, newest first; ``type``: memories only."""
+    return answer(_timeline(request.auth, wanted.clearance(request.auth), wanted.filter(), wanted))
+
+
+@router.get(
+    "/sessions",
+    auth=READ,
+    response=documented(ListOf[SessionShape]),
+    tags=["timeline"],
+    summary="List sessions",
+)
+def list_sessions(request: ApiRequest, wanted: Query[SessionList]) -> HttpResponse:
+    """Sessions with something in them that may be seen, latest first."""
+    bounds = {"project": wanted.project, "last_seen__gte": wanted.since, "first_seen__lt": wanted.until}
+    sessions = with_counts(wanted.clearance(request.auth))
+    sessions = sessions.filter(**{name: value for name, value in bounds.items() if value})
+    found = page(sessions, "last_seen", wanted.limit, wanted.cursor)
+    return answer(
+        {
+            "items": [_session(row) for row in found.items],
+            "next_cursor": found.next_cursor,
+            "total": sessions.count(),
+        }
+    )
+
+
+@router.get(
+    "/sessions/{path:session_id}",
+    auth=READ,
+    response=documented(SessionWithTimeline, errors=(404,)),
+    tags=["timeline"],
+    summary="One session with its timeline",
+)
+def get_session(request: ApiRequest, session_id: str, wanted: Query[OneSession]) -> HttpResponse:
+    """Of several projects' sessions with this id the latest, unless ``project`` is given."""
+    clearance = wanted.clearance(request.auth)
+    sessions = with_counts(clearance).filter(session_id=session_id).order_by("-last_seen", "-pk")
+    rows = list(sessions.filter(project=wanted.project) if wanted.project else sessions)
+    if not rows:
+        raise Http404
+    chosen, *others = rows
+    return answer(
+        {
+            "session": _session(chosen),
+            "timeline": _timeline(request.auth, clearance, MemoryFilter(), wanted, chosen),
+            "other_projects": [row.project for row in others],
+        }
+    )
+
+
+def _timeline(
+    caller: Caller, clearance: Clearance, within: MemoryFilter, wanted: Paged, of: Session | None = None
+) -> dict[str, Any]:
+    entries, following = timeline.timeline(clearance, within, limit=wanted.limit, cursor=wanted.cursor, of=of)
+    note_reveals(timeline.memories_of(entries), caller.actor, "api session" if of else "api timeline")
+    return {
+        "items": [serializers.entry(entry) for entry in entries],
+        "next_cursor": following,
+        "total": timeline.count(clearance, within, of=of),
+    }
+
+
+def _session(row: Session) -> dict[str, Any]:
+    return serializers.session(row, memory_count=row.memory_count, event_count=row.event_count)  # type: ignore[attr-defined]
+
+
+class RecallRequest(MemoryFilter, Asking):
+    query: str = Field(description="Words, a phrase in quotes, a name, a question: any text is safe.")
+    max_tokens: Annotated[int, Field(ge=LEAST_TOKENS, le=MOST_TOKENS)] = Field(
+        DEFAULT_TOKENS, description="Of the whole answer."
+    )
+    ranking: Ranking = Field(
+        Ranking.MEMORY_MCP,
+        description="memory-mcp: match, importance, recency, frequency of use. letsgo: that of /search.",
+    )
+    min_score: Share | None = Field(
+        None, description="What a search with this floor finds is a match; absent: the configured floor."
+    )
+    mode: Mode = Field("hybrid", description="How to look; the answer's mode says what could be done.")
+
+
+@router.post(
+    "/recall",
+    auth=READ,
+    response=documented(RecallShape),
+    tags=["search"],
+    summary="Recall within a budget of tokens",
+)
+def recall_memories(request: ApiRequest, wanted: RecallRequest) -> HttpResponse:
+    """An index of all matches, 20 words each, and whole memories that fill what is left of ``max_tokens``.
+
+    What is shown whole counts one access.
+    """
+    memories = wanted.select(wanted.clearance(request.auth))
+    asked = Wanted(wanted.query, wanted.max_tokens, wanted.ranking, wanted.min_score, wanted.mode)
+    actor = request.auth.actor
+    return answer(
+        recall(memories, asked, _detail, told=lambda shown: note_reveals(shown, actor, "api recall"))
+    )
+
+
+def _detail(memory: Memory, score: float) -> dict[str, Any]:
+    return {**serializers.memory(memory), "score": score}

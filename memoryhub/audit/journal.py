@@ -1,0 +1,222 @@
+"""The journal: who changed what and when, in the same transaction as the change.
+
+Each row's hash covers its stored bytes and the hash of the row before, so a changed, missing or inserted row
+breaks the chain from there on. Rows are mirrored as JSON lines to ``LETSGO_MEMORY_LOG`` after the commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from memoryhub.access.policy import Actor, Sensitivity, higher, system
+from memoryhub.audit import journal_loss, mirror
+from memoryhub.audit.journal_loss import Loss
+from memoryhub.audit.mirror import LINE, shown
+from memoryhub.audit.mirror import as_line as as_line  # noqa: PLC0414 others take it from here
+from memoryhub.backends import bulk
+from memoryhub.models import Fact, JournalEntry, Memory
+
+GENESIS = "0" * 64
+_GATE = ("project", "sensitivity", "owner")
+_HASHED = (*LINE[:6], *_GATE, "detail")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happened to one object; ``detail`` names fields and counts, never a memory's text."""
+
+    operation: str
+    object_type: str
+    object_id: str = ""
+    detail: dict[str, Any] = field(default_factory=dict)
+    project: str = ""
+    sensitivity: str = Sensitivity.PUBLIC.value
+    owner: str = ""
+
+
+def of_memory(operation: str, memory: Memory, **detail: Any) -> Change:
+    """A change of a memory, under the memory's own level, project and owner."""
+    return Change(
+        operation,
+        "memory",
+        memory.uid,
+        {"content_hash": memory.content_hash, **detail},
+        memory.project,
+        memory.sensitivity,
+        memory.owner,
+    )
+
+
+def of_fact(operation: str, fact: Fact, **detail: Any) -> Change:
+    """A change of a fact; one that hangs on a memory is under the memory's level too, and its owner's."""
+    level = higher(fact.sensitivity, fact.memory.sensitivity) if fact.memory else fact.sensitivity
+    owner = fact.memory.owner if fact.memory else ""
+    return Change(operation, "fact", fact.uid, detail, fact.project, level, owner)
+
+
+def record(actor: Actor, changes: Iterable[Change], now: datetime | None = None) -> None:
+    """Append the changes. Must run in the transaction that makes them; the write lock orders the chain."""
+    at = now or timezone.now()
+    _append((at, actor.name, change) for change in changes)
+
+
+def adopt(past: Iterable[tuple[datetime, str, Change]]) -> None:
+    """Append rows of another store's journal: when it was, who did it, and what. Each says that it came so.
+
+    ``detail`` must hold ``imported``, with its number and hash over there: nobody can pass off a row as made
+    here. Must run in the transaction of the import.
+    """
+    entries = list(past)
+    if any(not change.detail.get("imported") for _, _, change in entries):
+        raise ValueError("a row of another journal says where it came from")
+    _append(entries)
+
+
+def _append(entries: Iterable[tuple[datetime, str, Change]]) -> None:
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError("a change and its journal row are one transaction")
+    _write(_with_loss(entries, journal_loss.detect(*_head())))
+
+
+def _write(entries: Iterable[tuple[datetime, str, Change]]) -> None:
+    moments: dict[datetime, tuple[str, str]] = {}
+    last, before = _head()
+    rows, lines, previous = [], [], before
+    for seq, (at, actor, change) in enumerate(entries, start=last + 1):
+        if at not in moments:
+            moments[at] = (str(connection.ops.adapt_datetimefield_value(at)), shown(at))
+        stored_at, shown_at = moments[at]
+        place = (change.operation, change.object_type, change.object_id)
+        detail = json.dumps(dict(sorted(change.detail.items())))
+        gate = (change.project, change.sensitivity, change.owner)
+        stored = (seq, stored_at, actor, *place, *gate, detail)
+        previous = _digest(map(str, stored), previous)
+        rows.append((*stored, previous))
+        lines.append(dict(zip(LINE, (seq, shown_at, actor, *place, change.detail, previous), strict=True)))
+    if rows:
+        bulk.insert(JournalEntry, (*_HASHED, "hash"), rows)
+        transaction.on_commit(partial(mirror.append, lines, before))
+
+
+def _with_loss(
+    entries: Iterable[tuple[datetime, str, Change]], lost: dict[str, Any] | None
+) -> Iterator[tuple[datetime, str, Change]]:
+    """Add a row about lost rows; last, so that the caller's first row has the number after the newest one."""
+    is_empty = True
+    for entry in entries:
+        is_empty = False
+        yield entry
+    if lost and not is_empty:
+        yield _of_loss(lost)
+
+
+def _of_loss(lost: dict[str, Any]) -> tuple[datetime, str, Change]:
+    return timezone.now(), system("journal").name, _of_journal(mirror.LOSS, **lost)
+
+
+def _of_journal(operation: str, **detail: Any) -> Change:
+    """A change about the journal itself. Its numbers count hidden rows as well, so it is secret."""
+    return Change(operation, "journal", "", detail, sensitivity=Sensitivity.SECRET.value)
+
+
+def acknowledge_loss(actor: Actor, through: int | None = None) -> Loss | None:
+    """Stop reporting the losses recorded up to row ``through`` (default: all, the latest included).
+
+    Returns what was acknowledged, None without a loss. Must run in a write transaction.
+    """
+    if through is None and (lost := journal_loss.detect(*_head())):
+        _write([_of_loss(lost)])
+    loss = journal_loss.pending(through)
+    if loss:
+        record(actor, [_of_journal(journal_loss.ACKNOWLEDGED, through=loss.recorded_in, rows=loss.rows)])
+    return loss
+
+
+def _head() -> tuple[int, str]:
+    """The last row's number and hash. In plain SQL: every write asks for it."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT seq, hash FROM {JournalEntry._meta.db_table} ORDER BY seq DESC LIMIT 1")  # noqa: S608
+        return cursor.fetchone() or (0, GENESIS)
+
+
+def last_number() -> int:
+    """Of the newest row; 0 before the first. Inside a write transaction the next row takes the one after."""
+    return _head()[0]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """``first_bad_seq`` is the first number whose row is not as it was written, or is missing.
+
+    ``loss``: rows whose loss was recorded and not acknowledged yet. Then ``ok`` is false.
+    """
+
+    ok: bool
+    rows: int
+    first_bad_seq: int | None = None
+    loss: Loss | None = None
+
+
+def verify() -> Verification:
+    """:func:`verify_chain`, the end of the chain compared with the mirror's, and recorded losses.
+
+    What is left of a journal that lost its newest rows is a whole chain; the mirror still contains them.
+    """
+    found, loss = verify_chain(), journal_loss.pending()
+    bad = found.first_bad_seq or _first_lost(found.rows) or (loss.first_seq if loss else None)
+    return Verification(found.ok and bad is None, found.rows, bad, loss)
+
+
+def verify_chain() -> Verification:
+    """Recompute the whole chain from the stored bytes."""
+    with connection.cursor() as cursor:
+        return check_chain(cursor.execute(STORED_BYTES))
+
+
+def _first_lost(rows: int) -> int | None:
+    """The first row that the mirror shows to be missing or written anew; None for another store's mirror."""
+    end, beginning = mirror.last(), mirror.first()
+    if end is None or beginning is None or not end[0]:
+        return None
+    first, first_hash = mirror.number_and_hash(beginning)
+    if rows and not JournalEntry.objects.filter(seq=first, hash=first_hash).exists():
+        return None
+    if end[0] > rows:
+        return rows + 1
+    return None if JournalEntry.objects.filter(seq=end[0], hash=end[1]).exists() else end[0]
+
+
+# Bytes: a parsed value could hide a changed byte, and a byte that is no UTF-8 could not be fetched at all.
+STORED_COLUMNS = (*_HASHED, "hash")
+STORED_BYTES = (
+    f"SELECT {', '.join(f'CAST({name} AS BLOB)' for name in STORED_COLUMNS)} "  # noqa: S608 own names
+    f"FROM {JournalEntry._meta.db_table} ORDER BY seq"
+)
+
+
+def check_chain(rows: Iterable[Sequence[bytes | None]]) -> Verification:
+    """Whether these rows, fetched with :data:`STORED_BYTES` from any store, are an unbroken chain."""
+    previous, expected, bad = GENESIS, 1, None
+    count = 0
+    for row in rows:
+        *stored, digest = ((cell or b"").decode("utf-8", "surrogateescape") for cell in row)
+        count += 1
+        if bad is None and (stored[0] != str(expected) or _digest(stored, previous) != digest):
+            bad = expected
+        previous, expected = digest, expected + 1
+    return Verification(bad is None, count, bad)
+
+
+def _digest(stored: Iterable[str], previous: str) -> str:
+    """SHA-256 over the row's texts, each with its length in front, and the hash before."""
+    whole = "".join(f"{len(text)}:{text}" for text in stored)
+    return hashlib.sha256((whole + previous).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,156 @@
+"""Does the journal's mirror say what the journal says? And bringing it back into step.
+
+The hash chain shows a changed row, but not that the newest rows were cut off: what is left is a whole chain.
+The mirror, a file of its own, still holds them. So the two are compared line by line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from django.db import connection
+
+from memoryhub.audit import journal, mirror
+from memoryhub.models import JournalEntry
+
+_PLAIN = ("actor", "operation", "object_type", "object_id")
+
+
+@dataclass
+class Audit:
+    """What a comparison found; the numbers are of rows or lines."""
+
+    path: Path
+    exists: bool = False
+    lines: int = 0
+    behind: int = 0
+    """Newest rows that the file does not hold yet; the next change writes them."""
+    torn: bool = False
+    """The last line was cut short; the next change mends it."""
+    gaps: int = 0
+    """Rows that the file leaves out in its middle."""
+    different: int = 0
+    lost: int = 0
+    """Lines whose row the database does not hold (any more)."""
+    unreadable: int = 0
+    first_different: int | None = None
+    first_lost: int | None = None
+    foreign: bool = False
+    """Already the first line differs: the mirror of another store."""
+
+    @property
+    def ok(self) -> bool:
+        """Nothing contradicts the database; the file may be behind."""
+        return not (self.gaps or self.different or self.lost or self.unreadable)
+
+    @property
+    def in_step(self) -> bool:
+        return self.ok and self.exists and not self.behind and not self.torn
+
+    def findings(self) -> list[str]:
+        """What is wrong, each in a sentence; evidence first."""
+        found = []
+        if self.foreign:
+            found.append("its first line is not the first row here: it is of another store")
+        if self.lost:
+            found.append(
+                f"lines without a row in the database: {self.lost}, from {self.first_lost} on;"
+                " rows were removed from the journal, or an older store was put back"
+            )
+        if self.different and not self.foreign:
+            found.append(
+                f"lines that differ from their rows: {self.different}, from {self.first_different} on"
+            )
+        if self.unreadable:
+            found.append(f"lines that cannot be read: {self.unreadable}")
+        if self.gaps:
+            found.append(f"rows left out in its middle: {self.gaps}")
+        if self.behind:
+            found.append(f"newest rows not written yet: {self.behind}")
+        if self.torn:
+            found.append("its last line was cut short")
+        return found
+
+
+def audit() -> Audit:
+    """Compare the mirror with the journal, both read once from the beginning, neither held in memory."""
+    found = Audit(mirror.path())
+    try:
+        file = found.path.open("rb")
+    except FileNotFoundError:
+        found.behind = JournalEntry.objects.count()
+        return found
+    found.exists = True
+    with file, connection.cursor() as cursor:
+        # Its size before the rows: a row is committed before its line is written, so no line is too new.
+        size = os.fstat(file.fileno()).st_size
+        _compare(_lines(file, size, found), iter(cursor.execute(journal.STORED_BYTES)), found)
+    return found
+
+
+def repair(found: Audit) -> bool:
+    """Write what the mirror lacks. One that contradicts the database is evidence and stays: then False."""
+    if found.lost or found.different or found.unreadable:
+        return False
+    if found.gaps:
+        mirror.keep_aside()
+    if newest := list(mirror.lines_after(journal.last_number() - 1)):
+        mirror.append(newest, after="")
+    return True
+
+
+def _lines(file: IO[bytes], size: int, found: Audit) -> Iterator[tuple[int, dict[str, Any]]]:
+    while file.tell() < size:
+        raw = file.readline()
+        if not raw.endswith(b"\n"):
+            found.torn = True
+            return
+        found.lines += 1
+        try:
+            line = json.loads(raw)
+            yield int(line["seq"]), line
+        except (ValueError, KeyError, TypeError, RecursionError):
+            found.unreadable += 1
+
+
+def _compare(
+    lines: Iterator[tuple[int, dict[str, Any]]], rows: Iterator[tuple[Any, ...]], found: Audit
+) -> None:
+    """Walk through both in order of their numbers."""
+    row, last = next(rows, None), 0
+    for seq, line in lines:
+        skipped = 0
+        while row is not None and int(row[0]) < seq:
+            skipped, row = skipped + 1, next(rows, None)
+        found.gaps += skipped
+        if row is None or int(row[0]) > seq > last:
+            found.lost += 1
+            found.first_lost = found.first_lost or seq
+        elif seq <= last or not _same(line, row):
+            found.different += 1
+            found.first_different = found.first_different or seq
+            found.foreign |= seq == 1
+        if row is not None and int(row[0]) == seq:
+            row = next(rows, None)
+        last = max(last, seq)
+    found.behind = 0 if row is None else 1 + sum(1 for _ in rows)
+
+
+def _same(line: dict[str, Any], row: tuple[Any, ...]) -> bool:
+    stored = {
+        name: (cell or b"").decode("utf-8", "surrogateescape")
+        for name, cell in zip(journal.STORED_COLUMNS, row, strict=True)
+    }
+    try:
+        at = connection.ops.adapt_datetimefield_value(datetime.fromisoformat(line["at"]))
+        if str(at) != stored["at"] or json.loads(stored["detail"]) != line["detail"]:
+            return False
+    except (ValueError, KeyError, TypeError):
+        return False
+    return all(line.get(name) == stored[name] for name in (*_PLAIN, "hash"))

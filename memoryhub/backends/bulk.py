@@ -1,0 +1,109 @@
+"""Many rows in one statement: what ``bulk_create`` does, an order of magnitude faster.
+
+Django prepares every value of every row through several layers; here each column's adapter is looked up once.
+Used by the store and the journal alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+from django.db import connection, models
+
+from memoryhub.core.chunks import batched
+
+# One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and
+# each savepoint makes FTS5 write out what it holds. Measured: 63 against 160 µs a memory.
+ROWS = 250
+PARAMETERS = 32_766  # SQLite's limit on parameters of one statement
+
+Adapter = Callable[[Any], Any]
+
+
+def insert(
+    model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]], then: str = ""
+) -> None:
+    """Insert rows of plain values into these columns; ``then`` is an ``ON CONFLICT`` clause."""
+    names = ", ".join(f'"{column}"' for column in columns)
+    marks = f"({', '.join(['%s'] * len(columns))})"
+    head = f'INSERT INTO "{model._meta.db_table}" ({names}) VALUES '
+    with connection.cursor() as cursor:
+        for chunk in batched(rows, min(ROWS, PARAMETERS // len(columns))):
+            cursor.execute(
+                head + ", ".join([marks] * len(chunk)) + " " + then, list(chain.from_iterable(chunk))
+            )
+
+
+def update(model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Set these columns to plain values, row by row; the key is the last value of each."""
+    names = ", ".join(f'"{column}" = %s' for column in columns)
+    key = model._meta.pk.column if model._meta.pk else "id"
+    with connection.cursor() as cursor:
+        cursor.executemany(f'UPDATE "{model._meta.db_table}" SET {names} WHERE "{key}" = %s', list(rows))
+
+
+def any_stored(model: type[models.Model], column: str, values: Sequence[str]) -> bool:
+    """Whether any row holds one of these values; a few times faster than asking through the ORM."""
+    table = model._meta.db_table
+    with connection.cursor() as cursor:
+        for chunk in batched(values, PARAMETERS):
+            marks = ", ".join(["%s"] * len(chunk))
+            cursor.execute(f'SELECT 1 FROM "{table}" WHERE "{column}" IN ({marks}) LIMIT 1', chunk)
+            if cursor.fetchone():
+                return True
+    return False
+
+
+def insert_objects(objects: Sequence[models.Model]) -> None:
+    """Insert unsaved objects of one model and give them their keys. Only inside a write transaction."""
+    if not objects:
+        return
+    model = type(objects[0])
+    names, columns, adapters = _plan(model)
+    first = _next_key(model)
+    for key, one in enumerate(objects, start=first):
+        one.pk = key
+        one._state.adding = False
+        one._state.db = connection.alias
+    values = attrgetter(*names)
+    insert(
+        model,
+        columns,
+        (
+            [adapt(value) if adapt else value for adapt, value in zip(adapters, values(one), strict=True)]
+            for one in objects
+        ),
+    )
+
+
+@lru_cache(maxsize=1024)
+def adapt_moment(at: Any) -> Any:
+    """A datetime as the database keeps it; the rows of a batch share most of theirs."""
+    return connection.ops.adapt_datetimefield_value(at)
+
+
+@cache
+def _plan(model: type[models.Model]) -> tuple[list[str], list[str], list[Adapter | None]]:
+    fields = model._meta.concrete_fields
+    return [f.attname for f in fields], [str(f.column) for f in fields], [_adapter(f) for f in fields]
+
+
+def _adapter(field: models.Field[Any, Any]) -> Adapter | None:
+    if isinstance(field, models.DateTimeField):
+        return lambda at: adapt_moment(at) if at is not None else None
+    if isinstance(field, models.JSONField):
+        return json.dumps
+    return None
+
+
+def _next_key(model: type[models.Model]) -> int:
+    """The next number of an AUTOINCREMENT table: one that was never given, even to a row that is gone."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [model._meta.db_table])
+        row = cursor.fetchone()
+    return int(row[0]) + 1 if row else 1

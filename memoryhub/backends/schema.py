@@ -1,0 +1,322 @@
+"""Full-text tables and triggers: installed after every migration, dropped before one, verified by checks.
+
+Django rebuilds an SQLite table to alter it, and a rebuilt table has lost its triggers without a word. So none
+of this lives in a migration: ``pre_migrate`` drops the triggers, ``post_migrate`` puts them back and mends
+the index.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from django.apps import apps
+from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from memoryhub.backends import change_blocks, vector_log
+
+logger = logging.getLogger(__name__)
+LOG_TRIES = 600  # seconds that an erase goes on trying to empty the write-ahead log
+_BRIEF = 20  # milliseconds that one try waits for readers, with the write lock in its hand
+MEMORY = "memoryhub_memory"
+JOURNAL = "memoryhub_journalentry"
+COLUMNS = ("title", "subtitle", "abstract", "overview", "content")
+# A hit in a title says more than one in a long content; read by every ORDER BY rank.
+BM25_WEIGHTS = (10.0, 4.0, 3.0, 2.0, 1.0)
+INDEXES = {
+    "memoryhub_text": "tokenize='porter unicode61 remove_diacritics 2'",
+    "memoryhub_trigram": "tokenize='trigram', detail=none",
+}
+VOCABULARY = "memoryhub_text_vocabulary"
+RANK = f"bm25({', '.join(map(str, BM25_WEIGHTS))})"
+UNDERWAY = "memoryhub_reindexing"  # how far an index is built that is to take another's place
+
+
+# What the planner is told of the memories' indexes, at any size: rows, then rows for one value of the first
+# column, of the first two, … Knowing nothing it takes the gate's index for every list and sorts all that may
+# be seen for a page of fifty (measured at 100 000 memories: 167 ms against 2). True statistics would change
+# from day to day, and plans with them.
+STATISTICS = {
+    "memory_gate": "100000 100000 50000 50000 10000 5000 5000 5000 5 1 noskipscan",
+    "memory_updated": "100000 1",
+    "memory_created": "100000 1",
+    "memory_project_updated": "100000 50000 1",
+    "memory_session": "100000 10 1",
+    "memory_expires": "100000 5",
+    "memory_importance": "100000 10",
+    "memory_accessed": "100000 10",
+    "memory_deleted": "1000 1",
+    "memory_imported": "100000 1",
+    "memory_unsure": "1000 10",
+    "memory_flagged": "1000 1000 1000",
+}
+
+
+def _tables() -> dict[str, str]:
+    made = {table: create_index(table) for table in INDEXES}
+    made[VOCABULARY] = f"CREATE VIRTUAL TABLE {VOCABULARY} USING fts5vocab('memoryhub_text', 'row')"
+    return made | vector_log.TABLES | change_blocks.TABLES
+
+
+def create_index(table: str, name: str = "") -> str:
+    """The statement that makes an index, under another name where one is given."""
+    body = f"{', '.join(COLUMNS)}, content='{MEMORY}', content_rowid='id', {INDEXES[table]}"
+    return f"CREATE VIRTUAL TABLE {name or table} USING fts5({body})"
+
+
+def index_triggers(table: str) -> dict[str, str]:
+    """The statements that make the triggers which keep an index in step with its table."""
+    return {name: sql for name, sql in _triggers().items() if name.startswith(f"{table}_")}
+
+
+def shadow_triggers(table: str) -> tuple[str, str]:
+    """Names of those that keep in step what :mod:`memoryhub.backends.reindexing` has copied of an index."""
+    return f"{table}_new_delete", f"{table}_new_update"
+
+
+def _triggers() -> dict[str, str]:
+    """Unconditional and symmetric: the index follows the table, what is visible is up to querysets."""
+    new = ", ".join(f"new.{column}" for column in COLUMNS)
+    old = ", ".join(f"old.{column}" for column in COLUMNS)
+    columns = ", ".join(COLUMNS)
+    made = {}
+    for table in INDEXES:
+        add = f"INSERT INTO {table}(rowid, {columns}) VALUES (new.id, {new});"
+        remove = f"INSERT INTO {table}({table}, rowid, {columns}) VALUES ('delete', old.id, {old});"
+        made[f"{table}_insert"] = f"AFTER INSERT ON {MEMORY} BEGIN {add} END"
+        made[f"{table}_delete"] = f"AFTER DELETE ON {MEMORY} BEGIN {remove} END"
+        made[f"{table}_update"] = f"AFTER UPDATE OF {columns} ON {MEMORY} BEGIN {remove} {add} END"
+    # INSERT OR REPLACE fires no delete trigger on a connection without recursive_triggers.
+    made["memoryhub_journal_no_replace"] = (
+        f"BEFORE INSERT ON {JOURNAL} WHEN EXISTS (SELECT 1 FROM {JOURNAL} WHERE seq = new.seq)"
+        " BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
+    )
+    for event in ("UPDATE", "DELETE"):
+        refusal = "SELECT RAISE(ABORT, 'the journal is append-only');"
+        made[f"memoryhub_journal_no_{event.lower()}"] = f"BEFORE {event} ON {JOURNAL} BEGIN {refusal} END"
+    made |= vector_log.triggers(MEMORY, COLUMNS) | change_blocks.triggers()
+    return {name: f"CREATE TRIGGER {name} {body}" for name, body in made.items()}
+
+
+def install() -> None:
+    """Make what is missing, replace what differs, and rebuild an index that does not fit its table."""
+    made: set[str] = set()
+    with connection.cursor() as cursor:
+        for kind, wanted in (("TABLE", _tables()), ("TRIGGER", _triggers())):
+            present = _present(kind)
+            for name, statement in wanted.items():
+                if present.get(name) != statement:
+                    cursor.execute(f"DROP {kind} IF EXISTS {name}")
+                    cursor.execute(statement)
+                    made.add(name)
+        for table in INDEXES:
+            cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', '{RANK}')")
+        vector_log.begin(cursor, anew=vector_log.LISTING in made)
+        change_blocks.begin(cursor, anew=not made.isdisjoint(change_blocks.triggers()))
+        _set_statistics(cursor)
+    for table in INDEXES:
+        if not is_sound(table):
+            rebuild(table)
+
+
+def _set_statistics(cursor: CursorWrapper) -> None:
+    """Write them as ``ANALYZE`` would; connections read them when they open."""
+    cursor.execute("PRAGMA analysis_limit = 1")
+    cursor.execute(f"ANALYZE {JOURNAL}")  # makes the table of statistics
+    cursor.execute("PRAGMA analysis_limit = 0")
+    cursor.execute("DELETE FROM sqlite_stat1 WHERE tbl IN (%s, %s)", [MEMORY, JOURNAL])
+    cursor.executemany(
+        "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES (%s, %s, %s)",
+        [(MEMORY, index, stat) for index, stat in STATISTICS.items()],
+    )
+    cursor.execute("ANALYZE sqlite_schema")  # this connection reads them now
+
+
+def drop_triggers() -> None:
+    """Before a migration: a table that is being rebuilt must not feed the index row by row."""
+    shadows = [name for table in INDEXES for name in shadow_triggers(table)]
+    with connection.cursor() as cursor:
+        for name in (*_triggers(), *shadows):
+            cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+        cursor.execute(f"DROP TABLE IF EXISTS {UNDERWAY}")
+        vector_log.give_up(cursor)
+        change_blocks.give_up(cursor)
+
+
+def uninstall() -> None:
+    """After ``migrate memoryhub zero``: indexes without their tables would keep the words of what is gone."""
+    with connection.cursor() as cursor:
+        shadows = [f"{table}_{which}" for table in INDEXES for which in ("new", "old")]
+        for table in (*reversed(_tables()), *shadows):
+            cursor.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+def tables_missing() -> list[str]:
+    """The tables of migrations that are not there (yet)."""
+    tables = set(connection.introspection.table_names())
+    return [table for table in (MEMORY, JOURNAL) if table not in tables]
+
+
+def problems(deep: bool = False) -> list[str]:
+    """What is wrong with the schema, in words; ``deep`` compares every index row with its table row."""
+    tables = set(connection.introspection.table_names())
+    found = [f"table {table} is missing" for table in (*managed_tables(), *INDEXES) if table not in tables]
+    if found:
+        return found
+    for kind, wanted in (("TABLE", _tables()), ("TRIGGER", _triggers())):
+        present = _present(kind)
+        for name, statement in wanted.items():
+            if name not in present:
+                found.append(f"{kind.lower()} {name} is missing")
+            elif present[name] != statement:
+                found.append(f"{kind.lower()} {name} is not the one this version installs")
+    for table in INDEXES:
+        if deep and not is_sound(table):
+            found.append(f"index {table} does not fit its table")
+        elif not _is_complete(table):
+            found.append(f"index {table} does not hold as many rows as its table")
+    return found
+
+
+def managed_tables() -> list[str]:
+    """The tables that the migrations of the hub make."""
+    models = apps.get_app_config("memoryhub").get_models(include_auto_created=True)
+    return [model._meta.db_table for model in models if model._meta.managed]
+
+
+def rebuild(table: str | None = None) -> None:
+    """Index everything anew."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        for name in [table] if table else INDEXES:
+            cursor.execute(f"INSERT INTO {name}({name}) VALUES ('rebuild')")
+
+
+def scrub() -> None:
+    """After an erase: rewrite indexes and file so that no byte of what was erased is left in them.
+
+    A deleted row's words stay in FTS5 segments until these are merged, its pages in the file until VACUUM,
+    and both in the write-ahead log until that is truncated. Inside a transaction the file waits for its
+    commit.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        for table in INDEXES:
+            cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+    transaction.on_commit(_rewrite_file)
+
+
+def merge_step(table: str, pages: int, *, begin: bool) -> bool:
+    """Merge about so many pages of an index, in a transaction; whether there is more to do.
+
+    ``begin`` sets out to merge all its segments into one, which is what takes the words of deleted rows out
+    of it: ``optimize`` in small steps.
+    """
+    with connection.cursor() as cursor:
+        before = connection.connection.total_changes
+        amount = -pages if begin else pages
+        cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', {amount:d})")
+        return bool(connection.connection.total_changes - before >= 2)
+
+
+def _rewrite_file() -> None:
+    """What is erased is gone for every reader already; that the file is in use now is no reason to fail."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM")
+    except OperationalError as error:
+        logger.error(
+            "the database file still holds bytes of what was erased: %s; erase or vacuum again", error
+        )
+        return
+    empty_log()
+
+
+def empty_log() -> None:
+    """Move the write-ahead log into the file and truncate it; later, where somebody reads it now."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")  # most of the work, and nobody waits for it
+        cursor.fetchall()
+    if not _truncate_log():
+        logger.warning("the write-ahead log is being read; it keeps bytes of what was erased until it is not")
+        threading.Thread(target=_truncate_log_later, name="truncate-log", daemon=True).start()
+
+
+def _truncate_log() -> bool:
+    """Empty the write-ahead log, unless somebody reads it; waits so briefly that no writer notices."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout")
+        patience = cursor.fetchone()[0]
+        cursor.execute(f"PRAGMA busy_timeout = {_BRIEF}")
+        try:
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return not cursor.fetchone()[0]
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {patience:d}")
+
+
+def _truncate_log_later() -> None:
+    """Try again until the readers have gone."""
+    try:
+        for _ in range(LOG_TRIES):
+            time.sleep(1)
+            if _truncate_log():
+                return
+        logger.error(
+            "the write-ahead log still holds bytes of what was erased: it is being read all the time"
+        )
+    finally:
+        connection.close()
+
+
+def sizes() -> dict[str, int]:
+    """Bytes of the database file and of its free pages."""
+    with connection.cursor() as cursor:
+        page, count, free = (_pragma(cursor, name) for name in ("page_size", "page_count", "freelist_count"))
+    return {"database_bytes": page * count, "free_bytes": page * free}
+
+
+def index_bytes() -> int:
+    """Bytes that the full-text indexes take."""
+    with connection.cursor() as cursor:
+        total = 0
+        for table in INDEXES:
+            cursor.execute(f"SELECT coalesce(sum(length(block)), 0) FROM {table}_data")
+            total += cursor.fetchone()[0]
+    return total
+
+
+def last_key() -> int:
+    """The highest primary key of a memory: about how many there ever were."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT max(id) FROM {MEMORY}")
+        return cursor.fetchone()[0] or 0
+
+
+def _present(kind: str) -> dict[str, str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = %s", [kind.lower()])
+        # A renamed table has its name in quotes.
+        return {name: sql.replace(f'"{name}"', name, 1) for name, sql in cursor.fetchall()}
+
+
+def _is_complete(table: str) -> bool:
+    """Whether there is a row in the index for each memory; counts alone, a few milliseconds at 100 000."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT (SELECT count(*) FROM {table}_docsize) = (SELECT count(*) FROM {MEMORY})")
+        return bool(cursor.fetchone()[0])
+
+
+def is_sound(table: str) -> bool:
+    """Whether every row of an index says what its memory says. Takes the write lock, and its time."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
+    except DatabaseError:
+        return False
+    return True
+
+
+def _pragma(cursor: object, name: str) -> int:
+    cursor.execute(f"PRAGMA {name}")  # type: ignore[attr-defined]
+    return int(cursor.fetchone()[0])  # type: ignore[attr-defined]

@@ -1,0 +1,30 @@
+"""The lifecycle's chain of hooks: what happens in a session goes in, memories and context come out."""
+
+from memoryhub.capture.events import (
+    CHECKPOINT,
+    EVENTS,
+    PROMPT_SUBMIT,
+    SESSION_END,
+    SESSION_START,
+    TOOL_POST,
+    Dispatched,
+    HandlerReport,
+    Happening,
+    Hook,
+)
+from memoryhub.capture.pipeline import HOOKS, dispatch
+
+__all__ = [
+    "CHECKPOINT",
+    "EVENTS",
+    "HOOKS",
+    "PROMPT_SUBMIT",
+    "SESSION_END",
+    "SESSION_START",
+    "TOOL_POST",
+    "Dispatched",
+    "HandlerReport",
+    "Happening",
+    "Hook",
+    "dispatch",
+]

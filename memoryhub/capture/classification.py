@@ -1,0 +1,243 @@
+"""What kind of observation a text is, and the metadata that follows from it. Pure.
+
+LetsGo's memory guide: capture classifies bugfix, feature, refactor, change, discovery and decision, and
+generates titles, subtitles, importance and concept tags.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from memoryhub.capture.memorability import salience
+from memoryhub.capture.statements import gives_reason
+from memoryhub.capture.titles import PREFIX, abstract_of, reverted, title_of
+from memoryhub.core.text import first_line, words
+from memoryhub.core.vocabulary import MemoryType
+
+_BY_PREFIX = {
+    "fix": MemoryType.BUGFIX,
+    "bugfix": MemoryType.BUGFIX,
+    "hotfix": MemoryType.BUGFIX,
+    "feat": MemoryType.FEATURE,
+    "feature": MemoryType.FEATURE,
+    "refactor": MemoryType.REFACTOR,
+    "perf": MemoryType.REFACTOR,
+    "decision": MemoryType.DECISION,
+    "decide": MemoryType.DECISION,
+    **dict.fromkeys(("docs", "chore", "test", "tests", "style", "build", "ci", "revert"), MemoryType.CHANGE),
+}
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+# What says outright that something was decided; the weaker signs below may stand in any explanation.
+_DECIDED = _any(
+    r"\b(?:we|i|team) (?:have |had )?(?:decided?|chose|choose|agreed|settled on|opted)\b",
+    r"\bit was (?:decided|agreed)\b",
+    r"\b(?:decided (?:to|on|for|against|that|not)|opted (?:for|to)|settled on|agreed (?:to|on|that))\b",
+    r"\bdecisions?:|^decision\b|\brejected(?:[:,]| because| since| as\b)|\bstatus: (?:accepted|decided)\b",
+    r"\b(?:we(?:'ll| will)|let's) (?:use|go with|keep|stick (?:to|with)|not)\b",
+    r"\b(?:haben\b[^.]{1,60}\b(?:entschieden|beschlossen|vereinbart)|entscheidung:)",
+    r"\b(?:nous avons décidé|on a choisi|hemos decidido|decidimos|abbiamo deciso)\b",
+    r"(?:ことにした|に決めた|ことに決定|採用する|却下|决定|选择了|결정했)",
+)
+_STRONG = 3
+# Evidence for each type and its weight; the first line weighs double, and the order settles ties.
+_EVIDENCE: tuple[tuple[MemoryType, int, re.Pattern[str]], ...] = (
+    (MemoryType.DECISION, _STRONG, _DECIDED),
+    (
+        MemoryType.DECISION,
+        1,
+        _any(
+            r"\b(?:decid(?:e|ed|ing)|chose|choose|chosen|agreed|decisions?)\b",
+            r"\b(?:instead of|rather than|in favou?r of|over using|trade-?offs?)\b",
+            r"\b(?:must not|must never|always|never) \w+",
+        ),
+    ),
+    (
+        MemoryType.BUGFIX,
+        1,
+        _any(
+            r"\b(?:fix(?:e[sd])?|bug(?:fix)?|hotfix|regression|resolved?|patched|repair(?:ed)?)\b",
+            r"\b(?:crash(?:e[sd])?|deadlock|race condition|memory leak|off-by-one|null pointer)\b",
+            r"\b(?:no longer (?:fails|crashes|raises)|correctly handles?)\b",
+            r"\b(?:behoben|behebt|fehler korrigiert|corrigé|corregido|arreglado)\b|(?:修正|不具合|バグ|修复)",
+        ),
+    ),
+    (
+        MemoryType.DISCOVERY,
+        1,
+        _any(
+            r"\b(?:discover(?:ed|y)?|found (?:that|out)|turns out|learn(?:ed|t)|reali[sz]ed|root cause)\b",
+            r"\b(?:because|caused by|due to|the reason|it seems|apparently|actually)\b",
+            r"\b(?:note|gotcha|caveat|beware|surprising(?:ly)?|undocumented)\b",
+            r"\b(?:weil|wegen|ursache|herausgefunden|parce que|porque)\b|(?:原因|ため|なぜなら|判明|因为)",
+        ),
+    ),
+    (
+        MemoryType.REFACTOR,
+        1,
+        _any(
+            r"\b(?:refactor(?:ed|ing|s)?|renam(?:e[sd]?|ing)|extract(?:ed|s)?|simplif(?:y|ied|ies))\b",
+            r"\bclean(?:ed)? ?up\b",
+            r"\b(?:mov(?:e[sd]?|ing) .{1,60} (?:to|into)|split (?:up|into|out))\b",
+            r"\b(?:inline[sd]?|dedup\w*|restructur\w+)\b",
+            r"\b(?:no behaviou?r change|without changing behaviou?r)\b",
+            r"\b(?:umbenannt|aufgeteilt|vereinfacht|renommé|renombrado)\b|(?:リファクタ|分割|改名|重构)",
+        ),
+    ),
+    (
+        MemoryType.FEATURE,
+        1,
+        _any(
+            r"\b(?:add(?:ed|s)?|implement(?:ed|s)?|introduc(?:e[sd]?|ing)|creat(?:e[sd]?|ing)|new)\b",
+            r"\b(?:support(?:s|ed)? for|now supports?|enabl(?:e[sd]?|ing)|feature)\b",
+            r"\b(?:neu(?:e[rs]?)?|hinzugefügt|ergänzt|ajouté|añadido)\b|(?:追加|新機能|実装|添加|新增)",
+        ),
+    ),
+)
+_CONCEPTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("problem-solution", _any(r"\b(?:fix(?:e[sd])?|solv(?:e[sd]?|ing)|resolved?|workaround|root cause)\b")),
+    (
+        "why-it-exists",
+        _any(r"\b(?:because|so that|in order to|the reason|motivat\w+|needed (?:for|by|to))\b"),
+    ),
+    ("trade-off", _any(r"\b(?:trade-?offs?|instead of|rather than|at the cost of|in favou?r of|downside)\b")),
+    ("gotcha", _any(r"\b(?:gotcha|beware|caveat|careful|pitfall|surpris\w+|undocumented|silently)\b")),
+    (
+        "how-it-works",
+        _any(r"\b(?:works by|how it works|under the hood|internally|calls? into|is implemented)\b"),
+    ),
+    ("pattern", _any(r"\b(?:patterns?|conventions?|idiom|always|every time|best practice|as a rule)\b")),
+    (
+        "what-changed",
+        _any(r"\b(?:chang(?:e[sd]?|ing)|renam\w+|mov(?:e[sd]?|ing)|remov\w+|add(?:ed|s)?|replac\w+)\b"),
+    ),
+)
+MAX_CONCEPTS = 3
+_BASE_IMPORTANCE = {
+    MemoryType.DECISION: 0.7,
+    MemoryType.BUGFIX: 0.6,
+    MemoryType.DISCOVERY: 0.55,
+    MemoryType.FEATURE: 0.55,
+    MemoryType.REFACTOR: 0.45,
+    MemoryType.CHANGE: 0.35,
+}
+SALIENCE_SPAN = 0.25  # how far salience moves importance from its base, at most
+
+# What the first word of a headline says that was done.
+_VERBS: dict[MemoryType, frozenset[str]] = {
+    MemoryType.BUGFIX: frozenset("fix fixes fixed repair correct corrected hotfix patch mend behebe".split()),
+    MemoryType.REFACTOR: frozenset(
+        """refactor refactored rename renamed move moved moves extract extracted split splits inline simplify
+        simplified restructure clean cleanup dedupe""".split()
+    ),
+    MemoryType.FEATURE: frozenset(
+        """add added adds implement implemented introduce introduced support supports allow allows enable
+        expose create let show offer new""".split()
+    ),
+}
+_LEADS = 4  # the weight of that word
+_PIECE = re.compile(r"^\S+ (?:option|command|flag|endpoint|hook|setting)\b|\b(?:option|command|flag) for\b")
+# Work that has to be done and tells nothing: versions, tests, formats, the wording of documents.
+_UPKEEP = re.compile(
+    r"^(?:bump|upgrade|pin|unpin|tweaks?|reformat|format|lint|typo|spelling|releas(?:e|ing)|version|v?\d+\.\d+"
+    r"|appl(?:y|ied) black|ran? (?:black|cog|prettier)|prepare (?:for )?(?:release|version)|link (?:to|from)"
+    r"|more links|mark(?:ed)? \S*test|update[sd]? (?:changelog|readme|copyright|dependenc|lock|snapshots?"
+    r"|(?:\S+ )?requirements?))\b"
+    r"|\b(?:typos?|spelling|whitespace|lint(?:er|ing)?|ruff|flake8|mypy|isort|prettier|eslint|changelog|readme"
+    r"|release notes|docs?|document(?:ed|ation)|docstrings?|comments?|screenshots?|xfail|copyright|badge|ci"
+    r"|workflow|gitignore|test coverage|unit tests?|tests? (?:for|to|of)|for tests?|test_\w+|\.(?:md|rst))\b",
+    re.IGNORECASE,
+)
+_BUILT = re.compile(r"\b(?:command|option|parser|builder|plugin|endpoint|server)\b", re.IGNORECASE)
+# What machines write into a message: lists of releases, quoted notes, references.
+_NOT_OWN = re.compile(
+    r"^\s*(?:Bumps? \[|Updates? the requirements|[-*>] |\[|---|```|https?://|Refs?\b|Dependabot).*$",
+    re.MULTILINE,
+)
+
+
+# What a text is that says nothing else of itself, by where it comes from.
+_BY_SOURCE = {
+    "answer": MemoryType.DISCOVERY,
+    "comment": MemoryType.DISCOVERY,
+    "document": MemoryType.DECISION,
+    "output": MemoryType.DISCOVERY,
+    "recovery": MemoryType.BUGFIX,
+}
+# Sources that explain: "never" and "rather than" make no decision of an explanation.
+_EXPLAINING = frozenset({"answer", "comment"})
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A type, a title and an abstract without commit prefixes, concept tags, importance 0..1."""
+
+    type: MemoryType
+    title: str
+    abstract: str
+    concepts: tuple[str, ...]
+    importance: float
+
+
+def classify(text: str, source: str = "") -> Classified:
+    """Read type, title, concepts and importance from a text, and from where it comes."""
+    kind = type_of(text)
+    if source in _EXPLAINING:
+        kind = MemoryType.DECISION if _DECIDED.search(text) else MemoryType.DISCOVERY
+    elif kind is MemoryType.CHANGE and not declared_type(text):
+        kind = _BY_SOURCE.get(source, kind)
+    return Classified(kind, title_of(text), abstract_of(text), concepts_of(text), importance_of(kind, text))
+
+
+def type_of(text: str) -> MemoryType:
+    """A commit prefix decides; otherwise the type with most evidence, ``change`` without any."""
+    if declared := declared_type(text):
+        return declared
+    if reverted(text):  # what was taken back is decided against, if only somebody says why
+        return MemoryType.DECISION if gives_reason(text.partition("\n")[2]) else MemoryType.CHANGE
+    head = first_line(text)
+    counted: dict[MemoryType, int] = {}
+    for kind, weight, seen in _EVIDENCE:
+        found = weight * (2 * len(seen.findall(head)) + len(seen.findall(text)))
+        counted[kind] = counted.get(kind, 0) + found
+    verb = words(head)[:1]
+    for kind, verbs in _VERBS.items():
+        counted[kind] += _LEADS if verb and verb[0] in verbs else 0
+    counted[MemoryType.FEATURE] += bool(_PIECE.search(head))
+    best = max(counted, key=lambda kind: counted[kind])
+    return best if counted[best] else MemoryType.CHANGE
+
+
+def is_upkeep(message: str) -> bool:
+    """Whether a commit only keeps things in order, by its prefix or by what its headline is about."""
+    declared = declared_type(message)
+    if declared:
+        return declared is MemoryType.CHANGE
+    head = first_line(message)
+    return bool(_UPKEEP.search(head)) and not _BUILT.search(head)
+
+
+def own_words(message: str) -> str:
+    """A commit message without what machines write into it, and without lists of references."""
+    return _NOT_OWN.sub("", message)
+
+
+def concepts_of(text: str) -> tuple[str, ...]:
+    """LetsGo's knowledge categories that the text speaks of, the most telling ones."""
+    return tuple(name for name, seen in _CONCEPTS if seen.search(text))[:MAX_CONCEPTS]
+
+
+def importance_of(kind: MemoryType, text: str) -> float:
+    """By type, moved up by what makes the text salient."""
+    return round(_BASE_IMPORTANCE[kind] + SALIENCE_SPAN * salience(text), 2)
+
+
+def declared_type(text: str) -> MemoryType | None:
+    """What a commit prefix says outright."""
+    found = PREFIX.match(first_line(text))
+    return _BY_PREFIX.get(found["kind"].lower()) if found else None

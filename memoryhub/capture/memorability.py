@@ -1,0 +1,118 @@
+"""Is this worth remembering? Four dimensions, each 0..1, and the gate over their weighted sum. Pure.
+
+LetsGo's memory guide names the dimensions (substance, salience, distinctiveness, type weight) and the gate of
+0.30; how each is measured is decided here and shown with every event, so that a person sees why something was
+kept.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from memoryhub.core.text import jaccard, terms
+from memoryhub.core.vocabulary import MemoryType
+
+# How much each kind of observation is worth by itself.
+TYPE_WEIGHTS: dict[str, float] = {
+    MemoryType.DECISION: 1.0,
+    MemoryType.BUGFIX: 0.9,
+    MemoryType.DISCOVERY: 0.8,
+    MemoryType.FEATURE: 0.75,
+    MemoryType.REFACTOR: 0.6,
+    MemoryType.CHANGE: 0.3,
+}
+OTHER_TYPE_WEIGHT = 0.5
+
+# Distinct terms after which a text counts as two thirds full of substance.
+SUBSTANCE_TERMS = 20
+DISTINCT_TERMS = 8
+# Addresses, numbers and hashes say nothing by themselves.
+_DATA = re.compile(r"\bhttps?://\S+|\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|(?<!\w)#?\d[\d.,:-]*\b")
+_MARKS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), weight)
+    for pattern, weight in (
+        (
+            r"\b(decid\w+|chose|choose|prefer\w*|instead of|rather than|trade-?offs?|agreed|reject\w+|must"
+            r"|never|always|entschieden|beschlossen|statt|niemals|décidé|jamais|decidido|nunca)\b"
+            r"|(代わりに|必ず|禁止|決め|決定|必须|决定|반드시)",
+            0.45,
+        ),
+        (
+            r"\b(because|root cause|caused by|turns out|the reason|due to|so that|weil|wegen|damit|parce que"
+            r"|afin|porque|para que)\b|(ため|ので|なぜなら|理由|原因|因为|때문)",
+            0.4,
+        ),
+        (r"\b(fix(?:ed|es)?|bug|regression|broken|crash\w*|race|deadlock|leak\w*|corrupt\w*)\b", 0.35),
+        (r"\b(\w*(?:error|exception)|traceback|fail(?:ed|ure|s|ing)?|panic|denied|timed? ?out)\b", 0.3),
+        (r"\b(breaking|deprecat\w+|migrat\w+|security|vulnerab\w+|cve-\d+)\b", 0.35),
+        (r"\b(important|note|warning|caution|gotcha|workaround|careful|todo|fixme)\b", 0.25),
+        (
+            r"\b(add(?:ed|s)?|implement\w*|introduc\w+|support(?:s|ed)?|creat\w+|feat(?:ure)?|refactor\w*|renam\w+)\b",
+            0.2,
+        ),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Memorability:
+    """The four parts and their weighted sum, each 0..1."""
+
+    substance: float
+    salience: float
+    distinctiveness: float
+    type_weight: float
+    total: float
+
+    def parts(self) -> dict[str, float]:
+        """For the event that keeps them."""
+        return {name: round(value, 3) for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The weight of each part; they add up to 1."""
+
+    substance: float = 0.30
+    salience: float = 0.30
+    distinctiveness: float = 0.25
+    type_weight: float = 0.15
+
+
+def score(text: str, kind: str, neighbours: Iterable[set[str]], shares: Shares) -> Memorability:
+    """Judge an observation of a kind beside the term sets of the memories that are most like it.
+
+    Nothing new is worth nothing: the total of a near repetition falls with its distinctiveness to 0.
+    """
+    own = terms(_DATA.sub(" ", text))
+    parts = (substance(own), salience(text), distinctiveness(own, neighbours), weight_of(kind))
+    weights = (shares.substance, shares.salience, shares.distinctiveness, shares.type_weight)
+    total = sum(weight * part for weight, part in zip(weights, parts, strict=True))
+    return Memorability(*parts, total=total * min(1.0, 4 * parts[2]) if own else 0.0)
+
+
+def substance(own: set[str]) -> float:
+    """How much is said: distinct terms, with diminishing returns."""
+    return 1 - math.exp(-len(own) / SUBSTANCE_TERMS)
+
+
+def salience(text: str) -> float:
+    """How much of it asks to be remembered: words of decision, cause, failure, repair; each kind once."""
+    silence = 1.0
+    for pattern, weight in _MARKS:
+        if pattern.search(text):
+            silence *= 1 - weight
+    return 1 - silence
+
+
+def distinctiveness(own: set[str], neighbours: Iterable[set[str]]) -> float:
+    """1 for something unlike all neighbours, 0 for a repetition; a few words can hardly be distinct."""
+    unlike = 1 - max((jaccard(own, other) for other in neighbours), default=0.0)
+    return unlike * min(1.0, len(own) / DISTINCT_TERMS)
+
+
+def weight_of(kind: str) -> float:
+    return TYPE_WEIGHTS.get(kind, OTHER_TYPE_WEIGHT)

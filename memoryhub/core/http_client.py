@@ -1,0 +1,302 @@
+"""Outgoing HTTP: one JSON POST with a total deadline, retries with backoff, and a circuit breaker."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from http import HTTPStatus
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+class Problem(NamedTuple):
+    """What is wrong, naming the key, and its mend; neither holds a secret."""
+
+    text: str
+    mend: str
+
+
+def problems(name: str, url: str, model: str, key: str, variable: str) -> Iterator[Problem]:
+    """Why an OpenAI-compatible endpoint cannot be asked, as far as can be told without asking it.
+
+    ``name`` begins its tunables (``embeddings`` for ``embeddings_url``), ``variable`` holds its key.
+    """
+    if not url:
+        yield Problem(
+            f'{name} is "openai", and {name}_url is empty',
+            f"Set {name}_url to the address of the endpoint, such as https://host/v1.",
+        )
+    elif not can_be_asked(url):
+        yield Problem(
+            f"{name}_url is no address that can be asked",
+            "Write it as https://host/v1, or https://host:port/v1, in ASCII.",
+        )
+    if not model:
+        yield Problem(
+            f'{name} is "openai", and {name}_model is empty',
+            f"Set {name}_model to the name of a model that the endpoint serves.",
+        )
+    if not (key.isascii() and key.isprintable()):
+        yield Problem(
+            f"{variable} holds characters that no HTTP header may hold", "Copy the key again, on one line."
+        )
+
+
+def can_be_asked(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0 and url.isascii() and url.isprintable()
+    except ValueError:
+        return False
+
+
+def in_clear(url: str) -> bool:
+    """Whether what is sent there crosses a network unencrypted."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname not in _LOOPBACK
+
+
+def ending_with(url: str, tail: str) -> str:
+    """Where to post: the configured address with ``tail`` (such as ``/embeddings``), unless it ends so."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=path if path.endswith(tail) else f"{path}{tail}"))
+
+
+_CHUNK = 65_536
+
+
+class Unreachable(Exception):
+    """Nobody answered, or not in time, or not in HTTP; the message holds no header.
+
+    ``sent``: the request had left by then, so that the other side may have worked on it.
+    """
+
+    def __init__(self, why: str, *, sent: bool = False) -> None:
+        self.sent = sent
+        super().__init__(why)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``retry_after`` is the header as it came; ``body`` is empty unless the status is 200."""
+
+    status: int
+    retry_after: str
+    body: bytes
+
+
+class _Timely(io.RawIOBase):
+    """Reads from a socket until a moment has come: a timeout for each read would let a trickle go on."""
+
+    def __init__(self, sock: Any, until: float) -> None:
+        self._sock, self._until = sock, until
+        self._raw = sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.settimeout(_left(self._until))
+        found: int | None = self._raw.readinto(buffer)
+        return found
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def post(url: str, sent: dict[str, Any], key: str, seconds: float, most_bytes: int) -> Answer:
+    """Send ``sent`` and take the answer, all within ``seconds`` but for the look-up of the host's name.
+
+    Raises Unreachable, also for an answer of more than ``most_bytes``.
+    """
+    until = time.monotonic() + seconds
+    parts = urlsplit(url)
+    connection = _connection(parts.scheme, str(parts.hostname), parts.port)
+    sent_all = False
+    try:
+        connection.timeout = _left(until)
+        connection.connect()
+        connection.sock.settimeout(_left(until))
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("POST", target, json.dumps(sent).encode(), _headers(key))
+        sent_all = True
+        connection.sock.settimeout(_left(until))
+        return _take(connection.sock, until, most_bytes)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Unreachable(_why(error), sent=sent_all) from None
+    finally:
+        connection.close()
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "gave no answer in time"
+    if isinstance(error, ssl.SSLError):
+        words = getattr(error, "verify_message", "") or error.reason or type(error).__name__
+        return f"cannot be asked over TLS: {words}"
+    if isinstance(error, OSError):
+        return f"cannot be reached: {error.strerror or type(error).__name__}"
+    return f"does not speak HTTP ({type(error).__name__})"
+
+
+def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+    if scheme == "https":
+        return http.client.HTTPSConnection(host, port, context=_trust())
+    return http.client.HTTPConnection(host, port)
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _headers(key: str) -> dict[str, str]:
+    plain = {
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+        "User-Agent": "memoryhub",
+        "Connection": "close",
+    }
+    return {**plain, "Authorization": f"Bearer {key}"} if key else plain
+
+
+def _take(sock: Any, until: float, most_bytes: int) -> Answer:
+    response = http.client.HTTPResponse(sock, method="POST")
+    response.fp.close()
+    response.fp = io.BufferedReader(_Timely(sock, until), _CHUNK)
+    with response:
+        response.begin()
+        body = _body(response, most_bytes) if response.status == http.HTTPStatus.OK else b""
+        return Answer(response.status, response.headers.get("Retry-After", ""), body)
+
+
+def _body(response: http.client.HTTPResponse, most_bytes: int) -> bytes:
+    found = bytearray()
+    while chunk := response.read(_CHUNK):
+        found += chunk
+        if len(found) > most_bytes:
+            raise Unreachable(f"sent more than the {most_bytes:,} bytes that an answer may have", sent=True)
+    return bytes(found)
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+PAUSE_SECONDS = 30.0  # after a failure; a Retry-After may ask for more
+LONGEST_PAUSE_SECONDS = 3600.0
+MOST_TRIES = 5
+FIRST_WAIT_SECONDS = 0.5  # doubled with each try, and up to as much again by chance
+_PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
+
+Result = TypeVar("Result")
+
+
+class Failed(Exception):
+    """It did not work. ``passes``: it may the next time. ``wait``: what the other asked for, seconds."""
+
+    def __init__(self, why: str, *, passes: bool = False, wait: float | None = None) -> None:
+        self.passes, self.wait = passes, wait
+        super().__init__(why)
+
+    @property
+    def pause(self) -> float:
+        """For how long the other is left alone after this, seconds."""
+        return min(max(self.wait or 0.0, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
+
+
+def with_patience(ask: Callable[[float], Result], until: float, most_tries: int = MOST_TRIES) -> Result:
+    """Call ``ask`` with the seconds that are left until a moment of the monotonic clock.
+
+    :class:`Failed` of the last try, when it does not pass, or when there is no time left to wait for another.
+    """
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            return ask(until - time.monotonic())
+        except Failed as error:
+            wait = _backoff(tries) if error.wait is None else error.wait
+            if not error.passes or tries >= most_tries or time.monotonic() + wait >= until:
+                raise
+            time.sleep(wait)
+
+
+def refusal(answer: Answer, who: str, mends: Mapping[int, str]) -> Failed:
+    """What an answer other than 200 means; never in its own words, that may repeat the key.
+
+    ``mends``: what to do by status; 300 stands for every redirect, 400 for whatever else does not pass.
+    """
+    status = answer.status
+    why = f"{who} answers with status {status}"
+    if status >= 500 or status in _PASSING:
+        return Failed(why, passes=True, wait=seconds_to_wait(answer.retry_after, datetime.now(UTC)))
+    mend = mends[300] if 300 <= status < 400 else mends.get(status, mends[400])
+    return Failed(f"{why}: {mend}")
+
+
+def seconds_to_wait(header: str, now: datetime) -> float | None:
+    """What a Retry-After header asks for, in seconds or as a date; None when it says nothing."""
+    written = header.strip()
+    if written.isascii() and written.isdigit():
+        return float(written[:9])
+    try:
+        moment = parsedate_to_datetime(written)
+    except (ValueError, TypeError, IndexError):
+        return None
+    if moment.tzinfo is None:  # "-0000": UTC without a place
+        moment = moment.replace(tzinfo=now.tzinfo)
+    return max((moment - now).total_seconds(), 0.0)
+
+
+def _backoff(tries: int) -> float:
+    return FIRST_WAIT_SECONDS * 2.0 ** (tries - 1) * (1 + random.random())  # noqa: S311 no secret
+
+
+class Pause:
+    """While all is well everybody may ask; after a failure nobody, then one at a time; shared by threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._until: float | None = None  # None: all is well
+
+    def left(self, trial_seconds: float) -> float:
+        """Seconds until asking makes sense again; 0: ask now.
+
+        Who is the first to hear 0 after a failure has ``trial_seconds`` to find out; the others wait for it.
+        """
+        with self._lock:
+            if self._until is None:
+                return 0.0
+            now = time.monotonic()
+            if now >= self._until:
+                self._until = now + trial_seconds
+                return 0.0
+            return self._until - now
+
+    def begin(self, seconds: float) -> None:
+        """After a failure; a longer pause that is under way stays."""
+        with self._lock:
+            self._until = max(self._until or 0.0, time.monotonic() + seconds)
+
+    def end(self) -> None:
+        """After a success."""
+        with self._lock:
+            self._until = None

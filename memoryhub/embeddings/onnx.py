@@ -1,0 +1,147 @@
+"""A sentence encoder on this machine: a folder with ``model.onnx`` and ``tokenizer.json``, by onnxruntime."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memoryhub.embeddings.base import EmbeddingError, Vectors, encodable, stay_in_one_thread, unit
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+MOST_TOKENS = 256  # of a text, when tokenizer.json names no length
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_OUTPUTS = ("sentence_embedding", "last_hidden_state", "token_embeddings")
+_UNUSABLE = "the model in embeddings_folder cannot be used"
+
+Tokens = NDArray[np.signedinteger[Any]]
+
+
+class OnnxEmbedder:
+    """Some 10 ms a text without a GPU: too long for a store to wait, so vectors come in the background."""
+
+    in_process = False
+
+    def __init__(self, session: Any, tokenizer: Tokenizer, folder_name: str, batch: int) -> None:
+        self._session, self._tokenizer, self._batch = session, tokenizer, batch
+        self._inputs = _inputs(session)
+        self._output = _output(session)
+        self._pad = _pad_id(tokenizer)
+        length = int((tokenizer.truncation or {}).get("max_length", MOST_TOKENS))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(max_length=length)
+        # What it is, and that it works at all, shows when it is asked.
+        self.dimensions = int(self._run(["probe"]).shape[1])
+        self.name = f"onnx/{folder_name}/{self.dimensions}"
+
+    @classmethod
+    def load(cls, folder: Path, batch: int) -> OnnxEmbedder:
+        """EmbeddingError when a file or a package is missing or the model is no sentence encoder."""
+        stay_in_one_thread()
+        try:
+            import onnxruntime
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise EmbeddingError(
+                f"{error.name} cannot be imported; install the extra: pip install onnxruntime tokenizers"
+            ) from error
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors; they are raised as well
+        try:
+            mark = _fingerprint(folder)
+            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            session = onnxruntime.InferenceSession(
+                str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # both libraries raise bare ones
+            raise EmbeddingError(
+                f"{_UNUSABLE}: model.onnx or tokenizer.json cannot be read ({type(error).__name__})"
+            ) from error
+        return cls(session, tokenizer, f"{folder.resolve().name[:60]}@{mark}", batch)
+
+    def documents(self, texts: Sequence[str]) -> Vectors:
+        found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        # Alike lengths together, as every row of a batch is as long as its longest.
+        filled = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
+        for start in range(0, len(filled), self._batch):
+            places = filled[start : start + self._batch]
+            found[places] = self._run([texts[at] for at in places])
+        return found
+
+    def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
+        row: Vectors = self.documents([text])[0]
+        return row
+
+    def _run(self, texts: Sequence[str]) -> Vectors:
+        try:
+            encodings = self._tokenizer.encode_batch([encodable(text) for text in texts])
+            ids, mask = _padded([encoding.ids for encoding in encodings], self._pad)
+            given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            feed = {name: given[name].astype(kind) for name, kind in self._inputs.items()}
+            [answer] = self._session.run([self._output], feed)
+        except Exception as error:  # onnxruntime's own have no common base
+            raise EmbeddingError(f"{_UNUSABLE}: it fails ({type(error).__name__})") from error
+        return unit(_pooled(answer, mask))
+
+
+def _fingerprint(folder: Path) -> str:
+    """Eight characters that change with the model: another one in the same folder makes other vectors."""
+    found = hashlib.sha256()
+    for path in [*sorted(folder.glob("model.onnx*")), folder / "tokenizer.json"]:
+        with path.open("rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()[:8]
+
+
+def _inputs(session: Any) -> dict[str, type[np.signedinteger[Any]]]:
+    """The inputs to give, each with its type of number."""
+    wanted = {one.name: np.int32 if "int32" in one.type else np.int64 for one in session.get_inputs()}
+    if unknown := set(wanted) - set(_INPUTS):
+        raise EmbeddingError(f"{_UNUSABLE}: it asks for the input {', '.join(sorted(unknown))}")
+    if "input_ids" not in wanted:
+        raise EmbeddingError(f"{_UNUSABLE}: it has no input input_ids, so it is no text encoder")
+    return wanted
+
+
+def _output(session: Any) -> str:
+    """The sentence's vector if the model makes one, else those of its tokens."""
+    names = [str(one.name) for one in session.get_outputs()]
+    return next((name for name in _OUTPUTS if name in names), names[0])
+
+
+def _pad_id(tokenizer: Tokenizer) -> int:
+    if tokenizer.padding:
+        return int(tokenizer.padding["pad_id"])
+    known = (tokenizer.token_to_id(token) for token in ("[PAD]", "<pad>"))
+    return next((one for one in known if one is not None), 0)
+
+
+def _padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tokens, Tokens]:
+    """Token numbers in one block, and which of them are there."""
+    lengths = np.array([len(row) for row in rows])
+    ids = np.full((len(rows), max(int(lengths.max()), 1)), pad, dtype=np.int64)
+    for at, row in enumerate(rows):
+        ids[at, : len(row)] = row
+    return ids, (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
+
+
+def _pooled(answer: Any, mask: Tokens) -> Vectors:
+    """One finite row for each text: as the model made it, or the mean of the tokens that are there."""
+    found = np.asarray(answer)
+    if found.dtype.kind != "f" or found.ndim not in (2, 3) or len(found) != len(mask):
+        raise EmbeddingError(f"{_UNUSABLE}: its output is no vector of a sentence or of its tokens")
+    rows: Vectors = found.astype(np.float32)
+    if rows.ndim == 3:
+        if rows.shape[1] != mask.shape[1]:
+            raise EmbeddingError(f"{_UNUSABLE}: its output has not one vector for each token")
+        shares = mask[:, :, None].astype(np.float32)
+        rows = (rows * shares).sum(axis=1) / np.maximum(shares.sum(axis=1), 1)
+    if not np.isfinite(rows).all():
+        raise EmbeddingError(f"{_UNUSABLE}: it answers with numbers that are not finite")
+    return rows

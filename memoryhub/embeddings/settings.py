@@ -1,0 +1,95 @@
+"""What the configuration says about embeddings, and what of it cannot work."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from django.conf import settings
+
+from memoryhub.core import http_client
+from memoryhub.core.http_client import Problem
+
+ONNX_FILES = ("model.onnx", "tokenizer.json")
+_PACKAGES = {"wordllama": ("wordllama",), "onnx": ("onnxruntime", "tokenizers")}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Everything that decides which vectors come out."""
+
+    provider: str
+    folder: str = ""
+    url: str = ""
+    model: str = ""
+    timeout_seconds: float = 30.0
+    batch: int = 64
+    key: str = field(default="", repr=False)
+
+    @classmethod
+    def now(cls) -> Chosen:
+        """As the settings stand."""
+        config = settings.MEMORYHUB
+        return cls(
+            config.embeddings,
+            config.embeddings_folder,
+            config.embeddings_url,
+            config.embeddings_model,
+            config.embeddings_timeout_seconds,
+            config.embeddings_batch,
+            settings.EMBEDDINGS_KEY,
+        )
+
+    @property
+    def path(self) -> Path:
+        """The folder of the ONNX model; ``~`` is the user's home."""
+        return Path(os.path.expanduser(self.folder))
+
+
+def problems(chosen: Chosen) -> list[Problem]:
+    """Why this configuration cannot work, as far as can be told without loading a model or asking anybody."""
+    found = [
+        Problem(
+            f'embeddings is "{chosen.provider}", and the package {package} is not installed',
+            f"Install it: pip install {package}.",
+        )
+        for package in _PACKAGES.get(chosen.provider, ())
+        if importlib.util.find_spec(package) is None
+    ]
+    if chosen.provider == "onnx":
+        found += _problems_of_folder(chosen)
+    if chosen.provider == "openai":
+        found += http_client.problems(
+            "embeddings", chosen.url, chosen.model, chosen.key, "MEMORYHUB_EMBEDDINGS_KEY"
+        )
+    return found
+
+
+def sends_key_in_clear(chosen: Chosen) -> bool:
+    """Whether the key, and every text, crosses a network unencrypted."""
+    return chosen.provider == "openai" and http_client.in_clear(chosen.url)
+
+
+def _problems_of_folder(chosen: Chosen) -> Iterator[Problem]:
+    if not chosen.folder:
+        yield Problem(
+            'embeddings is "onnx", and embeddings_folder is empty',
+            "Set embeddings_folder to a folder with model.onnx and tokenizer.json.",
+        )
+        return
+    for name in ONNX_FILES:
+        if not _is_file(chosen.path / name):
+            yield Problem(
+                f"embeddings_folder holds no file {name} that can be seen",
+                f"Put {name} of the model there, or set embeddings_folder to the folder that holds it.",
+            )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False

@@ -1,0 +1,272 @@
+"""Who and what a text names: people, places, organisations, tools, files, concepts. Pure, deterministic.
+
+Told by what stands around a name ("works at", "lives in", "said"), by its shape (a path, CamelCase, GmbH) and
+by lists of names that mean one thing. It rather misses a name than invents one: a capital letter at the start
+of a sentence, or in a text that capitalises everything, says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from memoryhub.extraction.known_names import GIVEN_NAMES, LONG_PLACES, ORGANISATIONS, PLACES, TOOLS
+
+PERSON, PLACE, ORGANISATION, TOOL, FILE, CONCEPT = (
+    *("person", "place", "organization", "tool"),
+    *("file", "concept"),
+)
+ENTITY_TYPES = (PERSON, PLACE, ORGANISATION, TOOL, FILE, CONCEPT)
+MOST = 20  # of one text
+MOST_CHARS = 20_000  # that are looked at
+LONGEST = 200
+
+_CAP = r"[A-ZÀ-ÖØ-Þ][\w'’-]{0,38}[\w]"  # bounded, or a long text of hyphens takes the square of its length
+_NAME = rf"(?-i:{_CAP}(?: (?:van|von|de|da|del|der|den|la|le|al|bin|{_CAP})){{0,2}})"
+_NOT_NAMES = frozenset(
+    """a all also always an and any api apis are as at aug august april asked because before beware both
+    but by can ci com css db dec december decided decision do docs done each error every feb february finally
+    first fixed fixme for friday from github had has have he her here his how however i if in is it its
+    january jan july june json let llm llms log lot march maybe may memory monday most my need never new next
+    mondays tuesdays wednesdays thursdays fridays saturdays sundays weekend
+    no nobody none not note nov november now october oct of off ok old on one only or other our out pdf
+    please pr prs problem readme reason rule sat saturday see sept september she should since so solution
+    some sql sun sunday team ten that the their them then there these they this those three thursday thus
+    todo tuesday two ui until url urls use used user users uses using version was we wednesday were what when
+    where which while who why will with without would xml yaml yes yesterday today tomorrow you your html
+    mb gb kb tb gib mib khz mhz ghz ms select insert update delete create drop where from join null true false
+    get put post head patch mrs mr ms dr prof i'd i'll i'm i've english german french spanish dutch turkish
+    arabic chinese japanese italian british american european
+    http https utf ids id utc faq eta fyi asap imho tbd tba wip usa eu uk ceo cto hr
+    """.split()
+)
+_FILE = re.compile(
+    r"(?<![\w/.@:~-])(?:~?/|\./|\.\./)?(?:[\w@.+-]{1,80}/){0,12}[\w@+-][\w@.+-]{0,80}"
+    r"\.(?:py|pyi|js|jsx|mjs|cjs|ts|tsx|go|rs|rb|java|kt|c|h|cc|cpp|hpp|cs|php|swift|scala|lua|sh|bash|zsh|ps1"
+    r"|sql|html|css|scss|vue|svelte|md|mdx|rst|txt|toml|yaml|yml|json|jsonl|ini|cfg|conf|env|lock|xml|csv|tsv"
+    r"|proto|tf|gradle|ipynb|db|sqlite|sqlite3|log|pdf|png|svg|service|patch|diff|zip|gz|parquet)\b(?![\w/])"
+    r"|(?<![\w/.:~-])(?:~/|/(?:etc|usr|var|home|opt|tmp|srv|mnt|bin|dev)/)[\w@.+/-]{1,200}[\w/]"
+    r"|(?<![\w/.-])(?:Dockerfile|Makefile|Justfile|Procfile|Jenkinsfile|CMakeLists\.txt|\.gitignore|\.env)\b"
+)
+_ADDRESS = re.compile(
+    r"\b(?:https?|ssh|git|ftp)://\S+|\bwww\.\S+|\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
+)
+_CODE = re.compile(r"`([^`\n]{2,80})`")
+_IDENTIFIER = re.compile(r"[A-Za-z_][\w.:-]*(?:\(\))?")
+_CAMEL = re.compile(
+    r"(?<![\w./-])(?:[A-Z][a-z0-9]+){2,}(?![\w/]|\.\w)|(?<![\w./-])[a-z]+[A-Z]\w+(?![\w/]|\.\w)"
+)
+_SNAKE = re.compile(r"(?<![\w./-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?:\(\))?(?![\w/]|\.\w)")
+_ACRONYM = re.compile(r"(?<![\w./-])[A-Z][A-Z0-9]{1,7}(?![\w/-]|\.\w)")
+_ROMAN = re.compile(r"[IVX]+")
+_HANDLE = re.compile(r"(?<![\w@./])@([A-Za-z][\w-]{1,38})\b(?![./@])")
+_HASHTAG = re.compile(r"(?<![\w#/&])#([A-Za-z][\w-]{1,40})\b")
+_COMPANY = re.compile(
+    rf"\b((?:{_CAP} ){{1,3}}(?:Inc|Ltd|LLC|GmbH|AG|SE|KG|SA|SAS|BV|Corp|Corporation|Company|Foundation"
+    r"|Institute|University|Bank|Labs|Group|Ministry|Council|Association|Hospital)\b\.?)"
+    rf"|\b((?:University|Bank|Institute|Ministry) of {_CAP})"
+)
+# What stands around a name tells what it is. Each with one group, the name.
+_AROUND: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE))
+    for kind, pattern in (
+        (
+            ORGANISATION,
+            rf"\b(?:works? (?:at|for)|worked (?:at|for)|working (?:at|for)|employed (?:at|by)|job at|hired by"
+            rf"|joined|acquired by|customer|the company|client|vendor|supplier) ({_NAME})",
+        ),
+        (PERSON, rf"\b(?:mr|mrs|ms|dr|prof|professor|sir)\.? ({_NAME})"),
+        (
+            PERSON,
+            r"\b(?:named|called|colleague|manager|boss|wife|husband|partner|son|daughter|brother|sister|friend"
+            r"|mother|father|mentor|intern|teammate|co-?founder|ceo|cto|author|maintainer|designer|developer"
+            rf"|engineer|i am|i'm|my name is|name is),? ({_NAME})",
+        ),
+        (
+            PERSON,
+            rf"\b({_NAME}) (?:said|says|asked|asks|told|prefers?|preferred|wants?|wanted|likes?|hates?"
+            r"|thinks?|thought|decided|suggested|suggests|reported|approved|reviewed|wrote|mentioned|explained|agreed"
+            r"|insisted|works|worked|leads|owns|joined|lives|moved|married|speaks)\b",
+        ),
+        (
+            PERSON,
+            rf"\b(?:met|meeting with|talked to|spoke (?:to|with)|according to|ask|asked|told) ({_NAME})",
+        ),
+        (PERSON, rf"\b({_NAME})(?:'s|’s) (?:team|birthday|opinion|request|idea|email|wife|husband|laptop)\b"),
+        (
+            PLACE,
+            r"\b(?:lives? in|living in|moved to|based in|located in|born in|travel(?:s|led)? to|flew to"
+            rf"|offices? in|fly to|visit(?:ed)?|region of|city of|town of) ({_NAME})",
+        ),
+        (
+            TOOL,
+            r"\b(?:uses?|using|used|switch(?:ed)? (?:from \w+ )?to|migrat(?:e|ed|ing) (?:from \w+ )?to|via"
+            r"|runs? on|install(?:ed|s)?|built (?:with|on)|powered by|deploy(?:ed)? (?:on|with|to)"
+            rf"|upgrad(?:e|ed) to|tool|library|framework|database) ({_NAME})",
+        ),
+        (CONCEPT, rf"\b((?-i:Project|Operation|Team) (?-i:{_CAP}))"),
+        (CONCEPT, rf"\b(?:project|team|feature|epic|codename|milestone|module|service|class) ({_NAME})"),
+    )
+)
+_WORD = re.compile(r"[A-Za-zÀ-ɏ0-9][A-Za-zÀ-ɏ0-9'’+#-]*")
+_LONG_PLACE = re.compile(r"\b(?:" + "|".join(map(re.escape, LONG_PLACES)) + r")\b")
+_FULL_NAME = re.compile(rf"(?<![\w-])({_CAP})((?: (?:van|von|de|der|da|del|la)){{0,2}} {_CAP})(?![\w-])")
+_SENTENCE_START = re.compile(r"(?:^|[.!?:;•|]\s+|\n\s*|[-*>#\"“(\[]\s*)$")
+_MANY_CAPITALS = 0.4  # of the words inside sentences: then a capital letter says nothing (headlines)
+_GERMAN = re.compile(r"\b(?:der|die|das|den|und|ist|nicht|ein|eine|wir|ich|mit|für|auf|wird|sind)\b")
+# "Authentication works" names nobody.
+_NOUN = re.compile(r"(?:tion|ing|ment|ity|ness|ware|ics|ance|ence|ism)s?$")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A name and its kind; ``at`` is where it stands, in characters."""
+
+    name: str
+    kind: str
+    at: int
+
+
+def extract_entities(text: str) -> list[tuple[str, str]]:
+    """Pairs of name and type, in the order of the text, each name once; the surest type wins."""
+    # Names in addresses are parts of them.
+    text = _ADDRESS.sub(lambda match: " " * len(match[0]), text[:MOST_CHARS])
+    kept: dict[str, Found] = {}
+    taken: list[tuple[int, int]] = []
+    for found in chain(_find(text), _capitalised(text, taken)):
+        end = found.at + len(found.name)
+        if _overlaps(taken, found.at, end):
+            continue
+        taken.append((found.at, end))
+        known = kept.get(found.name.casefold())
+        if known is None or found.at < known.at:
+            kept[found.name.casefold()] = Found(found.name, known.kind if known else found.kind, found.at)
+    parts = {part for one in kept.values() if one.kind == PERSON for part in one.name.casefold().split()[:-1]}
+    whole = [one for key, one in kept.items() if not (one.kind == PERSON and key in parts)]
+    return [(one.name, one.kind) for one in sorted(whole, key=lambda one: one.at)][:MOST]
+
+
+def _overlaps(taken: list[tuple[int, int]], start: int, end: int) -> bool:
+    return any(one < end and start < other for one, other in taken)
+
+
+def _find(text: str) -> Iterator[Found]:
+    """Candidates, the surest kinds of evidence first; they may overlap."""
+    yield from _shaped(text)
+    yield from _told(text)
+    yield from _listed(text)
+    yield from _coded(text)
+
+
+def _shaped(text: str) -> Iterator[Found]:
+    """What its shape tells: paths, companies, handles, tags."""
+    for match in _FILE.finditer(text):
+        yield Found(match[0].rstrip("."), FILE, match.start())
+    for match in _COMPANY.finditer(text):
+        name = match[1] or match[2]
+        if name.split()[0].casefold() not in _NOT_NAMES:
+            yield Found(name.rstrip("."), ORGANISATION, match.start())
+    for match in _HANDLE.finditer(text):
+        yield Found(match[1], PERSON, match.start(1))
+    for match in _LONG_PLACE.finditer(text):
+        yield Found(match[0], PLACE, match.start())
+
+
+def _told(text: str) -> Iterator[Found]:
+    """What the words around a name tell; of a name on a list the list decides."""
+    for kind, pattern in _AROUND:
+        for match in pattern.finditer(text):
+            name = _trimmed(match[1])
+            known = _listed_kind(name) if name else ""
+            if known or (name and not (kind == PERSON and _NOUN.search(name))):
+                yield Found(name, known or kind, match.start(1))
+
+
+def _trimmed(name: str) -> str:
+    """Without words at its end that are no part of a name; empty when the first one is none."""
+    words = name.removesuffix("'s").removesuffix("’s").split()
+    while words and (words[-1].casefold() in _NOT_NAMES or words[-1][0].islower()):
+        words.pop()
+    if not words or words[0].casefold() in _NOT_NAMES or words[0].casefold() in _PRONOUNS:
+        return ""
+    return " ".join(words)[:LONGEST]
+
+
+_PRONOUNS = frozenset("he she they we you it who everyone everybody nobody somebody someone user".split())
+
+
+def _listed_kind(name: str) -> str:
+    low = name.casefold()
+    for kind, names in ((TOOL, TOOLS), (ORGANISATION, ORGANISATIONS), (PLACE, PLACES)):
+        if low in names:
+            return kind
+    return PERSON if low.split()[0] in GIVEN_NAMES else ""
+
+
+def _listed(text: str) -> Iterator[Found]:
+    """Names on the lists; a tool in any case, the others with a capital letter."""
+    for match in _FULL_NAME.finditer(text):
+        if match[1].casefold() in GIVEN_NAMES and (name := _trimmed(match[0])):
+            yield Found(name, PERSON, match.start())
+    for match in _WORD.finditer(text):
+        word = match[0].removesuffix("'s").removesuffix("’s")
+        kind = _listed_kind(word)
+        if kind == TOOL or (kind and word[0].isupper() and not word.isupper()):
+            yield Found(word, kind, match.start())
+
+
+def _coded(text: str) -> Iterator[Found]:
+    """Concepts: names in code, acronyms and tags."""
+    for match in _CODE.finditer(text):
+        if _IDENTIFIER.fullmatch(match[1]):
+            yield Found(match[1], CONCEPT, match.start(1))
+    for pattern in (_CAMEL, _SNAKE):
+        for match in pattern.finditer(text):
+            yield Found(match[0], CONCEPT, match.start())
+    for match in _HASHTAG.finditer(text):
+        yield Found(match[1], CONCEPT, match.start(1))
+    for match in _ACRONYM.finditer(text):
+        if (
+            match[0].casefold() not in _NOT_NAMES
+            and not _ROMAN.fullmatch(match[0])
+            and not _shouted(text, match)
+        ):
+            yield Found(match[0], CONCEPT, match.start())
+
+
+def _shouted(text: str, match: re.Match[str]) -> bool:
+    """Whether the words beside it are in capitals too."""
+    line = text[text.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0]
+    words = [word for word in _WORD.findall(line) if len(word) > 1]
+    return len(words) > 2 and sum(map(str.isupper, words)) > len(words) / 2
+
+
+def _capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[Found]:
+    """Concepts: capitalised words inside a sentence, where that tells. ``taken``: where names were found."""
+    inside = [
+        match
+        for match in _WORD.finditer(text)
+        if not _starts_sentence(text, match.start()) and not _overlaps(taken, *match.span())
+    ]
+    capitals = [match for match in inside if match[0][0].isupper()]
+    headline = not inside or len(capitals) / len(inside) > _MANY_CAPITALS
+    if headline or len(_GERMAN.findall(text)) > 1:  # German writes every noun so
+        return
+    run: list[re.Match[str]] = []
+    for match in (*capitals, None):
+        if run and (match is None or match.start() != run[-1].end() + 1 or text[run[-1].end()] != " "):
+            name = text[run[0].start() : run[-1].end()]
+            yield Found(name.removesuffix("'s").removesuffix("’s"), CONCEPT, run[0].start())
+            run = []
+        if match is not None and _is_name(match[0]):
+            run.append(match)
+
+
+def _is_name(word: str) -> bool:
+    return len(word) > 2 and not word.isupper() and word.casefold() not in _NOT_NAMES
+
+
+def _starts_sentence(text: str, at: int) -> bool:
+    return bool(_SENTENCE_START.search(text, max(0, at - 12), at)) if at else True

@@ -1,0 +1,122 @@
+"""How important a memory is of which nobody has said it: 1 to 10, with the reasons. Pure.
+
+Memory MCP's scale: 8 to 10 critical and permanent, 4 to 7 important, 1 to 3 temporary. A memory begins with
+what its type is worth; what its words say moves it, each reason once.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from memoryhub.capture.memorability import salience
+from memoryhub.core.text import CJK, terms
+from memoryhub.core.vocabulary import MemoryType
+
+BASE: dict[str, int] = {
+    MemoryType.SELF: 6,
+    MemoryType.RELATIONSHIP: 5,
+    MemoryType.FACT: 5,
+    MemoryType.ENTITY: 4,
+}
+OTHER_BASE = 5
+LEAST, MOST = 1, 10
+_FEW_TERMS, _MANY_TERMS = 4, 25
+_SALIENT = 0.5
+_MANY_NAMES = 3
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+# What moves it, by how much, and why.
+_SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
+    (
+        3,
+        "says that it is critical",
+        _any(
+            r"\b(?:critical(?:ly)?|crucial|vital|life[- ]threatening|emergency|allerg(?:y|ic|ies))\b",
+            r"\b(?:never (?:ever )?forget|do not forget|don'?t forget|must not be lost|top priority)\b",
+            r"\b(?:kritisch|lebenswichtig|unbedingt)\b|(?:重要|重大|アレルギー|过敏)",
+        ),
+    ),
+    (
+        2,
+        "sets a rule",
+        _any(
+            r"\b(?:always|never|must(?:n'?t| not)?|required?|mandatory|forbidden|not allowed|nobody)\b",
+            r"\b(?:immer|niemals|nie|muss|darf nicht|toujours|jamais|siempre|nunca|obligatorio)\b",
+            r"(?:必ず|禁止|必须|반드시)",
+        ),
+    ),
+    (
+        1,
+        "records a decision or a preference",
+        _any(
+            r"\b(?:decid(?:ed?|es|ing)|decisions?|agreed|chose|chosen|prefers?|preferred|preferences?)\b",
+            r"\b(?:favou?rites?|likes?|loves?|hates?|dislikes?|instead of|rather than|policy|deadline)\b",
+            r"\b(?:entschieden|beschlossen|bevorzugt|mag|décidé|préfère|decidido|prefiere)\b|(?:決め|决定|好き|喜欢)",
+        ),
+    ),
+    (
+        1,
+        "is about safety, money or production",
+        _any(
+            r"\b(?:security|vulnerab\w+|production|outage|data loss|backup|legal|contract|licen[cs]e|gdpr)\b",
+            r"\b(?:medical|doctor|insurance|salary|invoice|payment|budget|birthday|anniversary)\b",
+        ),
+    ),
+    (
+        -2,
+        "holds for a while only",
+        _any(
+            r"\b(?:today|tonight|tomorrow|this (?:morning|afternoon|evening|week)|right now|currently)\b",
+            r"\b(?:at the moment|for now|temporar(?:y|ily)|wip|work in progress|until later)\b",
+            r"\b(?:heute|morgen|gerade|vorläufig|vorübergehend|aujourd'hui|demain|hoy|mañana)\b",
+            r"(?:今日|明日|今天|明天)",
+        ),
+    ),
+    (
+        -1,
+        "is not sure",
+        _any(
+            r"\b(?:maybe|perhaps|might|possibly|not sure|unsure|i think|i guess|probably|rumou?r(?:ed)?)\b",
+            r"\b(?:vielleicht|vermutlich|peut-être|quizás|tal vez)\b|(?:かもしれ|也许|可能)",
+        ),
+    ),
+    (
+        -1,
+        "is small talk",
+        _any(
+            r"\b(?:hello|hi there|thanks|thank you|good (?:morning|evening|night)|how are you|lol|haha)\b",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """``importance`` 1 to 10; ``reasons`` say how it came to that, beginning with the type."""
+
+    importance: float
+    reasons: tuple[str, ...]
+
+
+def judge(text: str, kind: str, names: int = 0) -> Judged:
+    """The importance of a text of this type, in which so many people, places and things are named."""
+    base = BASE.get(kind, OTHER_BASE)
+    found = [(base, f"a memory of type {kind}")]
+    found += [(step, why) for step, why, seen in _SIGNS if seen.search(text)]
+    if salience(text) >= _SALIENT:
+        found.append((1, "says why, or what went wrong"))
+    if names >= _MANY_NAMES:
+        found.append((1, "names several people, places or things"))
+    said = len(terms(text))
+    if said < _FEW_TERMS and not CJK.search(text):
+        found.append((-1, "says little"))
+    elif said >= _MANY_TERMS:
+        found.append((1, "says a lot"))
+    total = sum(step for step, _ in found)
+    reasons = tuple(f"{why} ({step:+d})" if at else f"{why} ({step})" for at, (step, why) in enumerate(found))
+    return Judged(min(max(total, LEAST), MOST), reasons)

@@ -1,0 +1,107 @@
+"""The daily budget of the language model: calls and tokens, counted for all processes in the database.
+
+Before a request its most possible cost is set aside; after it that is exchanged for what it did cost. So the
+budget holds however many ask at once, and a process that dies has spent what it set aside. Days are UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, Sum
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from memoryhub.core.transactions import write
+from memoryhub.llm import Meter, ModelError
+from memoryhub.models import ModelUse
+
+__all__ = ["Budget", "Charged", "Spent", "days", "today"]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Of one day, over all models: the budget is one."""
+
+    calls: int = 0
+    failures: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass
+class Charged:
+    """A request under way. ``tokens`` are set aside as prompt tokens until it is settled."""
+
+    day: date
+    model: str
+    tokens: int
+
+    def settle(self, prompt_tokens: int, completion_tokens: int, *, failed: bool = False) -> None:
+        """Exchange what was set aside for what was used; the call itself stays counted."""
+        with write():
+            ModelUse.objects.filter(day=self.day, model=self.model).update(
+                prompt_tokens=Greatest(F("prompt_tokens") - self.tokens, 0) + prompt_tokens,
+                completion_tokens=F("completion_tokens") + completion_tokens,
+                failures=F("failures") + failed,
+            )
+
+
+class Budget(Meter):
+    """``llm_daily_calls`` and ``llm_daily_tokens``, each 0 for no limit."""
+
+    def __init__(self, clock: Callable[[], datetime] = timezone.now) -> None:
+        self._clock = clock
+
+    def reserve(self, model: str, tokens: int) -> Charged:
+        """ModelError when a call, or so many tokens, are not left for today."""
+        config = settings.MEMORYHUB
+        day = self._clock().astimezone(UTC).date()
+        name = model[:200]
+        with write():
+            spent = today(day)
+            if config.llm_daily_calls and spent.calls >= config.llm_daily_calls:
+                raise ModelError(
+                    f"the language model's {config.llm_daily_calls:,} calls of today are used up"
+                )
+            if config.llm_daily_tokens and spent.tokens + tokens > config.llm_daily_tokens:
+                raise ModelError(
+                    f"the language model's {config.llm_daily_tokens:,} tokens of today do not suffice for "
+                    f"{tokens:,} more"
+                )
+            ModelUse.objects.get_or_create(day=day, model=name)
+            ModelUse.objects.filter(day=day, model=name).update(
+                calls=F("calls") + 1, prompt_tokens=F("prompt_tokens") + tokens
+            )
+        return Charged(day, name, tokens)
+
+
+def today(day: date | None = None) -> Spent:
+    """What was used on a day (today's, UTC), over all models."""
+    day = day or timezone.now().astimezone(UTC).date()
+    return _total(ModelUse.objects.filter(day=day).aggregate(**_SUMS))
+
+
+def days(most: int, until: date | None = None) -> list[tuple[date, Spent]]:
+    """The last days, newest first, those without any use too."""
+    until = until or timezone.now().astimezone(UTC).date()
+    since = until - timedelta(days=most - 1)
+    rows = ModelUse.objects.filter(day__gte=since, day__lte=until).order_by().values("day").annotate(**_SUMS)
+    found = {row["day"]: _total(row) for row in rows}
+    wanted = [until - timedelta(days=back) for back in range(most)]
+    return [(day, found.get(day, Spent())) for day in wanted]
+
+
+_SUMS = {name: Sum(name) for name in ("calls", "failures", "prompt_tokens", "completion_tokens")}
+
+
+def _total(row: Mapping[str, Any]) -> Spent:
+    return Spent(**{name: row[name] or 0 for name in _SUMS})

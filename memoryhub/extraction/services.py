@@ -1,0 +1,168 @@
+"""One conversation read to its end: by the language model where it may and can, else by the rules.
+
+Whatever the model does, nothing is lost: a part of the conversation that it cannot read the rules read, and
+they look through one of which a candidate was left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+
+from memoryhub import llm
+from memoryhub.access.policy import LEVELS, Actor, rank
+from memoryhub.extraction import llm_prompts, rules
+from memoryhub.extraction.candidates import Candidate, Place
+from memoryhub.extraction.comparison import likeness
+from memoryhub.extraction.conversation import Turn, in_parts
+from memoryhub.extraction.deduplication import Choice, Near, remember_deduplicated
+from memoryhub.extraction.llm_budget import Budget
+from memoryhub.llm import Chat, ModelError
+from memoryhub.memories import StoreError
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.models import Memory
+
+logger = logging.getLogger(__name__)
+RULES, MODEL, BOTH = "rules", "model", "model and rules"
+_ABOUT_THE_SAME = 0.6  # of the words of two candidates of one conversation
+
+
+class Interrupted(Exception):
+    """The hub ends; the conversation is read again in the next one."""
+
+
+@dataclass
+class Read:
+    """``results``: one for each candidate. ``notes``: what could not be done as configured, in words."""
+
+    extractor: str = RULES
+    results: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def by_rules(turns: Sequence[Turn], place: Place, actor: Actor) -> Read:
+    """Read and store at once, without asking anybody."""
+    return Read(RULES, [_stored(one, place, actor) for one in rules.extract(turns)])
+
+
+def may_be_sent(level: str) -> bool:
+    """Whether texts of this level may leave for the model."""
+    return level in LEVELS and rank(level) <= rank(settings.MEMORYHUB.llm_sees)
+
+
+def model() -> tuple[Chat | None, str]:
+    """The model that reads conversations, or why there is none though one is configured."""
+    try:
+        return llm.configured(Budget()), ""
+    except ModelError as error:
+        return None, str(error)
+
+
+def would_ask(place: Place) -> bool:
+    """Whether a model is there that may read a conversation of this place."""
+    return may_be_sent(place.sensitivity) and model()[0] is not None
+
+
+def by_model(turns: Sequence[Turn], place: Place, actor: Actor, leaving: Callable[[], bool] = bool) -> Read:
+    """Ask the model part by part; what it cannot or may not read the rules do.
+
+    Interrupted when ``leaving`` says so between two questions; what was stored is known the next time.
+    """
+    chat, why = model()
+    if chat and not may_be_sent(place.sensitivity):
+        chat, why = (
+            None,
+            f"what is above {settings.MEMORYHUB.llm_sees} is not sent to the model",
+        )
+    if chat is None:
+        read = by_rules(turns, place, actor)
+        return Read(RULES, read.results, [f"{why}; the rules read it"] if why else [])
+    reader = _ModelReader(chat, place, actor, leaving)
+    for part in in_parts(turns, settings.MEMORYHUB.llm_prompt_tokens):
+        reader.take(part)
+    return reader.read
+
+
+def _told(candidate: Candidate, found: Sequence[Candidate]) -> bool:
+    """Whether one of the others says about the same."""
+    return any(
+        candidate.same == one.same or likeness(candidate.content, one.content) >= _ABOUT_THE_SAME
+        for one in found
+    )
+
+
+class _ModelReader:
+    def __init__(self, chat: Chat, place: Place, actor: Actor, leaving: Callable[[], bool]) -> None:
+        self.chat, self.place, self.actor, self.leaving = chat, place, actor, leaving
+        self.read = Read("")
+
+    def take(self, part: Sequence[Turn]) -> None:
+        self._look_up()
+        try:
+            reply = self.chat.ask(llm_prompts.extraction_prompt(part), settings.MEMORYHUB.llm_answer_tokens)
+            found, refused = llm_prompts.read_candidates(reply.text, part)
+        except ModelError as error:
+            self._by(RULES)
+            self._note(f"{error}; the rules read it")
+            self._store(rules.extract(part), None)
+            return
+        self._by(MODEL)
+        for why in dict.fromkeys(refused):
+            self._note(f"{refused.count(why)} of the model's candidates left out: {why}")
+        self._store(found, self._choose)
+        if refused:
+            # In its place the model may have had something to say.
+            self._by(RULES)
+            self._store([one for one in rules.extract(part) if not _told(one, found)], None)
+
+    def _store(self, found: Sequence[Candidate], choose: Any) -> None:
+        for candidate in found:
+            self._look_up()
+            self.read.results.append(_stored(candidate, self.place, self.actor, choose))
+
+    def _choose(self, draft: MemoryDraft, found: Sequence[Near]) -> Choice | None:
+        """The model's decision about a candidate beside memories that may be shown to it; else the rules'."""
+        memories = [one.memory for one in found if may_be_sent(one.memory.sensitivity)]
+        if not memories or len(memories) < len(found):
+            return None
+        texts = [memory.content for memory in memories]
+        try:
+            question = llm_prompts.decision_prompt(draft.content, texts)
+            reply = self.chat.ask(question, settings.MEMORYHUB.llm_answer_tokens)
+            verdict, at = llm_prompts.read_decision(reply.text, draft.content, texts)
+        except ModelError as error:
+            self._note(f"{error}; the rules decided")
+            return None
+        return Choice(verdict, None if verdict.decision == "create" else memories[at])
+
+    def _by(self, extractor: str) -> None:
+        self.read.extractor = extractor if self.read.extractor in ("", extractor) else BOTH
+
+    def _note(self, words: str) -> None:
+        if words not in self.read.notes:
+            self.read.notes.append(words)
+
+    def _look_up(self) -> None:
+        if self.leaving():
+            raise Interrupted
+
+
+def _stored(candidate: Candidate, place: Place, actor: Actor, choose: Any = None) -> dict[str, Any]:
+    """The outcome of one candidate, or why it was refused; the others go on."""
+    shown = {"category": candidate.category, "why": candidate.why}
+    try:
+        draft = candidate.draft(place)
+        done = remember_deduplicated(draft, actor, choose=choose)
+    except StoreError as refusal:
+        return {"outcome": "refused", "id": None, "code": refusal.code, "detail": refusal.message, **shown}
+    abstract = done.memory.abstract if _known(done.memory, actor) else draft.abstract
+    return {"outcome": done.outcome, "id": done.memory.uid, "abstract": abstract, **shown}
+
+
+def _known(memory: Memory, actor: Actor) -> bool:
+    """Whether the actor may read it: anybody may store above their clearance."""
+    return Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists()

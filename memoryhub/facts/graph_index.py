@@ -1,0 +1,124 @@
+"""The facts of a graph by the things that they name. A thing is one however it is written.
+
+Names that differ in case or white space alone are one thing here as they are for contradictions
+(:func:`memoryhub.facts.predicates.same_thing`); it is shown as it is written most often.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from memoryhub.core.text import collapse
+from memoryhub.facts.names import as_a_rule
+from memoryhub.facts.predicates import same_thing
+from memoryhub.models.querysets import FactQuerySet
+
+MOST_FACTS = 20_000  # the newest that are read
+_PLAIN_KEY = 120  # characters of a node that stands in an address as it is
+
+
+class Triple(NamedTuple):
+    pk: int
+    subject: str
+    predicate: str
+    object: str
+    confidence: float
+    sensitivity: str
+    project: str
+
+
+@dataclass
+class Index:
+    """The facts that were read. A thing is known by its name as :func:`same_thing` has it."""
+
+    triples: list[Triple]
+    is_cut: bool = False
+    of: dict[str, list[Triple]] = field(default_factory=lambda: defaultdict(list))
+    beside: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
+    ends: dict[int, tuple[str, str]] = field(default_factory=dict)
+    written: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def __post_init__(self) -> None:
+        """``of``: the facts that name a thing; ``beside``: its neighbours, with the highest confidence.
+
+        ``ends``: subject and object of a fact by its primary key; ``written``: the spellings of a thing.
+        """
+        for triple in self.triples:
+            one, other = self.ends[triple.pk] = same_thing(triple.subject), same_thing(triple.object)
+            self.written[one][triple.subject] += 1
+            self.written[other][triple.object] += 1
+            self.of[one].append(triple)
+            self.beside[one][other] = max(self.beside[one].get(other, 0.0), triple.confidence)
+            if one != other:
+                self.of[other].append(triple)
+                self.beside[other][one] = self.beside[one][other]
+
+    def text(self, name: str) -> str:
+        """A thing as it is written most often, the newest spelling of those that are as common."""
+        return as_a_rule(self.written[name])
+
+    def spellings(self, name: str) -> list[str]:
+        """All ways in which a thing is written, the commonest first."""
+        return [spelling for spelling, _ in self.written[name].most_common()]
+
+    def known(self, key: str) -> str | None:
+        """The thing that an address names, as :func:`key_of` has it."""
+        name = same_thing(key)
+        if name in self.of:
+            return name
+        if not key.startswith("~"):
+            return None
+        return next((name for name in self.of if not _is_plain(name) and _digest(name) == key), None)
+
+    def degree(self, name: str) -> int:
+        return len(self.beside[name])
+
+    def ranked(self, names: Iterable[str]) -> list[str]:
+        """Those with most neighbours first."""
+        return sorted(names, key=lambda name: (-self.degree(name), self.text(name)))
+
+    def foremost(self, most: int) -> list[str]:
+        """The things with most neighbours, none without one of its neighbours while there are such."""
+        ranked = self.ranked(self.of)
+        chosen: dict[str, None] = {}
+        for name in ranked:
+            if len(chosen) >= most:
+                break
+            others = self.beside[name].keys() - {name}
+            has_company = not others or not others.isdisjoint(chosen)
+            both = [name] if has_company else [name, *self.ranked(others)[:1]]
+            if name not in chosen and len(chosen) + len(both) <= most:
+                chosen.update(dict.fromkeys(both))
+        return [name for name in ranked if name in chosen]
+
+    def like(self, typed: str, most: int) -> list[str]:
+        """Things whose name holds what was typed, those that begin with it first, then most neighbours."""
+        wanted = same_thing(typed)
+        found = [name for name in self.of if wanted in name]
+        found.sort(key=lambda name: (not name.startswith(wanted), -self.degree(name), name))
+        return found[:most]
+
+
+def read(facts: FactQuerySet) -> Index:
+    """The newest of these gated facts. One query."""
+    rows = facts.order_by("-updated_at", "-pk").values_list(*Triple._fields)[: MOST_FACTS + 1]
+    triples = list(map(Triple._make, rows))
+    return Index(triples[:MOST_FACTS], len(triples) > MOST_FACTS)
+
+
+def key_of(name: str) -> str:
+    """How an address names a thing: by itself, or by a digest when it is long or looks like one."""
+    line = collapse(name)
+    return line if _is_plain(line) else _digest(same_thing(name))
+
+
+def _is_plain(line: str) -> bool:
+    return len(line) <= _PLAIN_KEY and not line.startswith("~")
+
+
+def _digest(name: str) -> str:
+    return "~" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

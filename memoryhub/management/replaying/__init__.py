@@ -1,1 +1,0 @@
-"""Playing a recorded session of Claude Code through a hub's endpoint."""

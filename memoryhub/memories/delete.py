@@ -1,0 +1,260 @@
+"""Ending a memory: into the trash and out of it, erased for good, purged, evicted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import Case, F, Q, Value, When
+from django.utils import timezone
+
+from memoryhub.access.filters import memory_gate
+from memoryhub.access.policy import LEVELS, Actor, higher, rank
+from memoryhub.audit import journal
+from memoryhub.backends import schema
+from memoryhub.core.chunks import batched
+from memoryhub.core.transactions import write
+from memoryhub.core.vocabulary import TrashReason
+from memoryhub.memories.quotas import Quota, in_quota, quota_of
+from memoryhub.memories.rows import CHUNK, expiry, is_as_read, pick
+from memoryhub.models import Event, Fact, Memory
+from memoryhub.models.querysets import MemoryQuerySet
+
+ENDING = ("deleted_at", "trash_reason", "merged_into")
+_AT_ONCE = 50  # removed in one transaction: 1 to 2 ms each, in both text indexes too
+
+
+def trash(
+    uids: Iterable[str],
+    actor: Actor,
+    reason: TrashReason = TrashReason.FORGOTTEN,
+    now: datetime | None = None,
+    *,
+    why: str = "",
+) -> list[Memory]:
+    """Move memories to the trash; those already there or out of sight are left out of the result.
+
+    ``why``: what was said about it, for the journal; the caller has looked for credentials in it.
+    """
+    now = now or timezone.now()
+    with write():
+        memories = pick(_visible(actor).filter(deleted_at__isnull=True), uids)
+        operation = "delete" if reason is TrashReason.FORGOTTEN else reason.value
+        to_trash(memories, actor, reason, now, operation, why=why)
+    return memories
+
+
+def merge_into(
+    target: Memory,
+    uids: Iterable[str],
+    actor: Actor,
+    reason: TrashReason = TrashReason.MERGED,
+    now: datetime | None = None,
+) -> list[Memory]:
+    """Move memories to the trash that ``target`` now stands for. Each notes it; :func:`restore` undoes it."""
+    now = now or timezone.now()
+    with write():
+        memories = pick(_visible(actor).filter(deleted_at__isnull=True).exclude(pk=target.pk), uids)
+        to_trash(memories, actor, reason, now, reason.value, target)
+    return memories
+
+
+def restore(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:
+    """Take memories out of the trash, and revive expired ones: their time begins anew.
+
+    One that was evicted counts as used now, or the next maintenance would evict it again.
+    """
+    now = now or timezone.now()
+    with write():
+        ended = Q(deleted_at__isnull=False) | Q(expires_at__lte=now)
+        memories = pick(_visible(actor).filter(ended), uids)
+        for memory in memories:
+            revive(memory, now)
+        journal.record(actor, [journal.of_memory("restore", memory) for memory in memories], now)
+    return memories
+
+
+def revive(memory: Memory, now: datetime) -> None:
+    """Inside a transaction, with a memory just read in it; the caller journals."""
+    if memory.expires_at and memory.expires_at <= now:
+        memory.expires_at = expiry(memory.ttl_days, now)
+    if memory.trash_reason == TrashReason.EVICTED.value:
+        memory.last_accessed_at = now
+    memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
+    memory.save(update_fields=[*ENDING, "expires_at", "last_accessed_at"])
+
+
+def erase(
+    uids: Iterable[str],
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    why: str = "",
+    seen: Mapping[str, datetime] | None = None,
+) -> list[str]:
+    """Erase memories so that nothing of them is left but a hash in the journal; returns their ids.
+
+    Gone are the row, revisions, labels, files, entities, the vector, facts drawn from it, previews of events,
+    the words in the indexes, and the bytes in the database file and its log. Takes seconds in a large store.
+    ``why``: what was said about it, for the journal; the caller has seen to it that it repeats no text.
+    ``seen``: ``updated_at`` of memories as the person read them; what was changed since is left as it is.
+    """
+    with write():
+        memories = [one for one in pick(_visible(actor), uids) if is_as_read(one, seen or {})]
+        for chunk in batched(memories, CHUNK):
+            _delete(chunk, actor, "erase", now or timezone.now(), why=why)
+    if memories:
+        schema.scrub()
+    return [memory.uid for memory in memories]
+
+
+def empty_trash(actor: Actor, before: datetime | None = None, now: datetime | None = None) -> int:
+    """Erase what lies in the trash (since before a moment, where one is given); returns how many."""
+    trashed = Memory.objects.visible_to(actor.clearance).trashed()
+    if before:
+        trashed = trashed.filter(deleted_at__lt=before)
+    count = _delete_all(trashed, actor, "erase", now or timezone.now())
+    if count:
+        schema.scrub()
+    return count
+
+
+def purge_expired(actor: Actor, grace_days: float = 0, now: datetime | None = None) -> int:
+    """Remove for good what expired ``grace_days`` ago; returns how many. Each leaves a journal row."""
+    now = now or timezone.now()
+    return _delete_all(purgeable(actor, grace_days, now), actor, "purge", now)
+
+
+def purgeable(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
+    """What :func:`purge_expired` would remove."""
+    return Memory.objects.visible_to(actor.clearance).expired(now - timedelta(days=grace_days))
+
+
+def evict(
+    project: str, count: int, actor: Actor, now: datetime | None = None, *, spare: Iterable[Memory] = ()
+) -> list[Memory]:
+    """Move the ``count`` least used memories of a project that the actor may delete to the trash.
+
+    The order is fewest accesses, oldest change, lowest importance. ``spare`` goes last.
+    """
+    return _evict(Q(project=project), count, actor, now or timezone.now(), spare)
+
+
+def _evict(where: Q, count: int, actor: Actor, now: datetime, spare: Iterable[Memory] = ()) -> list[Memory]:
+    if not actor.may_delete:
+        return []
+    spared = Case(When(pk__in=[memory.pk for memory in spare], then=1), default=0)
+    with write():
+        live = _visible(actor).filter(where).live(now)
+        memories = list(live.order_by(spared, "accessed_count", "updated_at", "importance", "pk")[:count])
+        to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
+    return memories
+
+
+def evict_over_cap(newcomers: Iterable[Memory], actor: Actor, now: datetime) -> None:
+    """Enforce ``max_memories`` in the quotas that these memories were just added to.
+
+    A write evicts no more memories than it adds, so lowering the cap or importing beyond it does not empty a
+    project at the next write. The newcomers go last: they were never accessed, so the order alone would
+    choose them first. Newcomers in a quota that stays above the cap get ``over_cap``.
+    """
+    cap = settings.MEMORYHUB.max_memories
+    if not cap:
+        return
+    added: dict[Quota, list[Memory]] = defaultdict(list)
+    for memory in newcomers:
+        added[quota_of(memory)].append(memory)
+    for quota, memories in added.items():
+        over = _count_over_cap(quota, memories, actor, now, cap)
+        if over > 0:
+            evicted = _evict(in_quota(quota), min(over, len(memories)), actor, now, memories)
+            for memory in memories:
+                memory.over_cap = over > len(evicted)
+
+
+def _count_over_cap(quota: Quota, newcomers: Sequence[Memory], actor: Actor, now: datetime, cap: int) -> int:
+    """Return by how many memories a quota is above the cap, but no more than one above the newcomers' number.
+
+    Only the newcomers and what the actor may see are counted: other hidden memories must not have an effect.
+    """
+    live: MemoryQuerySet = Memory.objects.filter(project=quota.project).live(now)
+    if live.order_by()[: cap + 1].count() <= cap:
+        return 0  # the usual case; an index answers it, which does not contain the author
+    known = memory_gate(actor.clearance) | Q(pk__in=[memory.pk for memory in newcomers])
+    counted = live.filter(in_quota(quota), known).order_by()[: cap + len(newcomers) + 1]
+    return counted.count() - cap
+
+
+def _visible(actor: Actor) -> MemoryQuerySet:
+    visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
+    return visible
+
+
+def to_trash(
+    memories: list[Memory],
+    actor: Actor,
+    reason: TrashReason,
+    now: datetime,
+    operation: str,
+    into: Memory | None = None,
+    *,
+    why: str = "",
+) -> None:
+    """Inside a transaction, with memories just read in it; a journal row for each."""
+    ending = dict(zip(ENDING, (now, reason.value, into), strict=True))
+    for chunk in batched(memories, CHUNK):
+        Memory.objects.filter(pk__in=[memory.pk for memory in chunk]).update(**ending)
+    for memory in memories:
+        memory.deleted_at, memory.trash_reason, memory.merged_into = now, reason.value, into
+    said = {"reason": why} if why else {}
+    rows = [journal.of_memory(operation, memory, **_named(memory, into), **said) for memory in memories]
+    journal.record(actor, rows, now)
+
+
+def _named(memory: Memory, into: Memory | None) -> dict[str, str]:
+    """What a memory became, for its row in the journal; only where all who may see the one may see both."""
+    if into is None or higher(memory.sensitivity, into.sensitivity) != memory.sensitivity:
+        return {}
+    near = into.project == memory.project and into.owner in ("", memory.owner)
+    return {"merged_into": into.uid} if near else {}
+
+
+def remove(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> list[Memory]:
+    """Delete these in one transaction, with a journal row each: a step of a longer removal."""
+    with write():
+        found = list(memories)
+        _delete(found, actor, operation, now)
+    return found
+
+
+def _delete_all(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> int:
+    """In short transactions, so that agents' writes never wait for long."""
+    keys = memories.order_by("pk").values_list("pk", flat=True)
+    return sum(
+        len(remove(memories.filter(pk__in=some), actor, operation, now)) for some in batched(keys, _AT_ONCE)
+    )
+
+
+def _delete(memories: list[Memory], actor: Actor, operation: str, now: datetime, *, why: str = "") -> None:
+    ids = [memory.pk for memory in memories]
+    facts = list(Fact.objects.filter(memory__in=ids).select_related("memory"))
+    changes = [journal.of_fact(operation, fact) for fact in facts]
+    said = {"reason": why} if why else {}
+    changes += [journal.of_memory(operation, memory, **said) for memory in memories]
+    _silence_events(memories)
+    Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
+    Memory.objects.filter(pk__in=ids).delete()
+    journal.record(actor, changes, now)
+
+
+def _silence_events(memories: list[Memory]) -> None:
+    """Events stay as a record that something happened, without its words, no wider than the memory showed."""
+    for level in {memory.sensitivity for memory in memories}:
+        ids = [memory.pk for memory in memories if memory.sensitivity == level]
+        wider = LEVELS[: rank(level)] if level in LEVELS else LEVELS
+        stricter = Case(When(sensitivity__in=wider, then=Value(level)), default=F("sensitivity"))
+        Event.objects.filter(memory__in=ids).update(
+            preview="", keywords=[], files=[], handlers=[], sensitivity=stricter
+        )

@@ -1,0 +1,94 @@
+"""The filters of every list and search: one model that the API, the pages and the exports share."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from django.utils import timezone
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, Field
+
+from memoryhub.access.policy import Clearance, Sensitivity
+from memoryhub.core.vocabulary import MemoryType, Scope
+from memoryhub.models import Label, Memory
+from memoryhub.models.querysets import MemoryQuerySet
+
+ORDERS = ("-updated_at", "-created_at", "-importance", "-accessed_count")
+Order = Literal["-updated_at", "-created_at", "-importance", "-accessed_count"]
+
+
+def _blank_as_none(value: object) -> object:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _no_nul(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("must not hold a NUL character; remove it")
+    return text
+
+
+def _with_zone(value: object) -> object:
+    """A date, or a moment without a zone, is meant in UTC."""
+    if isinstance(value, str) and value.strip():
+        text = value.strip().replace(" ", "+") if "T" in value else value.strip()
+        if len(text) == 10:
+            return f"{text}T00:00:00+00:00"
+        tail = text[10:]
+        return text if tail.endswith(("Z", "z")) or "+" in tail or "-" in tail else f"{text}+00:00"
+    return _blank_as_none(value)
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    try:
+        return moment and moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is out of range") from None
+
+
+Filter = Annotated[
+    Annotated[str, Field(max_length=1000), AfterValidator(_no_nul)] | None, BeforeValidator(_blank_as_none)
+]
+When = Annotated[AwareDatetime | None, BeforeValidator(_with_zone), AfterValidator(_in_utc)]
+
+
+class MemoryFilter(BaseModel):
+    """What a list may be narrowed to. ``since`` ≤ created_at < ``until``."""
+
+    project: Filter = None
+    session_id: Filter = None
+    type: Annotated[MemoryType | None, BeforeValidator(_blank_as_none)] = None
+    category: Filter = None
+    concept: Filter = None
+    tag: Filter = None
+    file: Filter = Field(None, description="A path, the end of one, a basename or a directory.")
+    entity: Filter = None
+    sensitivity: Annotated[Sensitivity | None, BeforeValidator(_blank_as_none)] = None
+    scope: Annotated[Scope | None, BeforeValidator(_blank_as_none)] = None
+    since: When = None
+    until: When = None
+    trashed: bool = False
+
+    def select(self, clearance: Clearance, now: datetime | None = None) -> MemoryQuerySet:
+        """The memories that this clearance may see and that fit: live ones, or those in the trash. Lazy."""
+        return self.narrow(Memory.objects.visible_to(clearance), now)
+
+    def narrow(self, memories: MemoryQuerySet, now: datetime | None = None) -> MemoryQuerySet:
+        """Of these memories, which are gated already (or only counted), those that fit. Lazy."""
+        memories = memories.trashed() if self.trashed else memories.live(now or timezone.now())
+        plain = {name: getattr(self, name) for name in ("project", "category")}
+        plain |= {
+            name: str(value) for name in ("type", "sensitivity", "scope") if (value := getattr(self, name))
+        }
+        memories = memories.filter(**{name: value for name, value in plain.items() if value})
+        memories = memories.between("created_at", self.since, self.until)
+        if self.session_id:
+            memories = memories.in_session(self.session_id)
+        if self.concept:
+            memories = memories.labelled(Label.Kind.CONCEPT.value, self.concept)
+        if self.tag:
+            memories = memories.labelled(Label.Kind.TAG.value, self.tag)
+        if self.file:
+            memories = memories.about_file(self.file)
+        if self.entity:
+            memories = memories.about_entity(self.entity)
+        return memories

@@ -1,0 +1,210 @@
+"""Historical fields of imported memories (accesses, revisions, evidence) that API clients cannot set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from memoryhub.access.policy import LEVELS, Actor
+from memoryhub.core.chunks import batched
+from memoryhub.core.vocabulary import Scope, TrashReason
+from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.memories.rows import CHUNK, LISTS, SCALARS, owner_for
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.memories.secret_check import MEMORY_FIELDS, screen
+from memoryhub.models import Evidence, Memory, Revision
+
+# What only those may say who may restore a store: whose it is, who wrote it, which id it has.
+IDENTITY = ("uid", "author", "owner", "copy", "flags", "reviewed_at", "scale", "consolidated_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Of what is new here; what is stored already keeps its own. ``None``, 0 and empty: not known.
+
+    Moments are zone-aware. ``deleted_at``: it lies in the trash since then, for ``trash_reason``.
+    ``expires_at`` replaces what ``ttl_days`` would make of it now; one that lies in the past makes an expired
+    memory, which purging ends. ``valid_from`` and ``valid_until`` are of facts.
+
+    With a ``uid`` it is the very memory or fact of this id, which is found again by it; ``copy`` then is its
+    place beside others that say the same.
+    """
+
+    updated_at: datetime | None = None
+    accessed_count: int = 0
+    last_accessed_at: datetime | None = None
+    expires_at: datetime | None = None
+    deleted_at: datetime | None = None
+    trash_reason: str = ""
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    created_at: datetime | None = None
+    uid: str = ""
+    author: str = ""
+    owner: str = ""
+    copy: int = 0
+    flags: tuple[str, ...] = ()
+    reviewed_at: datetime | None = None
+    scale: str = ""
+    consolidated_at: datetime | None = None
+    consolidated_accesses: int = 0
+
+    def anonymous(self) -> Self:
+        """Without what only those may say who may restore a store."""
+        blank: dict[str, Any] = {f.name: f.default for f in fields(self) if f.name in IDENTITY}
+        return replace(self, **blank)
+
+    def has_ended(self, now: datetime) -> bool:
+        """In the trash, or expired."""
+        return self.deleted_at is not None or (self.expires_at is not None and self.expires_at <= now)
+
+
+_MOMENTS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at")
+_MOST = 2_000_000_000  # of a count
+PAST_FIELDS = ("author", "owner", "scale", "flags")  # texts of a past, which are checked for secrets
+_BEFORE = frozenset({*SCALARS, *LISTS})
+
+
+def put_on(memory: Memory, past: Past, actor: Actor, now: datetime) -> None:
+    """Give a memory that is not saved yet the past that it brings. Moments of the future are now."""
+    for name in _MOMENTS:
+        if moment := getattr(past, name):
+            setattr(memory, name, min(moment, now))
+    memory.accessed_count = min(max(past.accessed_count, 0), _MOST)
+    memory.consolidated_accesses = min(max(past.consolidated_accesses, 0), _MOST)
+    if past.expires_at:
+        memory.expires_at = past.expires_at
+    if past.deleted_at:
+        memory.deleted_at = min(past.deleted_at, now)
+        known = past.trash_reason in TrashReason._value2member_map_
+        memory.trash_reason = past.trash_reason if known else TrashReason.FORGOTTEN.value
+    memory.author = past.author or memory.author
+    memory.flags = list(past.flags)
+    memory.scale = past.scale
+    memory.copy = max(past.copy, 0)
+
+
+def owner_of(scope: str, past: Past | None, actor: Actor) -> str:
+    """Whose a memory is; Forbidden when its past names somebody whom the actor may not speak for."""
+    if past is None or not past.owner or scope != Scope.PERSONAL.value or past.owner == actor.owner:
+        return owner_for(scope, actor)
+    if not actor.clearance.every_owner:
+        raise Forbidden("this personal memory is somebody else's; its owner brings it in", "owner")
+    return past.owner
+
+
+@dataclass(frozen=True)
+class PastRevision:
+    """An earlier version: the values that a change replaced."""
+
+    memory: str
+    number: int
+    at: datetime
+    actor: str
+    reason: str
+    sensitivity: str
+    before: dict[str, Any]
+
+
+def adopt_revisions(found: Sequence[PastRevision], actor: Actor) -> list[bool | StoreError]:
+    """Store earlier versions of memories that are here. In a transaction; False for one that is here too."""
+    memories = _memories((one.memory for one in found), actor)
+    pks = [memory.pk for memory in memories.values()]
+    known = set(Revision.objects.filter(memory__in=pks).values_list("memory_id", "number"))
+    results: list[bool | StoreError] = []
+    fresh = []
+    for one in found:
+        memory = memories.get(one.memory)
+        try:
+            if memory is None:
+                raise NotFound("its memory is not here", "memory_id")
+            if (memory.pk, one.number) in known:
+                results.append(False)
+                continue
+            _check(one)
+        except StoreError as refusal:
+            results.append(refusal)
+            continue
+        known.add((memory.pk, one.number))
+        values = {name: getattr(one, name) for name in ("number", "at", "actor", "reason", "sensitivity")}
+        fresh.append(Revision(memory=memory, before=one.before, **values))
+        results.append(True)
+    Revision.objects.bulk_create(fresh, CHUNK)
+    return results
+
+
+def _check(revision: PastRevision) -> None:
+    """Refuse fields that no memory has, and values of the wrong kind."""
+    if strange := sorted(revision.before.keys() - _BEFORE):
+        raise StoreError(f"names {len(strange)} things that no memory has", "before")
+    try:
+        MemoryPatch.model_validate(revision.before)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        said = first["msg"].removeprefix("Value error, ")
+        raise StoreError(said, ".".join(map(str, ("before", *first["loc"])))) from None
+    if revision.sensitivity not in LEVELS:
+        raise StoreError(f"must be one of: {', '.join(LEVELS)}", "sensitivity")
+
+
+def screen_revision(revision: Any) -> StoreError | None:
+    """Return the refusal of an earlier version that holds a secret. Call it before the transaction."""
+    refusal = screen(revision, ("actor", "reason"))
+    try:
+        patch = MemoryPatch.model_validate(revision.before)
+    except ValidationError:
+        return refusal  # adopt_revisions refuses it
+    return refusal or screen(patch, [name for name in MEMORY_FIELDS if name in patch.given])
+
+
+def adopt_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> list[bool | StoreError]:
+    """``(memory, session, moment)``; in a transaction. False for what is known."""
+    memories = _memories((uid for uid, _, _ in found), actor)
+    pks = [memory.pk for memory in memories.values()]
+    known = set(Evidence.objects.filter(memory__in=pks).values_list("memory_id", "session_id"))
+    results: list[bool | StoreError] = []
+    fresh = []
+    for uid, session, at in found:
+        if (memory := memories.get(uid)) is None:
+            results.append(NotFound("its memory is not here", "memory_id"))
+            continue
+        is_new = (memory.pk, session) not in known
+        if is_new:
+            known.add((memory.pk, session))
+            fresh.append(Evidence(memory=memory, session_id=session, at=at))
+        results.append(is_new)
+    Evidence.objects.bulk_create(fresh, CHUNK)
+    return results
+
+
+def adopt_merges(found: Sequence[tuple[str, str]], actor: Actor) -> list[bool | StoreError]:
+    """``(memory, what it became)``, of memories in the trash; in a transaction. False for what is known."""
+    memories = _memories((uid for pair in found for uid in pair), actor)
+    results: list[bool | StoreError] = []
+    for one, into in found:
+        memory, target = memories.get(one), memories.get(into)
+        if memory is None or target is None:
+            results.append(NotFound("a memory of this merge is not here", "memory_id"))
+        elif memory.merged_into_id == target.pk:
+            results.append(False)
+        elif memory.deleted_at is None or memory.merged_into_id or memory == target:
+            results.append(Conflict("this memory did not become another one here", "memory_id"))
+        else:
+            memory.merged_into = target
+            memory.save(update_fields=["merged_into"])
+            results.append(True)
+    return results
+
+
+def _memories(uids: Iterable[str], actor: Actor) -> dict[str, Memory]:
+    """Those that the actor may see, in the trash too."""
+    visible = Memory.objects.visible_to(actor.clearance)
+    return {
+        memory.uid: memory
+        for chunk in batched(dict.fromkeys(uids), CHUNK)
+        for memory in visible.filter(uid__in=chunk)
+    }

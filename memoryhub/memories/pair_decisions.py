@@ -1,0 +1,104 @@
+"""Decisions about pairs of memories or facts ("not duplicates"): recorded, revoked and listed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import combinations
+
+from django.utils import timezone
+
+from memoryhub.access.policy import Actor, Clearance, higher
+from memoryhub.core.transactions import write
+from memoryhub.memories.errors import Conflict, NotFound
+from memoryhub.memories.maintenance_updates import note, noted
+from memoryhub.memories.merge import refuse_elsewhere
+from memoryhub.memories.rows import pick
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.models.fields import new_uid
+
+Gate = tuple[str, str, str]  # project, level, owner
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions of one kind.
+
+    ``about``: the journal's word for the things; ``said`` and ``undone``: its operations.
+    """
+
+    about: str
+    said: str
+    undone: str
+
+    def write_down(
+        self, pairs: Iterable[tuple[Gate, tuple[str, str]]], actor: Actor, now: datetime | None
+    ) -> str:
+        """Remember these pairs of ids, each under its gate; returns the id of the decision."""
+        grouped: dict[Gate, list[list[str]]] = defaultdict(list)
+        for gate, pair in pairs:
+            grouped[gate].append(list(pair))
+        decision = new_uid()
+        details = {gate: {"pairs": found} for gate, found in grouped.items()}
+        note(self.said, decision, details, actor, now or timezone.now(), about=self.about)
+        return decision
+
+    def take_back(self, decision: str, actor: Actor, now: datetime | None) -> None:
+        """NotFound when there is no such decision within the actor's reach, or it is taken back."""
+        with write():
+            held = {_gate(row): row.detail for row in noted(self.said, decision, actor, about=self.about)}
+            undone = {_gate(row) for row in noted(self.undone, decision, actor, about=self.about)}
+            details = {
+                gate: {"pairs": detail["pairs"]} for gate, detail in held.items() if gate not in undone
+            }
+            if not details:
+                raise NotFound("there is no such decision")
+            note(self.undone, decision, details, actor, now or timezone.now(), about=self.about)
+
+    def holding(self, clearance: Clearance) -> set[frozenset[str]]:
+        """The pairs of ids that are decided, as far as this clearance knows of both."""
+        rows = JournalEntry.objects.of_reach(clearance).filter(object_type=self.about)
+        decided = rows.filter(operation__in=(self.said, self.undone)).order_by("seq")
+        pairs: dict[tuple[str, frozenset[str]], bool] = {}
+        for uid, operation, detail in decided.values_list("object_id", "operation", "detail"):
+            for pair in detail["pairs"]:
+                pairs[(uid, frozenset(pair))] = operation == self.said
+        return {pair for (_, pair), holds in pairs.items() if holds}
+
+
+def _gate(row: JournalEntry) -> Gate:
+    return row.project, row.sensitivity, row.owner
+
+
+MOST = 100  # memories that are told apart at once: a row for each pair of them
+UNDO_APART = "undo_not_duplicates"
+_APART = Decisions("memories", "not_duplicates", UNDO_APART)
+
+
+def not_duplicates(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> str:
+    """Remember that these memories are no duplicates of each other; returns the id of that decision."""
+    with write():
+        wanted = list(dict.fromkeys(uids))
+        if not 2 <= len(wanted) <= MOST:
+            raise Conflict(f"name 2 to {MOST} memories", "others")
+        memories = pick(Memory.objects.visible_to(actor.clearance), wanted)
+        if len(memories) < len(wanted):
+            raise NotFound("one of these memories is not there; look at them again", "others")
+        refuse_elsewhere(memories[0], memories[1:])
+        pairs = (
+            ((one.project, higher(one.sensitivity, other.sensitivity), one.owner), (one.uid, other.uid))
+            for one, other in combinations(memories, 2)
+        )
+        return _APART.write_down(pairs, actor, now)
+
+
+def undo_not_duplicates(decision: str, actor: Actor, now: datetime | None = None) -> None:
+    """Take back :func:`not_duplicates`; NotFound when there is no such decision, or it is taken back."""
+    _APART.take_back(decision, actor, now)
+
+
+def apart(clearance: Clearance) -> set[frozenset[str]]:
+    """The pairs of ids that somebody said are no duplicates, as far as this clearance knows of both."""
+    return _APART.holding(clearance)

@@ -1,0 +1,212 @@
+"""Memory rows and what hangs on them: built from drafts, compared, replaced."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Exists, Model, OuterRef, Q
+
+from memoryhub.access.policy import Actor
+from memoryhub.backends import bulk
+from memoryhub.core.chunks import batched
+from memoryhub.core.text import make_title, summary
+from memoryhub.core.vocabulary import Scope
+from memoryhub.memories.errors import Forbidden
+from memoryhub.memories.schemas import MAX_LIST, MemoryDraft
+from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Session
+from memoryhub.models.fields import new_uid
+from memoryhub.models.querysets import MemoryQuerySet
+
+CHUNK = 500  # rows of one statement: SQLite limits its parameters
+SCALARS = (
+    "title subtitle abstract overview category type importance trust confidence sensitivity scope project"
+    " session_id key discovery_tokens ttl_days content"
+).split()
+_NOWHERE = "no project is open to you; ask for a membership"
+LISTS = ("tags", "concepts", "files_read", "files_modified", "entities")
+
+
+def content_hash(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def project_for(project: str, actor: Actor) -> str:
+    """The project to write to: what is named, or the only one that the actor is confined to."""
+    allowed = actor.clearance.projects
+    if not project and allowed and len(allowed) == 1:
+        return next(iter(allowed))
+    if not actor.clearance.reaches(project):
+        named = ", ".join(sorted(allowed or ()))
+        words = f"you may write only to: {named}; name one of them as project" if named else _NOWHERE
+        raise Forbidden(words, "project")
+    return project
+
+
+def owner_for(scope: str, actor: Actor) -> str:
+    """Personal memories belong to someone, shared ones to nobody."""
+    if scope != Scope.PERSONAL.value:
+        return ""
+    if not actor.owner:
+        raise Forbidden("a personal memory needs an owner; store it as project or team", "scope")
+    return actor.owner
+
+
+def own_words(actor: Actor) -> Q:
+    """What the actor wrote and nobody else has worked on since: there is nothing in it to reveal."""
+    changed_by_others = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=actor.name)
+    return Q(~Exists(changed_by_others), author=actor.name)
+
+
+def expiry(ttl_days: float | None, now: datetime) -> datetime | None:
+    """When it expires; ``None`` and 0 mean never."""
+    return now + timedelta(days=ttl_days) if ttl_days else None
+
+
+def build(
+    draft: MemoryDraft,
+    actor: Actor,
+    now: datetime,
+    imported_at: datetime | None = None,
+    owner: str | None = None,
+) -> Memory:
+    """A memory not yet saved. ``expires_at`` counts from now, also for history: it has just been learnt.
+
+    ``owner``: whose it is, where that is not the actor's to say.
+    """
+    values = {name: getattr(draft, name) for name in SCALARS}
+    values["ttl_days"] = draft.ttl_days if "ttl_days" in draft.given else settings.MEMORYHUB.default_ttl_days
+    values["ttl_days"] = values["ttl_days"] or None
+    values["title"] = draft.title or make_title(draft.content)
+    values["abstract"] = draft.abstract or auto_abstract(draft.content)
+    for name in ("type", "sensitivity", "scope"):
+        values[name] = str(values[name])
+    at = draft.created_at or now
+    values |= {
+        **_plain_defaults(),
+        "uid": new_uid(),
+        "project": project_for(draft.project, actor),
+        "flags": [],
+        "owner": owner_for(values["scope"], actor) if owner is None else owner,
+        "content_hash": content_hash(draft.content),
+        "author": actor.name,
+        "created_at": at,
+        "updated_at": at,
+        "imported_at": imported_at,
+        "expires_at": expiry(values["ttl_days"], now),
+    }
+    # By place: Django takes half as long as by name.
+    return Memory(*(values[column] for column in _columns()))  # type: ignore[misc]
+
+
+@cache
+def _columns() -> list[str]:
+    return [field.attname for field in Memory._meta.concrete_fields]
+
+
+@cache
+def _plain_defaults() -> dict[str, Any]:
+    """What a new memory begins with in the columns that :func:`build` leaves alone; asking each is slow."""
+    built = {*SCALARS, "uid", "flags", "owner", "content_hash", "author"}
+    built |= {"created_at", "updated_at", "imported_at", "expires_at"}
+    return {
+        field.attname: field.get_default()
+        for field in Memory._meta.concrete_fields
+        if field.name not in built and not (field.has_default() and callable(field.default))
+    }
+
+
+def auto_abstract(content: str) -> str:
+    return summary(content, settings.MEMORYHUB.summary_words)
+
+
+_COLUMNS: dict[type[Model], tuple[str, ...]] = {
+    Label: ("memory_id", "kind", "value"),
+    FileLink: ("memory_id", "access", "path", "basename"),
+    Entity: ("memory_id", "entity", "entity_type"),
+}
+
+
+def save_details(memories: Iterable[tuple[Memory, Any]], names: Iterable[str] = LISTS) -> None:
+    """Write the join rows of list-valued fields, for pairs of a saved memory and its draft."""
+    names = list(names)
+    found: dict[type[Model], list[tuple[Any, ...]]] = {model: [] for model in _COLUMNS}
+    for memory, draft in memories:
+        for name in names:
+            for value in getattr(draft, name):
+                model, row = _row(name, value)
+                found[model].append((memory.pk, *row))
+    for model, rows in found.items():
+        if rows:
+            bulk.insert(model, _COLUMNS[model], rows)
+
+
+def _row(name: str, value: Any) -> tuple[type[Model], tuple[str, ...]]:
+    """The table and the values, without the memory's number, of one item of a list-valued field."""
+    if name == "entities":
+        return Entity, (value.entity, value.entity_type)
+    if name in ("tags", "concepts"):
+        return Label, (name[:-1], value)
+    return FileLink, (name.removeprefix("files_"), value, posixpath.basename(value.rstrip("/")))
+
+
+def listed(memory: Memory, name: str) -> list[Any]:
+    """The value of a list-valued field in the shape of the API; prefetched rows are used where they are."""
+    if name == "entities":
+        named = sorted((row.entity, row.entity_type) for row in memory.entities.all())
+        return [{"entity": entity, "entity_type": entity_type} for entity, entity_type in named]
+    if name in ("tags", "concepts"):
+        return sorted(row.value for row in memory.labels.all() if row.kind == name[:-1])
+    access = name.removeprefix("files_")
+    return sorted(row.path for row in memory.files.all() if row.access == access)
+
+
+def united(memories: Iterable[Memory], name: str) -> list[Any]:
+    """All values of a list field, the most frequent first; no more than one memory can hold."""
+    values = [value for memory in memories for value in listed(memory, name)]
+    if name == "entities":
+        pairs = Counter((value["entity"], value["entity_type"]) for value in values)
+        return [{"entity": entity, "entity_type": kind} for (entity, kind), _ in pairs.most_common(MAX_LIST)]
+    return [value for value, _ in Counter(values).most_common(MAX_LIST)]
+
+
+def replace_list(memory: Memory, name: str, draft: Any) -> None:
+    """Delete and write anew the join rows of one list-valued field."""
+    if name == "entities":
+        memory.entities.all().delete()
+    elif name in ("tags", "concepts"):
+        memory.labels.filter(kind=name[:-1]).delete()
+    else:
+        memory.files.filter(access=name.removeprefix("files_")).delete()
+    save_details([(memory, draft)], [name])
+    memory._prefetched_objects_cache = {}  # type: ignore[attr-defined]
+
+
+def widen_sessions(memories: Iterable[Memory], actor: Actor) -> None:
+    """A session row for each session that the memories name, spanning their times."""
+    spans: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+    for memory in memories:
+        if memory.session_id:
+            spans[(memory.session_id, memory.project)].append(memory.created_at)
+    if spans:
+        found = [(sid, project, min(times), max(times)) for (sid, project), times in spans.items()]
+        Session.widen(found, actor.name)
+
+
+def is_as_read(row: Memory | Fact, seen: Mapping[str, datetime]) -> bool:
+    """Whether its ``updated_at`` is the one that the person read; true for what is not among the ``seen``."""
+    return seen.get(row.uid, row.updated_at) == row.updated_at
+
+
+def pick(memories: MemoryQuerySet, uids: Iterable[str]) -> list[Memory]:
+    """Those of the memories that have these ids, however many ids there are."""
+    found: list[Memory] = []
+    for chunk in batched(dict.fromkeys(uids), CHUNK):
+        found += memories.filter(uid__in=chunk).order_by("pk")
+    return found

@@ -1,0 +1,194 @@
+"""What a client may hand in: validated drafts of memories and facts, and changes to them.
+
+One pydantic model per shape gives validation, the OpenAPI description and the tools' JSON Schema at once. The
+API, forms, imports and toolsets all go through these. No Django.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from memoryhub.access.policy import Sensitivity
+from memoryhub.core.vocabulary import MemoryType, Scope
+
+MAX_CONTENT = 100_000
+MAX_LIST = 1000
+_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+
+
+def _storable(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("must not hold a NUL character; remove it")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError("holds half of a surrogate pair, which is no character; remove it") from None
+    return text
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must hold more than white space")
+    return text
+
+
+def _in_history(moment: datetime) -> datetime:
+    """Zone-aware (UTC when the zone is missing), neither before 1900 nor in the future."""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is out of range; give a moment between 1900 and now") from None
+    if not _EARLIEST <= moment <= datetime.now(UTC) + timedelta(days=1):
+        raise ValueError("is out of range; give a moment between 1900 and now")
+    return moment
+
+
+def _unique(values: list[Any]) -> list[Any]:
+    """In order, each once."""
+    return list(dict.fromkeys(values))
+
+
+def _null_as_empty(value: object) -> object:
+    return "" if value is None else value
+
+
+def _null_as_no_items(value: object) -> object:
+    return [] if value is None else value
+
+
+Text = Annotated[str, AfterValidator(_storable), AfterValidator(str.strip), BeforeValidator(_null_as_empty)]
+Word = Annotated[str, AfterValidator(_storable), AfterValidator(_not_blank), AfterValidator(str.strip)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Labels = Annotated[
+    list[Annotated[Word, Field(max_length=100)]],
+    Field(max_length=MAX_LIST),
+    AfterValidator(_unique),
+    BeforeValidator(_null_as_no_items),
+]
+Paths = Annotated[
+    list[Annotated[Word, Field(max_length=1000)]],
+    Field(max_length=MAX_LIST),
+    AfterValidator(_unique),
+    BeforeValidator(_null_as_no_items),
+]
+Content = Annotated[
+    str, Field(min_length=1, max_length=MAX_CONTENT), AfterValidator(_storable), AfterValidator(_not_blank)
+]
+Name = Annotated[Text, Field(max_length=200)]
+Moment = Annotated[datetime, AfterValidator(_in_history)]
+TtlDays = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
+
+
+class EntityDraft(BaseModel):
+    """Something that a memory names."""
+
+    model_config = ConfigDict(frozen=True)
+
+    entity: Annotated[Word, Field(max_length=200)]
+    entity_type: Annotated[Word, Field(max_length=50)] = "concept"
+
+
+Entities = Annotated[
+    list[EntityDraft], Field(max_length=MAX_LIST), AfterValidator(_unique), BeforeValidator(_null_as_no_items)
+]
+
+
+class _Settable(BaseModel):
+    """Fields that a new memory and a change may set. Unknown ones are no error; ``ignored`` names them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    title: Annotated[Text, Field(max_length=500)] = Field("", description="Short; made when left out.")
+    subtitle: Annotated[Text, Field(max_length=1000)] = Field("", description="A second line to the title.")
+    abstract: Annotated[Text, Field(max_length=2000)] = Field(
+        "", description="One line; the first 20 words of the content when left out."
+    )
+    overview: Annotated[Text, Field(max_length=20_000)] = Field("", description="A paragraph.")
+    category: Annotated[Word, Field(max_length=100)] = Field("general", description="Any word to group by.")
+    type: MemoryType = Field(MemoryType.CHANGE, description="What kind of thing is remembered.")
+    concepts: Labels = Field(
+        default_factory=list,
+        description="Kinds of knowledge: how-it-works, why-it-exists, what-changed, problem-solution, "
+        "gotcha, pattern, trade-off.",
+    )
+    tags: Labels = Field(default_factory=list, description="Words to find it by.")
+    importance: Share = Field(0.5, description="How much it matters, 0 to 1.")
+    trust: Share = Field(0.5, description="How far its source is trusted, 0 to 1.")
+    confidence: Share = Field(0.5, description="How sure the claim is, 0 to 1.")
+    sensitivity: Sensitivity = Field(
+        Sensitivity.PUBLIC,
+        description="Reads show private and secret only to those who ask for them and may see them.",
+    )
+    scope: Scope = Field(
+        Scope.PROJECT, description="Who shares it: its owner alone, those on the project, the whole team."
+    )
+    project: Name = Field("", description="The project it belongs to.")
+    session_id: Name = Field("", description="The session it comes from.")
+    key: Name = Field(
+        "", description="A name of its own within project, scope and owner: the same key again updates it."
+    )
+    files_read: Paths = Field(default_factory=list, description="Paths of files that were read.")
+    files_modified: Paths = Field(default_factory=list, description="Paths of files that were changed.")
+    discovery_tokens: Annotated[int | None, Field(ge=0, le=2_000_000_000)] = Field(
+        None, description="Tokens that it took to find this out."
+    )
+    ttl_days: TtlDays | None = Field(
+        default=None, description="Days until it expires; 0 or null: never; left out: as configured."
+    )
+    entities: Entities = Field(default_factory=list, description="People, places and things it names.")
+
+    @property
+    def given(self) -> set[str]:
+        """The names of known fields that the client set."""
+        return self.model_fields_set & set(type(self).model_fields)
+
+    @property
+    def ignored(self) -> list[str]:
+        """Fields that came along and mean nothing here."""
+        return sorted(self.model_extra or {})
+
+
+class MemoryDraft(_Settable):
+    """A memory to be stored. Absent title and abstract are made from the content."""
+
+    content: Content = Field(description="What to remember, in full.")
+    created_at: Moment | None = Field(default=None, description="For imports of history; now when absent.")
+
+
+class MemoryPatch(_Settable):
+    """A change: only the fields that are given are set."""
+
+    content: Content = Field("", description="What to remember, in full.")
+
+    @model_validator(mode="after")
+    def _sets_something(self) -> Self:
+        if not self.given:
+            known = ", ".join(sorted(MemoryPatch.model_fields))
+            raise ValueError(f"sets no field; give at least one of: {known}")
+        return self
+
+
+class FactDraft(BaseModel):
+    """A subject/predicate/object triple to be stored."""
+
+    model_config = ConfigDict(extra="allow")
+
+    subject: Annotated[Word, Field(max_length=500)] = Field(description="What the fact is about.")
+    predicate: Annotated[Word, Field(max_length=200)] = Field(description="What is said of it: a verb.")
+    object: Annotated[Word, Field(max_length=10_000)] = Field(description="What the verb points to.")
+    confidence: Share = Field(1.0, description="How sure it is, 0 to 1.")
+    project: Name = Field("", description="The project it belongs to.")
+    session_id: Name = Field("", description="The session it comes from.")
+    sensitivity: Sensitivity = Field(
+        Sensitivity.PUBLIC,
+        description="Reads show private and secret only to those who ask for them and may see them.",
+    )
+    memory_id: Annotated[str | None, Field(max_length=64)] = Field(
+        None, description="The memory it was drawn from: it is seen, and ends, with that."
+    )

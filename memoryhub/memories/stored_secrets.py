@@ -1,0 +1,344 @@
+"""Credentials in what is stored already: found, quarantined and released, or redacted.
+
+They came before screening was there, while it was switched off, or before a rule was known. What is found is
+told by kind, field and line; its text goes nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Max, Model, Q, QuerySet
+from django.utils import timezone
+
+from memoryhub.access.policy import LEVELS, Actor, Sensitivity, rank
+from memoryhub.audit import journal
+from memoryhub.backends import schema
+from memoryhub.core.chunks import batched
+from memoryhub.core.transactions import write
+from memoryhub.memories import rows, vectors
+from memoryhub.memories.secret_check import MEMORY_FIELDS
+from memoryhub.memories.update import twins
+from memoryhub.models import (
+    Entity,
+    Event,
+    Evidence,
+    Extraction,
+    Fact,
+    FileLink,
+    Injection,
+    JournalEntry,
+    Label,
+    MaintenanceRun,
+    Memory,
+    Revision,
+    Session,
+)
+from memoryhub.security.secrets import REDACTED, find_secrets, redact, redact_checked
+from memoryhub.security.secrets.budget import CheckTooCostly
+
+QUARANTINED = "quarantined"  # a level that nobody knows: whoever may repair such gives another in the admin
+NOT_CHECKED = "not checked: too costly to check for secrets"
+_AT_ONCE = 50  # rows changed in one transaction
+_CHUNK = 500  # rows read at once
+
+
+@dataclass(frozen=True)
+class Place:
+    """A table: the columns with texts and with documents, and whether a row can be hidden by its level."""
+
+    name: str
+    model: type[Model]
+    texts: tuple[str, ...]
+    documents: tuple[str, ...] = ()
+    shown: str = "uid"
+    levelled: bool = False
+    sealed: bool = False
+
+
+PLACES = (
+    Place("memory", Memory, MEMORY_FIELDS[:9], levelled=True),
+    Place("tag or concept", Label, ("value",), shown="memory__uid"),
+    Place("file", FileLink, ("path",), shown="memory__uid"),
+    Place("entity", Entity, ("entity", "entity_type"), shown="memory__uid"),
+    Place("evidence", Evidence, ("session_id",), shown="memory__uid"),
+    Place("revision", Revision, (), ("before",), shown="memory__uid", levelled=True),
+    Place("fact", Fact, ("subject", "predicate", "object", "project", "session_id"), levelled=True),
+    Place("session", Session, ("session_id", "project", "cwd", "end_reason"), ("state",), shown="pk"),
+    Place(
+        "event",
+        Event,
+        ("preview", "tool_name"),
+        ("files", "keywords", "handlers"),
+        shown="pk",
+        levelled=True,
+    ),
+    Place("injection", Injection, ("prompt_preview", "project"), ("withheld",), levelled=True),
+    Place("extraction", Extraction, ("project", "session_id", "error"), ("messages", "result")),
+    Place("run", MaintenanceRun, ("project", "error"), ("params", "result")),
+    Place("journal row", JournalEntry, ("actor", "object_id", "project"), ("detail",), "seq", sealed=True),
+)
+_OF_A_MEMORY = (Label, FileLink, Entity, Evidence)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One credential: in which row (``shown`` is its id, or its memory's), field and line, and its kind."""
+
+    place: Place
+    key: int
+    shown: str
+    field: str
+    line: int
+    kind: str
+    quarantined: bool = False
+
+
+@dataclass
+class Mended:
+    """How many rows were changed, and how many findings no level can hide or no one can rewrite."""
+
+    changed: Counter[str]
+    left: list[Finding]
+
+
+def scan() -> Iterator[Finding]:
+    """Every credential in the store, whatever its level: for the operator of the machine.
+
+    A text that is too costly to check is a finding of the kind :data:`NOT_CHECKED`.
+    """
+    for place in PLACES:
+        columns = (*place.texts, *place.documents)
+        level = ("sensitivity",) if place.levelled else ()
+        found = place.model._default_manager.order_by("pk").values_list("pk", place.shown, *level, *columns)
+        for key, shown, *values in found.iterator(_CHUNK):
+            hidden = bool(level) and values.pop(0) == QUARANTINED
+            for column, value in zip(columns, values, strict=True):
+                text = value if column in place.texts else _plain(value)
+                for kind, line in _found(text):
+                    yield Finding(place, key, str(shown), column, line, kind, hidden)
+
+
+def _found(text: str) -> Sequence[tuple[str, int]]:
+    try:
+        return find_secrets(text) if text else ()
+    except CheckTooCostly:
+        return [(NOT_CHECKED, 1)]
+
+
+def _plain(document: Any) -> str:
+    """The strings of a document, each on lines of its own."""
+    if isinstance(document, dict):
+        return "\n".join(f"{_plain(name)}: {_plain(value)}" for name, value in document.items())
+    if isinstance(document, list):
+        return "\n".join(map(_plain, document))
+    return document if isinstance(document, str) else ""
+
+
+def quarantine(findings: Iterable[Finding], actor: Actor, now: datetime | None = None) -> Mended:
+    """Hide the rows from everyone, under a level that nobody may read; their texts stay as they are.
+
+    What hangs on a memory hides the memory. A session, an extraction or a run has no level: it is left.
+    """
+    now, left = now or timezone.now(), []
+    by_model: dict[type[Model], dict[int, list[Finding]]] = defaultdict(lambda: defaultdict(list))
+    for finding in findings:
+        if finding.place.model in _OF_A_MEMORY:
+            memory = Memory.objects.only("pk").get(uid=finding.shown)
+            by_model[Memory][memory.pk].append(finding)
+        elif finding.place.levelled:
+            by_model[finding.place.model][finding.key].append(finding)
+        else:
+            left.append(finding)
+    changed: Counter[str] = Counter()
+    for model, found in by_model.items():
+        for keys in batched(found, _AT_ONCE):
+            with write():
+                rows_ = model._default_manager.filter(pk__in=keys).exclude(sensitivity=QUARANTINED)
+                changed[_name(model)] += _hide(list(rows_), found, actor, now)
+    return Mended(changed, left)
+
+
+def _hide(found: Sequence[Any], findings: dict[int, list[Finding]], actor: Actor, now: datetime) -> int:
+    changes = []
+    for row in found:
+        # Under the level it had: who saw the memory learns why it is gone.
+        changes.append(_change("quarantine", row, findings[row.pk], was=row.sensitivity))
+        row.sensitivity = QUARANTINED
+        _step_aside(row)
+        row.save(update_fields=["sensitivity", *(["copy"] if hasattr(row, "copy") else [])])
+    journal.record(actor, changes, now)
+    return len(changes)
+
+
+def release(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> dict[str, Counter[str]]:
+    """Give quarantined rows back the level they had, as the journal tells it; ``secret`` where it does not.
+
+    By id, as :func:`scan` shows it; with a memory go its revisions, under the strictest level that one of
+    them had. Journaled. Returns what was released under each id, by place; nothing where nothing was hidden.
+    """
+    now, released = now or timezone.now(), {}
+    for uid in dict.fromkeys(uids):
+        with write():
+            hidden = [(place, row) for place in PLACES for row in _hidden_rows(place, uid)]
+            changes = [_give_back(row) for _, row in hidden]
+            journal.record(actor, changes, now)
+        released[uid] = Counter(place.name for place, _ in hidden)
+    return released
+
+
+def _hidden_rows(place: Place, uid: str) -> list[Any]:
+    numbered = place.shown == "pk"
+    if not place.levelled or (numbered and not (uid.isascii() and uid.isdigit() and len(uid) < 19)):
+        return []
+    rows_ = place.model._default_manager.filter(**{place.shown: uid, "sensitivity": QUARANTINED})
+    return list(rows_.order_by("pk"))
+
+
+def _give_back(row: Any) -> journal.Change:
+    row.sensitivity = _level_before(row)
+    _step_aside(row)
+    row.save(update_fields=["sensitivity", *(["copy"] if hasattr(row, "copy") else [])])
+    return _change("release", row, [], was=QUARANTINED)
+
+
+def _level_before(row: Any) -> str:
+    """What the row's last quarantine took from it. Revisions of a memory are told together: the strictest."""
+    name = _name(type(row))
+    hid = _change("quarantine", row, [])
+    told = JournalEntry.objects.filter(operation="quarantine", object_type=hid.object_type)
+    details = told.filter(object_id=hid.object_id).order_by("-seq").values_list("detail", flat=True)
+    levels = [one["was"] for one in details if one.get("of", name) == name and one.get("was") in LEVELS]
+    if not levels:
+        return Sensitivity.SECRET.value
+    return max(levels, key=rank) if isinstance(row, Revision) else str(levels[0])
+
+
+def redact_stored(findings: Iterable[Finding], actor: Actor, now: datetime | None = None) -> Mended:
+    """Put ``[secret removed]`` in the place of each credential: in rows, indexes, vectors and the file.
+
+    Only the journal is left, which is sealed; nothing of the hub writes a text there.
+    """
+    now, left = now or timezone.now(), []
+    by_place: dict[Place, dict[int, list[Finding]]] = defaultdict(lambda: defaultdict(list))
+    for finding in findings:
+        if finding.place.sealed:
+            left.append(finding)
+        else:
+            by_place[finding.place][finding.key].append(finding)
+    changed: Counter[str] = Counter()
+    for place, found in by_place.items():
+        for keys in batched(found, _AT_ONCE):
+            with write():
+                rows_ = list(place.model._default_manager.filter(pk__in=keys))
+                changes = []
+                for row in rows_:
+                    change = _change("redact", row, found[row.pk])
+                    try:
+                        _rewrite(place, row)
+                    except CheckTooCostly:
+                        left += found[row.pk]
+                        continue
+                    changes.append(change)
+                journal.record(actor, changes, now)
+                changed[place.name] += len(changes)
+    if changed:
+        schema.scrub()
+    return Mended(changed, left)
+
+
+def _rewrite(place: Place, row: Any) -> None:
+    """Redact the row's texts and documents. Raise CheckTooCostly, before any write, if one is unchecked."""
+    for column in place.texts:
+        value, limit = redact_checked(getattr(row, column)), row._meta.get_field(column).max_length
+        setattr(row, column, value[:limit] if limit else value)
+    for column in place.documents:
+        setattr(row, column, _without(getattr(row, column)))
+    if place.model in _OF_A_MEMORY:
+        _rewrite_detail(row)
+        return
+    if isinstance(row, Memory):
+        row.content_hash = rows.content_hash(row.content)
+    _step_aside(row)
+    row.save()
+    if isinstance(row, Memory):
+        vectors.Ahead([vectors.passage(row)]).renew(row)
+
+
+def _rewrite_detail(row: Any) -> None:
+    """A tag, a file, an entity: one that says no more than another of its memory goes."""
+    if isinstance(row, FileLink):
+        row.basename = redact_checked(row.basename)
+    names = [field.name for field in row._meta.concrete_fields if field.name not in ("id", "at", "basename")]
+    same = {name: getattr(row, name) for name in names}
+    if type(row)._default_manager.filter(**same).exclude(pk=row.pk).exists():
+        row.delete()
+    else:
+        row.save()
+
+
+def _without(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {redact_checked(str(name)): _of_pair(name, value) for name, value in document.items()}
+    if isinstance(document, list):
+        return [_without(item) for item in document]
+    return redact_checked(document) if isinstance(document, str) else document
+
+
+def _of_pair(name: Any, value: Any) -> Any:
+    """A value that is a credential by its name: ``"password": "…"``."""
+    plain = _without(value)
+    if isinstance(plain, str) and find_secrets(f"{name}: {plain}"):
+        return REDACTED
+    return plain
+
+
+def _step_aside(row: Any) -> None:
+    """Where another row says the same by now, this one becomes a copy beside it."""
+    if isinstance(row, Memory):
+        if row.key and REDACTED in row.key:
+            row.key = f"{REDACTED} {row.uid}"
+        beside: QuerySet[Any] = twins(row)
+    elif isinstance(row, Fact):
+        names = ("subject", "predicate", "object", "project", "sensitivity")
+        beside = Fact.objects.filter(**{name: getattr(row, name) for name in names}).exclude(pk=row.pk)
+    else:
+        same = Q(session_id=row.session_id, project=row.project) if isinstance(row, Session) else Q(pk=None)
+        if Session.objects.filter(same).exclude(pk=row.pk).exists():
+            row.session_id = f"{row.session_id[:180]} {row.pk}"
+        return
+    last = beside.aggregate(last=Max("copy"))["last"]
+    row.copy = 0 if last is None else last + 1
+
+
+def _change(operation: str, row: Any, findings: list[Finding], **detail: Any) -> journal.Change:
+    """What the journal says of it: the fields and the kinds."""
+    detail |= {
+        "fields": sorted({finding.field for finding in findings}),
+        "kinds": sorted({finding.kind for finding in findings}),
+    }
+    memory = row if isinstance(row, Memory) else getattr(row, "memory", None)
+    if isinstance(row, Fact):
+        return journal.of_fact(operation, row, **detail)
+    if memory is not None and not isinstance(row, Event):
+        return journal.of_memory(operation, memory, of=_name(type(row)), **detail)
+    project = redact(getattr(row, "project", "") or "")
+    level = getattr(row, "sensitivity", None)
+    change = journal.Change(operation, _name(type(row)), str(row.pk), detail, project)
+    return change if level is None else journal.Change(**{**change.__dict__, "sensitivity": level})
+
+
+def _name(model: type[Model]) -> str:
+    return str(model._meta.model_name)
+
+
+def as_json(finding: Finding) -> str:
+    """One line for machines."""
+    said: dict[str, Any] = {"in": finding.place.name, "id": finding.shown, "field": finding.field}
+    said |= {"line": finding.line, "kind": finding.kind, "quarantined": finding.quarantined}
+    return json.dumps(said)

@@ -1,0 +1,103 @@
+"""Temporal scales: age classes of memories, and promotion by repeated access."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TypeVar
+
+from django.conf import settings
+from django.utils import timezone
+
+from memoryhub import memories as store
+from memoryhub.capabilities import TEMPORAL, is_on
+from memoryhub.models import Memory
+
+T = TypeVar("T")
+
+
+class Scale(StrEnum):
+    """From working memory to long-term wisdom."""
+
+    IMMEDIATE = "immediate"
+    TASK = "task"
+    SESSION = "session"
+    PROJECT = "project"
+
+
+SCALES: tuple[Scale, ...] = tuple(Scale)
+
+
+def scale_of(age: timedelta, limits: Sequence[float], promoted: str = "") -> Scale:
+    """The scale of an age, where ``limits`` are the ends in minutes of all but the last.
+
+    A memory that was promoted counts for the higher of the two.
+    """
+    minutes = age.total_seconds() / 60
+    by_age = next(
+        (scale for scale, limit in zip(SCALES, limits, strict=False) if minutes < limit), Scale.PROJECT
+    )
+    if promoted in SCALES:
+        return max(by_age, Scale(promoted), key=SCALES.index)
+    return by_age
+
+
+def promoted(scale: Scale, accesses: int, needed: int) -> Scale:
+    """The next scale for a memory that was accessed often enough within its own."""
+    if accesses < needed or scale is Scale.PROJECT:
+        return scale
+    return SCALES[SCALES.index(scale) + 1]
+
+
+def balanced(
+    candidates: Sequence[T], scale: Callable[[T], Scale], counts: Mapping[Scale, int], most: int
+) -> list[T]:
+    """The best of each scale up to its count; places that a scale cannot fill go to the best that are left.
+
+    ``candidates`` come best first, and so does the result.
+    """
+    left = dict(counts)
+    chosen: set[int] = set()
+    for number, one in enumerate(candidates):
+        of = scale(one)
+        if left.get(of, 0) > 0:
+            left[of] -= 1
+            chosen.add(number)
+    for number in range(len(candidates)):
+        if len(chosen) >= min(sum(counts.values()), most):
+            break
+        chosen.add(number)
+    return [candidates[number] for number in sorted(chosen)][:most]
+
+
+def scale_at(memory: Memory, now: datetime) -> Scale:
+    """The scale of a memory's age, or the higher one that it was promoted to."""
+    config = settings.MEMORYHUB
+    limits = (config.immediate_minutes, config.task_minutes, config.session_minutes)
+    return scale_of(max(now - memory.created_at, timedelta()), limits, memory.scale)
+
+
+def count_access(memories: Iterable[Memory], now: datetime | None = None) -> None:
+    """Count one access of each memory, in one statement, and promote those that were accessed often enough.
+
+    Every ``promotion_accesses``-th access promotes a memory, if the access before found it in the same scale:
+    so accesses on both sides of a scale's end do not add up to a promotion at that end.
+    """
+    now = now or timezone.now()
+    memories = list(memories)
+    above = _above(memories, now) if is_on(TEMPORAL) else {}
+    store.touch_all(memories, now, promotions=above, every=settings.MEMORYHUB.promotion_accesses)
+
+
+def _above(memories: Iterable[Memory], now: datetime) -> dict[int, str]:
+    """The next scale for each memory that this access, and the one before, find in the same one."""
+    found: dict[int, str] = {}
+    for memory in memories:
+        scale, before = scale_at(memory, now), memory.last_accessed_at
+        again = settings.MEMORYHUB.promotion_accesses == 1 or (
+            before is not None and scale_at(memory, before) is scale
+        )
+        if again and (following := promoted(scale, 1, 1)) is not scale:
+            found[memory.pk] = following.value
+    return found

@@ -1,0 +1,413 @@
+"""Copies of the store, and putting one back.
+
+A backup is one SQLite file (``memoryhub-<time>.db``), taken through SQLite's backup API while agents go on
+writing, and beside it a copy of the journal's mirror (``memoryhub-<time>.journal.jsonl``). Copying the live
+file itself would leave out what is still in its write-ahead log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection, connections
+from django.db.migrations.loader import MigrationLoader
+
+from memoryhub.audit import journal, mirror
+from memoryhub.backends import schema
+
+SUFFIX, MIRROR_SUFFIX = ".db", ".journal.jsonl"
+_BEFORE_RESTORE = "-before-restore-"
+_NAME = re.compile(r"memoryhub-\d{8}T\d{9}Z\.db")
+_BUSY_SECONDS = 20
+# Opening takes a moment; longer than this and someone else has it open.
+_ALONE_SECONDS = 0.5
+
+
+class BackupError(Exception):
+    """What hinders it, and what to do about that."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a store's file holds."""
+
+    path: Path
+    size: int
+    memories: int
+    trashed: int
+    facts: int
+    sessions: int
+    users: int
+    newest: str
+    chain: journal.Verification
+    migrations: frozenset[tuple[str, str]]
+
+    def summary(self) -> str:
+        """On a line."""
+        newest = f", the newest of {self.newest[:19]} UTC" if self.newest else ""
+        return (
+            f"memories {self.memories:,}, in the trash {self.trashed:,}, facts {self.facts:,}, "
+            f"sessions {self.sessions:,}, users {self.users:,}, journal rows {self.chain.rows:,}{newest}; "
+            f"{self.size / 1e6:,.1f} MB"
+        )
+
+    def damage(self) -> str:
+        """What is wrong with its journal; empty when nothing is."""
+        return "" if self.chain.ok else f"the journal's chain is broken at row {self.chain.first_bad_seq}"
+
+
+def live_path() -> Path:
+    return Path(connection.settings_dict["NAME"])
+
+
+def default_folder() -> Path:
+    return Path(settings.HOME) / "backups"
+
+
+def mirror_beside(file: Path) -> Path:
+    """Where the mirror of a backup lies."""
+    return file.with_name(file.name.removesuffix(SUFFIX) + MIRROR_SUFFIX)
+
+
+def stamp() -> str:
+    """Now, in UTC, to the millisecond: names sort as they were made."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"[:-3] + "Z"
+
+
+def back_up(target: Path) -> Contents:
+    """Copy the live store and its mirror to ``target``, which appears only when it is whole and verified."""
+    if target.exists():
+        raise BackupError(f"{target} exists; name another file, or a folder")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _draft(target.parent) as folder:
+            copied_mirror = _copy_mirror(folder / "mirror")
+            copy = folder / "copy"
+            _copy_live(copy)
+            contents = inspect(copy, live_path())
+            if copied_mirror:
+                (folder / "mirror").replace(mirror_beside(target))
+            copy.replace(target)
+        _sync(target.parent)
+    except OSError as error:
+        raise BackupError(f"cannot write to {target.parent}: {error.strerror or error}") from None
+    return contents
+
+
+def prune(folder: Path, keep: int) -> list[Path]:
+    """Remove all but the newest ``keep`` of the backups named by this module; returns those removed."""
+    found = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    old = found[: max(0, len(found) - keep)]
+    for path in old:
+        path.unlink()
+        mirror_beside(path).unlink(missing_ok=True)
+    return old
+
+
+def inspect(path: Path, called: Path | None = None) -> Contents:
+    """What a file holds; :class:`BackupError`, naming it as ``called``, when it is damaged or no store."""
+    name = called or path
+    try:
+        with closing(_open(path)) as file:
+            damage = [row[0] for row in file.execute("PRAGMA integrity_check")]
+            if damage != ["ok"]:
+                raise BackupError(f"{name} is damaged: {damage[0]}")
+            return _contents(path, file, name)
+    except sqlite3.DatabaseError as error:
+        raise BackupError(f"{name} is damaged or no SQLite database: {error}") from None
+
+
+def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
+    tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if missing := {schema.MEMORY, schema.JOURNAL, "django_migrations"} - tables:
+        raise BackupError(f"{name} is no store of memoryhub: it lacks {', '.join(sorted(missing))}")
+
+    def count(table: str, condition: str = "1") -> int:
+        sql = f"SELECT count(*) FROM {table} WHERE {condition}"  # noqa: S608 own names
+        return int(file.execute(sql).fetchone()[0]) if table in tables else 0
+
+    return Contents(
+        path=path,
+        size=path.stat().st_size,
+        memories=count(schema.MEMORY, "deleted_at IS NULL"),
+        trashed=count(schema.MEMORY, "deleted_at IS NOT NULL"),
+        facts=count("memoryhub_fact"),
+        sessions=count("memoryhub_session"),
+        users=count("auth_user"),
+        newest=str(file.execute(f"SELECT max(at) FROM {schema.JOURNAL}").fetchone()[0] or ""),  # noqa: S608
+        chain=journal.check_chain(file.execute(journal.STORED_BYTES)),
+        migrations=frozenset(file.execute("SELECT app, name FROM django_migrations")),
+    )
+
+
+def unknown_migrations(contents: Contents) -> list[str]:
+    """Migrations that the file has seen and this version does not know: a newer version wrote it."""
+    loader = MigrationLoader(None, ignore_no_migrations=True)
+    known = set(loader.disk_migrations or {})
+    return sorted(f"{app}.{name}" for app, name in contents.migrations - known if app in loader.migrated_apps)
+
+
+@contextlib.contextmanager
+def staged(file: Path) -> Iterator[Path]:
+    """A copy of ``file`` beside the live store, ready to take its place; the file itself is only read."""
+    if not file.is_file():
+        raise BackupError(f"{file}: there is no such file")
+    live = live_path()
+    if live.exists() and file.samefile(live):
+        raise BackupError(f"{file} is the store in use; name a backup")
+    live.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _draft(live.parent) as folder:
+        copy = folder / live.name
+        for end in ("", "-wal"):
+            with contextlib.suppress(FileNotFoundError):
+                _copy_privately(Path(f"{file}{end}"), Path(f"{copy}{end}"))
+        _into_one_file(copy, file)
+        yield copy
+
+
+def put_in_place(copy: Path, copy_of: Path) -> Path | None:
+    """Replace the store with ``copy`` and its mirror with the one next to ``copy_of``; then migrate it.
+
+    Returns the name under which the previous store is kept, None if there was no store. At every moment there
+    is a whole store, the old one or the new one. If the migration fails, the old one is put back.
+    """
+    live, log = live_path(), mirror.path()
+    connections.close_all()
+    _remove_second_names(live)
+    kept = live.with_name(f"{live.stem}{_BEFORE_RESTORE}{stamp()}{SUFFIX}")
+    with _claimed(live):
+        _own_like(copy, live if live.exists() else live.parent)
+        _sync(copy)
+        _keep(live, log, kept)
+        with _put_back_on_failure(kept, live, log):
+            _replace(live, copy)
+    with _put_back_on_failure(kept, live, log):
+        _put_mirror(mirror_beside(copy_of), log)
+        call_command("migrate", interactive=False, verbosity=0)
+    return kept if kept.exists() else None
+
+
+def set_aside() -> list[Path]:
+    """Stores that a restore kept next to a store that is missing or empty, the newest first."""
+    kept = sorted(_kept_stores(live_path()), reverse=True)
+    return kept if kept and _is_empty(live_path()) else []
+
+
+def _kept_stores(live: Path) -> Iterator[Path]:
+    return live.parent.glob(f"{glob.escape(live.stem)}{_BEFORE_RESTORE}*{SUFFIX}")
+
+
+def _is_empty(store: Path) -> bool:
+    """Whether there is no file, or one without any table: connecting makes such a file."""
+    if not store.is_file() or not store.stat().st_size:
+        return True
+    try:
+        with closing(_open(store)) as file:
+            return file.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+    except sqlite3.DatabaseError:  # damaged, so not empty; other checks report it
+        return False
+
+
+def second_names(live: Path) -> list[Path]:
+    """Names that an interrupted restore gave the store itself. SQLite must not open it under two names."""
+    if not live.is_file() or live.stat().st_nlink == 1:
+        return []
+    return [path for path in _kept_stores(live) if path.samefile(live)]
+
+
+def _remove_second_names(live: Path) -> None:
+    for path in second_names(live):
+        for name in (*_logs(path), path):
+            name.unlink(missing_ok=True)
+
+
+def _keep(live: Path, log: Path, kept: Path) -> None:
+    """Give the store a second name and move its mirror there; all of it or nothing.
+
+    A store that lacks its mirror writes a new one with the next change, so an interruption does no harm. A
+    damaged store may still have its log, which belongs to it.
+    """
+    try:
+        for source, target in zip((*_logs(live), live), (*_logs(kept), kept), strict=True):
+            if source.exists():
+                _link_or_copy(source, target)
+        if log.exists():
+            shutil.move(log, mirror_beside(kept))
+    except BaseException:
+        for path in (kept, *_logs(kept)):
+            path.unlink(missing_ok=True)
+        if log.exists():
+            mirror_beside(kept).unlink(missing_ok=True)  # a copy that was not finished
+        elif mirror_beside(kept).exists():
+            shutil.move(mirror_beside(kept), log)
+        raise
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        with _draft(target.parent) as folder:
+            _copy_privately(source, folder / target.name)
+            _own_like(folder / target.name, source)
+            _sync(folder / target.name)
+            (folder / target.name).replace(target)
+
+
+def _replace(live: Path, copy: Path) -> None:
+    """In one step, so there is a store at every moment. SQLite would apply an old log to the new file."""
+    for path in _logs(live):
+        path.unlink(missing_ok=True)
+    copy.replace(live)
+    _sync(live.parent)
+
+
+def _put_mirror(source: Path, target: Path) -> None:
+    if source.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _draft(target.parent) as folder:
+            _copy_privately(source, folder / target.name)
+            (folder / target.name).replace(target)
+
+
+@contextlib.contextmanager
+def _put_back_on_failure(kept: Path, live: Path, log: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        connections.close_all()
+        _put_back(kept, live, log)
+        raise
+
+
+def _put_back(kept: Path, live: Path, log: Path) -> None:
+    """Undo the replacement, whether or not it took place."""
+    for source, target in zip(_logs(kept), _logs(live), strict=True):
+        if source.exists():
+            source.replace(target)
+        else:
+            target.unlink(missing_ok=True)
+    if kept.exists():
+        kept.replace(live)  # does nothing when both are still names of one file
+    else:
+        live.unlink(missing_ok=True)
+    for path in (kept, *_logs(kept)):
+        path.unlink(missing_ok=True)
+    log.unlink(missing_ok=True)
+    if mirror_beside(kept).exists():
+        shutil.move(mirror_beside(kept), log)
+    _sync(live.parent)
+
+
+def _copy_live(target: Path) -> None:
+    """One read of the whole store: a writer neither waits for it nor tears it."""
+    if not live_path().is_file():
+        raise BackupError(f"there is no store at {live_path()}; nothing to back up")
+    target.touch(mode=0o600)
+    try:
+        with closing(_open(live_path())) as live, closing(_open(target)) as copy:
+            live.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a log beside it
+    except sqlite3.Error as error:
+        damaged = getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        state = "is damaged" if damaged else "could not be copied"
+        raise BackupError(f"the store {state}: {error}") from None
+    _sync(target)
+
+
+def _copy_mirror(target: Path) -> bool:
+    """Before the store is copied, so that no line can be ahead of the copy's rows."""
+    if not mirror.path().is_file():
+        return False
+    _copy_privately(mirror.path(), target)
+    with target.open("r+b") as file:
+        mirror.last_row(file)  # cuts off a line that was being written
+        os.fsync(file.fileno())
+    return True
+
+
+def _copy_privately(source: Path, target: Path) -> None:
+    with (
+        source.open("rb") as read,
+        open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as write,
+    ):
+        shutil.copyfileobj(read, write, 1024 * 1024)
+
+
+def _into_one_file(copy: Path, file: Path) -> None:
+    """Take in a write-ahead log that lay beside the file."""
+    try:
+        with closing(_open(copy)) as connected:
+            connected.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.DatabaseError as error:
+        raise BackupError(f"{file} is damaged or no SQLite database: {error}") from None
+
+
+@contextlib.contextmanager
+def _claimed(live: Path) -> Iterator[None]:
+    """Lock the store for this process alone, with its log brought in: the file that is kept is then whole."""
+    if not live.exists():
+        yield
+        return
+    with closing(_open(live, _ALONE_SECONDS)) as connected:
+        try:
+            connected.execute("PRAGMA journal_mode=DELETE")
+            connected.execute("BEGIN EXCLUSIVE")
+            if connected.execute("PRAGMA journal_mode").fetchone() != ("delete",):
+                raise sqlite3.OperationalError("locked")  # someone else turned the log on in between
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise BackupError(
+                    f"{live} is in use; stop the server and whatever else has it open"
+                ) from None
+        except sqlite3.DatabaseError:
+            pass  # damaged: kept as it is, with its log
+        yield
+
+
+def _logs(database: Path) -> list[Path]:
+    return [Path(f"{database}{end}") for end in ("-wal", "-shm")]
+
+
+def _own_like(file: Path, example: Path) -> None:
+    """Root may restore what a service's own user must go on writing."""
+    if os.geteuid() == 0:
+        about = example.stat()
+        os.chown(file, about.st_uid, about.st_gid)
+
+
+def _open(path: Path, timeout: float = _BUSY_SECONDS) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout, uri=True, isolation_level=None)
+
+
+@contextlib.contextmanager
+def _draft(parent: Path) -> Iterator[Path]:
+    """A folder of its own for what is not complete yet, on the same disk as where that will go."""
+    folder = parent / f".memoryhub-{secrets.token_hex(6)}"
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    """Have the disk keep a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,180 @@
+"""System checks: what is wrong with an installation, in words that an operator can act on."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+
+from memoryhub.ops.filesystems import mount_under
+
+# What commands of the hub run before they begin. The rest of Django's checks look at the code, and load every
+# page for it: `manage.py check` does.
+INSTALLATION = "installation"
+MIN_SQLITE = (3, 34, 0)  # the first with the trigram tokenizer
+
+
+@register(INSTALLATION)
+def sqlite_is_able(**kwargs: Any) -> list[CheckMessage]:
+    """SQLite must be new enough and built with FTS5."""
+    if sqlite3.sqlite_version_info < MIN_SQLITE:
+        wanted = ".".join(map(str, MIN_SQLITE))
+        return [
+            Error(
+                f"SQLite {sqlite3.sqlite_version} is too old",
+                hint=f"Use a Python whose sqlite3 module has SQLite {wanted} or newer.",
+                id="memoryhub.E001",
+            )
+        ]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        try:
+            connection.execute("CREATE VIRTUAL TABLE probe USING fts5(text, tokenize='trigram')")
+        except sqlite3.OperationalError as error:
+            return [
+                Error(
+                    f"SQLite lacks FTS5: {error}", hint="Use a Python built with FTS5.", id="memoryhub.E002"
+                )
+            ]
+    return []
+
+
+@register(INSTALLATION)
+def database_is_local(**kwargs: Any) -> list[CheckMessage]:
+    """SQLite's write-ahead log is shared memory: on a network file system two machines corrupt the store."""
+    path = Path(settings.DATABASES["default"]["NAME"])
+    mount = mount_under(path)
+    if mount is not None and mount.is_network:
+        return [
+            Error(
+                f"The store {path} lies on a network file system ({mount.type} at {mount.point})",
+                hint="SQLite would be corrupted there. Set LETSGO_HOME or LETSGO_MEMORY_DB to a local disk.",
+                id="memoryhub.E003",
+            )
+        ]
+    if mount is not None and mount.is_shared_with_host:
+        return [
+            Warning(
+                f"The store {path} lies in a folder shared with the host ({mount.type} at {mount.point})",
+                hint="Never use it from both sides at once; better move it to a disk of its own.",
+                id="memoryhub.W002",
+            )
+        ]
+    return []
+
+
+@register(INSTALLATION)
+def store_is_there(**kwargs: Any) -> list[CheckMessage]:
+    """An empty store must not be created where a restore was interrupted."""
+    from memoryhub.ops import backup
+
+    aside = backup.set_aside()
+    if not aside:
+        return []
+    return [
+        Error(
+            f"There is no store at {backup.live_path()}, but a restore has set aside"
+            f" {', '.join(map(str, aside))}",
+            hint=f"Put it back: manage.py restore_backup {aside[0]} --yes\n"
+            "\tTo start with an empty store instead, move these files to another folder.",
+            id="memoryhub.E005",
+        )
+    ]
+
+
+def require_usable_store() -> None:
+    """For a server that runs no system checks: raise ImproperlyConfigured where the store cannot be used."""
+    for message in (*database_is_local(), *store_is_there()):
+        if message.is_serious():
+            raise ImproperlyConfigured(f"{message.msg}. {message.hint}")
+
+
+@register(INSTALLATION)
+def variables_are_known(**kwargs: Any) -> list[CheckMessage]:
+    """A misspelt variable would otherwise be ignored without a word."""
+    return [
+        Warning(text, hint="Correct or unset it.", id="memoryhub.W001")
+        for text in settings.MEMORYHUB_LOADED.warnings
+    ]
+
+
+@register(INSTALLATION)
+def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -> list[CheckMessage]:
+    """Of two names for the store one would be ignored without a word."""
+    if settings.DATABASE_URL and environ.get("LETSGO_MEMORY_DB"):
+        return [
+            Warning(
+                "DATABASE_URL and LETSGO_MEMORY_DB both name the store; DATABASE_URL counts",
+                hint="Unset one of them.",
+                id="memoryhub.W003",
+            )
+        ]
+    return []
+
+
+@register(INSTALLATION)
+def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
+    """Search goes on by words alone, so these are warnings; without them nobody would know why."""
+    from memoryhub.embeddings.settings import Chosen, problems, sends_key_in_clear
+
+    chosen = Chosen.now()
+    found: list[CheckMessage] = [
+        Warning(
+            problem.text, hint=f"{problem.mend} Until then search goes by words alone.", id="memoryhub.W004"
+        )
+        for problem in problems(chosen)
+    ]
+    if sends_key_in_clear(chosen):
+        found.append(
+            Warning(
+                "embeddings_url is http: what memories say, and the key, cross the network for all to read",
+                hint="Use https, or an endpoint on this machine.",
+                id="memoryhub.W005",
+            )
+        )
+    return found
+
+
+@register(INSTALLATION)
+def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
+    """The rules read conversations in its place, so these are warnings."""
+    from memoryhub.llm.settings import Chosen, problems, sends_in_clear
+
+    chosen = Chosen.now()
+    found: list[CheckMessage] = [
+        Warning(
+            problem.text, hint=f"{problem.mend} Until then rules read conversations.", id="memoryhub.W006"
+        )
+        for problem in problems(chosen)
+    ]
+    if sends_in_clear(chosen):
+        found.append(
+            Warning(
+                "llm_url is http: what conversations say, and the key, cross the network for all to read",
+                hint="Use https, or an endpoint on this machine.",
+                id="memoryhub.W007",
+            )
+        )
+    return found
+
+
+@register(INSTALLATION)
+def daily_operations_are_known(**kwargs: Any) -> list[CheckMessage]:
+    """A misspelt operation would otherwise never run, and nobody would know."""
+    from memoryhub.maintenance.registry import OPERATIONS
+    from memoryhub.maintenance.scheduler import unknown_operations
+
+    return [
+        Error(
+            f"maintenance_operations names {name!r}, and there is no such operation",
+            hint=f"Choose from {', '.join(OPERATIONS)}.",
+            id="memoryhub.E004",
+        )
+        for name in unknown_operations()
+    ]

@@ -1,0 +1,160 @@
+"""The machine: Python and SQLite, configuration, folders, files and their modes, the disk."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+from django.conf import settings
+
+from memoryhub.config import Config
+from memoryhub.ops import backup, checks
+from memoryhub.ops.doctor.registry import Finding, check, fail, of_messages, ok, warn
+from memoryhub.ops.filesystems import mount_under
+
+MIN_PYTHON = (3, 11)
+_MB = 1_000_000
+LEAST_FREE, LITTLE_FREE = 50 * _MB, 500 * _MB
+_OTHERS_MAY_ENTER, _OTHERS_MAY_WRITE = 0o011, 0o022
+
+
+@check("python and sqlite")
+def versions() -> Iterator[Finding]:
+    if sys.version_info < MIN_PYTHON:
+        yield fail(f"Python {sys.version.split()[0]} is too old", "Use Python 3.11 or newer.")
+    found = list(of_messages(checks.sqlite_is_able()))
+    yield from found or [ok(f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version} with FTS5")]
+
+
+@check("configuration")
+def configuration() -> Iterator[Finding]:
+    loaded = settings.MEMORYHUB_LOADED
+    sources = {source for source in loaded.sources.values() if source != "default"}
+    changed = sum(loaded.sources[spec.name] != "default" for spec in fields(Config))
+    yield ok(f"{changed} settings changed" + (f", by {', '.join(sorted(sources))}" if sources else ""))
+    yield from of_messages([*checks.variables_are_known(), *checks.one_place_is_named()])
+
+
+@check("home")
+def home() -> Iterator[Finding]:
+    home = Path(settings.HOME)
+    if not home.is_dir():
+        yield fail(f"{home} is not there", "manage.py migrate makes it, and an empty store in it.")
+        return
+    try:
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        mend = "Let the user that runs the hub write there, or set LETSGO_HOME to another folder."
+        yield fail(f"{home} cannot be written to: {error.strerror}", mend)
+        return
+    yield ok(str(home))
+
+
+def _files() -> list[Path]:
+    """All that holds memories, or the key to the sessions."""
+    database = backup.live_path()
+    logs = Path(settings.MEMORY_LOG)
+    found = [database, *(Path(f"{database}{end}") for end in ("-wal", "-shm"))]
+    found += [Path(settings.HOME) / "secret-key", *sorted(logs.parent.glob(f"{logs.name}*"))]
+    found += [*sorted(database.parent.glob(f"{database.stem}-before-restore-*"))]
+    found += sorted(backup.default_folder().glob("*"))
+    return [path for path in found if path.is_file()]
+
+
+def _exposed() -> list[Path]:
+    """Files that others on this machine may read or write: their own mode and their folder's let them."""
+    return [
+        path
+        for path in _files()
+        if path.stat().st_mode & 0o066 and path.parent.stat().st_mode & _OTHERS_MAY_ENTER
+    ]
+
+
+def _open_folders() -> list[Path]:
+    """Folders where others may put or replace files."""
+    folders = {path.parent for path in _files()} | {Path(settings.HOME)}
+    return sorted(f for f in folders if f.is_dir() and f.stat().st_mode & _OTHERS_MAY_WRITE)
+
+
+def _tighten_modes() -> Iterator[str]:
+    for folder in _open_folders():
+        folder.chmod(folder.stat().st_mode & ~_OTHERS_MAY_WRITE & 0o7777)
+        yield f"chmod go-w {folder}"
+    for path in _exposed():
+        path.chmod(0o600)
+        yield f"chmod 600 {path}"
+
+
+@check("file modes", needs="home", fix=_tighten_modes)
+def modes() -> Iterator[Finding]:
+    for folder in _open_folders():
+        yield warn(f"others on this machine may write to {folder}", f"doctor --fix, or: chmod go-w {folder}")
+    for path in _exposed():
+        yield warn(f"others on this machine may read {path}", f"doctor --fix, or: chmod 600 {path}")
+    if not _open_folders() and not _exposed():
+        yield ok("only their owner may read the store and what belongs to it")
+
+
+@check("file owner", needs="home")
+def owner() -> Iterator[Finding]:
+    owner = Path(settings.HOME).stat().st_uid
+    strangers = [path for path in _files() if path.stat().st_uid != owner]
+    for path in strangers:
+        yield warn(
+            f"{path} belongs to {_user(path.stat().st_uid)}, and the folder of the store to {_user(owner)}",
+            f"Run commands as the user that runs the hub; now: chown {_user(owner)} {path}",
+        )
+    if not strangers:
+        yield ok(f"all of it belongs to {_user(owner)}")
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+@check("file system")
+def file_system() -> Iterator[Finding]:
+    found = list(of_messages(checks.database_is_local()))
+    mount = mount_under(backup.live_path())
+    yield from found or [
+        ok(f"{mount.type}, mounted at {mount.point}" if mount else "not known on this system")
+    ]
+
+
+@check("disk space", needs="home")
+def disk_space() -> Iterator[Finding]:
+    database = backup.live_path()
+    size = database.stat().st_size if database.is_file() else 0
+    free = shutil.disk_usage(database.parent).free
+    mend = "Make room, or move LETSGO_HOME to a larger disk."
+    text = f"{free / _MB:,.0f} MB free beside a store of {size / _MB:,.0f} MB"
+    if free < LEAST_FREE:
+        yield fail(text, mend)
+    elif free < max(LITTLE_FREE, 2 * size):
+        yield warn(f"{text}; an erase or a backup needs as much again as the store", mend)
+    else:
+        yield ok(text)
+
+
+@check("secret key")
+def secret_key() -> Iterator[Finding]:
+    key = settings.SECRET_KEY
+    if len(key) < 50 or len(set(key)) < 5 or key.startswith("django-insecure"):
+        where = "MEMORYHUB_SECRET_KEY" if os.environ.get("MEMORYHUB_SECRET_KEY") else "LETSGO_HOME/secret-key"
+        yield fail(
+            "the secret key is short or easy to guess: sessions can be forged",
+            f"Remove {where}, and a strong one is made; everyone logs in again.",
+        )
+        return
+    yield ok(f"{len(key)} characters")

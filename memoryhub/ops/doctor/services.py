@@ -1,0 +1,122 @@
+"""Service checks: the embedding provider and maintenance runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from django.conf import settings
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import Min
+from django.utils import timezone
+
+from memoryhub.backends import vector_log
+from memoryhub.embeddings import EmbeddingError, configured
+from memoryhub.embeddings.settings import Chosen, problems
+from memoryhub.maintenance import scheduler
+from memoryhub.maintenance.executor import is_given_up, mark_interrupted
+from memoryhub.models import MaintenanceRun
+from memoryhub.ops import checks
+from memoryhub.ops.doctor.registry import Finding, check, fail, of_messages, ok, warn
+
+_MEND = "Until that is mended search goes by words alone; manage.py show_config tells what is set."
+
+
+@check("embeddings")
+def provider() -> Iterator[Finding]:
+    yield from of_messages(checks.embeddings_can_work())
+    try:
+        embedder = configured()
+        if embedder is not None:
+            length = len(embedder.query("Is anybody there?"))
+            yield ok(f"{embedder.name} answers, with vectors of {length} numbers")
+        else:
+            yield ok("none: search goes by words alone")
+    except EmbeddingError as error:
+        if not problems(Chosen.now()):  # those are told above
+            yield warn(str(error), _MEND)
+
+
+@check("vectors", needs="triggers")
+def vectors() -> Iterator[Finding]:
+    """Whether every memory has one of the configured model."""
+    try:
+        embedder = configured()
+    except EmbeddingError:
+        return  # told above
+    held = vector_log.census()
+    size = sum(length for _, length in held.values()) / 1e6
+    if embedder is None:
+        yield ok(f"no model is configured; {size:,.1f} MB of vectors of before")
+        return
+    number, _ = held.get(embedder.name, (0, 0))
+    lacking = vector_log.memories() - number
+    if lacking > 0:
+        yield warn(
+            f"{lacking:,} memories have no vector of {embedder.name}: search finds them by their words alone",
+            "The server embeds them by itself; or: manage.py maintain embed",
+        )
+        return
+    yield ok(f"{number:,} of {embedder.name}, {size:,.1f} MB")
+
+
+# Within it something is worth telling; older ones have been overtaken by later runs.
+_LATELY = timedelta(days=7)
+_MISSED = timedelta(days=2)
+_WAITED = timedelta(hours=1)
+Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
+
+
+def _mark() -> Iterator[str]:
+    if marked := mark_interrupted():
+        yield f"marked {marked} runs as interrupted"
+
+
+@check("maintenance runs", needs="tables", fix=_mark)
+def maintenance_runs() -> Iterator[Finding]:
+    now = timezone.now()
+    dead = [run for run in MaintenanceRun.objects.filter(status=Status.RUNNING) if is_given_up(run, now)]
+    for run in dead:
+        yield warn(
+            f"{run.operation} (run {run.uid}) is said to be running, and nobody works on it",
+            "doctor --fix marks it as interrupted; then: manage.py maintain --resume ID",
+        )
+    interrupted = MaintenanceRun.objects.filter(
+        status=Status.FAILED, cause=Cause.INTERRUPTED, dry_run=False, created_at__gt=now - _LATELY
+    )
+    for run in interrupted:
+        yield warn(
+            f"{run.operation} (run {run.uid}) was interrupted after {run.done:,} of {run.total:,}",
+            f"manage.py maintain --resume {run.uid}",
+        )
+    waiting = MaintenanceRun.objects.filter(status=Status.QUEUED, created_at__lt=now - _WAITED).count()
+    if waiting:
+        yield warn(
+            f"{waiting:,} runs have waited for more than an hour",
+            "Start the server, or: manage.py maintain --waiting",
+        )
+    if not dead and not interrupted and not waiting:
+        yield ok("none is stuck")
+
+
+@check("daily maintenance", needs="tables")
+def daily_maintenance() -> Iterator[Finding]:
+    if unknown := scheduler.unknown_operations():
+        yield fail(
+            f"maintenance_operations names what there is not: {', '.join(unknown)}",
+            "Correct it; manage.py maintain --list tells what there is.",
+        )
+        return
+    now, last = timezone.now(), scheduler.last_day()
+    born = MigrationRecorder.Migration.objects.aggregate(first=Min("applied"))["first"] or now
+    late = now - born > _MISSED and (last is None or timezone.localdate(now) - last >= _MISSED)
+    if late:
+        when = f"since {last:%Y-%m-%d}" if last else "since the store was made"
+        kept = settings.MEMORYHUB.maintenance_at and settings.MEMORYHUB.maintenance_worker
+        mend = "Start the server" if kept else "Set maintenance_at and maintenance_worker"
+        yield warn(f"has not run {when}", f"{mend}, or let cron run: manage.py maintain")
+    elif last:
+        yield ok(f"ran on {last:%Y-%m-%d}")
+    else:
+        following = scheduler.next_moment(now)
+        yield ok(f"runs first on {following:%Y-%m-%d %H:%M}" if following else "the store is new")

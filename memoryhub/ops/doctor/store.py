@@ -1,0 +1,238 @@
+"""Store checks: file, WAL, migrations, tables, triggers, indexes, pages, journal and mirror."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from django.apps import apps
+from django.db import DatabaseError, connection, models
+from django.db.migrations.executor import MigrationExecutor
+
+from memoryhub.audit import journal, journal_loss, mirror, verification
+from memoryhub.backends import reindexing, schema
+from memoryhub.ops import backup
+from memoryhub.ops.doctor.registry import RESTORE, Finding, check, fail, ok, warn
+
+
+@check("store", needs="home")
+def database() -> Iterator[Finding]:
+    path = backup.live_path()
+    if aside := backup.set_aside():
+        yield fail(
+            f"there is no store at {path}, but a restore has set aside {', '.join(map(str, aside))}",
+            f"Put it back: manage.py restore_backup {aside[0]} --yes",
+        )
+        return
+    if not path.is_file():
+        yield fail(f"there is no store at {path}", "Make an empty one: manage.py migrate.")
+        return
+    try:
+        # Asked of SQLite: closing a file that was read here would drop all locks of this process on it.
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM sqlite_master")
+    except DatabaseError as error:
+        if "not a database" not in str(error):
+            raise
+        yield fail(f"{path} is no SQLite database", f"Move it away. {RESTORE}")
+        return
+    for name in backup.second_names(path):
+        yield warn(
+            f"{name} is a second name of the store, from an interrupted restore; never open it",
+            f"Remove it: rm {name}",
+        )
+    yield ok(f"{path}, {path.stat().st_size / 1e6:,.1f} MB")
+
+
+@check("write-ahead log", needs="store")
+def write_ahead_log() -> Iterator[Finding]:
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA journal_mode")
+        mode = cursor.fetchone()[0]
+    if mode != "wal":
+        yield fail(
+            f"the store is in mode {mode}: reading and writing wait for each other",
+            "Its folder must be on a local disk and writable; then any command turns it on.",
+        )
+        return
+    yield ok("on")
+
+
+@check("migrations", needs="store")
+def migrations() -> Iterator[Finding]:
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    known = set(executor.loader.disk_migrations or {})
+    newer = [key for key in executor.loader.applied_migrations if key not in known and key[0] == "memoryhub"]
+    if newer:
+        yield fail("a newer version of memoryhub has used this store", "Install that version again.")
+    if plan:
+        names = ", ".join(f"{migration.app_label}.{migration.name}" for migration, _ in plan[:3])
+        more = f" and {len(plan) - 3} more" if len(plan) > 3 else ""
+        yield fail(f"not applied: {names}{more}", "manage.py backup, then manage.py migrate.")
+    if not plan and not newer:
+        yield ok("all applied")
+
+
+def _reinstall() -> Iterator[str]:
+    schema.install()
+    yield "installed the triggers and indexes anew"
+
+
+def _rebuild() -> Iterator[str]:
+    schema.rebuild()
+    yield "rebuilt the index"
+
+
+@check("triggers", needs="tables", fix=_reinstall)
+def triggers() -> Iterator[Finding]:
+    found = schema.problems()
+    for problem in found:
+        yield fail(problem, "doctor --fix, or: manage.py migrate")
+    if not found:
+        yield ok("index and journal are guarded as they should be")
+
+
+def _unfit() -> list[str]:
+    """The indexes that do not fit. In a copy, for the examination in place keeps all writers waiting."""
+    try:
+        return reindexing.unsound()
+    except (OSError, sqlite3.Error):  # no room for a copy, or no access
+        return [table for table in schema.INDEXES if not schema.is_sound(table)]
+
+
+@check("text index", needs="triggers", slow=True, fix=_rebuild)
+def text_index() -> Iterator[Finding]:
+    found = schema.problems() or [f"index {table} does not fit its table" for table in _unfit()]
+    for problem in found:
+        yield fail(f"{problem}: searches miss memories or find what is gone", "doctor --fix")
+    if not found:
+        yield ok(f"fits the memories, {schema.index_bytes() / 1e6:,.1f} MB")
+
+
+@check("integrity", needs="store", slow=True)
+def integrity() -> Iterator[Finding]:
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA integrity_check(5)")
+        damage = [row[0] for row in cursor.fetchall() if row[0] != "ok"]
+        cursor.execute("PRAGMA foreign_key_check")
+        orphans = len(cursor.fetchall())
+    for line in damage:
+        yield fail(f"the file is damaged: {line}", RESTORE)
+    if orphans:
+        yield fail(f"{orphans} rows belong to rows that are gone", RESTORE)
+    if not damage and not orphans:
+        yield ok("the file is whole")
+
+
+@check("journal", needs="tables", slow=True)
+def journal_chain() -> Iterator[Finding]:
+    found = journal.verify_chain()
+    if found.ok:
+        yield ok(f"the chain is whole, {found.rows:,} rows")
+        return
+    yield fail(
+        f"the chain is broken at row {found.first_bad_seq}: the journal was changed behind the hub's back",
+        "Nothing mends it; compare with the mirror and a backup (manage.py verify_journal).",
+    )
+
+
+@check("journal loss", needs="tables")
+def lost_rows() -> Iterator[Finding]:
+    loss = journal_loss.pending()
+    if loss:
+        yield fail(
+            loss.summary(),
+            "Find out why, restore a backup if need be, then: manage.py verify_journal --acknowledge-loss.",
+        )
+    aside = [path for path in mirror.set_aside() if not loss or path.name not in loss.files]
+    if aside:
+        names = ", ".join(path.name for path in aside)
+        yield warn(
+            f"mirrors set aside in {aside[0].parent}: {names}",
+            "They contain rows that the journal does not. Compare them, then move them to another folder.",
+        )
+    if not loss and not aside:
+        yield ok("no rows are recorded as lost, no mirror was set aside")
+
+
+def _rewrite_mirror() -> Iterator[str]:
+    before = verification.audit()
+    if verification.repair(before):
+        yield "wrote the rows that the mirror lacked"
+
+
+@check("mirror", needs="tables", slow=True, fix=_rewrite_mirror)
+def journal_mirror() -> Iterator[Finding]:
+    found = verification.audit()
+    if found.in_step or (not found.exists and not found.behind):
+        yield ok(f"in step, {found.path}")
+        return
+    text = "; ".join(found.findings())
+    if found.ok:
+        yield warn(text, f"The next change mends {found.path}, or doctor --fix.")
+    else:
+        yield fail(
+            text,
+            f"Keep a copy of {found.path}, which is evidence, and compare it. The next change sets it aside.",
+        )
+
+
+_Wanted = models.Index | models.UniqueConstraint
+
+
+@check("tables", needs="migrations")
+def present() -> Iterator[Finding]:
+    there = set(connection.introspection.table_names())
+    wanted = schema.managed_tables()
+    missing = [table for table in wanted if table not in there]
+    for table in missing:
+        yield fail(f"table {table} is missing, with all that was in it", RESTORE)
+    if not missing:
+        yield ok(f"all {len(wanted)} there")
+
+
+def _missing_indexes() -> list[tuple[type[models.Model], _Wanted]]:
+    """Declared and not there; an index of a single field, which Django names, is known by its column."""
+    found: list[tuple[type[models.Model], _Wanted]] = []
+    for model in apps.get_app_config("memoryhub").get_models(include_auto_created=True):
+        if not model._meta.managed:
+            continue
+        with connection.cursor() as cursor:
+            there = connection.introspection.get_constraints(cursor, model._meta.db_table)
+        named: list[_Wanted] = [*model._meta.indexes, *_unique_indexes(model)]
+        found += [(model, one) for one in named if one.name not in there]
+        columns = {tuple(one["columns"]) for one in there.values() if one["index"] or one["unique"]}
+        for field in model._meta.local_concrete_fields:
+            indexed = getattr(field, "db_index", False) and not field.unique
+            if indexed and (field.column,) not in columns:
+                found.append((model, models.Index(fields=[field.name])))
+    return found
+
+
+def _unique_indexes(model: type[models.Model]) -> list[models.UniqueConstraint]:
+    """Unique constraints with a condition are indexes; others are part of their table, and stay with it."""
+    constraints = model._meta.constraints
+    return [one for one in constraints if isinstance(one, models.UniqueConstraint) and one.condition]
+
+
+def _make_indexes() -> Iterator[str]:
+    with connection.schema_editor() as editor:
+        for model, one in _missing_indexes():
+            if isinstance(one, models.UniqueConstraint):
+                editor.add_constraint(model, one)
+            else:
+                if not one.name:
+                    one.set_name_with_model(model)
+                editor.add_index(model, one)
+            yield f"made index {one.name}"
+
+
+@check("indexes", needs="tables", fix=_make_indexes)
+def indexes() -> Iterator[Finding]:
+    missing = _missing_indexes()
+    for model, one in missing:
+        name = one.name or f"of {one.fields[0]}"
+        yield warn(f"index {name} of table {model._meta.db_table} is missing", "doctor --fix")
+    if not missing:
+        yield ok("all there")

@@ -1,0 +1,350 @@
+"""Replay a recorded Claude Code session through a hub's hook endpoint."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from urllib.parse import quote, urlencode, urlsplit
+
+from django.conf import settings
+from django.test import Client
+from django.utils import timezone
+
+from memoryhub.access.policy import Actor, Sensitivity
+from memoryhub.accounts import tokens
+
+MOST_SECONDS = 366 * 86_400  # a session longer than a year is a mistake
+LINE = '{"offset": seconds, "hook": {"hook_event_name": …, "session_id": …, …}}'
+
+
+class NotATranscript(Exception):
+    """The file holds no hook at all; the message says where reading it failed first."""
+
+
+class BadLine(ValueError):
+    """What is wrong with one line."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One hook. ``number``: its line, from 1; ``offset``: seconds since the session began."""
+
+    number: int
+    offset: float
+    hook: dict[str, Any]
+
+    @property
+    def session_id(self) -> str:
+        return str(self.hook["session_id"])
+
+    @property
+    def name(self) -> str:
+        return str(self.hook["hook_event_name"])
+
+    @property
+    def tool(self) -> str:
+        return str(self.hook.get("tool_name") or "")
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The hooks in the order of the file, and the lines that are none: number and reason."""
+
+    hooks: list[Recorded]
+    broken: list[tuple[int, str]]
+
+    @property
+    def seconds(self) -> float:
+        return max(hook.offset for hook in self.hooks)
+
+
+def read_transcript(path: Path) -> Transcript:
+    """Read a file; NotATranscript when no line of it is a hook, OSError when it cannot be read."""
+    hooks: list[Recorded] = []
+    broken: list[tuple[int, str]] = []
+    for number, raw in enumerate(path.read_bytes().splitlines(), 1):
+        if not raw.strip():
+            continue
+        try:
+            hooks.append(_recorded(number, raw))
+        except BadLine as problem:
+            broken.append((number, str(problem)))
+    if not hooks:
+        where = f"line {broken[0][0]}: {broken[0][1]}" if broken else "it is empty"
+        raise NotATranscript(f"{path} is no recorded session; {where}. A line looks like {LINE}")
+    return Transcript(hooks, broken)
+
+
+def _recorded(number: int, raw: bytes) -> Recorded:
+    try:
+        row = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise BadLine("not JSON") from None
+    if not isinstance(row, dict):
+        raise BadLine("not an object")
+    offset, hook = row.get("offset"), row.get("hook")
+    if not isinstance(offset, int | float) or isinstance(offset, bool) or not math.isfinite(offset):
+        raise BadLine("offset must be a number of seconds")
+    if not 0 <= offset <= MOST_SECONDS:
+        raise BadLine("offset must be 0 or more seconds, and at most a year")
+    if not isinstance(hook, dict):
+        raise BadLine("hook must be an object")
+    for name in ("hook_event_name", "session_id"):
+        if not isinstance(hook.get(name), str) or not hook[name].strip():
+            raise BadLine(f"hook.{name} must be a text")
+    return Recorded(number, float(offset), hook)
+
+
+TIMEOUT = 30  # seconds for one answer
+PATIENCE = 5  # times that a busy hub is asked again
+_BUSY = (429, 503)
+
+
+class Refused(Exception):
+    """The hub's answer was not 2xx. ``final``: so will be every other (no access, no hub)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.final = status in (0, 401, 403)
+
+
+class Door(Protocol):
+    """Where requests to ``/api/v1`` go. ``where`` names the store for a person."""
+
+    where: str
+
+    def ask(self, method: str, path: str, query: dict[str, Any], body: Any = None) -> Any:
+        """The JSON of the answer; Refused when it is not 2xx."""
+
+
+class Inside:
+    """The hub of this process."""
+
+    def __init__(self, token: str) -> None:
+        self.where = f"the store {settings.DATABASES['default']['NAME']}"
+        named = [host.lstrip(".") for host in settings.ALLOWED_HOSTS if host != "*"]
+        self._client = Client(SERVER_NAME=named[0] if named else "localhost")
+        self._token = token
+
+    def ask(self, method: str, path: str, query: dict[str, Any], body: Any = None) -> Any:
+        answer = self._client.generic(
+            method,
+            f"/api/v1{path}?{urlencode(query)}",
+            json.dumps(body) if body is not None else "",
+            "application/json",
+            secure=True,
+            headers={"Authorization": f"Bearer {self._token}"},
+        )
+        return _understood(answer.status_code, answer.content)
+
+
+class Outside:
+    """A running hub at an address like ``http://127.0.0.1:8000``."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.where = f"the hub at {url}"
+        self._url, self._token = url.rstrip("/"), token
+
+    def ask(self, method: str, path: str, query: dict[str, Any], body: Any = None) -> Any:
+        for attempt in range(PATIENCE + 1):
+            status, content, wait = self._request(method, path, query, body)
+            if status not in _BUSY or attempt == PATIENCE:
+                break
+            time.sleep(wait)
+        return _understood(status, content)
+
+    def _request(self, method: str, path: str, query: dict[str, Any], body: Any) -> tuple[int, bytes, float]:
+        """Status, body, and the seconds to wait if the hub is busy. Status 0: no hub answers there."""
+        request = urllib.request.Request(  # noqa: S310 is_address has looked at the scheme
+            f"{self._url}/api/v1{path}?{urlencode(query)}",
+            json.dumps(body).encode() if body is not None else None,
+            {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+                return answer.status, answer.read(), 0
+        except urllib.error.HTTPError as error:
+            wait = error.headers.get("Retry-After", "1")
+            return error.code, error.read(), float(wait) if wait.isdigit() else 1.0
+        except OSError as error:
+            return 0, f"no answer: {getattr(error, 'reason', error)}".encode(), 0
+
+
+def is_address(url: str) -> bool:
+    """Whether this may be a hub's address."""
+    parts = urlsplit(url)
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
+
+
+@contextmanager
+def inside(actor: Actor, name: str) -> Iterator[Inside]:
+    """A door into this process's store, by a token that ends with the block."""
+    day = timezone.now() + timedelta(days=1)
+    level = Sensitivity.SECRET.value
+    token, raw = tokens.issue_token(name, name, level, ("read", "write"), actor=actor, expires_at=day)
+    try:
+        yield Inside(raw)
+    finally:
+        tokens.revoke(token.uid, actor)
+
+
+def _understood(status: int, content: bytes) -> Any:
+    try:
+        said = json.loads(content)
+    except ValueError:
+        said = None
+    if 200 <= status < 300 and said is not None:
+        return said
+    if isinstance(said, dict):
+        errors = [f"{one.get('field')}: {one.get('message')}" for one in said.get("errors") or []]
+        message = "; ".join(errors) or str(said.get("detail") or said.get("title") or "")
+    else:
+        message = (
+            content[:200].decode("utf-8", "replace") if status == 0 else "the answer is not that of a hub"
+        )
+    raise Refused(status if status != 200 else 502, message)
+
+
+PATH = "/hooks/claude-code"
+_ALL = {"allow_private": "true", "allow_secret": "true"}
+_EVENTS = {
+    "SessionStart": "session:start",
+    "UserPromptSubmit": "prompt:submit",
+    "PostToolUse": "tool:post",
+    "PostToolUseFailure": "tool:post",
+    "PreCompact": "session:checkpoint",
+    "SessionEnd": "session:end",
+}
+Outcome = Literal["kept", "skipped", "taken", "known", "failed"]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of one hook.
+
+    "kept": a memory came of it; "skipped": none, ``why`` says the reason; "taken": recorded without being
+    judged; "known": it was there before, and was not sent; "failed": the hub refused it.
+    """
+
+    recorded: Recorded
+    at: datetime
+    outcome: Outcome
+    why: str = ""
+    context: int = 0
+
+
+@dataclass
+class Player:
+    """``speed``: 0 as fast as it goes, 1 in real time, 60 sixty times as fast.
+
+    The last hook's time is the moment at which it is played, those before keep their recorded distance.
+    A session that is in the store keeps the times it has there: what is known of it is not sent again.
+    """
+
+    door: Door
+    transcript: Transcript
+    project: str = ""
+    speed: float = 0
+    looks: bool = True
+    _began: dict[str, datetime] = field(default_factory=dict)
+    _known: dict[str, set[tuple[str, str, str]]] = field(default_factory=dict)
+
+    def play(self, now: datetime | None = None) -> Iterator[Played]:
+        """Send the hooks one after the other. Refused only where no hook would be taken."""
+        start, clock = now or datetime.now(UTC), time.monotonic()
+        for recorded in self.transcript.hooks:
+            if recorded.session_id not in self._began:
+                self._look_up(recorded.session_id, start)
+            at = self._began[recorded.session_id] + timedelta(seconds=recorded.offset)
+            if self.speed:
+                time.sleep(max(0.0, recorded.offset / self.speed - (time.monotonic() - clock)))
+            yield self._send(recorded, at)
+
+    @property
+    def sessions(self) -> list[str]:
+        """The sessions played so far."""
+        return list(self._began)
+
+    def memories(self) -> list[Row]:
+        """The memories of the transcript's sessions, in the order in which they were made."""
+        found: list[Row] = []
+        for session_id in self._began:
+            found += self._all("/memories", {"session_id": session_id})
+        return sorted(found, key=lambda one: str(one["created_at"]))
+
+    def _look_up(self, session_id: str, start: datetime) -> None:
+        """When the session began: as the store has it, or so that the transcript ends as it is played."""
+        took = self.transcript.seconds / self.speed if self.speed else 0
+        began = start - timedelta(seconds=self.transcript.seconds - took)
+        path = f"/sessions/{quote(session_id, safe='')}"
+        known: set[tuple[str, str, str]] = set()
+        try:
+            began = datetime.fromisoformat(self._ask(path, {"limit": 1})["session"]["started_at"])
+        except Refused as refused:
+            if refused.final:
+                raise
+        else:
+            entries = self._all(path, {}, "timeline")
+            known = {_key(one["at"], one.get("event", ""), one.get("tool_name", "")) for one in entries}
+        self._began[session_id] = began.replace(microsecond=began.microsecond // 1000 * 1000)
+        self._known[session_id] = known
+
+    def _send(self, recorded: Recorded, at: datetime) -> Played:
+        event = _EVENTS.get(recorded.name, "")
+        if _key(at.isoformat(), event, recorded.tool) in self._known[recorded.session_id]:
+            return Played(recorded, at, "known", "in the store already")
+        query = {"at": at.isoformat(), **({"project": self.project} if self.project else {})}
+        try:
+            said = self.door.ask("POST", PATH, query, recorded.hook)
+        except Refused as refused:
+            if refused.final:
+                raise
+            return Played(recorded, at, "failed", str(refused))
+        context = len((said.get("hookSpecificOutput") or {}).get("additionalContext") or "")
+        if not event:
+            return Played(recorded, at, "taken", "the hub has nothing to do at this hook")
+        outcome, why = self._outcome(recorded, at) if self.looks else ("taken", "")
+        return Played(recorded, at, outcome, why, context)
+
+    def _outcome(self, recorded: Recorded, at: datetime) -> tuple[Outcome, str]:
+        """What the session's timeline says of a hook."""
+        path = f"/sessions/{quote(recorded.session_id, safe='')}"
+        newest = self._ask(path, {"limit": 6})["timeline"]["items"]
+        for entry in newest:
+            if entry["kind"] != "memory" and datetime.fromisoformat(entry["at"]) == at and entry.get("event"):
+                if entry.get("memory_id"):
+                    return "kept", str(entry["memory_id"])
+                return ("skipped", entry["skip_reason"]) if entry.get("skip_reason") else ("taken", "")
+        return "failed", "the hub took it and did not record it; its log says why"
+
+    def _all(self, path: str, query: Row, inside: str = "") -> list[Row]:
+        """All pages of a list."""
+        found: list[Row] = []
+        cursor = None
+        while True:
+            page = self._ask(path, {**query, "limit": 200, **({"cursor": cursor} if cursor else {})})
+            page = page[inside] if inside else page
+            found += page["items"]
+            cursor = page["next_cursor"]
+            if not cursor:
+                return found
+
+    def _ask(self, path: str, query: Row) -> Any:
+        within = {"project": self.project} if self.project else {}
+        return self.door.ask("GET", path, {**query, **within, **_ALL})
+
+
+def _key(at: str, event: str, tool: str) -> tuple[str, str, str]:
+    return datetime.fromisoformat(at).astimezone(UTC).isoformat(timespec="milliseconds"), event, tool

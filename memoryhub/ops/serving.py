@@ -1,0 +1,108 @@
+"""Serving the hub with granian: the checks before it, and its start in the place of this process."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from django.conf import settings
+from django.db import connections
+
+from memoryhub.http import request_buffering
+
+logger = logging.getLogger(__name__)
+APPLICATION = "memoryhub.worker:application"
+# Processes: one for each processor, for the threads of one take turns at Python; few, for each needs memory.
+WORKERS = min(os.cpu_count() or 1, 4)
+# Threads of one worker: more of them wait for each other's Python, fewer let a slow reader hold up the rest.
+THREADS = 2
+# A worker that has not ended by then is killed, so that a stop always ends.
+SECONDS_TO_END = 10
+# Between two checks of a worker for whether its main process is still there.
+SECONDS_BETWEEN_CHECKS = 1.0
+
+
+class CannotServe(Exception):
+    """The server cannot listen there; the message says why and what to do."""
+
+
+def require_free(host: str, port: int) -> None:
+    """Raise :class:`CannotServe` unless this address is of this machine and nobody listens there.
+
+    Asked before the start, because granian shares a port that another granian holds already.
+    """
+    if not 0 < port < 65_536:
+        raise CannotServe(f"--port must be between 1 and 65535, not {port}")
+    try:
+        [family, kind, protocol, _, address], *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except socket.gaierror as error:
+        raise CannotServe(f"--host {host}: {error.strerror or error}") from None
+    except OSError as error:
+        raise CannotServe(_reason(error, host, port)) from None
+
+
+def _reason(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is taken, perhaps by a hub that runs already; choose another: --port {port + 1}"
+    if error.errno == errno.EACCES:
+        return f"port {port} is reserved for the system's administrator; choose one above 1023: --port 8000"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"--host {host} is no address of this machine; 0.0.0.0 stands for all of them"
+    return f"cannot listen at {host} port {port}: {error.strerror}"
+
+
+def serve(
+    host: str, port: int, *, workers: int = WORKERS, threads: int = THREADS, quiet: bool = False
+) -> NoReturn:
+    """Become the server. The environment goes along; what is relative in it was resolved by the settings."""
+    environ = os.environ
+    environ["LETSGO_HOME"] = str(settings.HOME)
+    environ["LETSGO_MEMORY_DB"] = str(settings.MEMORY_DB)
+    environ["LETSGO_MEMORY_LOG"] = str(settings.MEMORY_LOG)
+    root = str(Path(settings.BASE_DIR))
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environ.get("PYTHONPATH")]))
+    connections.close_all()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    options = ["--interface", "rsgi", "--host", host, "--port", str(port), "--no-ws"]
+    environ[request_buffering.THREADS] = str(threads)
+    # With HTTP/2 one connection could stand for very many requests.
+    options += ["--http", "1", "--backpressure", str(request_buffering.WAITING), "--workers", str(workers)]
+    # Else the end of one worker, by the system when memory is short for one, would be the end of all.
+    options += ["--respawn-failed-workers"]
+    options += ["--workers-kill-timeout", str(SECONDS_TO_END), "--log-level", "warning" if quiet else "info"]
+    os.execve(sys.executable, [sys.executable, "-m", "granian", *options, APPLICATION], environ)  # noqa: S606
+
+
+def end_with_main_process() -> None:
+    """End this worker when the main process ends without stopping it, as after SIGKILL.
+
+    Do nothing in a process that multiprocessing did not start.
+    """
+    main = multiprocessing.parent_process()
+    if main is not None and main.pid is not None:
+        threading.Thread(target=_end_after, args=(main.pid,), name="main-process-watch", daemon=True).start()
+
+
+def _end_after(main: int) -> None:
+    """Stop in good order when another process than ``main`` is the parent, or else after some seconds."""
+    while os.getppid() == main:
+        time.sleep(SECONDS_BETWEEN_CHECKS)
+    logger.error(
+        "The server's main process %d ended without stopping this worker. The worker ends now.", main
+    )
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(SECONDS_TO_END)
+    os._exit(1)

@@ -1,1 +1,0 @@
-"""Asking somebody over the network: with a limit of time, patience, and pauses for who fails."""

@@ -1,0 +1,97 @@
+"""A short extract of a memory around what matched: escaped, with ``<mark>`` around the hits. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from html import escape
+
+from memoryhub.backends.fts_query import Query
+from memoryhub.core.text import collapse, fold, stem
+
+WIDTH = 240
+
+
+def snippet(query: Query, text: str, width: int = WIDTH) -> str:
+    """The densest ``width`` characters of a text, HTML-escaped, hits in ``<mark>``; safe in a page."""
+    line = unicodedata.normalize("NFC", collapse(text))
+    spans = _hits(query, line)
+    start = _best_start(spans, width, len(line))
+    end = min(len(line), start + width)
+    start, end = _at_words(line, start, end)
+    parts = ["…"] if start else []
+    at = start
+    for left, right in spans:
+        if left < at or right > end:
+            continue
+        parts += [escape(line[at:left]), "<mark>", escape(line[left:right]), "</mark>"]
+        at = right
+    parts.append(escape(line[at:end]))
+    if end < len(line):
+        parts.append("…")
+    return "".join(parts)
+
+
+def first_hit(query: Query, texts: Iterable[str]) -> str:
+    """A snippet of the first text that holds what was looked for; if none does, of the first with words."""
+    first = ""
+    for text in texts:
+        shown = snippet(query, text)
+        if "<mark>" in shown:
+            return shown
+        first = first or shown
+    return first
+
+
+def mark(query: Query, text: str) -> str:
+    """A whole text on one line, escaped, hits in ``<mark>``."""
+    return snippet(query, text, width=3 * len(text) + 1)  # a composed form can be three times as long
+
+
+def _hits(query: Query, line: str) -> list[tuple[int, int]]:
+    """Where words with a wanted stem, or literals, stand; in order, not overlapping."""
+    folded = fold(line)
+    if len(folded) != len(line):  # a place in one must be the same place in the other
+        folded = "".join(fold(char)[:1] for char in line)
+    stems = {one for term in query.terms for one in term.stems}
+    spans = []
+    if stems:
+        # Porter changes a final y to i, so the last letter of a stem is left open.
+        starts = "|".join(sorted({re.escape(one[:-1] or one) for one in stems}))
+        words = re.finditer(rf"(?<![^\W_])(?:{starts})[^\W_]*", folded)
+        spans = [word.span() for word in words if stem(word.group()) in stems]
+    # Words that stand only inside others count where there is nothing better.
+    for literal in [*query.literals, *(() if spans else query.words)]:
+        spans += [found.span() for found in re.finditer(re.escape(literal), folded)]
+    return _merged(sorted(spans))
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for left, right in spans:
+        if merged and left <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(right, merged[-1][1]))
+        else:
+            merged.append((left, right))
+    return merged
+
+
+def _best_start(spans: list[tuple[int, int]], width: int, length: int) -> int:
+    """Where a window begins that holds most hits, with a little of what stands before them."""
+    if not spans or length <= width:
+        return 0
+    lefts, rights = [left for left, _ in spans], [right for _, right in spans]
+    starts = [max(0, left - width // 6) for left in lefts]
+    best = max(starts, key=lambda s: (bisect_right(rights, s + width) - bisect_left(lefts, s), -s))
+    return min(best, max(0, length - width))
+
+
+def _at_words(line: str, start: int, end: int) -> tuple[int, int]:
+    """Move the cuts to blanks where one is near."""
+    if start and (blank := line.find(" ", start, start + 20)) != -1:
+        start = blank + 1
+    if end < len(line) and (blank := line.rfind(" ", end - 20, end)) > start:
+        end = blank
+    return start, end

@@ -1,0 +1,168 @@
+"""How many visible memories contain each word, for inverse document frequency."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.exceptions import EmptyResultSet
+from django.db import connection
+from django.db.models import F, Func, IntegerField, QuerySet
+from django.db.models.expressions import RawSQL
+
+from memoryhub.backends.fts_query import any_of
+from memoryhub.core.text import stem
+from memoryhub.models import MemoryText
+from memoryhub.models.querysets import MemoryQuerySet
+
+Key = tuple[str, tuple[object, ...]]
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
+
+
+def key_of(memories: MemoryQuerySet) -> Key | None:
+    """The same for querysets with the same gate and filters; None for one that can hold nothing."""
+    try:
+        sql, params = memories.order_by().query.sql_with_params()
+    except EmptyResultSet:
+        return None
+    return sql, tuple(one for one in params if not _is_now(one))
+
+
+def _is_now(param: object) -> bool:
+    """Whether a parameter is the moment in which the queryset was made."""
+    if not isinstance(param, str | datetime) or not _MOMENT.fullmatch(str(param)):
+        return False
+    try:
+        moment = datetime.fromisoformat(str(param))
+    except ValueError:
+        return False
+    return abs((moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()) < 2
+
+
+COMMON = 64  # matching memories; the count of a word in more of them is rounded, and cached
+EXACT = 256  # matching memories up to which a word is counted exactly, in any number of memories
+SAMPLE = 2048  # memories of a sample, at least; fewer than twice as many are all counted
+CACHE_SECONDS = 60.0
+MIN_CACHED = 1000  # memories; fewer are counted for each search
+MAX_SCOPES = 256  # querysets whose counts are cached
+
+_ASKED = RawSQL("asked.value", ())
+# The plus keeps SQLite from asking the index for one key after the other.
+_KEY = Func(F("pk"), template="+%(expressions)s", output_field=IntegerField())
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """How many memories of a queryset contain each stem, and how many there are.
+
+    In many memories a count above ``EXACT`` is an estimate. The total and the counts of common words are
+    rounded up to a power of two, so scores do not change with each memory that the caller stores.
+    """
+
+    of_stems: dict[str, int]
+    total: int
+
+    def of(self, word: str) -> int:
+        return self.of_stems.get(stem(word), 0)
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Counts of one queryset: all its rows, and the common words among them."""
+
+    total: int
+    counted_at: float
+    common: dict[str, int] = field(default_factory=dict)
+
+
+_scopes: dict[Key, _Scope] = {}
+_lock = threading.Lock()
+
+
+def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> Frequencies:
+    """Count these words in the memories of a queryset that the caller has limited to visible rows."""
+    by_stem = {stem(word): word for word in words}
+    scope = _scope_of(memories) if by_stem else None
+    if scope is None:
+        return Frequencies(dict.fromkeys(by_stem, 0), 0)
+    known = {one: scope.common[one] for one in by_stem if one in scope.common}
+    new = [one for one in by_stem if one not in known]
+    counts = _counts(memories, [by_stem[one] for one in new], scope.total)
+    found = dict(zip(new, counts, strict=True))
+    with _lock:
+        scope.common.update({one: count for one, count in found.items() if count > COMMON})
+    total = _next_power_of_two(scope.total)
+    rounded = {one: _rounded(count, total) for one, count in (known | found).items()}
+    return Frequencies(rounded, total)
+
+
+def count_of(memories: MemoryQuerySet) -> int:
+    """Count the memories of a queryset; of many as they were counted a short time ago."""
+    scope = _scope_of(memories)
+    return scope.total if scope else 0
+
+
+def forget() -> None:
+    """Clear the cache, for tests: the store has been replaced."""
+    with _lock:
+        _scopes.clear()
+
+
+def _scope_of(memories: MemoryQuerySet) -> _Scope | None:
+    """Return the cached counts, or new ones; None for a queryset that cannot contain anything."""
+    key, now = key_of(memories), time.monotonic()
+    if key is None:
+        return None
+    scope = _scopes.get(key)
+    if scope is None or now - scope.counted_at >= CACHE_SECONDS:
+        scope = _Scope(memories.order_by().count(), now)
+        if scope.total >= MIN_CACHED:
+            with _lock:
+                if len(_scopes) >= MAX_SCOPES:
+                    _scopes.clear()
+                _scopes[key] = scope
+    return scope
+
+
+def _counts(memories: MemoryQuerySet, words: list[str], total: int) -> list[int]:
+    """Count each word exactly if few memories contain it, else in a sample."""
+    step = 1 << max((total // SAMPLE).bit_length() - 1, 0)
+    if step == 1:  # so few that reading all their keys once is faster than one look-up for each match
+        texts = MemoryText.objects.alias(key=_KEY).filter(key__in=memories.order_by().values("pk"))
+        return [count for (count,) in _counted([texts.filter(terms__match=_ASKED)], words)]
+    matching = memories.order_by().filter(text_index__terms__match=_ASKED)
+    # By the key in the index, mixed: the sample leaves out most rows before the access filter reads them.
+    part = Func(
+        F("text_index__pk"),
+        template=f"(%(expressions)s * 2654435761 >> 16) & {step - 1}",
+        output_field=IntegerField(),
+    )
+    pairs = _counted([matching[:EXACT], matching.alias(part=part).filter(part=0)], words)
+    return [exact if exact < EXACT else max(sampled * step, EXACT) for exact, sampled in pairs]
+
+
+def _counted(querysets: list[QuerySet[Any]], words: list[str]) -> list[tuple[int, ...]]:
+    """For each word count the rows of each queryset, which refers to it as ``asked.value``; one statement."""
+    if not words:
+        return []
+    compiled = [one.values("pk").query.sql_with_params() for one in querysets]
+    columns = ", ".join(f"(SELECT count(*) FROM ({sql}))" for sql, _ in compiled)  # noqa: S608
+    params = [value for _, values in compiled for value in values]
+    expressions = json.dumps([any_of([word]) for word in words])
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {columns} FROM json_each(%s) AS asked", [*params, expressions])  # noqa: S608
+        return list(cursor.fetchall())
+
+
+def _rounded(count: int, total: int) -> int:
+    return count if count <= COMMON else min(_next_power_of_two(count), total)
+
+
+def _next_power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length() if number else 0

@@ -1,0 +1,86 @@
+"""How much a passage is worded like an order to a model: small weights, learnt from labelled texts. Pure.
+
+Rules (``evidence/``) know what an order must say; the wording helps where a text says it in words of its own.
+The weights belong to words (``forget``), to parts that words play (``#ignore``) and to two parts in a row
+(``#show>your``). ``manage.py train_governor`` makes them from the labelled texts (``training.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from memoryhub.security.prompt_injection.lexicon import BREAK, LEXICON, SIGNS
+
+WEIGHTS = Path(__file__).with_name("weights.json")
+SMOOTH = 5  # counted in addition to a passage's features: short passages say less
+_WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?|[?!:\"]")
+# Parts that say little, and would make most of the features.
+_COMMON = """article to in is has and for from subject it this these as if must what soft meta run matter
+    place cond asks whoever link ascap boss insteadof""".split()
+_UNTOLD = frozenset((*SIGNS, *_COMMON))
+
+
+@dataclass(frozen=True)
+class Model:
+    """The weights; a score above 0 means that the wording is more like an order than not."""
+
+    bias: float
+    weights: Mapping[str, float]
+
+    def score(self, features: Iterable[str]) -> float:
+        """The sum of what is known of the features, less the longer the passage is."""
+        known, count, weights = 0.0, 0, self.weights
+        for feature in features:
+            count += 1
+            if feature in weights:
+                known += weights[feature]
+        return self.bias + known / math.sqrt(count + SMOOTH)
+
+
+def _parts() -> dict[str, tuple[str, ...]]:
+    """The parts of each symbol, but for those that tell little."""
+    found: dict[str, list[str]] = {}
+    for part, symbols in sorted(LEXICON.members.items()):
+        for symbol in symbols:
+            if part not in _UNTOLD:
+                found.setdefault(symbol, []).append(part)
+    return {symbol: tuple(parts) for symbol, parts in found.items()}
+
+
+_PARTS = _parts()
+_TOLD = frozenset((*_PARTS, BREAK))
+
+
+@lru_cache(maxsize=20_000)
+def _pairs(before: str, symbol: str) -> frozenset[str]:
+    """The features of a symbol after another one (or none)."""
+    parts = _PARTS.get(symbol, ())
+    return frozenset(f"#{part}" for part in parts) | {
+        f"#{first}>{part}" for first in _PARTS.get(before, ()) for part in parts
+    }
+
+
+def features(text: str, symbols: str) -> set[str]:
+    """The features of a normalised passage and of its symbols (``reading.py``)."""
+    found = {"0" if word.isdigit() else word for word in _WORD.findall(text)}
+    told = [symbol for symbol in symbols if symbol in _TOLD]
+    for before, symbol in set(zip([BREAK, *told], told, strict=False)):
+        found |= _pairs(before, symbol)
+    return found
+
+
+def load(path: Path = WEIGHTS) -> Model:
+    """The model that was trained; without weights it says nothing (score 0)."""
+    if not path.exists():
+        return Model(0.0, {})
+    stored = json.loads(path.read_text("utf-8"))
+    return Model(stored["bias"], stored["weights"])
+
+
+MODEL = load()

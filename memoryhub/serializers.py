@@ -1,0 +1,141 @@
+"""Rows in the shapes of the wire contract (docs/api.md): what the API, the toolsets and the exports say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+
+from memoryhub.core.text import shorten
+from memoryhub.memories.details import Lists, lists_of
+from memoryhub.memories.rows import LISTS, listed
+from memoryhub.models import Event, Fact, Memory, Revision
+from memoryhub.search.hybrid import Hit
+from memoryhub.stats.timeline import Entry
+
+_PLAIN = (
+    "content title subtitle abstract overview category type importance trust confidence sensitivity scope"
+    " project session_id key discovery_tokens accessed_count content_hash"
+).split()
+_MOMENTS = ("created_at", "updated_at", "last_accessed_at", "expires_at", "deleted_at")
+
+
+def moment(at: datetime | None) -> str | None:
+    """ISO 8601 in UTC."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z") if at else None
+
+
+def memory(row: Memory, lists: Lists | None = None) -> dict[str, Any]:
+    """A whole memory. Lists not handed in are read; :func:`memories` reads those of many at once."""
+    return {
+        "id": row.uid,
+        **{name: getattr(row, name) for name in _PLAIN},
+        **{name: moment(getattr(row, name)) for name in _MOMENTS},
+        **(lists or {name: listed(row, name) for name in LISTS}),
+    }
+
+
+def memories(
+    rows: Iterable[Memory], shape: Callable[[Memory, Lists], dict[str, Any]] = memory
+) -> list[dict[str, Any]]:
+    """Many memories in one of the shapes, with one query for all their lists."""
+    rows = list(rows)
+    lists = lists_of(rows)
+    return [shape(row, lists[row.pk]) for row in rows]
+
+
+def preview(row: Memory, lists: Lists | None = None) -> dict[str, Any]:
+    """A memory in a list: a preview in the place of the content."""
+    shown = memory(row, lists)
+    del shown["content"]
+    return {**shown, "preview": shorten(row.content, settings.MEMORYHUB.preview_chars)}
+
+
+def hit(found: Hit) -> dict[str, Any]:
+    parts = found.components
+    return {
+        "memory": memory(found.memory),
+        "score": found.score,
+        "components": {
+            "match": parts.match,
+            "recency": parts.recency,
+            "importance": parts.importance,
+            "trust": parts.trust,
+        },
+        "snippet": found.snippet,
+    }
+
+
+def fact(row: Fact) -> dict[str, Any]:
+    return {
+        "id": row.uid,
+        "subject": row.subject,
+        "predicate": row.predicate,
+        "object": row.object,
+        "confidence": row.confidence,
+        "project": row.project,
+        "session_id": row.session_id,
+        "sensitivity": row.sensitivity,
+        "memory_id": row.memory.uid if row.memory else None,
+        "created_at": moment(row.created_at),
+        "updated_at": moment(row.updated_at),
+        "valid_from": moment(row.valid_from),
+        "valid_until": moment(row.valid_until),
+    }
+
+
+def session(row: Any, **counts: int) -> dict[str, Any]:
+    """A session as ``Session.objects.visible_to`` gives it: with what may be seen of it, and no more."""
+    return {
+        "session_id": row.session_id,
+        "project": row.project,
+        "agent": row.agent_seen,
+        "started_at": moment(row.first_seen),
+        "last_at": moment(row.last_seen),
+        "ended_at": moment(row.ended_seen),
+        **counts,
+    }
+
+
+def event(row: Event) -> dict[str, Any]:
+    return {
+        "event": row.event,
+        "tool_name": row.tool_name,
+        "session_id": row.session.session_id,
+        "project": row.session.project,
+        "files": row.files,
+        "segment": row.segment,
+        "memorability": row.memorability,
+        "memorability_parts": row.memorability_parts,
+        "skip_reason": row.skip_reason,
+        "memory_id": row.memory.uid if row.memory else None,
+        "preview": row.preview,
+    }
+
+
+def entry(row: Entry) -> dict[str, Any]:
+    """One line of a timeline."""
+    head = {"at": moment(row.at), "kind": row.kind}
+    if isinstance(row.row, Memory):
+        return {
+            **head,
+            "memory": preview(row.row),
+            "session_id": row.row.session_id,
+            "project": row.row.project,
+        }
+    if isinstance(row.row, Event):
+        return {**head, **event(row.row)}
+    return {**head, "session_id": row.row.session_id, "project": row.row.project}
+
+
+def revision(row: Revision) -> dict[str, Any]:
+    return {
+        "number": row.number,
+        "at": moment(row.at),
+        "actor": row.actor,
+        "reason": row.reason,
+        "sensitivity": row.sensitivity,
+        "before": row.before,
+    }

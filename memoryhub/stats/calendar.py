@@ -1,0 +1,197 @@
+"""Counts per calendar day in the reader's time zone."""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Any
+
+from django.db.models import Case, Count, F, IntegerField, QuerySet, TextField, Value, When, Window
+from django.db.models.functions import Cast, RowNumber, Substr
+from django.utils import timezone
+
+from memoryhub.access.policy import Clearance
+from memoryhub.core.vocabulary import MemoryType
+from memoryhub.models import Event, Memory
+
+NAMED = 6  # memories of a day that are named
+# What a person wants to know of a day first; other types come after these.
+FIRST = (
+    MemoryType.DECISION,
+    MemoryType.BUGFIX,
+    MemoryType.DISCOVERY,
+    MemoryType.FEATURE,
+    MemoryType.SESSION_SUMMARY,
+    MemoryType.REFACTOR,
+)
+LAST = (MemoryType.CHECKPOINT,)
+
+
+@dataclass
+class Day:
+    """One day of the hub's time zone. ``sessions``: (session_id, project) of those with something in it."""
+
+    date: date
+    types: dict[str, int] = field(default_factory=dict)
+    events: int = 0
+    sessions: list[tuple[str, str]] = field(default_factory=list)
+    named: list[Memory] = field(default_factory=list)
+
+    @property
+    def memories(self) -> int:
+        return sum(self.types.values())
+
+    @property
+    def is_quiet(self) -> bool:
+        return not (self.types or self.events)
+
+
+def month(clearance: Clearance, project: str, first: date) -> list[Day]:
+    """Every day of the month that begins with ``first``, the newest first; of all projects without a name."""
+    days = [Day(first + timedelta(days=n)) for n in range(monthrange(first.year, first.month)[1])]
+    bounds = [_midnight(day.date) for day in days] + [_midnight(days[-1].date + timedelta(days=1))]
+    memories, events = _rows(clearance, project)
+    memories = memories.filter(created_at__gte=bounds[0], created_at__lt=bounds[-1])
+    events = events.filter(at__gte=bounds[0], at__lt=bounds[-1])
+    dated = memories.annotate(day=_day("created_at", bounds))
+    happened = events.annotate(day=_day("at", bounds))
+    _count(days, dated, happened)
+    _name_sessions(days, dated, happened)
+    for memory in _most_telling(dated):
+        days[memory.day].named.append(memory)
+    return days[::-1]
+
+
+def months_beside(clearance: Clearance, project: str, first: date) -> tuple[date | None, date | None]:
+    """The nearest months before and after with something in them, by their first days."""
+    begin = _midnight(first)
+    end = _midnight(_next(first))
+    sources = [*zip(_rows(clearance, project), ("created_at", "at"), strict=True)]
+    before = [_edge(rows.filter(**{f"{column}__lt": begin}), f"-{column}") for rows, column in sources]
+    after = [_edge(rows.filter(**{f"{column}__gte": end}), column) for rows, column in sources]
+    return _month_of(before, max), _month_of(after, min)
+
+
+def latest_month(clearance: Clearance, project: str) -> date:
+    """The month of the newest thing; this one when there is nothing."""
+    sources = zip(_rows(clearance, project), ("created_at", "at"), strict=True)
+    found = _month_of([_edge(rows, f"-{column}") for rows, column in sources], max)
+    return found or timezone.localdate().replace(day=1)
+
+
+def _rows(clearance: Clearance, project: str) -> tuple[QuerySet[Any], QuerySet[Any]]:
+    """Memories and events behind the gate."""
+    memories = Memory.objects.visible_to(clearance).live().order_by()
+    events = Event.objects.visible_to(clearance).order_by()
+    if project:
+        return memories.filter(project=project), events.filter(session__project=project)
+    return memories, events
+
+
+def _day(column: str, bounds: list[datetime]) -> Case:
+    """The number of the day within the month. Days have 23 to 25 hours, so their ends are compared with."""
+    ends = [When(**{f"{column}__lt": end}, then=Value(n)) for n, end in enumerate(bounds[1:])]
+    return Case(*ends, output_field=IntegerField())
+
+
+def _count(days: list[Day], memories: QuerySet[Any], events: QuerySet[Any]) -> None:
+    counted = memories.values_list("day", "type").annotate(n=Count("pk"))
+    for number, kind, count in sorted(counted, key=lambda row: (row[0], -row[2], row[1])):
+        days[number].types[kind] = count
+    for number, count in events.values_list("day").annotate(n=Count("pk")):
+        days[number].events = count
+
+
+def _name_sessions(days: list[Day], memories: QuerySet[Any], events: QuerySet[Any]) -> None:
+    """The sessions of each day, those with most in it first."""
+    found: list[Counter[tuple[str, str]]] = [Counter() for _ in days]
+    of_memories = memories.exclude(session_id="").values_list("day", "session_id", "project")
+    of_events = events.values_list("day", "session__session_id", "session__project")
+    for rows in (of_memories, of_events):
+        for number, session_id, project, count in rows.annotate(n=Count("pk")):
+            found[number][session_id, project] += count
+    for day, counted in zip(days, found, strict=True):
+        day.sessions = sorted(counted, key=lambda one: (-counted[one], one))
+
+
+def _most_telling(memories: QuerySet[Any]) -> Iterable[Any]:
+    """The few memories of each day that tell most of it, each with its ``day``."""
+    places = [When(type=kind, then=Value(place)) for place, kind in enumerate(FIRST)]
+    last = When(type__in=LAST, then=Value(len(FIRST) + 1))
+    worth = Case(*places, last, default=Value(len(FIRST)), output_field=IntegerField())
+    ranked = memories.annotate(
+        place=Window(
+            RowNumber(),
+            partition_by=F("day"),
+            order_by=[worth.asc(), F("importance").desc(), F("created_at").desc(), F("pk").desc()],
+        )
+    )
+    named: Iterable[Any] = ranked.filter(place__lte=NAMED).defer("content", "overview")
+    return sorted(named, key=lambda memory: (memory.day, memory.place))
+
+
+def _edge(rows: QuerySet[Any], order: str) -> datetime | None:
+    """The first moment in an order."""
+    at: datetime | None = rows.order_by(order).values_list(order.lstrip("-"), flat=True).first()
+    return at
+
+
+def _month_of(moments: Iterable[datetime | None], choose: Any) -> date | None:
+    known = [at for at in moments if at]
+    return timezone.localtime(choose(known)).date().replace(day=1) if known else None
+
+
+def _next(first: date) -> date:
+    return (first + timedelta(days=31)).replace(day=1)
+
+
+def _midnight(day: date) -> datetime:
+    return timezone.make_aware(datetime.combine(day, time.min))
+
+
+Dated = list[tuple[date, str, int]]
+_DAY, _HOUR, _MINUTE = 10, 13, 16  # characters of 2026-05-04 13:30
+_SINCE = 2000  # zones had other offsets in other years; before this one, nobody kept memories
+
+
+def counted(rows: QuerySet[Any], moment: str, kind: str) -> Dated:
+    """``(day, kind, count)`` by the column ``moment``, oldest first; a kind that is missing is empty.
+
+    The stored text, which is in UTC, is cut, not parsed: Django's Trunc functions call Python for every row
+    of an SQLite table. The pieces are as long as the zone allows, and put into its days afterwards.
+    """
+    found: Counter[tuple[date, str]] = Counter()
+    for _, day, name, count in counted_within(rows.annotate(whole=Value(0)), "whole", moment, kind):
+        found[day, name] += count
+    return sorted((day, name, count) for (day, name), count in found.items())
+
+
+def counted_within(
+    rows: QuerySet[Any], part: str, moment: str, kind: str
+) -> Iterator[tuple[Any, date, str, int]]:
+    """``(part, day, kind, count)``: as :func:`counted`, for each value of a column or annotation.
+
+    In no order, and in several rows where a day of the zone takes parts of two in UTC.
+    """
+    zone = timezone.get_current_timezone()
+    piece = Substr(Cast(moment, TextField()), 1, _chars(zone))
+    pieces = rows.order_by().annotate(piece=piece).values_list(part, "piece", kind).annotate(n=Count("pk"))
+    days: dict[str, date] = {}
+    for of, text, name, count in pieces:
+        if (day := days.get(text)) is None:
+            at = datetime.fromisoformat(text).replace(tzinfo=UTC)
+            day = days[text] = at.date() if len(text) == _DAY else at.astimezone(zone).date()
+        yield of, day, name or "", count
+
+
+def _chars(zone: tzinfo) -> int:
+    """How much of a moment in UTC tells its day in this zone: in both halves of each year."""
+    years = range(_SINCE, timezone.now().year + 1)
+    offsets = {zone.utcoffset(datetime(year, month, 1)) for year in years for month in (1, 7)}
+    seconds = {offset.total_seconds() if offset else 0.0 for offset in offsets}
+    if seconds == {0.0}:
+        return _DAY
+    return _MINUTE if any(one % 3600 for one in seconds) else _HOUR

@@ -1,0 +1,298 @@
+"""The timeline: memories, events, boundaries, session starts and ends in one list."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
+
+from memoryhub.access.policy import Clearance
+from memoryhub.core.pagination import BadCursor
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.models import Event, Injection, Memory, Session
+from memoryhub.models.querysets import SessionQuerySet
+
+# At the same moment: an end stands above what happened, a start below it.
+_ORDER = ("session_start", "event", "boundary", "injection", "memory", "session_end")
+# What the wire contract knows; injections are shown on pages alone.
+KINDS = tuple(kind for kind in _ORDER if kind != "injection")
+PAGE_KINDS = _ORDER
+
+
+# Events of the same moment are told apart by a part of their number: the whole tells how many there are.
+_TELLS_APART = 1000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a timeline. ``kind`` is one of :data:`PAGE_KINDS`."""
+
+    at: datetime
+    kind: str
+    row: Memory | Event | Session | Injection
+
+    @property
+    def order(self) -> tuple[datetime, int, int]:
+        return (self.at, _ORDER.index(self.kind), self.row.pk)
+
+    @property
+    def anchor(self) -> str:
+        """Its name within its session: the id on a page, and in the address of its place (:func:`before`)."""
+        if isinstance(self.row, Memory):
+            return f"memory-{self.row.uid}"
+        if isinstance(self.row, Injection):
+            return f"injection-{self.row.uid}"
+        if isinstance(self.row, Session):
+            return self.kind.replace("_", "-")
+        return f"event-{_micros(self.at)}-{self.row.pk % _TELLS_APART}"
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """Which events to show. Empty: all of them.
+
+    ``tool``: the name of a tool, or of an event that comes of none; ``kept``: "kept" for those that became
+    a memory, "skipped" for those that were judged and did not; ``reason``: why they did not.
+    """
+
+    tool: str = ""
+    kept: str = ""
+    reason: str = ""
+
+    def select(self, events: QuerySet[Any]) -> QuerySet[Any]:
+        if self.tool:
+            events = events.filter(Q(tool_name=self.tool) | Q(tool_name="", event=self.tool))
+        if self.kept == "kept":
+            events = events.filter(memory__isnull=False)
+        if self.kept == "skipped":
+            events = events.filter(memory__isnull=True).exclude(skip_reason="")
+        return events.filter(skip_reason=self.reason) if self.reason else events
+
+
+def timeline(
+    clearance: Clearance,
+    wanted: MemoryFilter,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+    kinds: Container[str] = KINDS,
+    of: Session | None = None,
+    oldest_first: bool = False,
+    which: EventFilter = EventFilter(),
+) -> tuple[list[Entry], str | None]:
+    """The next entries after the cursor, and the cursor after them; newest first, or oldest first.
+
+    A filter by what only memories have shows memories alone. ``of`` holds to one session, also one whose
+    project has no name; ``which`` picks among events. The number of queries is fixed.
+    """
+    place = _decode(cursor) if cursor else None
+    entries: list[Entry] = []
+    for rows, column, kind in _sources(clearance, wanted, of):
+        if kind not in kinds:
+            continue
+        if kind in ("event", "boundary"):
+            rows = which.select(rows)
+        if len(entries) > limit:
+            # The page is full up to here: what lies beyond cannot be on it, and need not be gated.
+            rows = rows.filter(**{f"{column}__{'lte' if oldest_first else 'gte'}": entries[limit].at})
+        entries += _take(rows, column, kind, limit, place, oldest_first)
+        entries.sort(key=lambda entry: entry.order, reverse=not oldest_first)
+    shown = entries[:limit]
+    more = len(entries) > limit
+    return shown, after(shown[-1]) if more and shown else None
+
+
+def memories_of(entries: Iterable[Entry]) -> list[Memory]:
+    """Those of which the entries tell."""
+    return [entry.row for entry in entries if isinstance(entry.row, Memory)]
+
+
+def after(entry: Entry) -> str:
+    """The cursor of what comes after an entry, whichever way the list runs."""
+    at, place, pk = entry.order
+    return base64.urlsafe_b64encode(json.dumps([at.isoformat(), place, pk]).encode()).decode().rstrip("=")
+
+
+def before(anchor: str, clearance: Clearance, of: Session, context: int, *, oldest_first: bool) -> str | None:
+    """The cursor after which a page of a session's timeline has this entry, with some before it.
+
+    ``None`` when the entry stands among the first ``context``, or is not (or no more) there to be seen.
+    """
+    entry = _find(anchor, clearance, of)
+    if entry is None:
+        return None
+    ahead, more = timeline(
+        clearance,
+        MemoryFilter(),
+        limit=context,
+        cursor=after(entry),
+        kinds=PAGE_KINDS,
+        of=of,
+        oldest_first=not oldest_first,
+    )
+    return after(ahead[-1]) if more else None
+
+
+def _find(anchor: str, clearance: Clearance, of: Session) -> Entry | None:
+    """The entry of this name in a session."""
+    kind, _, name = anchor.partition("-")
+    if kind == "event":
+        at, _, part = name.partition("-")
+        return _find_event(at, part, clearance, of)
+    for rows, column, named in _sources(clearance, MemoryFilter(), of):
+        if named == kind and kind in ("memory", "injection"):
+            row = rows.filter(uid=name).first()
+            return Entry(getattr(row, column), named, row) if row else None
+        if named == anchor.replace("-", "_") and (row := rows.first()):
+            return Entry(getattr(row, column), named, row)
+    return None
+
+
+def _find_event(at: str, part: str, clearance: Clearance, of: Session) -> Entry | None:
+    if not (at.isascii() and at.isdecimal() and len(at) < 18 and part.isascii() and part.isdecimal()):
+        return None
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(at))
+    rows = Event.objects.visible_to(clearance).filter(session=of, at=moment)
+    found = (row for row in rows if str(row.pk % _TELLS_APART) == part)
+    row = next(found, None)
+    return Entry(row.at, "boundary" if row.boundary else "event", row) if row else None
+
+
+def _micros(at: datetime) -> int:
+    """Microseconds since 1970."""
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def count(
+    clearance: Clearance, wanted: MemoryFilter, *, kinds: Container[str] = KINDS, of: Session | None = None
+) -> int:
+    """How many entries the whole timeline has."""
+    return sum(rows.count() for rows, _, kind in _sources(clearance, wanted, of) if kind in kinds)
+
+
+def count_up_to(cursor: str, clearance: Clearance, of: Session) -> int:
+    """How many entries of a session stand before a cursor of its whole timeline, oldest first."""
+    place = _decode(cursor)
+    sources = list(_sources(clearance, MemoryFilter(), of))
+    behind = sum(
+        _beyond(rows, column, kind, place, oldest_first=True).count() for rows, column, kind in sources
+    )
+    return sum(rows.count() for rows, _, _ in sources) - behind
+
+
+def _everything(wanted: MemoryFilter) -> bool:
+    """Whether events and sessions fit the filter too."""
+    shared = {"project", "session_id", "since", "until"}
+    return all(not value for name, value in wanted if name not in shared)
+
+
+def _sources(
+    clearance: Clearance, wanted: MemoryFilter, of: Session | None
+) -> Iterator[tuple[QuerySet[Any], str, str]]:
+    """What a timeline is made of: rows, the column that dates them, and their kind."""
+    memories = wanted.select(clearance).with_details()
+    if of:
+        memories = memories.in_session(of.session_id, project=of.project)
+    yield memories, "created_at", "memory"
+    if _everything(wanted):
+        yield from _happenings(clearance, wanted, of)
+
+
+def _happenings(
+    clearance: Clearance, wanted: MemoryFilter, of: Session | None
+) -> Iterator[tuple[QuerySet[Any], str, str]]:
+    """What happened besides memories."""
+    events = Event.objects.visible_to(clearance).select_related("session", "memory")
+    sessions = Session.objects.visible_to(clearance)
+    injections = Injection.objects.visible_to(clearance).select_related("session")
+    if of:
+        events, sessions = events.filter(session=of), sessions.filter(pk=of.pk)
+        injections = injections.filter(session=of)
+    if wanted.project:
+        events = events.filter(session__project=wanted.project)
+        sessions = sessions.filter(project=wanted.project)
+        injections = injections.filter(project=wanted.project)
+    if wanted.session_id:
+        events = events.filter(session__session_id=wanted.session_id)
+        sessions = sessions.filter(session_id=wanted.session_id)
+        injections = injections.filter(session__session_id=wanted.session_id)
+    for rows, column, kind in (
+        (events.filter(boundary=False), "at", "event"),
+        (events.filter(boundary=True), "at", "boundary"),
+        (injections, "at", "injection"),
+        (sessions, "first_seen", "session_start"),
+        (sessions.filter(ended_seen__isnull=False), "ended_seen", "session_end"),
+    ):
+        if wanted.since:
+            rows = rows.filter(**{f"{column}__gte": wanted.since})
+        if wanted.until:
+            rows = rows.filter(**{f"{column}__lt": wanted.until})
+        yield rows, column, kind
+
+
+def _take(
+    rows: QuerySet[Any],
+    column: str,
+    kind: str,
+    limit: int,
+    after: tuple[datetime, int, int] | None,
+    oldest_first: bool,
+) -> list[Entry]:
+    """The first rows of one kind after the cursor; one more than the limit shows that there are more."""
+    sign = "" if oldest_first else "-"
+    if after:
+        rows = _beyond(rows, column, kind, after, oldest_first=oldest_first)
+    rows = rows.order_by(f"{sign}{column}", f"{sign}pk")[: limit + 1]
+    return [Entry(getattr(row, column), kind, row) for row in rows]
+
+
+def _beyond(
+    rows: QuerySet[Any], column: str, kind: str, after: tuple[datetime, int, int], *, oldest_first: bool
+) -> QuerySet[Any]:
+    """Those of one kind that come after the cursor."""
+    on = "gt" if oldest_first else "lt"
+    at, place, pk = after
+    here = _ORDER.index(kind)
+    same = Q(pk__in=[])
+    if here == place:
+        same = Q(**{column: at, f"pk__{on}": pk})
+    elif (here > place) == oldest_first:
+        same = Q(**{column: at})
+    return rows.filter(Q(**{f"{column}__{on}": at}) | same)
+
+
+def _decode(cursor: str) -> tuple[datetime, int, int]:
+    try:
+        at, place, pk = json.loads(
+            base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+        )
+        moment = datetime.fromisoformat(at)
+        if moment.tzinfo is None or not (0 <= int(place) < len(_ORDER)) or not 0 <= int(pk) < 2**63:
+            raise BadCursor
+        return moment.astimezone(UTC), int(place), int(pk)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise BadCursor from None
+
+
+def with_counts(clearance: Clearance) -> SessionQuerySet:
+    """The visible sessions, each with ``memory_count`` and ``event_count`` behind the same gate. Lazy."""
+    memories = Memory.objects.visible_to(clearance).live()
+    events = Event.objects.visible_to(clearance).filter(session=OuterRef("pk"))
+    sessions: SessionQuerySet = Session.objects.visible_to(clearance).annotate(
+        memory_count=_number(memories.in_session(OuterRef("session_id"), project=OuterRef("project"))),
+        event_count=_number(events),
+    )
+    return sessions
+
+
+def _number(rows: QuerySet[Memory] | QuerySet[Event]) -> Coalesce:
+    """How many rows a correlated queryset has."""
+    # Grouped by a constant there is one group, or none.
+    grouped = rows.order_by().values(one=Value(1)).annotate(n=Count("pk")).values("n")
+    return Coalesce(Subquery(grouped), 0)

@@ -1,0 +1,155 @@
+"""pigo's three tools: three layers, six categories, deduplication."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from django.http import Http404
+from pydantic import AliasChoices, Field
+
+from memoryhub import memories, serializers
+from memoryhub.access.policy import Sensitivity
+from memoryhub.audit.reveals import note_reveals
+from memoryhub.core.pagination import MAX_LIMIT
+from memoryhub.core.vocabulary import MemoryType, Right, Scope
+from memoryhub.extraction.deduplication import remember_deduplicated
+from memoryhub.http.authentication import Asking, Caller
+from memoryhub.memories.filters import Filter, MemoryFilter
+from memoryhub.memories.schemas import Content, Labels, MemoryDraft, Name, Text
+from memoryhub.memories.temporal import count_access
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.fallback import Found, find
+from memoryhub.toolsets import results
+from memoryhub.toolsets.base import Id, Tool, ToolArguments, Toolset
+
+TOP_K = 5
+Category = Literal["profile", "preferences", "entities", "events", "cases", "patterns"]
+# What each is in the hub's own vocabulary.
+TYPES: dict[str, MemoryType] = {
+    "profile": MemoryType.SELF,
+    "preferences": MemoryType.PREFERENCE,
+    "entities": MemoryType.ENTITY,
+    "events": MemoryType.CONTEXT,
+    "cases": MemoryType.DISCOVERY,
+    "patterns": MemoryType.GENERAL,
+}
+_DECISIONS = {
+    "created": "CREATE",
+    "merged": "MERGE",
+    "skipped": "SKIP",
+    "refreshed": "SKIP",
+    "updated": "MERGE",
+}
+
+
+class Recall(ToolArguments, Asking):
+    query: str = Field(description="Search query to find relevant memories.")
+    category: Category | None = Field(None, description="Only memories of this category.")
+    top_k: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = Field(
+        TOP_K,
+        validation_alias=AliasChoices("top_k", "limit"),
+        description="Maximum number of memories to return.",
+    )
+    project: Filter = Field(None, description="Only memories of this project.")
+    session_id: Filter = Field(None, description="Only memories of this session.")
+
+    def memories(self, caller: Caller) -> MemoryQuerySet:
+        names = ("category", "project", "session_id")
+        return MemoryFilter(**{name: getattr(self, name) for name in names}).select(self.clearance(caller))
+
+
+class Remember(ToolArguments):
+    category: Category = Field(
+        description="profile (user identity), preferences (user preferences), entities (named things), "
+        "events (things that happened), cases (problem and solution), patterns (reusable processes)."
+    )
+    content: Content = Field(description="L2: the full detail.")
+    abstract: Annotated[Text, Field(max_length=2000)] = Field(
+        "", description="L0: one line; made from the content when left out."
+    )
+    overview: Annotated[Text, Field(max_length=20_000)] = Field(
+        "", description="L1: a paragraph; the abstract when left out."
+    )
+    tags: Labels = Field(default_factory=list, description="Words to find it by.")
+    project: Name = Field("", description="The project it belongs to.")
+    scope: Scope = Field(Scope.PROJECT, description="Who shares it: personal, project or team.")
+    sensitivity: Sensitivity = Field(
+        Sensitivity.PUBLIC, description="Who may read it: public, private or secret."
+    )
+    session_id: Name = Field("", description="The session it comes from.")
+
+
+class Forget(ToolArguments):
+    id: Id
+
+
+def memory_recall(caller: Caller, given: Recall) -> dict[str, Any]:
+    known = MemoryFilter().select(given.clearance(caller))
+    found = find(given.memories(caller), given.query, limit=given.top_k, known=known)
+    note_reveals((one.memory for one in found), caller.actor, "pigo memory_recall")
+    count_access(one.memory for one in found)
+    return {"results": [_shown(one) for one in found]}
+
+
+def memory_remember(caller: Caller, given: Remember) -> dict[str, Any]:
+    values = {name: getattr(given, name) for name in given.model_fields_set & set(Remember.model_fields)}
+    values |= {"type": TYPES[given.category], "overview": given.overview or given.abstract}
+    draft = MemoryDraft.model_validate(values)
+    done = remember_deduplicated(draft, caller.actor)
+    shown = results.written_memory(done, draft, caller.actor)
+    decision = "CREATE" if done.revived else _DECISIONS[done.outcome]
+    told: dict[str, Any] = {"id": done.memory.uid, "outcome": done.outcome, "decision": decision}
+    told |= results.warnings(done.memory)
+    return told | {name: shown[name] for name in ("category", "abstract") if name in shown}
+
+
+def memory_forget(caller: Caller, given: Forget) -> dict[str, Any]:
+    if not memories.trash([given.id], caller.actor):
+        raise Http404
+    return {"id": given.id, "outcome": "trashed"}
+
+
+def _shown(found: Found) -> dict[str, Any]:
+    row = found.memory
+    return {
+        "id": row.uid,
+        "category": row.category,
+        "abstract": row.abstract,
+        "overview": row.overview or row.abstract,
+        "content": row.content,
+        "similarity": found.similarity,
+        "found_by": found.how.value,
+        "accessed_count": row.accessed_count,
+        "created_at": serializers.moment(row.created_at),
+        "updated_at": serializers.moment(row.updated_at),
+    }
+
+
+_TOOLS: tuple[Tool[Any], ...] = (
+    Tool(
+        "memory_recall",
+        "Search and retrieve relevant memories by meaning, by keywords where that finds nothing. Each result "
+        "has its abstract, overview and content, and counts as used.",
+        Recall,
+        memory_recall,
+        Right.READ,
+    ),
+    Tool(
+        "memory_remember",
+        "Save an important piece of information as a long-term memory. What is known already is skipped, "
+        "what adds to a memory is merged into it (profile always, events and cases never).",
+        Remember,
+        memory_remember,
+        Right.WRITE,
+        idempotent=True,
+    ),
+    Tool(
+        "memory_forget",
+        "Delete a memory by its id, when it is outdated or wrong. A person can restore it from the trash.",
+        Forget,
+        memory_forget,
+        Right.WRITE,
+        destructive=True,
+    ),
+)
+PIGO = Toolset("pigo", "pigo's memory: three layers in six categories, deduplicated.", _TOOLS)

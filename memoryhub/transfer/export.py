@@ -1,0 +1,210 @@
+"""What goes out, memories or all that may be seen, under a clearance that is named; and what stays behind."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
+from memoryhub.audit import journal
+from memoryhub.audit.reveals import MOST_NAMED
+from memoryhub.core.transactions import write
+from memoryhub.core.vocabulary import Scope
+from memoryhub.maintenance.run_scope import knows_all
+from memoryhub.memories.details import lists_of
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.versions import walk
+from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Revision, Session
+from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
+from memoryhub.stats.counts import counts
+from memoryhub.transfer import jsonl
+from memoryhub.transfer.jsonl import dump, line
+
+UNKNOWN = "unknown"
+_CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What goes out, and to whom: what the actor's clearance shows and the filter lets through.
+
+    ``whole``: with what lies in the trash and what has expired, earlier versions, evidence, facts, sessions,
+    events and the journal; then the filter's project alone counts.
+    """
+
+    actor: Actor
+    filter: MemoryFilter
+    whole: bool = False
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing of a known level is hidden from who exports: the file can restore the store."""
+        return knows_all(self.actor.clearance)
+
+    def memories(self) -> MemoryQuerySet:
+        """In the order in which they were stored. Lazy."""
+        visible = Memory.objects.visible_to(self.actor.clearance)
+        return self._narrowed(visible).order_by("pk")
+
+    def facts(self) -> FactQuerySet:
+        """In the order in which they were stored; none where a filter is about memories alone. Lazy."""
+        facts: FactQuerySet = Fact.objects.visible_to(self.actor.clearance)
+        if self.whole and self.everything:  # those of memories in the trash too
+            facts = Fact.objects.exclude(pk__in=Fact.objects.hidden_from(self.actor.clearance).values("pk"))
+        narrowed: FactQuerySet = self._of_project(facts).select_related("memory").order_by("pk")
+        return narrowed
+
+    def total(self) -> int:
+        """How many memories go out."""
+        return self.memories().count()
+
+    def lines(self) -> Generator[bytes]:
+        """As JSON lines, a thousand memories in memory at a time."""
+        if not self.whole:
+            yield from self._memory_lines()
+            return
+        yield line(jsonl.header(timezone.now(), sorted(self.actor.clearance.somewhere()), self.everything))
+        yield from map(line, self._session_lines())
+        yield from self._memory_lines()
+        for part in (
+            self._revision_lines,
+            self._evidence_lines,
+            self._merge_lines,
+            self._fact_lines,
+            self._superseded_lines,
+            self._event_lines,
+            self._summary_lines,
+            self._journal_lines,
+        ):
+            yield from map(line, part())
+
+    def left_out(self, known: Clearance | None = None) -> dict[str, int]:
+        """How many fit the filter and stay behind, by level, ``unknown`` or others' ``personal``.
+
+        ``known``: only of what this clearance shows, for who may not know how much more there is.
+        """
+        hidden = Memory.objects.hidden_from(self.actor.clearance)
+        fitting = self._narrowed(hidden if known is None else hidden.visible_to(known))
+        found: dict[str, int] = {}
+        for level, n in counts(fitting.exclude(scope=Scope.PERSONAL.value), "sensitivity").items():
+            name = level if level in LEVELS else UNKNOWN
+            found[name] = found.get(name, 0) + n
+        if personal := fitting.filter(scope=Scope.PERSONAL.value).count():
+            found[Scope.PERSONAL.value] = personal
+        return found
+
+    def journal_secrets(self) -> int:
+        """Reading a secret leaves a trace: a row that says how many secret memories go out, if any does.
+
+        It names the newest :data:`MOST_NAMED` of them. Personal ones have a row of their own, their owner's.
+        """
+        going = self.memories().filter(sensitivity=Sensitivity.SECRET.value)
+        owners = counts(going, "owner")
+        if owners:
+            rows = [self._told(going.filter(owner=owner), n, owner) for owner, n in sorted(owners.items())]
+            with write():
+                journal.record(self.actor, rows, timezone.now())
+        return sum(owners.values())
+
+    def _told(self, going: MemoryQuerySet, n: int, owner: str) -> journal.Change:
+        ids = list(going.order_by("-pk").values_list("uid", flat=True)[:MOST_NAMED])
+        detail, project = {"secret": n, "ids": ids}, self.filter.project or ""
+        return journal.Change("export", "store", "", detail, project, Sensitivity.SECRET.value, owner)
+
+    def _narrowed(self, memories: MemoryQuerySet) -> MemoryQuerySet:
+        return self._of_project(memories) if self.whole else self.filter.narrow(memories)
+
+    def _of_project(self, rows: Any, column: str = "project") -> Any:
+        return rows.filter(**{column: self.filter.project}) if self.filter.project else rows
+
+    def _memory_lines(self) -> Iterator[bytes]:
+        for chunk in _pages(self.memories()):
+            lists = lists_of(chunk)
+            for row in chunk:
+                yield dump(row, lists[row.pk], whole=self.everything)
+
+    def _revision_lines(self) -> Iterator[dict[str, Any]]:
+        clearance = self.actor.clearance
+        changed = self.memories().filter(Exists(Revision.objects.filter(memory=OuterRef("pk"))))
+        for memory in _rows(changed):
+            known = [
+                row
+                for row, seen in walk(memory, clearance)
+                if seen or (self.everything and row.sensitivity in LEVELS)
+            ]
+            for row in reversed(known):
+                yield jsonl.revision(row, memory.uid)
+
+    def _evidence_lines(self) -> Iterator[dict[str, Any]]:
+        rows = Evidence.objects.filter(memory__in=self.memories().order_by().values("pk"))
+        for row in _rows(rows.select_related("memory")):
+            yield jsonl.evidence(row)
+
+    def _merge_lines(self) -> Iterator[dict[str, Any]]:
+        """Where both may be seen."""
+        seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
+        for row in _rows(self.memories().filter(merged_into__in=seen).select_related("merged_into")):
+            yield {"kind": "merge", "memory_id": row.uid, "into": row.merged_into.uid}
+
+    def _fact_lines(self) -> Iterator[dict[str, Any]]:
+        for row in _rows(self.facts()):
+            yield jsonl.fact(row, whole=self.everything)
+
+    def _superseded_lines(self) -> Iterator[dict[str, Any]]:
+        """Where both may be seen."""
+        seen = self.facts().order_by().values("pk")
+        for row in _rows(self.facts().filter(superseded_by__in=seen).select_related("superseded_by")):
+            yield {"kind": "superseded", "fact_id": row.uid, "by": row.superseded_by.uid}
+
+    def _sessions(self) -> Any:
+        if not self.everything:
+            return self._of_project(Session.objects.visible_to(self.actor.clearance)).order_by("pk")
+        # A session that holds nothing but what is under an unknown level stays behind like that.
+        memories = Memory.objects.filter(session_id=OuterRef("session_id"), project=OuterRef("project"))
+        events = Event.objects.filter(session=OuterRef("pk"))
+        known = Exists(memories.filter(sensitivity__in=LEVELS)) | Exists(
+            events.filter(sensitivity__in=LEVELS)
+        )
+        is_empty = ~Exists(memories) & ~Exists(events)
+        return self._of_project(Session.objects.filter(known | is_empty)).order_by("pk")
+
+    def _session_lines(self) -> Iterator[dict[str, Any]]:
+        for row in _rows(self._sessions()):
+            yield jsonl.session(row) if self.everything else jsonl.session_as_seen(row)
+
+    def _summary_lines(self) -> Iterator[dict[str, Any]]:
+        seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
+        for row in _rows(self._sessions().filter(summary__in=seen).select_related("summary")):
+            place = {"session_id": row.session_id, "project": row.project}
+            yield {"kind": "summary", **place, "memory_id": row.summary.uid}
+
+    def _event_lines(self) -> Iterator[dict[str, Any]]:
+        rows = Event.objects.visible_to(self.actor.clearance)
+        if self.everything:  # those of memories in the trash too
+            known = Q(memory__isnull=True) | Q(memory__sensitivity__in=LEVELS)
+            rows = Event.objects.filter(known, sensitivity__in=LEVELS)
+        rows = self._of_project(rows, "session__project").select_related("session", "memory")
+        for row in _rows(rows):
+            yield jsonl.event(row)
+
+    def _journal_lines(self) -> Iterator[dict[str, Any]]:
+        rows = self._of_project(JournalEntry.objects.visible_to(self.actor.clearance))
+        for row in _rows(rows):
+            yield jsonl.journal(row)
+
+
+def _pages(rows: Any) -> Iterator[list[Any]]:
+    """By primary key, each page a query of its own: a slow reader holds up no writer's log."""
+    after, rows = 0, rows.order_by("pk")
+    while page := list(rows.filter(pk__gt=after)[:_CHUNK]):
+        yield page
+        after = page[-1].pk
+
+
+def _rows(rows: Any) -> Iterator[Any]:
+    return chain.from_iterable(_pages(rows))

@@ -1,0 +1,154 @@
+"""Files to read and write: plain, gzip or zip, with limits against decompression bombs."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import secrets
+import stat
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from memoryhub.transfer.records import UnreadableFile
+
+# JSON shrinks to a tenth or a twentieth; what grows beyond this was made to fill a memory.
+_MOST_GROWTH = 300
+_ALWAYS = 64 * 1024 * 1024
+
+
+class Bounded(io.RawIOBase):
+    """The content of a packed file of ``size`` bytes; :class:`UnreadableFile` when it is absurdly much."""
+
+    def __init__(self, stream: IO[bytes], size: int, name: str) -> None:
+        self._stream, self._left, self._name = stream, max(size * _MOST_GROWTH, _ALWAYS), name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        found = self._stream.read(len(buffer))
+        self._left -= len(found)
+        if self._left < 0:
+            raise UnreadableFile(
+                f"{self._name}: unpacks to more than {_MOST_GROWTH} times its size; is it what you exported?"
+            )
+        buffer[: len(found)] = found
+        return len(found)
+
+
+STDIN = STDOUT = "-"
+_GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
+_SQLITE = b"SQLi"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class Source:
+    """``stream`` gives the content, ``raw`` the bytes as they lie on the disk, ``size`` of them."""
+
+    stream: IO[bytes]
+    raw: io.BufferedReader
+    size: int | None
+
+    @property
+    def progress(self) -> int:
+        """How many bytes of the disk have been read; 0 for a pipe."""
+        return self.raw.tell() if self.size is not None else 0
+
+
+@contextlib.contextmanager
+def reading(name: str) -> Iterator[Source]:
+    """Open a file, or standard input for ``-``; gzip is seen by its first bytes. :class:`UnreadableFile`."""
+    with contextlib.ExitStack() as stack:
+        raw, size = _open(name, stack)
+        try:
+            yield Source(_content(name, raw, size, stack), raw, size)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UnreadableFile(f"{name}: the gzip file is damaged or cut short: {error}") from None
+
+
+def _open(name: str, stack: contextlib.ExitStack) -> tuple[io.BufferedReader, int | None]:
+    if name == STDIN:
+        return cast(io.BufferedReader, sys.stdin.buffer), None
+    try:
+        raw = stack.enter_context(open(name, "rb"))  # noqa: SIM115 the stack closes it
+        raw.peek(1)
+    except OSError as error:
+        raise UnreadableFile(f"{name}: cannot be read: {error.strerror or error}") from None
+    about = os.fstat(raw.fileno())
+    return raw, about.st_size if stat.S_ISREG(about.st_mode) else None
+
+
+def _content(name: str, raw: io.BufferedReader, size: int | None, stack: contextlib.ExitStack) -> IO[bytes]:
+    start = raw.peek(4)[:4]
+    if start.startswith(_UTF16):
+        raise UnreadableFile(f"{name}: is UTF-16; turn it into UTF-8 first (iconv -f utf-16 -t utf-8)")
+    if start == _SQLITE:
+        raise UnreadableFile(f"{name}: is an SQLite file of a program that is not known here; export JSON")
+    if start == _ZIP:
+        raise UnreadableFile(f"{name}: is a zip archive; unpack it first (unzip)")
+    if start.startswith(_GZIP):
+        stream = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=raw)))
+        if size is None:  # a pipe, fed by who runs the command
+            return stream
+        return stack.enter_context(io.BufferedReader(Bounded(stream, size, name), 256 * 1024))
+    return raw
+
+
+def write_whole(path: Path, lines: Iterable[bytes]) -> None:
+    """Write a file for its owner alone (mode 600): the old one stays until the new one is complete.
+
+    A name that ends in ``.gz`` is compressed.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(path.name, "wb", fileobj=file) as packed:
+                    packed.writelines(lines)
+            else:
+                file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
+
+
+def member_names(path: Path) -> dict[str, str]:
+    """The members of a zip archive by their last name, the first of each; empty when it is none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found: dict[str, str] = {}
+            for name in archive.namelist():
+                found.setdefault(name.rsplit("/", 1)[-1], name)
+            return found
+    except _ERRORS:
+        return {}
+
+
+@contextlib.contextmanager
+def member(path: Path, name: str) -> Iterator[IO[bytes]]:
+    """A member of an archive, unpacked as it is read, from gzip within too; :class:`UnreadableFile`."""
+    with contextlib.ExitStack() as stack:
+        try:
+            archive = stack.enter_context(zipfile.ZipFile(path))
+            stream = stack.enter_context(archive.open(name))
+            if name.endswith(".gz"):
+                stream = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=stream)))
+            bounded = stack.enter_context(Bounded(stream, path.stat().st_size, path.name))
+            yield stack.enter_context(io.BufferedReader(bounded, 256 * 1024))
+        except _ERRORS as error:
+            raise UnreadableFile(
+                f"{path.name}: the archive is damaged, cut short or encrypted: {error}; export it again"
+            ) from None

@@ -1,0 +1,158 @@
+"""History of other programs as journal rows, sessions, prompts and revisions of this one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from pydantic import BaseModel, ValidationError
+
+from memoryhub.capture.event_preview import read_prompt
+from memoryhub.core.text import collapse
+from memoryhub.transfer.foreign_sqlite import ROW
+from memoryhub.transfer.records import Bad, History, Item, problems_of
+from memoryhub.transfer.schema import EventLine, JournalLine, RevisionLine, SessionLine
+from memoryhub.transfer.values import Fields
+
+_SHORT = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_OPERATION, _ACTOR = 40, 200
+
+
+def short_id(source_id: str) -> str:
+    """An id that the hub's own lines can name: itself, or its hash where it is long or has other letters."""
+    return source_id if _SHORT.fullmatch(source_id) else _digest(source_id)[:32] if source_id else ""
+
+
+def journal_row(
+    fields: Fields,
+    table: str,
+    *,
+    actor: str,
+    memory_id: str,
+    project: str,
+    sensitivity: str,
+    detail: Mapping[str, Any] | None = None,
+) -> Item:
+    """A row of another journal. It has no hash there: one is made of what it says, to know it again by."""
+    number, operation = fields.get(ROW), collapse(fields.text("operation", "unknown"))
+    at = fields.past_moment("timestamp")
+    values = {
+        "kind": "journal",
+        "seq": number,
+        "hash": _digest(actor, number, memory_id, operation, fields.text("timestamp")),
+        "at": at,
+        "actor": collapse(actor)[:_ACTOR],
+        "operation": operation[:_OPERATION],
+        "object_type": "memory",
+        "object_id": memory_id,
+        "project": project,
+        "sensitivity": sensitivity,
+        "detail": dict(detail or {}),
+    }
+    return _history(fields, f"{table} row {number}", JournalLine, values)
+
+
+def session(fields: Fields, table: str, session_id: str, *, agent: str) -> Item:
+    """A session as claude-mem and what is built like it keep one."""
+    started = fields.past_moment("started_at_epoch", "started_at")
+    ended = fields.past_moment("completed_at_epoch", "completed_at")
+    values = {
+        "kind": "session",
+        "session_id": session_id,
+        "project": fields.text("project"),
+        "agent": agent,
+        "started_at": started,
+        "last_at": max(started, ended) if started and ended else started,
+        "ended_at": ended,
+        "end_reason": fields.text("status") if ended else "",
+    }
+    return _history(fields, f"{table} row {fields.get(ROW)}", SessionLine, values)
+
+
+def prompt(fields: Fields, table: str, session_id: str, project: str) -> Item:
+    """A prompt becomes an event with the beginning of what was said, as the hub keeps prompts itself."""
+    said = fields.text("prompt_text")
+    preview, keywords = read_prompt(said, settings.MEMORYHUB.event_preview_chars)
+    values = {
+        "kind": "event",
+        "session_id": session_id,
+        "project": project,
+        "at": fields.past_moment("created_at_epoch", "created_at"),
+        "event": "prompt:submit",
+        "segment": 1,
+        "preview": preview,
+        "keywords": list(keywords),
+        "mark": _digest(table, session_id, fields.text("prompt_number"), said)[:16],
+    }
+    return _history(fields, f"{table} row {fields.get(ROW)}", EventLine, values)
+
+
+def revision(
+    place: str,
+    memory_id: str,
+    number: int,
+    at: datetime | None,
+    actor: str,
+    level: str,
+    before: dict[str, Any],
+) -> Item:
+    """An earlier version of a memory: the values that a change replaced."""
+    values = {
+        "kind": "revision",
+        "memory_id": memory_id,
+        "number": number,
+        "at": at,
+        "actor": collapse(actor)[:_ACTOR],
+        "reason": "update",
+        "sensitivity": level,
+        "before": before,
+    }
+    return _made(place, RevisionLine, values)
+
+
+def _history(fields: Fields, place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
+    return Bad(place, fields.problems) if fields.problems else _made(place, shape, values)
+
+
+def _made(place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
+    try:
+        return History(place, shape.model_validate(dict(values)))
+    except ValidationError as error:
+        return Bad(place, problems_of(error))
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps([str(part) for part in parts]).encode()).hexdigest()
+
+
+SUMMARY_COLUMNS = (
+    *("id", "project", "request", "investigated", "learned", "completed", "next_steps", "notes"),
+    *("files_read", "files_edited", "files_read_json", "files_edited_json", "discovery_tokens"),
+    *("created_at", "created_at_epoch"),
+)
+_PARTS = {
+    "investigated": "Investigated",
+    "learned": "Learned",
+    "completed": "Completed",
+    "next_steps": "Next steps",
+    "notes": "Notes",
+}
+
+
+def summary_text(fields: Fields) -> str:
+    """What was asked, and a paragraph for each part that says something."""
+    request = fields.text("request")
+    parts = [(label, fields.text(name)) for name, label in _PARTS.items()]
+    told = [f"{label}: {text}" for label, text in parts if text]
+    return "\n\n".join([f"Request: {request}", *told] if request else told)
+
+
+def with_statements(text: str, statements: list[str]) -> str:
+    """A text, and below it the single statements that belong to it, each on a line."""
+    listed = "\n".join(f"- {statement}" for statement in statements if statement not in text)
+    return "\n\n".join(part for part in (text, listed) if part)

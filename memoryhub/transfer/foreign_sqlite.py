@@ -1,0 +1,304 @@
+"""SQLite files of other programs, read as what they are: data from a stranger.
+
+Nothing is written, not even beside the file; no view, trigger, virtual table or function of the file runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from memoryhub.transfer.records import UnreadableFile
+
+_MAGIC = b"SQLite format 3\x00"
+_HEADER_BYTES = 100
+_WAL_MODE = 2  # what bytes 18 and 19 of the header say of a file in write-ahead mode
+MAX_VALUE_BYTES = 16 * 1024 * 1024
+# Pages that point to one another can stand for more rows than there are atoms. A row takes four bytes at
+# least, and a look at all rows about five steps of SQLite's machine for each byte of the file.
+_ROW_BYTES = 4
+_STEPS_AT_ONCE, _STEPS_A_BYTE, _FREE_STEPS = 100_000, 5, 50_000_000
+_FEW = 500  # parameters of one statement, rows in memory at once
+_MUCH = 32 * 1024 * 1024  # characters in memory at once
+
+Row = dict[str, Any]
+Signs = tuple[tuple[str, ...], ...]  # each a group of "table" or "table.column" that tells a program
+ROW = "_row"  # the number of a row, beside its columns
+
+
+class Undecodable(bytes):
+    """A text that is not UTF-8: not guessed at."""
+
+
+@dataclass(frozen=True)
+class ForeignDatabase:
+    """``tables``: the ordinary tables of the file, each with the columns that are stored."""
+
+    name: str
+    connection: sqlite3.Connection
+    tables: dict[str, tuple[str, ...]]
+    patience: _Patience
+
+    def has(self, table: str, *columns: str) -> bool:
+        return table in self.tables and set(columns) <= set(self.tables[table])
+
+    def is_like(self, signs: Signs) -> bool:
+        """Whether all tables and columns of one of the signs are there."""
+        return any(all(self.has(*sign.split(".")) for sign in group) for group in signs)
+
+    def expect(self, signs: Signs, label: str) -> None:
+        """:class:`UnreadableFile` when it is the file of another program."""
+        if not self.is_like(signs):
+            raise UnreadableFile(f"{self.name}: holds no tables of {label}; name the format that it has")
+
+    def count(self, *tables: str) -> int:
+        """The rows of those of the tables that are there."""
+        found = 0
+        for table in tables:
+            if table in self.tables:
+                some = f"SELECT 1 FROM {_quoted(table)} LIMIT {self.patience.most_rows}"  # noqa: S608
+                found += next(self._stream(f"SELECT count(*) FROM ({some})", (), "n"))["n"]  # noqa: S608
+        return found
+
+    def unread(self, read: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str, int]]:
+        """What is not among these columns of these tables: table, column and how many rows hold something.
+
+        Of a table that is not read at all the column is empty.
+        """
+        for table, columns in self.tables.items():
+            if table not in read:
+                yield table, "", self.count(table)
+                continue
+            for column in columns:
+                if column not in read[table]:
+                    yield table, column, self._filled(table, column)
+
+    def _filled(self, table: str, column: str) -> int:
+        sql = (
+            f"SELECT count(*) FROM {_quoted(table)} WHERE {_quoted(column)} IS NOT NULL"  # noqa: S608
+            f" AND {_quoted(column)} NOT IN ('', 0, '[]', '{{}}')"
+        )
+        found: int = next(self._stream(sql, (), "n"))["n"]
+        return found
+
+    def rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
+        """The rows in the order in which they were stored, with those of the columns that the table has.
+
+        Nothing when there is no such table.
+        """
+        if table not in self.tables:
+            return
+        there = [column for column in columns if column in self.tables[table]]
+        listed = ", ".join(["rowid", *map(_quoted, there)])
+        sql = f"SELECT {listed} FROM {_quoted(table)} ORDER BY rowid"  # noqa: S608
+        yield from self._stream(sql, (), [ROW, *there])
+
+    def of(self, table: str, column: str, values: Iterable[Any], columns: Sequence[str]) -> list[Row]:
+        """The rows whose ``column`` is one of at most a few hundred values."""
+        wanted = list(values)
+        if not wanted or not self.has(table, column, *columns):
+            return []
+        found: list[Row] = []
+        for at in range(0, len(wanted), _FEW):
+            few = wanted[at : at + _FEW]
+            sql = (
+                f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(table)}"  # noqa: S608
+                f" WHERE {_quoted(column)} IN ({', '.join('?' * len(few))}) ORDER BY rowid"
+            )
+            found += self._stream(sql, few, columns)
+        return found
+
+    def joined(
+        self, rows: Iterator[Row], own: str, table: str, key: str, columns: Sequence[str]
+    ) -> Iterator[tuple[Row, Row | None]]:
+        """Each row with the one of another table whose ``key`` is what it has in its column ``own``."""
+        there = [key, *(column for column in columns if self.has(table, column))]
+        for chunk in chunked(rows):
+            ids = dict.fromkeys(row[own] for row in chunk if row.get(own) is not None)
+            others = {other[key]: other for other in self.of(table, key, ids, there)}
+            for row in chunk:
+                yield row, others.get(row.get(own))
+
+    def _stream(self, sql: str, values: Sequence[Any], names: Sequence[str]) -> Iterator[Row]:
+        self.patience.begin()
+        with closing(self._ask(sql, values)) as cursor:
+            for number in count():
+                try:
+                    row = cursor.fetchone()
+                except sqlite3.Error as error:
+                    raise unreadable(self.name, error) from None
+                if row is None:
+                    return
+                if number >= self.patience.most_rows:
+                    raise unreadable(self.name, sqlite3.DatabaseError("more rows than it has room for"))
+                self.patience.begin()
+                yield dict(zip(names, row, strict=True))
+
+    def _ask(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self.connection.execute(sql, values)
+        except sqlite3.Error as error:
+            raise unreadable(self.name, error) from None
+
+
+def chunked(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """A few hundred rows at a time, or fewer that hold much."""
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += sum(len(value) for value in row.values() if isinstance(value, str | bytes))
+        if len(chunk) >= _FEW or size > _MUCH:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def is_sqlite(path: Path) -> bool:
+    """Whether the file begins as SQLite files do."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[ForeignDatabase]:
+    """Open a file of SQLite to read; :class:`UnreadableFile`."""
+    with ExitStack() as stack:
+        try:
+            address = _address(path, stack)
+            connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=5)
+            stack.enter_context(closing(connection))
+            _restrain(connection)
+            tables = _tables(connection)
+        except (sqlite3.Error, OSError) as error:
+            raise unreadable(path.name, error) from None
+        patience = _Patience(path.stat().st_size)
+        connection.set_progress_handler(patience, _STEPS_AT_ONCE)
+        connection.set_authorizer(_Guard(frozenset(tables)))
+        yield ForeignDatabase(path.name, connection, tables, patience)
+
+
+def looks_like(path: Path, signs: Signs) -> bool:
+    """Whether it is an SQLite file with all tables and columns of one of the signs."""
+    if not is_sqlite(path):
+        return False
+    try:
+        with opened(path) as database:
+            return database.is_like(signs)
+    except UnreadableFile:
+        return False
+
+
+def unreadable(name: str, error: Exception) -> UnreadableFile:
+    """What SQLite says of a file, and what to do about it."""
+    what = "its pages go round in circles" if str(error) == "interrupted" else str(error)
+    if "locked" in what or "busy" in what:
+        mend = "stop the program that writes it and try again"
+    elif "readonly" in what or "unable to open" in what:
+        mend = "open it once with its own program, close that, and import the file again"
+    elif "not a database" in what:
+        mend = "it is none, or encrypted; name the format that it has, or decrypt it with its own program"
+    elif "too big" in what:
+        mend = f"it holds a value of more than {MAX_VALUE_BYTES // 1024**2} MiB; remove that"
+    else:
+        mend = "try a copy made with: sqlite3 FILE .recover | sqlite3 COPY"
+    return UnreadableFile(f"{name}: cannot be read as an SQLite file: {what}; {mend}")
+
+
+def _address(path: Path, stack: ExitStack) -> str:
+    """How to open it so that nothing comes to lie beside it.
+
+    In write-ahead mode SQLite makes files beside it even to read. Without its log it is whole as it is; with
+    a log that no program has open it is read as a copy; with one that is in use all files are there already.
+    """
+    with open(path, "rb") as file:
+        header = file.read(_HEADER_BYTES)
+    if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
+        raise sqlite3.DatabaseError("file is not a database")
+    log, shared = (path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))
+    how = "mode=ro"
+    if _WAL_MODE in header[18:20] and not log.exists():
+        how = "immutable=1"
+    elif log.exists() and not shared.exists():
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="memoryhub-")))
+        shutil.copyfile(log, folder / log.name)
+        path = Path(shutil.copyfile(path, folder / path.name))
+    return f"{path.absolute().as_uri()}?{how}"
+
+
+def _restrain(connection: sqlite3.Connection) -> None:
+    connection.text_factory = _text
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    for setting in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _text(raw: bytes) -> str | bytes:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return Undecodable(raw)
+
+
+def _tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+    """Ordinary tables alone: neither views nor virtual tables, nor what a virtual table keeps for itself."""
+    listed = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
+    named = [(name, str(sql or "")) for name, sql in listed if isinstance(name, str)]
+    virtual = [name for name, sql in named if sql.upper().startswith("CREATE VIRTUAL")]
+    found: dict[str, tuple[str, ...]] = {}
+    for name, _ in named:
+        if name in virtual or name.startswith("sqlite_") or any(name.startswith(f"{v}_") for v in virtual):
+            continue
+        columns = connection.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
+        found[name] = tuple(column for (column,) in columns if isinstance(column, str))
+    return found
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+class _Patience:
+    """Ends a statement that takes more steps to its next row than a sound file of this size can ask for."""
+
+    def __init__(self, size: int) -> None:
+        self.most_rows = size // _ROW_BYTES + 1
+        self._most = (_FREE_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
+        self._used = 0
+
+    def begin(self) -> None:
+        self._used = 0
+
+    def __call__(self) -> bool:
+        self._used += 1
+        return self._used > self._most
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """What a statement may do: read ordinary tables, and count. What a view would read is not among it."""
+
+    tables: frozenset[str]
+
+    def __call__(
+        self, action: int, what: str | None, detail: str | None, _database: str | None, inside: str | None
+    ) -> int:
+        if inside is None and (
+            action == sqlite3.SQLITE_SELECT
+            or (action == sqlite3.SQLITE_READ and what in self.tables)
+            or (action == sqlite3.SQLITE_FUNCTION and detail == "count")
+        ):
+            return sqlite3.SQLITE_OK
+        return sqlite3.SQLITE_DENY

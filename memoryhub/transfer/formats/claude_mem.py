@@ -1,0 +1,228 @@
+"""claude-mem's SQLite file: observations, summaries of sessions, directives, and what it kept at first.
+
+Its columns have changed their names (``sdk_session_id`` became ``memory_session_id``); each is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from memoryhub.core.text import make_title
+from memoryhub.core.vocabulary import TYPES, MemoryType
+from memoryhub.memories.imported_history import Past
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.transfer import foreign_history
+from memoryhub.transfer.foreign_history import SUMMARY_COLUMNS, summary_text, with_statements
+from memoryhub.transfer.foreign_sqlite import ROW, ForeignDatabase, Row, chunked, looks_like, opened
+from memoryhub.transfer.records import Item, Options
+from memoryhub.transfer.values import Fields, Notes, named
+
+_SESSION = ("memory_session_id", "sdk_session_id")
+_USERS_SESSION = ("content_session_id", "claude_session_id")
+_OBSERVATION = (
+    *("id", "project", "merged_into_project", "text", "type", "title", "subtitle", "facts", "narrative"),
+    *("concepts", "files_read", "files_modified", "discovery_tokens", "created_at", "created_at_epoch"),
+    *(*_SESSION, "agent_type", "agent_id", "generated_by_model", "metadata"),
+)
+_SUMMARY = (*SUMMARY_COLUMNS, *_SESSION, "merged_into_project")
+_FIRST = (
+    *("id", "session_id", "text", "title", "subtitle", "facts", "concepts", "files_touched", "keywords"),
+    *("created_at", "created_at_epoch", "project", "archive_basename"),
+)
+_OVERVIEW = ("id", "session_id", "content", "created_at", "created_at_epoch", "project")
+_DIRECTIVE = (
+    *("id", "scope", "project", "content", "status", "created_at", "created_at_epoch", "updated_at_epoch"),
+)
+_SDK_SESSION = (
+    *(*_USERS_SESSION, "project", "platform_source", "user_prompt", "custom_title", "status"),
+    *("started_at", "started_at_epoch", "completed_at", "completed_at_epoch"),
+)
+_PROMPT = ("prompt_number", "prompt_text", "created_at", "created_at_epoch")
+# With what is of no account outside of that file: numbers of rows, hashes, versions.
+_READ = {
+    "sdk_sessions": (*_SDK_SESSION, *_SESSION, "id", "worker_port", "prompt_counter"),
+    "memories": (*_FIRST, "document_id", "origin"),
+    "overviews": (*_OVERVIEW, "origin"),
+    "observations": (*_OBSERVATION, "content_hash", "prompt_number"),
+    "session_summaries": (*_SUMMARY, "prompt_number"),
+    "directives": (*_DIRECTIVE, "source"),
+    "user_prompts": (*_PROMPT, *_USERS_SESSION, "id"),
+    "schema_versions": ("id", "version", "applied_at"),
+}
+_SIGNS = (
+    ("observations.memory_session_id", "observations.type"),
+    ("observations.sdk_session_id", "observations.type"),
+    ("memories.text", "memories.session_id", "overviews.content"),
+)
+
+
+class ClaudeMem:
+    name = "claude-mem"
+    label = "claude-mem (SQLite)"
+    extensions: tuple[str, ...] = (".db", ".sqlite", ".sqlite3")
+    hint = "claude-mem.db in ~/.claude-mem, or in the folder that CLAUDE_MEM_DATA_DIR names."
+
+    def recognises(self, path: Path) -> bool:
+        return looks_like(path, _SIGNS)
+
+    def count(self, path: Path) -> int | None:
+        with opened(path) as database:
+            return database.count(*_READ.keys() - {"schema_versions"})
+
+    def read(self, path: Path, options: Options) -> Iterator[Item]:
+        notes = Notes()
+        with opened(path) as database:
+            database.expect(_SIGNS, self.label)
+            for row in database.rows("sdk_sessions", _SDK_SESSION):
+                yield _session(Fields(row, notes), database.has("user_prompts"))
+            for row in database.rows("memories", _FIRST):
+                yield _first(Fields(row, notes))
+            for row in database.rows("overviews", _OVERVIEW):
+                yield _overview(Fields(row, notes))
+            for row in _with_sessions(database, "observations", _OBSERVATION):
+                yield _observation(Fields(row, notes))
+            for row in _with_sessions(database, "session_summaries", _SUMMARY):
+                yield _summary(Fields(row, notes))
+            for row in database.rows("directives", _DIRECTIVE):
+                yield _directive(Fields(row, notes))
+            yield from _prompts(database, notes)
+            notes.add_unread(database.unread(_READ))
+        yield from notes.items()
+
+
+def _session(fields: Fields, has_prompts: bool) -> Item:
+    fields.leave("custom_title")
+    if not has_prompts:
+        fields.leave("user_prompt")
+    session_id = fields.text(_USERS_SESSION[0]) or fields.text(_USERS_SESSION[1])
+    agent = fields.text("platform_source", "claude")
+    return foreign_history.session(fields, "sdk_sessions", session_id, agent=agent)
+
+
+def _prompts(database: ForeignDatabase, notes: Notes) -> Iterator[Item]:
+    for column in _USERS_SESSION:
+        if not database.has("user_prompts", column):
+            continue
+        rows = database.rows("user_prompts", (column, *_PROMPT))
+        for row, session in database.joined(rows, column, "sdk_sessions", column, ("project",)):
+            fields, about = Fields(row, notes), Fields(session or {}, notes)
+            yield foreign_history.prompt(fields, "user_prompts", fields.text(column), about.text("project"))
+
+
+def _with_sessions(database: ForeignDatabase, table: str, columns: tuple[str, ...]) -> Iterator[Row]:
+    """The rows, with the session of the user that each was made in: claude-mem's own ones mean nothing."""
+    for chunk in chunked(database.rows(table, columns)):
+        own = dict.fromkeys(_own_session(row) for row in chunk)
+        known: dict[Any, Any] = {}
+        for ours, theirs in product(_SESSION, _USERS_SESSION):
+            found = database.of("sdk_sessions", ours, own, (ours, theirs))
+            known |= {session[ours]: session[theirs] for session in found}
+        for row in chunk:
+            session = _own_session(row)
+            yield row | {"session_id": known.get(session) or session}
+
+
+def _own_session(row: Row) -> Any:
+    return row.get("memory_session_id") or row.get("sdk_session_id")
+
+
+def _base(fields: Fields) -> dict[str, Any]:
+    """What all kinds of rows have. Nothing expires over there."""
+    return {
+        "title": fields.text("title"),
+        "subtitle": fields.text("subtitle"),
+        "project": fields.text("project"),
+        "session_id": fields.text("session_id"),
+        "discovery_tokens": fields.count("discovery_tokens") or None,
+        "ttl_days": 0,
+        "created_at": fields.past_moment("created_at_epoch", "created_at"),
+    }
+
+
+def _adopted(fields: Fields, draft: dict[str, Any]) -> dict[str, Any]:
+    """A worktree's rows that were adopted into a project belong to it; a tag keeps where they come from."""
+    if into := fields.text("merged_into_project"):
+        draft["tags"] = [*draft.get("tags", []), *([draft["project"]] if draft["project"] else [])]
+        draft["project"] = into
+    return draft
+
+
+def _observation(fields: Fields) -> Item:
+    fields.leave("agent_type", "agent_id", "generated_by_model")
+    fields.leave_metadata(fields.mapping("metadata"))
+    kind = fields.text("type", MemoryType.CHANGE.value)
+    known = kind if kind in TYPES else MemoryType.CHANGE.value
+    if known != kind:
+        fields.notes.add(f"type {named(kind)} (stored as change, with the type as a tag)")
+    told = fields.text("narrative") or fields.text("text")
+    content = with_statements(told, fields.words("facts"))
+    draft = {
+        **_base(fields),
+        "content": content or fields.text("subtitle") or fields.text("title"),
+        "type": known,
+        "tags": [] if known == kind else [kind],
+        "concepts": fields.words("concepts"),
+        "files_read": fields.words("files_read"),
+        "files_modified": fields.words("files_modified"),
+    }
+    return _record(fields, "observations", _adopted(fields, draft))
+
+
+def _summary(fields: Fields) -> Item:
+    draft = {
+        **_base(fields),
+        "content": summary_text(fields),
+        "title": make_title(fields.text("request")),
+        "type": MemoryType.SESSION_SUMMARY.value,
+        "files_read": fields.words("files_read"),
+        "files_modified": fields.words("files_edited"),
+    }
+    return _record(fields, "session_summaries", _adopted(fields, draft))
+
+
+def _first(fields: Fields) -> Item:
+    """A memory of the first versions: compressed pieces of transcripts."""
+    fields.leave("archive_basename")
+    draft = {
+        **_base(fields),
+        "content": with_statements(fields.text("text"), fields.words("facts")),
+        "tags": fields.words("keywords"),
+        "concepts": fields.words("concepts"),
+        "files_read": fields.words("files_touched"),
+    }
+    return _record(fields, "memories", draft)
+
+
+def _overview(fields: Fields) -> Item:
+    draft = {**_base(fields), "content": fields.text("content"), "type": MemoryType.SESSION_SUMMARY.value}
+    return _record(fields, "overviews", draft)
+
+
+def _directive(fields: Fields) -> Item:
+    """A rule that its user gave, for one project or (scope global) for all; one switched off is trash."""
+    updated = fields.past_moment("updated_at_epoch", "created_at_epoch", "created_at")
+    everywhere = fields.text("scope", "global") == "global"
+    draft = {
+        **_base(fields),
+        "content": fields.text("content"),
+        "type": MemoryType.PREFERENCE.value,
+        "category": "preferences",
+        "scope": "team" if everywhere else "project",
+        "tags": ["directive"],
+    }
+    active = fields.text("status", "active") == "active"
+    past = Past(updated_at=updated, deleted_at=None if active else updated)
+    return _record(fields, "directives", draft, past)
+
+
+def _record(fields: Fields, table: str, draft: dict[str, Any], past: Past | None = None) -> Item:
+    return fields.record(
+        f"{table} row {fields.get(ROW)}",
+        MemoryDraft,
+        draft,
+        source_id=f"{table}/{fields.text('id')}",
+        past=past or Past(),
+    )

@@ -1,0 +1,238 @@
+"""The knowledge graph of the MCP reference server (``memory.jsonl``), both ways.
+
+Entities with observations and relations between them, one a line. An observation becomes a memory that
+begins with its entity's name; a relation, and what kind of thing an entity is, become facts.
+
+Memories and facts as a knowledge graph: what they name, what is known of it, and how it hangs together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Case, CharField, Exists, F, OuterRef, Q, QuerySet, Value, When
+from django.db.models.functions import Length
+
+from memoryhub.core.vocabulary import MemoryType
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
+from memoryhub.models import Entity, Fact, Memory
+from memoryhub.transfer.export import Selection
+from memoryhub.transfer.json_lines import first_objects, line_count, objects
+from memoryhub.transfer.records import Bad, Item, Options, Problem
+from memoryhub.transfer.values import Fields, Notes, named
+
+if TYPE_CHECKING:
+    from memoryhub.transfer.export import Selection
+
+KIND = "is a"  # the predicate of the fact that says what kind of thing an entity is
+_KNOWN = {
+    "entity": frozenset(("type", "name", "entityType", "observations")),
+    "relation": frozenset(("type", "from", "to", "relationType")),
+}
+
+
+class KnowledgeGraph:
+    name = "knowledge-graph"
+    label = "MCP reference server's knowledge graph (memory.jsonl)"
+    extensions: tuple[str, ...] = (".jsonl", ".json")
+    hint = "The file that MEMORY_FILE_PATH names; memory.jsonl (earlier memory.json) in the server's folder."
+    extension = ".jsonl"
+    content_type = "application/x-ndjson"
+    lossy = (
+        "Carries each memory's text as an observation of the things it names (of its project, when it names "
+        "none) and the facts as relations; not dates, types, tags, files, importance, levels and expiry."
+    )
+
+    def recognises(self, path: Path) -> bool:
+        found = first_objects(path)
+        return bool(found) and all(_is_node(one) for one in found)
+
+    def count(self, path: Path) -> int | None:
+        return line_count(path)
+
+    def read(self, path: Path, options: Options) -> Iterator[Item]:
+        notes = Notes()
+        for found in objects(path):
+            if isinstance(found, Bad):
+                yield found
+            else:
+                yield from _items(Fields(found[1], notes), found[0])
+        yield from notes.items()
+
+    def write(self, selection: Selection) -> Iterator[bytes]:
+
+        yield from lines(selection, KIND)
+
+
+def _is_node(one: dict[str, Any]) -> bool:
+    if one.get("type") == "entity":
+        return "name" in one and "entityType" in one
+    return one.get("type") == "relation" and "relationType" in one
+
+
+def _items(fields: Fields, number: int) -> Iterator[Item]:
+    kind, place = fields.text("type"), f"line {number}"
+    for name in sorted(set(fields.values) - _KNOWN.get(kind, frozenset(fields.values))):
+        fields.notes.add(f"field {named(name)}")
+    if kind == "entity":
+        yield from _entity(fields, place)
+    elif kind == "relation":
+        draft = {"subject": fields.text("from"), "predicate": fields.text("relationType")}
+        yield fields.record(place, FactDraft, {**draft, "object": fields.text("to")})
+    else:
+        yield Bad(place, [Problem("type", "is neither entity nor relation")])
+
+
+def _entity(fields: Fields, place: str) -> Iterator[Item]:
+    name, kind = fields.text("name"), fields.text("entityType", "unknown")
+    observations = fields.get("observations")
+    if observations is not None and not isinstance(observations, list):
+        fields.refuse("observations", "is not a list")
+    yield fields.record(place, FactDraft, {"subject": name, "predicate": KIND, "object": kind})
+    if fields.problems:
+        return
+    for number, observation in enumerate(observations or (), start=1):
+        yield _observation(observation, name, kind, f"{place}, observation {number}")
+
+
+def _observation(observation: Any, name: str, kind: str, place: str) -> Item:
+    if not isinstance(observation, str) or not observation.strip():
+        return Bad(place, [Problem("observations", "is not a text")])
+    draft = {
+        "content": f"{name}: {observation.strip()}",
+        "type": MemoryType.ENTITY.value,
+        "category": "entities",
+        "entities": [{"entity": name, "entity_type": kind[:50]}],
+        "ttl_days": 0,  # a graph forgets nothing by itself
+    }
+    return Fields({}, Notes()).record(place, MemoryDraft, draft)
+
+
+WITHOUT_PROJECT = "memories"  # what carries the memories that name nothing and belong to no project
+_PROJECT = "project"
+_UNKNOWN = "unknown"
+_NAMES = 200  # whose observations are in memory at once
+_IDS = 500
+# A longer object is no name of a thing: it becomes an observation. A memory about more things than these is
+# told of the first of them alone.
+_LONGEST_NAME = 200
+_MOST_THINGS = 10
+
+
+@dataclass
+class _Thing:
+    kinds: Counter[str] = field(default_factory=Counter)
+    said: str = ""  # what a fact says it is
+    observations: list[str] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        return self.said or (self.kinds.most_common(1)[0][0] if self.kinds else _UNKNOWN)
+
+
+def lines(selection: Selection, is_a: str) -> Iterator[bytes]:
+    """First every thing with its observations, then the relations; ``is_a``: who says what a thing is."""
+    memories = selection.memories()
+    if selection.whole:
+        memories = memories.live()
+    graph = _Graph(memories, _facts(selection, memories), is_a)
+    names = graph.names().iterator(chunk_size=_NAMES)
+    while chunk := [name for (name,) in islice(names, _NAMES)]:
+        for name, thing in graph.things(chunk).items():
+            said = list(dict.fromkeys(thing.observations))
+            yield _line({"type": "entity", "name": name, "entityType": thing.kind, "observations": said})
+    rows = graph.relations().order_by("pk").values_list("subject", "predicate", "object")
+    for subject, predicate, target in rows.iterator():
+        yield _line({"type": "relation", "from": subject, "to": target, "relationType": predicate})
+
+
+def _line(values: dict[str, Any]) -> bytes:
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _facts(selection: Selection, memories: QuerySet[Memory]) -> QuerySet[Fact]:
+    """The facts of the project and the session that are asked for; of the memories, if more is asked for."""
+    facts = Fact.objects.visible_to(selection.actor.clearance).order_by()
+    asked = selection.filter.model_dump(exclude_defaults=True, exclude_none=True)
+    facts = facts.filter(**{name: asked.pop(name) for name in ("project", "session_id") if name in asked})
+    found: QuerySet[Fact] = facts.filter(memory__in=memories) if asked and not selection.whole else facts
+    return found
+
+
+@dataclass(frozen=True)
+class _Graph:
+    memories: QuerySet[Memory]
+    facts: QuerySet[Fact]
+    is_a: str
+
+    def names(self) -> QuerySet[Any]:
+        """Everything that is a thing of the graph, each once, in a fixed order."""
+        named = Entity.objects.filter(memory__in=self.memories).values_list("entity")
+        places = self._without_things().order_by().values_list("place")
+        subjects, targets = self.facts.values_list("subject"), self.relations().values_list("object")
+        return named.union(places, subjects, targets).order_by("entity")
+
+    def relations(self) -> QuerySet[Fact]:
+        """Facts whose object can be the name of a thing."""
+        short = self.facts.annotate(length=Length("object")).filter(length__lte=_LONGEST_NAME)
+        return short.exclude(object__contains="\n").exclude(predicate=self.is_a)
+
+    def things(self, names: list[str]) -> dict[str, _Thing]:
+        """What there is to tell of these."""
+        things = {name: _Thing() for name in names}
+        self._observe_named(things)
+        alone = self._without_things().filter(place__in=names)
+        for place, content in alone.values_list("place", "content").iterator():
+            things[place].kinds[_PROJECT] += 1
+            things[place].observations.append(content)
+        self._observe_facts(things)
+        return things
+
+    def _without_things(self) -> QuerySet[Any]:
+        """The memories that name nothing, with the name of their project as ``place``."""
+        nowhere = When(project="", then=Value(WITHOUT_PROJECT))
+        place = Case(nowhere, default=F("project"), output_field=CharField())
+        nothing = ~Exists(Entity.objects.filter(memory=OuterRef("pk")))
+        return self.memories.filter(nothing).annotate(place=place)
+
+    def _observe_named(self, things: dict[str, _Thing]) -> None:
+        """The memories that name these: each with all of them, or with the one that it begins with."""
+        links = Entity.objects.filter(memory__in=self.memories, entity__in=list(things))
+        columns = ("entity", "entity_type", "memory_id", "memory__content")
+        rows = links.order_by("memory_id", "pk").values_list(*columns).iterator()
+        while chunk := list(islice(rows, _IDS)):
+            told = _told_of(memory for _, _, memory, _ in chunk)
+            for name, kind, memory, content in chunk:
+                things[name].kinds[kind] += 1
+                head, _, rest = content.partition(": ")
+                if head not in told[memory] or not rest.strip():
+                    head, rest = name, content
+                if head == name and name in told[memory]:
+                    things[name].observations.append(rest)
+
+    def _observe_facts(self, things: dict[str, _Thing]) -> None:
+        """What kind of thing it is, and facts whose object is a text rather than a thing."""
+        about = self.facts.filter(subject__in=list(things))
+        kinds = about.filter(predicate=self.is_a).order_by("updated_at", "pk")
+        for subject, kind in kinds.values_list("subject", "object").iterator():
+            things[subject].said = kind
+        texts = about.exclude(Q(predicate=self.is_a) | Q(pk__in=self.relations().values("pk")))
+        rows = texts.order_by("pk").values_list("subject", "predicate", "object")
+        for subject, predicate, text in rows.iterator():
+            things[subject].observations.append(f"{predicate}: {text}")
+
+
+def _told_of(memory_ids: Iterable[int]) -> dict[int, list[str]]:
+    """The things that each of these memories is told of, the first named first."""
+    found: dict[int, list[str]] = defaultdict(list)
+    links = Entity.objects.filter(memory_id__in=set(memory_ids)).order_by("pk")
+    for memory, name in links.values_list("memory_id", "entity").iterator():
+        if len(found[memory]) < _MOST_THINGS and name not in found[memory]:
+            found[memory].append(name)
+    return found

@@ -1,0 +1,206 @@
+"""LetsGo's SQLite file: ``memories``, ``facts`` and ``memory_journal``, of every version of its schema.
+
+Older ones lack columns (content_hash, expires_at, title and what came with it) and index the content alone;
+the oldest keep their lists in columns that end in ``_json``. A column that is not there has its default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from memoryhub.access.policy import LEVELS, Sensitivity
+from memoryhub.core.vocabulary import TYPES, MemoryType
+from memoryhub.memories.imported_history import Past
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
+from memoryhub.transfer import foreign_history
+from memoryhub.transfer.foreign_history import SUMMARY_COLUMNS, summary_text, with_statements
+from memoryhub.transfer.foreign_sqlite import ROW, ForeignDatabase, Row, looks_like, opened
+from memoryhub.transfer.records import Item, Options
+from memoryhub.transfer.values import Fields, Notes, days_between, named
+
+_MEMORY = (
+    *("id", "content", "category", "importance", "trust", "sensitivity", "title", "subtitle", "type"),
+    *("tags", "tags_json", "concepts", "concepts_json", "files_read", "files_read_json", "files_modified"),
+    *("files_modified_json", "facts_json", "metadata_json", "session_id", "project", "accessed_count"),
+    *("discovery_tokens", "created_at", "created_at_epoch", "updated_at", "expires_at"),
+)
+_FACT = ("id", "subject", "predicate", "object", "confidence", "source_entry_id", "created_at", "updated_at")
+_SUMMARY = (*SUMMARY_COLUMNS, "session_id")
+_GATE = ("sensitivity", "project")
+_JOURNAL = ("memory_id", "operation", "timestamp", "detail")
+_SESSION = (
+    *("session_id", "project", "status", "started_at", "started_at_epoch"),
+    *("completed_at", "completed_at_epoch"),
+)
+_PROMPT = ("session_id", "prompt_number", "prompt_text", "created_at", "created_at_epoch")
+_OF_SESSIONS = ("sessions", "session_summaries", "user_prompts")
+# What LetsGo writes about a new memory; a journal keeps no other words.
+_DETAIL = re.compile(r"\b(category|type|sensitivity)=(\S{1,100})")
+# With what is of no account outside of that file: numbers of rows, hashes, versions.
+_READ = {
+    "memories": (*_MEMORY, "content_hash"),
+    "facts": _FACT,
+    "memory_journal": (*_JOURNAL, "seq"),
+    "session_summaries": _SUMMARY,
+    "sessions": (*_SESSION, "id", "prompt_count"),
+    "user_prompts": (*_PROMPT, "id"),
+    "schema_meta": ("key", "value"),
+    "schema_version": ("version",),
+}
+_SIGNS = (
+    ("memories.content", "memories.sensitivity"),
+    ("memories.content", "memories.tags_json"),
+    ("memories.content", "memories.category", "memory_journal"),
+    ("memories.content", "memories.category", "memories.importance", "memories.tags"),
+)
+
+
+class LetsGo:
+    name = "letsgo"
+    label = "LetsGo (SQLite)"
+    extensions: tuple[str, ...] = (".db", ".sqlite", ".sqlite3")
+    hint = "The file that LETSGO_MEMORY_DB names, ~/.letsgo/memory.db unless it was set."
+
+    def recognises(self, path: Path) -> bool:
+        return looks_like(path, _SIGNS)
+
+    def count(self, path: Path) -> int | None:
+        with opened(path) as database:
+            return database.count("memories", "facts", "memory_journal", *_OF_SESSIONS)
+
+    def read(self, path: Path, options: Options) -> Iterator[Item]:
+        now, notes = options.now or datetime.now(UTC), Notes()
+        with opened(path) as database:
+            database.expect(_SIGNS, self.label)
+            for row in database.rows("sessions", _SESSION):
+                fields = Fields(row, notes)
+                yield foreign_history.session(fields, "sessions", fields.text("session_id"), agent=self.name)
+            for row in database.rows("memories", _MEMORY):
+                yield _memory(Fields(row, notes), row[ROW], now)
+            for row in database.rows("session_summaries", _SUMMARY):
+                yield _summary(Fields(row, notes), row[ROW])
+            rows = database.rows("facts", _FACT)
+            for row, memory in database.joined(rows, "source_entry_id", "memories", "id", _GATE):
+                yield _fact(Fields(row, notes), memory)
+            yield from _journal(database, notes, options)
+            yield from _prompts(database, notes)
+            notes.add_unread(database.unread(_READ))
+        yield from notes.items()
+
+
+def _memory(fields: Fields, number: int, now: datetime) -> Item:
+    created = fields.past_moment("created_at", "created_at_epoch")
+    expires = fields.moment("expires_at")
+    fields.leave_metadata(fields.mapping("metadata_json"))
+    draft = {
+        "content": with_statements(fields.text("content"), fields.words("facts_json")),
+        "title": fields.text("title"),
+        "subtitle": fields.text("subtitle"),
+        "category": fields.text("category", "general"),
+        "type": _type(fields),
+        "importance": fields.share("importance", 0.5),
+        "trust": fields.share("trust", 0.5),
+        "sensitivity": _sensitivity(fields),
+        "tags": fields.words("tags", "tags_json"),
+        "concepts": fields.words("concepts", "concepts_json"),
+        "files_read": fields.words("files_read", "files_read_json"),
+        "files_modified": fields.words("files_modified", "files_modified_json"),
+        "session_id": fields.text("session_id"),
+        "project": fields.text("project"),
+        "discovery_tokens": fields.count("discovery_tokens") or None,
+        "ttl_days": days_between(created, expires, now),
+        "created_at": created,
+    }
+    past = Past(
+        updated_at=fields.past_moment("updated_at"),
+        accessed_count=fields.count("accessed_count"),
+        expires_at=expires,
+    )
+    return fields.record(f"memories row {number}", MemoryDraft, draft, source_id=fields.text("id"), past=past)
+
+
+def _type(fields: Fields) -> str:
+    kind = fields.text("type", MemoryType.CHANGE.value)
+    if kind in TYPES:
+        return kind
+    fields.notes.add(f"type {named(kind)} (stored as change)")
+    return MemoryType.CHANGE.value
+
+
+def _sensitivity(fields: Fields) -> str:
+    """As LetsGo reads it: empty is public, case is nothing, and a level that is not known is for nobody."""
+    level = fields.text("sensitivity", "public").lower()
+    if level not in LEVELS:
+        fields.refuse(
+            "sensitivity", "is no known level, so it is shown to nobody; make it public, private or secret"
+        )
+    return level
+
+
+def _summary(fields: Fields, number: int) -> Item:
+    created = fields.past_moment("created_at", "created_at_epoch")
+    draft = {
+        "content": summary_text(fields),
+        "title": fields.text("request")[:500],
+        "type": MemoryType.SESSION_SUMMARY.value,
+        "files_read": fields.words("files_read_json", "files_read"),
+        "files_modified": fields.words("files_edited_json", "files_edited"),
+        "session_id": fields.text("session_id"),
+        "project": fields.text("project"),
+        "discovery_tokens": fields.count("discovery_tokens") or None,
+        "ttl_days": 0,
+        "created_at": created,
+    }
+    return fields.record(f"session_summaries row {number}", MemoryDraft, draft)
+
+
+def _gate(memory: Row | None, without: Sensitivity) -> dict[str, str]:
+    """Who may see what hangs on a memory: who may see that; ``without`` one, who may see that level."""
+    about = Fields(memory or {"sensitivity": without.value}, Notes())
+    level = about.text("sensitivity", Sensitivity.PUBLIC.value).lower()
+    known = level if level in LEVELS else Sensitivity.SECRET.value
+    return {"project": about.text("project"), "sensitivity": known}
+
+
+def _fact(fields: Fields, memory: Row | None) -> Item:
+    """LetsGo keeps the facts of a memory that was deleted; they hang on nothing then."""
+    source = fields.text("source_entry_id")
+    if source and memory is None:
+        fields.notes.add("links of facts to memories that are gone")
+    draft = {
+        "subject": fields.text("subject"),
+        "predicate": fields.text("predicate"),
+        "object": fields.text("object"),
+        "confidence": fields.share("confidence", 1.0),
+        "memory_id": source if memory else None,
+        **_gate(memory, Sensitivity.PUBLIC),
+    }
+    past = Past(updated_at=fields.past_moment("updated_at"), valid_from=fields.past_moment("created_at"))
+    place = f"facts row {fields.get(ROW)}"
+    return fields.record(place, FactDraft, draft, source_id=fields.text("id"), past=past)
+
+
+def _journal(database: ForeignDatabase, notes: Notes, options: Options) -> Iterator[Item]:
+    """Who may see a row is told by its memory; a row of one that is gone is for those who see everything."""
+    rows = database.rows("memory_journal", _JOURNAL)
+    for row, memory in database.joined(rows, "memory_id", "memories", "id", _GATE):
+        fields, gate = Fields(row, notes), _gate(memory, Sensitivity.SECRET)
+        yield foreign_history.journal_row(
+            fields,
+            "memory_journal",
+            actor="letsgo",
+            memory_id=fields.text("memory_id"),
+            project=gate["project"] or options.project,
+            sensitivity=gate["sensitivity"],
+            detail=dict(_DETAIL.findall(fields.text("detail"))),
+        )
+
+
+def _prompts(database: ForeignDatabase, notes: Notes) -> Iterator[Item]:
+    rows = database.rows("user_prompts", _PROMPT)
+    for row, session in database.joined(rows, "session_id", "sessions", "session_id", ("project",)):
+        fields, about = Fields(row, notes), Fields(session or {}, notes)
+        yield foreign_history.prompt(fields, "user_prompts", fields.text("session_id"), about.text("project"))

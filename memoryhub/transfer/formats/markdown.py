@@ -1,0 +1,204 @@
+"""Markdown as coding agents keep it (``CLAUDE.md``, ``CLAUDE.local.md``).
+
+A list item becomes a memory with what is nested in it; the text of a section beside its lists becomes one.
+The headings above say what it is about: they are its subtitle, and the nearest one its category.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby, zip_longest
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from memoryhub.core.vocabulary import MemoryType, Scope
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.transfer.records import Bad, Item, Options, Record, Unmapped, UnreadableFile, record_or_bad
+
+if TYPE_CHECKING:
+    from memoryhub.models import Memory
+    from memoryhub.transfer.export import Selection
+
+MAX_BYTES = 5 * 1024 * 1024
+_HEAD = 64 * 1024
+# Claude Code reads "@path" as the content of another file.
+_IMPORT = re.compile(r"(?:^|\s)@[~\w./-]*[\w-]", re.MULTILINE)
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_MARKUP = re.compile(r"[*_`#]+")
+# What a heading says of the things under it.
+_TYPES = {
+    "decision": MemoryType.DECISION,
+    "preference": MemoryType.PREFERENCE,
+    "style": MemoryType.PREFERENCE,
+    "convention": MemoryType.PREFERENCE,
+    "gotcha": MemoryType.DISCOVERY,
+    "pitfall": MemoryType.DISCOVERY,
+    "known issue": MemoryType.DISCOVERY,
+    "lesson": MemoryType.DISCOVERY,
+}
+
+
+class Markdown:
+    """Instructions in prose: they do not expire, and those of ``CLAUDE.local.md`` are their owner's alone."""
+
+    name = "markdown"
+    label = "Markdown (CLAUDE.md)"
+    extensions = (".md", ".markdown")
+    extension = ".md"
+    content_type = "text/markdown; charset=utf-8"
+    hint = "CLAUDE.md or CLAUDE.local.md at the root of a project, or any notes with headings and lists."
+    lossy = "Only what the memories say goes out, under a heading for each category: no dates, no numbers."
+
+    def recognises(self, path: Path) -> bool:
+        try:
+            with open(path, "rb") as file:
+                head = file.read(_HEAD)
+            text = head.decode("utf-8-sig", "strict" if len(head) < _HEAD else "ignore")
+        except (OSError, UnicodeDecodeError):
+            return False
+        if "\x00" in text or text.lstrip()[:1] in ("{", "["):
+            return False
+        return bool(re.search(r"^#{1,6} \S|^[-*+] \S.*\n(?:.*\n)*?[-*+] \S", text, re.MULTILINE))
+
+    def count(self, path: Path) -> int | None:
+        return None
+
+    def read(self, path: Path, options: Options) -> Iterator[Item]:
+        text = _text(path)
+        left, text = _left_out(text)
+        is_local = Path(options.name or path.name).name.lower() == "claude.local.md"
+        imports = 0
+        for item in _items(text, Scope.PERSONAL if is_local else Scope.PROJECT):
+            if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
+                imports += len(_IMPORT.findall(_CODE.sub("", item.draft.content)))
+            yield item
+        left["imports of other files (@path): kept as text, not followed; import those files too"] = imports
+        yield from (Unmapped(what, count) for what, count in left.items() if count)
+
+    def write(self, selection: Selection) -> Iterator[bytes]:
+        return _written(selection)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            mebibytes = MAX_BYTES // 1024**2
+            raise UnreadableFile(f"{path.name}: is larger than {mebibytes} MiB; split it into several files")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UnreadableFile(f"{path.name}: cannot be read: {error.strerror or error}") from None
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError:
+        raise UnreadableFile(f"{path.name}: is not UTF-8 text; save it as UTF-8") from None
+
+
+def _left_out(text: str) -> tuple[Counter[str], str]:
+    """What no memory is made of; line numbers stay what they were."""
+    found: Counter[str] = Counter()
+    for words, pattern in (("front matter", _FRONT), ("HTML comments", _COMMENT)):
+        text, n = pattern.subn(lambda match: "\n" * match[0].count("\n"), text)
+        found[words] += n
+    return found, text
+
+
+def _items(text: str, scope: Scope) -> Iterator[Item]:
+    lines = text.split("\n")
+    headings: list[tuple[int, str]] = []
+    prose: list[tuple[int, int]] = []
+    known: dict[str, Any] = {}
+    tokens = [t for t in MarkdownIt("commonmark").enable("table").parse(text, known) if t.level <= 2]
+    for token, inline in zip_longest(tokens, tokens[1:]):
+        if token.type == "heading_open" and token.level == 0 and inline is not None:
+            yield from _section(lines, prose, headings, scope)
+            prose = []
+            level = int(token.tag[1])
+            headings = [one for one in headings if one[0] < level] + [(level, _plain(inline.content))]
+        elif token.type == "list_item_open" and token.level == 1 and token.map:
+            yield from _entry(lines, token, headings, scope)
+        elif token.level == 0 and token.map and _is_prose(token):
+            prose.append((token.map[0], token.map[1]))
+    yield from _section(lines, prose, headings, scope)
+    if links := len(known.get("references", ())):
+        yield Unmapped("addresses of links that stand apart from their text ([name]: address)", links)
+
+
+def _is_prose(token: Token) -> bool:
+    leaf = token.nesting == 1 and token.type not in ("heading_open", "bullet_list_open", "ordered_list_open")
+    return leaf or token.type in ("fence", "code_block", "html_block")
+
+
+def _entry(lines: list[str], token: Token, headings: list[tuple[int, str]], scope: Scope) -> Iterator[Item]:
+    """One list item that says something, without its marker, and what is nested in it moved left."""
+    start, end = token.map or (0, 0)
+    first, *rest = lines[start:end]
+    body = re.sub(r"^\s*(?:[-*+]|\d{1,9}[.)])\s?", "", first)
+    text = "\n".join([re.sub(r"^\[[ xX]\]\s+", "", body), dedent("\n".join(rest))]).strip()
+    if text:
+        yield _memory(f"line {start + 1}", text, "", headings, scope)
+
+
+def _section(
+    lines: list[str], prose: list[tuple[int, int]], headings: list[tuple[int, str]], scope: Scope
+) -> Iterator[Item]:
+    """What stands under a heading beside its lists."""
+    text = "\n\n".join("\n".join(lines[start:end]).strip() for start, end in prose).strip()
+    if text:
+        title = headings[-1][1] if headings else ""
+        yield _memory(f"line {prose[0][0] + 1}", text, title, headings[:-1], scope, headings)
+
+
+def _memory(
+    place: str,
+    content: str,
+    title: str,
+    above: list[tuple[int, str]],
+    scope: Scope,
+    headings: list[tuple[int, str]] | None = None,
+) -> Record | Bad:
+    headings = above if headings is None else headings
+    path = " › ".join(words for _, words in above if words)
+    nearest = headings[-1][1] if headings else ""
+    values = {
+        "content": content,
+        "title": title[:500],
+        "subtitle": path[:1000],
+        "category": nearest[:100].strip() or "general",
+        "type": _type_of(nearest),
+        "scope": scope,
+        "ttl_days": None,
+    }
+    return record_or_bad(place, MemoryDraft, values)
+
+
+def _type_of(heading: str) -> MemoryType:
+    words = heading.lower()
+    return next((kind for word, kind in _TYPES.items() if word in words), MemoryType.CONTEXT)
+
+
+def _plain(heading: str) -> str:
+    return " ".join(_MARKUP.sub("", heading).split())
+
+
+def _written(selection: Selection) -> Iterator[bytes]:
+    """A list item for each memory; a longer one, or one with blank lines, stays one item by its indent."""
+    yield b"# Memories\n"
+    rows = selection.memories().order_by("project", "category", "pk").iterator(chunk_size=1000)
+    for (project, category), memories in groupby(rows, lambda row: (row.project, row.category)):
+        heading = _plain(f"{project}: {category}" if project else category)
+        yield f"\n## {heading}\n\n".encode()
+        for memory in memories:
+            yield _item_of(memory).encode()
+
+
+def _item_of(memory: Memory) -> str:
+    first, *rest = memory.content.strip().splitlines()
+    return "\n".join([f"- {first}", *(f"  {line}" if line.strip() else "" for line in rest)]) + "\n"

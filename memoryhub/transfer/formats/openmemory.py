@@ -1,0 +1,263 @@
+"""One large JSON object, read item by item: its lists are never whole in memory.
+
+OpenMemory's export: a zip archive of ``memories.json`` and ``memories.jsonl.gz``, or the latter alone.
+
+``memories.json`` says more of each memory (when it was archived or deleted); what only the other file has is
+read from there.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from memoryhub.core.vocabulary import MemoryType
+from memoryhub.memories.imported_history import Past
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.transfer.files import member, member_names
+from memoryhub.transfer.json_lines import first_objects, line_count, objects, parse
+from memoryhub.transfer.jsonl import Lines
+from memoryhub.transfer.records import Bad, Item, Options, Problem, UnreadableFile
+from memoryhub.transfer.values import Fields, Notes, named
+
+_CHUNK = 256 * 1024
+MAX_ITEM = 16 * 1024 * 1024  # characters
+_CUT = 3
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+def members(stream: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
+    """The members by key: of a list each item, of anything else the value; :class:`UnreadableFile`."""
+    text = _Text(stream, name)
+    text.take("{")
+    if text.next() == "}":
+        text.take("}")
+        text.end()
+        return
+    while True:
+        key = text.value()
+        if not isinstance(key, str):
+            raise text.broken()
+        text.take(":")
+        if text.next() == "[":
+            for item in _items(text):
+                yield key, item
+        else:
+            yield key, text.value()
+        if text.take(",}") == "}":
+            text.end()
+            return
+
+
+def _items(text: _Text) -> Iterator[Any]:
+    text.take("[")
+    if text.next() == "]":
+        text.take("]")
+        return
+    while True:
+        yield text.value()
+        if text.take(",]") == "]":
+            return
+
+
+class _Text:
+    """What has been read and not yet used of a stream in UTF-8."""
+
+    def __init__(self, stream: IO[bytes], name: str) -> None:
+        self._stream, self._name = stream, name
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._json = json.JSONDecoder()
+        self._text, self._at, self._ended = "", 0, False
+
+    def next(self) -> str:
+        """The next character that is no blank, left where it is."""
+        if not self._ahead():
+            raise self.broken("ends too early")
+        return self._text[self._at]
+
+    def end(self) -> None:
+        """Nothing but blanks may follow."""
+        if self._ahead():
+            raise self.broken("goes on behind its end")
+
+    def _ahead(self) -> bool:
+        """Pass over blanks; whether anything follows."""
+        while True:
+            if blanks := _BLANKS.match(self._text, self._at):
+                self._at = blanks.end()
+            if self._at < len(self._text):
+                return True
+            if not self._more(_CHUNK):
+                return False
+
+    def take(self, expected: str) -> str:
+        """One of the expected characters."""
+        found = self.next()
+        if found not in expected:
+            raise self.broken()
+        self._at += 1
+        return found
+
+    def value(self) -> Any:
+        self.next()
+        while True:
+            try:
+                value, end = self._json.raw_decode(self._text, self._at)
+            except RecursionError:
+                raise self.broken("is nested too deeply") from None
+            except ValueError:
+                if not self._grow():
+                    raise self.broken() from None
+                continue
+            # A number so near to the end of what was read may go on: of "1.5e+7" too "1.5e+" is there.
+            if len(self._text) - end < _CUT and self._grow():
+                continue
+            self._at = end
+            return value
+
+    def _grow(self) -> bool:
+        """Read on, each time as much again, so that a long item is not looked at for ever."""
+        held = len(self._text) - self._at
+        if held > MAX_ITEM:
+            raise self.broken(f"holds an item of more than {MAX_ITEM // 1024**2} million characters")
+        return self._more(max(_CHUNK, held))
+
+    def _more(self, size: int) -> bool:
+        if self._ended:
+            return False
+        raw = self._stream.read(size)
+        self._ended = not raw
+        try:
+            fresh = self._decoder.decode(raw, final=self._ended)
+        except UnicodeDecodeError:
+            raise self.broken("is not UTF-8") from None
+        if self._ended:
+            return False
+        self._text, self._at = self._text[self._at :] + fresh, 0
+        return True
+
+    def broken(self, why: str = "is not JSON") -> UnreadableFile:
+        return UnreadableFile(f"{self._name}: {why}; export it again")
+
+
+_TABLES, _LINES = "memories.json", "memories.jsonl.gz"
+_STATES = ("active", "paused", "archived", "deleted")
+_ASIDE = ("paused", "archived")  # neither shown nor gone over there: tagged here
+# What says nothing beyond the memories themselves.
+_KNOWN_KEYS = frozenset(("memories", "apps", "categories", "memory_categories", "export_meta"))
+_KNOWN = frozenset(
+    ("id", "user_id", "app_id", "app", "content", "metadata", "state", "vector", "category_ids", "categories")
+) | {"created_at", "updated_at", "archived_at", "deleted_at"}
+_LINE_SIGNS = frozenset(("content", "state", "categories"))
+
+
+class OpenMemory:
+    name = "openmemory"
+    label = "OpenMemory (export zip)"
+    extensions: tuple[str, ...] = (".zip", ".gz", ".jsonl")
+    hint = "memories_export_USER.zip, which OpenMemory's dashboard made under Export."
+
+    def recognises(self, path: Path) -> bool:
+        if names := member_names(path):
+            return _TABLES in names or _LINES in names
+        found = first_objects(path)
+        return bool(found) and all(set(one) >= _LINE_SIGNS for one in found)
+
+    def count(self, path: Path) -> int | None:
+        return None if member_names(path) else line_count(path)
+
+    def read(self, path: Path, options: Options) -> Iterator[Item]:
+        reader = _Reader(options.now or datetime.now(UTC))
+        names = member_names(path)
+        if not names:
+            for found in objects(path):
+                yield found if isinstance(found, Bad) else reader.memory(found[1], f"line {found[0]}")
+        elif _TABLES not in names and _LINES not in names:
+            raise UnreadableFile(
+                f"{path.name}: holds neither {_TABLES} nor {_LINES}; is it OpenMemory's export?"
+            )
+        else:
+            yield from _archive(path, names, reader)
+        yield from reader.notes.items()
+
+
+def _archive(path: Path, names: dict[str, str], reader: _Reader) -> Iterator[Item]:
+    if _TABLES in names:
+        # What memories refer to may stand behind them.
+        with member(path, names[_TABLES]) as stream:
+            for key, value in members(stream, _TABLES):
+                reader.learn(key, value)
+        with member(path, names[_TABLES]) as stream:
+            rows = (value for key, value in members(stream, _TABLES) if key == "memories")
+            for number, row in enumerate(rows, start=1):
+                yield reader.row(row, f"{_TABLES} memory {number}")
+    if _LINES in names:
+        with member(path, names[_LINES]) as stream:
+            for line in Lines(stream):
+                found = parse(line)
+                if isinstance(found, Bad):
+                    yield Bad(f"{_LINES} {found.place}", found.problems)
+                elif found and str(found[1].get("id")) not in reader.seen:
+                    yield reader.memory(found[1], f"{_LINES} line {found[0]}")
+
+
+@dataclass
+class _Reader:
+    now: datetime
+    notes: Notes = field(default_factory=Notes)
+    apps: dict[str, str] = field(default_factory=dict)
+    categories: dict[str, str] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    def learn(self, key: str, value: Any) -> None:
+        """What memories refer to, and what has no place here."""
+        if key in ("apps", "categories") and isinstance(value, dict):
+            known = self.apps if key == "apps" else self.categories
+            known[str(value.get("id"))] = str(value.get("name") or "").strip()
+            self.notes.add(f"descriptions of {key}", int(bool(value.get("description"))))
+        elif key not in _KNOWN_KEYS and value:
+            self.notes.add(f"{named(key)} (of {_TABLES})")
+
+    def row(self, row: Any, place: str) -> Item:
+        """A memory of ``memories.json``, which names its app and its categories by number."""
+        if not isinstance(row, dict):
+            return Bad(place, [Problem("", "is not a JSON object")])
+        self.seen.add(str(row.get("id")))
+        ids = row.get("category_ids")
+        named = [self.categories.get(str(one), "") for one in ids] if isinstance(ids, list) else []
+        app = self.apps.get(str(row.get("app_id")), "")
+        return self.memory({**row, "app": app, "categories": [name for name in named if name]}, place)
+
+    def memory(self, values: dict[str, Any], place: str) -> Item:
+        fields = Fields(values, self.notes)
+        fields.leave_metadata(fields.mapping("metadata"))
+        fields.leave("vector", why="made anew here")
+        for name in sorted(set(values) - _KNOWN):
+            self.notes.add(f"field {named(name)}")
+        categories, app, state = fields.words("categories"), fields.text("app"), self._state(fields)
+        draft = {
+            "content": fields.text("content"),
+            "type": MemoryType.FACT.value,
+            "category": categories[0] if categories else "general",
+            "tags": [*categories[1:], *([app] if app else []), *([state] if state in _ASIDE else [])],
+            "ttl_days": 0,  # OpenMemory forgets nothing by itself
+            "created_at": fields.past_moment("created_at"),
+        }
+        updated = fields.past_moment("updated_at", "created_at")
+        deleted = fields.past_moment("deleted_at") or updated or self.now
+        past = Past(updated_at=updated, deleted_at=deleted if state == "deleted" else None)
+        return fields.record(place, MemoryDraft, draft, source_id=fields.text("id"), past=past)
+
+    def _state(self, fields: Fields) -> str:
+        state = fields.text("state", "active")
+        if state in _ASIDE:
+            self.notes.add(f"state {state} (stored with the tag {state})")
+        elif state not in _STATES:
+            self.notes.add(f"state {named(state)} (stored as active)")
+        return state

@@ -1,0 +1,144 @@
+"""pigo's ``memories.jsonl``, both ways: one memory a line, in three layers and one of six categories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memoryhub.core.vocabulary import MemoryType
+from memoryhub.memories.imported_history import Past
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.models import Memory
+from memoryhub.transfer.json_lines import first_objects, line_count, objects
+from memoryhub.transfer.records import Bad, Item, Options
+from memoryhub.transfer.values import Fields, Notes, named
+
+if TYPE_CHECKING:
+    from memoryhub.transfer.export import Selection
+
+CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns")
+_KNOWN = frozenset(
+    (
+        "id",
+        "category",
+        "abstract",
+        "overview",
+        "content",
+        "vector",
+        "active_count",
+        "created_at",
+        "updated_at",
+    )
+)
+_ROWS = 1000
+# pigo shows its model only memories of its six categories; where ours is another, the type tells the nearest.
+_CATEGORY_OF = {
+    MemoryType.SELF: "profile",
+    MemoryType.PREFERENCE: "preferences",
+    MemoryType.FACT: "entities",
+    MemoryType.ENTITY: "entities",
+    MemoryType.RELATIONSHIP: "entities",
+    MemoryType.GENERAL: "entities",
+    MemoryType.BUGFIX: "cases",
+    MemoryType.DISCOVERY: "cases",
+}
+_OTHERWISE = "events"
+# What the toolset pigo stores them as.
+TYPES = {
+    "profile": MemoryType.SELF,
+    "preferences": MemoryType.PREFERENCE,
+    "entities": MemoryType.ENTITY,
+    "events": MemoryType.CONTEXT,
+    "cases": MemoryType.DISCOVERY,
+    "patterns": MemoryType.GENERAL,
+}
+
+
+class Pigo:
+    name = "pigo"
+    label = "pigo (memories.jsonl)"
+    extensions: tuple[str, ...] = (".jsonl",)
+    hint = "~/.pigo/memory/memories.jsonl"
+    extension = ".jsonl"
+    content_type = "application/x-ndjson"
+    lossy = (
+        "Carries the three layers, the category, dates and the number of accesses; not the title, type, tags,"
+        " files, entities, importance, project, level and expiry of a memory, and no facts."
+    )
+
+    def recognises(self, path: Path) -> bool:
+        found = first_objects(path)
+        return bool(found) and all(
+            {"abstract", "content", "category", "active_count"} <= set(one) for one in found
+        )
+
+    def count(self, path: Path) -> int | None:
+        return line_count(path)
+
+    def read(self, path: Path, options: Options) -> Iterator[Item]:
+        notes = Notes()
+        for found in objects(path):
+            yield found if isinstance(found, Bad) else _memory(Fields(found[1], notes), found[0])
+        yield from notes.items()
+
+    def write(self, selection: Selection) -> Iterator[bytes]:
+        memories = selection.memories()
+        if selection.whole:
+            memories = memories.live()
+        for memory in memories.iterator(chunk_size=_ROWS):
+            yield json.dumps(_line(memory), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _memory(fields: Fields, number: int) -> Item:
+    if fields.get("vector"):
+        fields.notes.add("vector (made anew here)")
+    for name in sorted(set(fields.values) - _KNOWN):
+        fields.notes.add(f"field {named(name)}")
+    category = fields.text("category", "general")
+    abstract, overview = fields.text("abstract"), fields.text("overview")
+    draft = {
+        "content": fields.text("content") or overview or abstract,
+        "abstract": abstract,
+        "overview": overview,
+        "category": category,
+        "type": TYPES.get(category, MemoryType.GENERAL),
+        "ttl_days": 0,  # pigo forgets nothing by itself
+        "created_at": _moment(fields, "created_at"),
+    }
+    past = Past(updated_at=_moment(fields, "updated_at"), accessed_count=fields.count("active_count"))
+    return fields.record(f"line {number}", MemoryDraft, draft, source_id=fields.text("id"), past=past)
+
+
+def _moment(fields: Fields, name: str) -> datetime | None:
+    """Go writes a time that was never set as the first of January in the year 1."""
+    if str(fields.get(name)).startswith("0001-"):
+        return None
+    return fields.past_moment(name)
+
+
+def _line(memory: Memory) -> dict[str, Any]:
+    """In the order of pigo's own fields. No vector: it compares with those of pigo's own model alone."""
+    return {
+        "id": f"mem_{memory.uid}",
+        "category": _category(memory),
+        "abstract": memory.abstract,
+        "overview": memory.overview,
+        "content": memory.content,
+        "vector": None,
+        "active_count": memory.accessed_count,
+        "created_at": _go(memory.created_at),
+        "updated_at": _go(memory.updated_at),
+    }
+
+
+def _category(memory: Memory) -> str:
+    if memory.category in CATEGORIES:
+        return memory.category
+    return _CATEGORY_OF.get(MemoryType(memory.type), _OTHERWISE)
+
+
+def _go(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,346 @@
+"""Import jobs: run outside of requests with progress, stop, resume and report."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Set
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db.models import QuerySet
+from pydantic import BaseModel, ConfigDict
+
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.maintenance import run_scope, runs
+from memoryhub.maintenance.plan import Change, Operation, Pace, Step
+from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.models import MaintenanceRun, Memory, RunChanges
+from memoryhub.transfer import uploads
+from memoryhub.transfer.formats import FORMATS, Format, recognised
+from memoryhub.transfer.id_map import Ids
+from memoryhub.transfer.loader import Batch, Order, Tally, over_cap
+from memoryhub.transfer.reader import Reading, opened
+from memoryhub.transfer.records import Item, Options, Problem, UnreadableFile
+
+NAME = "import"
+FAILED, UNMAPPED, IGNORED, NOT_TAKEN, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
+PROJECT = "project"  # one that memories came into; ``after``: how many, in a dry run
+_FIRST, _MOST, _LEAST = 50, 1000, 20  # items of a step
+# A person waits for the end, and what a step costs besides its items is half of a short one. Two other things
+# keep the door open: the file is read and its vectors are made between the steps.
+_STRETCH, _REST = 3.0, 0.3
+_MOST_ERRORS = 100  # that a step lists; the others it counts
+_MOST_PROJECTS = 20  # that a step names
+
+
+class ImportParams(BaseModel):
+    """``upload``: the key of the file. ``restores``: whoever asked may restore the store."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    upload: str
+    format: str
+    name: str = ""
+    project: str | None = None
+    dry_run: bool = False
+    restores: bool = False
+
+
+class Import(Operation[ImportParams]):
+    name = NAME
+    label = "Import"
+    help = "Stores what an uploaded file holds."
+    Params = ImportParams
+
+    def total(self, params: ImportParams, actor: Actor, now: datetime) -> int:
+        try:
+            with _reading(params) as reading:
+                return reading.total or 0
+        except UnreadableFile as error:
+            raise _refusal(error, params) from None
+
+    def steps(
+        self, params: ImportParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+    ) -> Iterator[Step]:
+        try:
+            with _reading(params) as reading, Ids(uploads.ids_of(params.upload)) as ids:
+                if position and not reading.go_on(position):
+                    raise StoreError("the file is not the one that was begun with; upload it again", "upload")
+                yield from _walk(reading, _order(params, actor), ids)
+        except UnreadableFile as error:
+            raise _refusal(error, params) from None
+        if not params.dry_run:
+            uploads.forget(params.upload)
+
+
+IMPORT = Import()
+
+
+def start(
+    chunks: Iterator[bytes],
+    name: str,
+    actor: Actor,
+    *,
+    format: str = "",
+    project: str = "",
+    dry_run: bool = False,
+    restores: bool = False,
+) -> MaintenanceRun:
+    """Keep a file and queue its import. :class:`uploads.TooLarge`; StoreError for what cannot be used.
+
+    ``format``: seen by the file's content where it is empty. ``restores``: the actor may restore the store,
+    which is the caller's to decide.
+    """
+    if format and format not in FORMATS:
+        raise StoreError(f"must be one of: {', '.join(FORMATS)}", "format")
+    key = uploads.keep(chunks)
+    try:
+        found = FORMATS[format] if format else recognised(uploads.path_of(key))
+        params = {
+            "upload": key,
+            "format": found.name,
+            "name": Path(name).name[:200],
+            "project": project or None,
+            "dry_run": dry_run,
+            "restores": restores,
+        }
+        return runs.start(IMPORT, params, actor, dry_run=dry_run, may_wait=True)
+    except BaseException:
+        uploads.forget(key)
+        raise
+
+
+def start_for_good(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
+    """Import in earnest what a dry run looked through; Conflict when its file is gone."""
+    params = {**run.params, "dry_run": False, "restores": restores}
+    if not uploads.path_of(params["upload"]).exists():
+        raise Conflict("the file of this dry run is gone; upload it again", "upload")
+    uploads.ids_of(params["upload"]).unlink(missing_ok=True)  # what the dry run took back
+    return runs.start(IMPORT, params, actor, may_wait=True)
+
+
+def _order(params: ImportParams, actor: Actor) -> Order:
+    return Order(
+        actor, lambda place, problem: None, params.project or "", params.dry_run, restores=params.restores
+    )
+
+
+def _reading(params: ImportParams) -> _Opened:
+    path = uploads.path_of(params.upload)
+    if not path.exists():
+        raise StoreError("the file is gone; upload it again", "upload")
+    return _Opened(_format(params.format), path, Options(params.name, params.project or ""))
+
+
+def _format(name: str) -> Format:
+    try:
+        return FORMATS[name]
+    except KeyError:
+        raise StoreError("this hub knows no format of this name any more", "format") from None
+
+
+class _Opened:
+    """:func:`opened`, on an upload."""
+
+    def __init__(self, format: Format, path: Path, options: Options) -> None:
+        self._stack = ExitStack()
+        self._arguments = (format, str(path), options)
+
+    def __enter__(self) -> Reading:
+        return self._stack.enter_context(opened(*self._arguments))
+
+    def __exit__(self, *details: Any) -> bool | None:
+        return self._stack.__exit__(*details)
+
+
+def _refusal(error: UnreadableFile, params: ImportParams) -> StoreError:
+    """In the words of the reader, with the name that the file had."""
+    path = uploads.path_of(params.upload)
+    words = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)
+    return StoreError(words, "file")
+
+
+def _walk(reading: Reading, order: Order, ids: Ids) -> Iterator[Step]:
+    pace, items, done = Pace(_FIRST, _MOST, _LEAST, stretch=_STRETCH, rest=_REST), iter(reading), reading.done
+    named: set[str] = set()  # projects; once is enough
+    while some := list(islice(items, pace.size)):
+        mark, seen = reading.mark(), reading.done - done
+        done += seen
+        step = _step(_Told(some, order, ids, named), order.dry_run, mark, seen)
+        yield step
+        named.update(change.reason for change in step.applied if change.action == PROJECT)
+        pace.after(step)
+
+
+def _step(batch: _Told, dry_run: bool, mark: dict[str, Any], seen: int) -> Step:
+    """A dry run stores and takes back here."""
+
+    def commit(run_uid: str) -> tuple[Change, ...]:
+        return batch.store()
+
+    if not dry_run:
+        return Step((), mark, seen, commit, chore=True)
+    began = time.perf_counter()
+    found = batch.store()
+    return Step(found, mark, seen, took_ms=(time.perf_counter() - began) * 1000)
+
+
+class _Told:
+    """A batch that tells as changes what became of it: numbers and reasons, never a text.
+
+    ``named``: the projects that need not be told of.
+    """
+
+    def __init__(self, items: list[Item], order: Order, ids: Ids, named: Set[str]) -> None:
+        self._named, self._dry_run = named, order.dry_run
+        self._errors: list[tuple[str, Problem]] = []
+        told = replace(order, report=lambda place, problem: self._errors.append((place, problem)))
+        self._batch = Batch(items, told, ids)
+
+    def store(self) -> tuple[Change, ...]:
+        self._errors.clear()
+        tally = Tally()
+        self._batch.store(tally)
+        return (*_outcomes(tally), *self._failures(tally), *_notes(tally), *self._projects(tally))
+
+    def _projects(self, tally: Tally) -> Iterator[Change]:
+        coming = [(project, n) for project, n in tally.created_in.items() if n and project not in self._named]
+        for project, n in coming[:_MOST_PROJECTS] if settings.MEMORYHUB.max_memories else ():
+            yield Change(PROJECT, reason=project, after=float(n) if self._dry_run else None)
+
+    def _failures(self, tally: Tally) -> Iterator[Change]:
+        """One for each thing that failed, naming its first problems; the rest only counted."""
+        by_place: dict[str, list[str]] = {}
+        for place, problem in self._errors:
+            by_place.setdefault(place, []).append(str(problem))
+        listed = list(by_place.items())[:_MOST_ERRORS]
+        for place, problems in listed:
+            yield Change(FAILED, reason=f"{place}: {'; '.join(problems[:5])}")
+        if rest := tally.failed - len(listed):
+            yield Change(FAILED, reason="more in the lines around", count=rest)
+
+
+def _outcomes(tally: Tally) -> Iterator[Change]:
+    for outcome, count in tally.outcomes.items():
+        yield Change(f"memories {outcome}", count=count)
+    for kind, counts in tally.others.items():
+        for outcome, count in counts.items():
+            yield Change(f"{kind} {outcome}", count=count)
+
+
+def _notes(tally: Tally) -> Iterator[Change]:
+    for what, count in tally.unmapped.items():
+        yield Change(UNMAPPED, reason=what, count=count)
+    for name, count in tally.ignored.items():
+        yield Change(IGNORED, reason=name[:100], count=count)
+    for name, count in tally.not_taken.items():
+        yield Change(NOT_TAKEN, reason=name, count=count)
+    if tally.without_ttl and settings.MEMORYHUB.default_ttl_days:
+        days = settings.MEMORYHUB.default_ttl_days
+        yield Change(
+            WITHOUT_TTL, reason=f"to expire in {days} days (default_ttl_days)", count=tally.without_ttl
+        )
+
+
+_NOTES = frozenset({FAILED, UNMAPPED, IGNORED, NOT_TAKEN, WITHOUT_TTL, PROJECT})
+
+
+@dataclass
+class Report:
+    """``counts``: how many of each kind and outcome ("memories created"), the most first. ``errors``: a page
+    of what failed, each with its place; ``failed`` counts all of it. ``over_cap``: projects that memories
+    came into and that hold (after a dry run: would hold) more than ``max_memories``. The others are told with
+    their number.
+    """
+
+    counts: list[tuple[str, int]] = field(default_factory=list)
+    failed: int = 0
+    errors: list[str] = field(default_factory=list)
+    more_errors: bool = False
+    unmapped: list[tuple[str, int]] = field(default_factory=list)
+    ignored: list[tuple[str, int]] = field(default_factory=list)
+    not_taken: list[tuple[str, int]] = field(default_factory=list)
+    without_ttl: int = 0
+    over_cap: list[tuple[str, int]] = field(default_factory=list)
+
+
+def find(uid: str, actor: Actor) -> MaintenanceRun:
+    """One's own import, or one that reached no more than one may see; NotFound otherwise."""
+    runs.mark_interrupted()
+    run = MaintenanceRun.objects.filter(uid=uid, operation=NAME).first()
+    if run is None or not (_is_own(run, actor) or run_scope.covers(actor.clearance, run)):
+        raise NotFound("there is no such import")
+    return run
+
+
+def _is_own(run: MaintenanceRun, actor: Actor) -> bool:
+    """Asked for by this actor; tokens of several people may have the same name."""
+    return run.actor == actor.name and run_scope.of(run).owner == actor.owner
+
+
+def own(actor: Actor) -> QuerySet[MaintenanceRun]:
+    """Imports that this actor asked for, newest first."""
+    mine = MaintenanceRun.objects.filter(operation=NAME, actor=actor.name, reach__owner=actor.owner)
+    return mine.order_by("-created_at", "-pk")
+
+
+def stop(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
+    """Ask an import to stop. Its own actor may do so, whatever they may see by now."""
+    return runs.stop(run.uid, Actor(run.actor, run_scope.of(run)) if _is_own(run, actor) else actor)
+
+
+def resume(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
+    """Let an import go on as it was asked for; Forbidden, NotFound when that is beyond the actor by now.
+
+    ``actor``: with all that they may see at most. ``restores``: they may restore the store.
+    """
+    if run.params.get("restores") and not restores:
+        raise Forbidden("this import restores a store; leave it to those who may, or import the file again")
+    return runs.resume(run.uid, actor)
+
+
+def label(run: MaintenanceRun) -> str:
+    """What wrote the file, for people."""
+    found = FORMATS.get(str(run.params.get("format")))
+    return found.label if found else str(run.params.get("format"))
+
+
+def of(run: MaintenanceRun, clearance: Clearance, start: int = 0, limit: int = 100) -> Report:
+    """All numbers, and a page of the errors. What a project holds is counted as far as it may be seen."""
+    told: dict[str, int] = (run.result or {}).get("counts", {})
+    report = Report(
+        sorted(((words, n) for words, n in told.items() if words not in _NOTES), key=lambda one: -one[1]),
+        told.get(FAILED, 0),
+        without_ttl=told.get(WITHOUT_TTL, 0),
+    )
+    notes: dict[str, Counter[str]] = {UNMAPPED: Counter(), IGNORED: Counter(), NOT_TAKEN: Counter()}
+    coming: Counter[str] = Counter()
+    seen = 0
+    for action, reason, count, after in _kept(run):
+        if action in notes:
+            notes[action][reason] += count
+        elif action == PROJECT:
+            coming[reason] += int(after)
+        elif action == FAILED:
+            seen += 1
+            if start < seen <= start + limit:
+                report.errors.append(reason if count == 1 else f"{count:,} {reason}")
+    report.more_errors = seen > start + limit
+    report.unmapped = notes[UNMAPPED].most_common()
+    report.ignored, report.not_taken = notes[IGNORED].most_common(), notes[NOT_TAKEN].most_common()
+    visible = Memory.objects.visible_to(clearance)
+    report.over_cap = sorted(over_cap(coming, visible, run.dry_run).items())
+    return report
+
+
+def _kept(run: MaintenanceRun) -> Iterator[tuple[str, str, int, float]]:
+    """Action, reason, count, and the number ``after``."""
+    for step in RunChanges.objects.filter(run=run).order_by("pk").iterator(chunk_size=100):
+        for change in step.changes:
+            yield change["action"], change.get("reason", ""), change.get("count", 1), change.get("after", 0)

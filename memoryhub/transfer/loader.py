@@ -1,0 +1,321 @@
+"""Store the contents of a file in batches, and count the outcomes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from memoryhub import memories as store
+from memoryhub.access.policy import Actor
+from memoryhub.audit import journal
+from memoryhub.core.transactions import write
+from memoryhub.facts import services
+from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
+from memoryhub.memories.imported_history import Past
+from memoryhub.memories.quotas import count_by_quota, fullest
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
+from memoryhub.memories.secret_check import blocked
+from memoryhub.models import Fact, Memory
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.security.secrets import redact
+from memoryhub.transfer import restore
+from memoryhub.transfer.id_map import Ids
+from memoryhub.transfer.reader import Mark, Reading
+from memoryhub.transfer.records import NO_PAST, Bad, History, Item, Problem, Record, Unmapped
+from memoryhub.transfer.schema import READ_ONLY, JournalLine
+
+# A file with a new field name in every line must not fill the memory.
+_MOST_NAMES = 200
+OTHER_FIELDS = "other fields"
+_IDENTITY = READ_ONLY - {"content_hash"}
+
+
+@dataclass
+class Tally:
+    """``outcomes`` are those of memories; ``others`` those of facts, sessions and so on, by kind."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    others: dict[str, Counter[str]] = field(default_factory=dict)
+    failed: int = 0
+    in_trash: int = 0
+    without_ttl: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
+    not_taken: Counter[str] = field(default_factory=Counter)
+    unmapped: Counter[str] = field(default_factory=Counter)
+    created_in: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def stored(self) -> int:
+        """Memories that are here now."""
+        return sum(self.outcomes.values())
+
+    @property
+    def handled(self) -> int:
+        """Things of any kind that are here now, and those that are not."""
+        return self.stored + sum(counts.total() for counts in self.others.values()) + self.failed
+
+    def count(self, kind: str, outcome: str) -> None:
+        """One thing that is no memory."""
+        self.others.setdefault(kind, Counter())[outcome] += 1
+
+    def memory(self, draft: MemoryDraft, project: str, outcome: str, *, ended: bool, trusted: bool) -> None:
+        """One memory, and what of its line was not taken over."""
+        self.outcomes[outcome] += 1
+        self.created_in[project] += outcome == "created" and not ended
+        self.in_trash += ended and outcome == "created"
+        self.without_ttl += outcome == "created" and "ttl_days" not in draft.given
+        _add(self.ignored, [redact(name) for name in draft.ignored])  # the report is kept
+        if not trusted:
+            _add(self.not_taken, sorted(draft.model_fields_set & _IDENTITY))
+
+    def without_home(self, what: str, count: int = 1) -> None:
+        _add(self.unmapped, [what], count)
+
+    def as_counts(self) -> dict[str, Any]:
+        """All numbers, for a report that is not printed."""
+        return {
+            "memories": dict(self.outcomes),
+            **{kind: dict(counts) for kind, counts in self.others.items()},
+        }
+
+
+def _add(counts: Counter[str], names: list[str], by: int = 1) -> None:
+    for name in names:
+        known = name in counts or len(counts) < _MOST_NAMES
+        counts[name if known else OTHER_FIELDS] += by
+
+
+BATCH = 1000
+_FOR_RESTORERS = "only whoever may restore the whole store brings it in"
+
+
+@dataclass(frozen=True)
+class Order:
+    """How to load. ``project`` is for what names none; ``report`` hears of everything that fails.
+
+    ``restores``: the actor may restore the store: ids, authors, owners and history are taken over.
+    """
+
+    actor: Actor
+    report: Callable[[str, Problem], None]
+    project: str = ""
+    dry_run: bool = False
+    strict: bool = False
+    restores: bool = False
+
+
+def load(reading: Reading, order: Order, tally: Tally, ids: Ids) -> Iterator[Mark]:
+    """Store what is read; comes back after each batch, with the mark behind it.
+
+    What cannot be read or is refused does not lose the others, unless the order is strict: then it ends it.
+    """
+    batch: list[Item] = []
+    for item in reading:
+        if order.strict and isinstance(item, Bad):
+            mark = reading.mark(before=True)
+            if not Batch(batch, order, ids).store(tally):
+                yield mark
+            _tell_bad(item, order, tally)
+            return
+        batch.append(item)
+        if len(batch) >= BATCH:
+            if Batch(batch, order, ids).store(tally) and order.strict:
+                return
+            batch = []
+            yield reading.mark()
+    if not (Batch(batch, order, ids).store(tally) and order.strict):
+        yield reading.mark()
+
+
+def _tell_bad(bad: Bad, order: Order, tally: Tally) -> None:
+    tally.failed += 1
+    for problem in bad.problems:
+        order.report(bad.place, problem)
+
+
+class Batch:
+    """Some items that are stored in one transaction. Vectors are made before it, so nobody waits for them.
+
+    The cap of a project is not held: it bounds what agents pile up, and this is a person's doing. Upkeep
+    counts from now: years of history do not fade in the night after they came.
+    """
+
+    def __init__(self, items: Sequence[Item], order: Order, ids: Ids) -> None:
+        self._items, self._order, self._ids = items, order, ids
+        for item in items:
+            if order.project:
+                _put_into(item, order.project)
+        self._vectors = store.embed_ahead(
+            item.draft for item in items if isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
+        )
+
+    def store(self, tally: Tally) -> int:
+        """How many were refused."""
+        if not self._items:
+            return 0
+        failed, self._tally, now = tally.failed, tally, timezone.now()
+        self._refusals = {id(item): refusal for item in self._items if (refusal := self._screen(item))}
+        with write():
+            for kind, some in self._by_kind().items():
+                self._take(kind, some, now)
+            if self._order.dry_run:
+                transaction.set_rollback(True)
+        return tally.failed - failed
+
+    def _screen(self, item: Item) -> StoreError | None:
+        """Check an item for secrets, before the transaction: other writers would wait for it."""
+        if isinstance(item, History):
+            kind = _kind_of(item)
+            return restore.screen_line(kind, item.shape) if self._order.restores else None
+        if not isinstance(item, Record):
+            return None
+        past = self._past(item.past)
+        if isinstance(item.draft, FactDraft):
+            return services.screen_fact(item.draft, past)
+        return store.screen_ahead([item.draft], [past])[0]
+
+    def _by_kind(self) -> dict[str, list[Item]]:
+        """Memories before what refers to them, and sessions before these, which would begin them anew."""
+        found: dict[str, list[Item]] = {"": [], "session": [], "memory": []}
+        for item in self._items:
+            found.setdefault(_kind_of(item), []).append(item)
+        return {kind: items for kind, items in found.items() if items}
+
+    def _take(self, kind: str, items: list[Item], now: datetime) -> None:
+        if kind == "memory":
+            self._memories([item for item in items if isinstance(item, Record)], now)
+        elif kind == "fact":
+            self._facts([item for item in items if isinstance(item, Record)], now)
+        elif kind:
+            self._history(kind, [item for item in items if isinstance(item, History)], now)
+        for item in items:
+            if isinstance(item, Bad):
+                _tell_bad(item, self._order, self._tally)
+            elif isinstance(item, Unmapped):
+                self._tally.without_home(item.what, item.count)
+
+    def _memories(self, records: list[Record], now: datetime) -> None:
+        order = self._order
+        drafts = [record.draft for record in records if isinstance(record.draft, MemoryDraft)]
+        pasts = [self._past(record.past) for record in records]
+        results = store.remember_many(
+            drafts,
+            order.actor,
+            hold_cap=False,
+            imported_at=now,
+            vectors=self._vectors,
+            pasts=pasts,
+            refusals=[self._refusals.get(id(record)) for record in records],
+        )
+        became: dict[str, str] = {}
+        for record, draft, past, result in zip(records, drafts, pasts, results, strict=True):
+            if isinstance(result, StoreError):
+                self._refuse(record.place, result)
+                continue
+            if record.source_id:
+                became[record.source_id] = result.memory.uid
+            ended = past is not None and past.has_ended(now)
+            self._tally.memory(
+                draft, result.memory.project, result.outcome, ended=ended, trusted=order.restores
+            )
+        self._ids.add(became)
+
+    def _past(self, past: Past) -> Past | None:
+        if past is NO_PAST:
+            return None
+        return past if self._order.restores else past.anonymous()
+
+    def _facts(self, records: list[Record], now: datetime) -> None:
+        pairs = [(record, record.draft) for record in records if isinstance(record.draft, FactDraft)]
+        known = self._ids.find(draft.memory_id or "" for _, draft in pairs)
+        became: dict[str, str] = {}
+        for record, draft in pairs:
+            try:
+                fact, outcome = self._fact(draft, record, known, now)
+            except StoreError as refusal:
+                self._refuse(record.place, refusal)
+                continue
+            self._tally.count("facts", outcome)
+            if record.source_id:
+                became[restore.fact_key(record.source_id)] = fact.uid
+        self._ids.add(became)
+
+    def _fact(
+        self, draft: FactDraft, record: Record, known: dict[str, str], now: datetime
+    ) -> tuple[Fact, str]:
+        """Whose memory did not come in does not come in either: it would show where that must not."""
+        if refusal := self._refusals.get(id(record)):
+            if isinstance(refusal, SecretDetected):
+                change = blocked(refusal, draft, self._order.actor, "fact")
+                journal.record(self._order.actor, [change], now)
+            raise refusal
+        if draft.memory_id:
+            ours = known.get(draft.memory_id)
+            if ours is None and not (self._order.restores and self._is_here(draft.memory_id)):
+                raise NotFound("its memory was not imported", "memory_id")
+            ours = ours or draft.memory_id
+            # In a dry run nothing of an earlier batch is there.
+            draft = draft.model_copy(update={"memory_id": None if self._order.dry_run else ours})
+        past = self._past(record.past)
+        if past is None:
+            fact, is_new = services.store_fact(draft, self._order.actor, now, checked=True)
+            return fact, "created" if is_new else "updated"
+        fact, is_new = services.adopt_fact(draft, past, self._order.actor, now, checked=True)
+        return fact, "created" if is_new else "unchanged"
+
+    def _is_here(self, uid: str) -> bool:
+        return Memory.objects.visible_to(self._order.actor.clearance).filter(uid=uid).exists()
+
+    def _history(self, kind: str, items: list[History], now: datetime) -> None:
+        if not self._order.restores:
+            self._tally.without_home(f"{restore.WORDS[kind]}: {_FOR_RESTORERS}", len(items))
+            return
+        shapes = [item.shape for item in items]
+        refusals = [self._refusals.get(id(item)) for item in items]
+        results = restore.take(
+            kind, shapes, self._order.actor, self._ids, dry_run=self._order.dry_run, refusals=refusals
+        )
+        for item, result in zip(items, results, strict=True):
+            if isinstance(result, StoreError):
+                self._refuse(item.place, result)
+            else:
+                self._tally.count(restore.WORDS[kind], "created" if result else "unchanged")
+
+    def _refuse(self, place: str, refusal: StoreError) -> None:
+        self._tally.failed += 1
+        self._order.report(place, Problem(refusal.field, refusal.message))
+
+
+def _put_into(item: Item, project: str) -> None:
+    """Give a project to what names none; a row of a journal may be about none."""
+    named: Any = None
+    if isinstance(item, Record):
+        named = item.draft
+    elif isinstance(item, History) and not isinstance(item.shape, JournalLine):
+        named = item.shape
+    if named is not None and getattr(named, "project", None) == "":
+        named.project = project
+
+
+def _kind_of(item: Item) -> str:
+    if isinstance(item, Record):
+        return "fact" if isinstance(item.draft, FactDraft) else "memory"
+    return str(getattr(item.shape, "kind", "")) if isinstance(item, History) else ""
+
+
+def over_cap(coming: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False) -> dict[str, int]:
+    """Of the projects that were loaded those where one owner has (or may have) more than ``max_memories``.
+
+    ``coming``: how many memories each of them gets. ``memories``: those that count.
+    """
+    cap = settings.MEMORYHUB.max_memories
+    held = fullest(count_by_quota(memories.live())) if cap and coming else {}
+    after = {project: held.get(project, 0) + n * dry_run for project, n in coming.items()}
+    return {project: n for project, n in after.items() if cap and n > cap}

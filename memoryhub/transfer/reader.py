@@ -1,0 +1,111 @@
+"""A file on its way in: its items in order, how far the reading has come, and going on from there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from memoryhub.transfer.files import Source, reading
+from memoryhub.transfer.formats import Format
+from memoryhub.transfer.formats.hub import Hub
+from memoryhub.transfer.jsonl import Lines
+from memoryhub.transfer.records import Item, Options
+
+_CHUNK = 1024 * 1024
+Mark = dict[str, Any]
+
+
+class Reading(Protocol):
+    """``done`` of ``total`` is for a progress bar: bytes of the file, or items; ``unit`` says which."""
+
+    unit: str
+    total: int | None
+
+    @property
+    def done(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Item]: ...
+
+    def mark(self, *, before: bool = False) -> Mark:
+        """Where to go on: behind all items given so far, or ``before`` the last of them."""
+        ...
+
+    def go_on(self, mark: Mark) -> bool:
+        """Pass over what an earlier reading has done; False when this is another file than then."""
+        ...
+
+
+class _ByLine:
+    """The hub's own file: goes on by bytes, and knows that what lies before them is what it was."""
+
+    unit = "B"
+
+    def __init__(self, format: Hub, source: Source) -> None:
+        self._format, self._source = format, source
+        self._lines = Lines(source.stream)
+        self.total = source.size
+
+    @property
+    def done(self) -> int:
+        return self._source.progress if self.total is not None else self._lines.number
+
+    def __iter__(self) -> Iterator[Item]:
+        return self._format.items(self._lines)
+
+    def mark(self, *, before: bool = False) -> Mark:
+        lines = self._lines
+        if not before:
+            lines.let_go()
+        return {"number": lines.number, "offset": lines.offset, "digest": lines.digest}
+
+    def go_on(self, mark: Mark) -> bool:
+        return self._lines.skip(int(mark["number"]), int(mark["offset"]), str(mark["digest"]))
+
+
+class _ByItem:
+    """Any other file: goes on by counting, if the file as a whole is what it was."""
+
+    unit = " items"
+
+    def __init__(self, format: Format, path: Path, options: Options) -> None:
+        self._path, self._format, self._options = path, format, options
+        self._digest = ""
+        self._skip = 0
+        self.done = 0
+        self.total = format.count(path)
+
+    def __iter__(self) -> Iterator[Item]:
+        for item in islice(self._format.read(self._path, self._options), self._skip, None):
+            self.done += 1
+            yield item
+
+    def mark(self, *, before: bool = False) -> Mark:
+        self._digest = self._digest or digest_of(self._path)
+        return {"number": self.done - before, "digest": self._digest}
+
+    def go_on(self, mark: Mark) -> bool:
+        self._digest = digest_of(self._path)
+        if mark["digest"] != self._digest:
+            return False
+        self._skip = self.done = int(mark["number"])
+        return True
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def opened(format: Format, name: str, options: Options) -> Iterator[Reading]:
+    """A file from its beginning; ``-`` is standard input, for the hub's own format. UnreadableFile."""
+    with ExitStack() as stack:
+        if isinstance(format, Hub):
+            yield _ByLine(format, stack.enter_context(reading(name)))
+        else:
+            yield _ByItem(format, Path(name), options)

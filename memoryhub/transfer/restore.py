@@ -1,0 +1,316 @@
+"""Sessions, events, versions, evidence and the journal of another store, taken over as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from memoryhub.access.policy import Actor
+from memoryhub.audit import journal as journals
+from memoryhub.core.chunks import batched
+from memoryhub.facts import services
+from memoryhub.memories import imported_history
+from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, StoreError
+from memoryhub.memories.rows import CHUNK, project_for
+from memoryhub.memories.secret_check import blocked, screen, secrets_in
+from memoryhub.models import Event, JournalEntry, Memory, Session
+from memoryhub.transfer.id_map import Ids
+from memoryhub.transfer.schema import (
+    EventLine,
+    EvidenceLine,
+    JournalLine,
+    MergeLine,
+    RevisionLine,
+    SessionLine,
+    SummaryLine,
+    SupersededLine,
+)
+
+Result = bool | StoreError
+WORDS = {
+    "session": "sessions",
+    "event": "events",
+    "revision": "earlier versions",
+    "evidence": "evidence",
+    "merge": "merges",
+    "summary": "summaries of sessions",
+    "superseded": "superseded facts",
+    "journal": "journal rows",
+}
+# Fields of a line that are checked for secrets, by kind; those of a revision are checked one by one.
+_TEXTS: dict[str, tuple[str, ...]] = {
+    "session": ("session_id", "project", "cwd", "agent", "end_reason"),
+    "event": ("preview", "event", "tool_name", "files", "keywords", "skip_reason"),
+    "evidence": ("session_id",),
+    "journal": ("actor", "operation", "object_type", "object_id", "project", "owner"),
+}
+_DOCUMENTS: dict[str, tuple[str, ...]] = {
+    "session": ("state",),
+    "event": ("handlers", "memorability_parts"),
+    "journal": ("detail",),
+}
+_SESSION = ("agent", "cwd", "started_at", "last_at", "ended_at", "end_reason", "segment", "state")
+_EVENT = (
+    *("at", "event", "tool_name", "sensitivity", "files", "keywords", "segment", "boundary", "memorability"),
+    *("memorability_parts", "skip_reason", "handlers", "mark", "preview"),
+)
+
+
+def screen_line(kind: str, shape: Any) -> StoreError | None:
+    """Return the refusal of a line that holds a secret. Call it before a transaction is opened."""
+    if kind == "revision":
+        return imported_history.screen_revision(shape)
+    try:
+        for field in _DOCUMENTS.get(kind, ()):
+            _refuse_in_document(getattr(shape, field), field)
+    except StoreError as refusal:
+        return screen(shape, _TEXTS[kind]) or refusal
+    return screen(shape, _TEXTS.get(kind, ()))
+
+
+def take(
+    kind: str,
+    shapes: Sequence[Any],
+    actor: Actor,
+    ids: Ids,
+    *,
+    dry_run: bool,
+    refusals: Sequence[StoreError | None],
+) -> list[Result]:
+    """Store lines of one kind, in a transaction: True for what is new, False for what was here.
+
+    ``refusals``: what :func:`screen_line` returned for each line.
+    In a dry run what refers to a memory of an earlier batch does not find it; that is no problem of the file.
+    """
+    uids = [uid for shape in shapes for uid in _references(shape)]
+    known = ids.find(uids)
+    clean = [shape for shape, refusal in zip(shapes, refusals, strict=True) if refusal is None]
+    taken = iter(_TAKERS[kind](clean, actor, known) if clean else [])
+    results: list[Result] = [next(taken) if refusal is None else refusal for refusal in refusals]
+    _note_refusals(kind, shapes, results, actor)
+    if not dry_run:
+        return results
+    return [
+        True if isinstance(result, NotFound) and all(uid in known for uid in _references(shape)) else result
+        for shape, result in zip(shapes, results, strict=True)
+    ]
+
+
+def _note_refusals(kind: str, shapes: Sequence[Any], results: Sequence[Result], actor: Actor) -> None:
+    """A row for each line that held a credential; the caller's transaction goes on."""
+    refused = [
+        blocked(result, shape, actor, kind)
+        for shape, result in zip(shapes, results, strict=True)
+        if isinstance(result, SecretDetected) and not result.noted
+    ]
+    journals.record(actor, refused)
+
+
+def _references(shape: Any) -> list[str]:
+    """The memories that a line names, or the facts, as :func:`fact_key` calls them."""
+    if isinstance(shape, SupersededLine):
+        return [fact_key(shape.fact_id), fact_key(shape.by)]
+    if isinstance(shape, JournalLine):
+        return [shape.object_id] if shape.object_type == "memory" else []
+    return [uid for name in ("memory_id", "into") if (uid := getattr(shape, name, None))]
+
+
+def fact_key(uid: str) -> str:
+    """A fact among the ids of a file, where a memory may have the same."""
+    return f"fact:{uid}"
+
+
+def _superseded(line: SupersededLine, actor: Actor, known: dict[str, str]) -> bool:
+    fact, by = (known.get(fact_key(uid), uid) for uid in (line.fact_id, line.by))
+    return services.adopt_superseded(fact, by, actor)
+
+
+def _revisions(shapes: Sequence[RevisionLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+    found = [
+        imported_history.PastRevision(
+            known.get(one.memory_id, one.memory_id),
+            one.number,
+            one.at,
+            one.actor,
+            one.reason,
+            one.sensitivity.value,
+            one.before,
+        )
+        for one in shapes
+    ]
+    return imported_history.adopt_revisions(found, actor)
+
+
+def _evidence(shapes: Sequence[EvidenceLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+    found = [(known.get(one.memory_id, one.memory_id), one.session_id, one.at) for one in shapes]
+    return imported_history.adopt_evidence(found, actor)
+
+
+def _merges(shapes: Sequence[MergeLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+    found = [(known.get(one.memory_id, one.memory_id), known.get(one.into, one.into)) for one in shapes]
+    return imported_history.adopt_merges(found, actor)
+
+
+def _one_by_one(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Callable[..., list[Result]]:
+    def take_all(shapes: Sequence[Any], actor: Actor, known: dict[str, str]) -> list[Result]:
+        results: list[Result] = []
+        for shape in shapes:
+            try:
+                results.append(take_one(shape, actor, known))
+            except StoreError as refusal:
+                results.append(refusal)
+        return results
+
+    return take_all
+
+
+def _session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
+    """A session that is here stays as it is, and spans both."""
+    project = project_for(line.project, actor)
+    values = {name: getattr(line, name) for name in _SESSION}
+    session, is_new = Session.objects.get_or_create(
+        session_id=line.session_id, project=project, defaults=values
+    )
+    if not is_new and (line.started_at < session.started_at or line.last_at > session.last_at):
+        Session.widen([(line.session_id, project, line.started_at, line.last_at)], actor.name)
+    return is_new
+
+
+def _summary(line: SummaryLine, actor: Actor, known: dict[str, str]) -> bool:
+    uid = known.get(line.memory_id, line.memory_id)
+    memory = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
+    if memory is None:
+        raise NotFound("its memory is not here", "memory_id")
+    place = {"session_id": line.session_id, "project": project_for(line.project, actor)}
+    return bool(Session.objects.filter(**place, summary=None).update(summary=memory))
+
+
+def _events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+    sessions = {
+        (one.session_id, one.project): one
+        for chunk in batched({shape.session_id for shape in shapes}, CHUNK)
+        for one in Session.objects.filter(session_id__in=chunk)
+    }
+    there = _events_there(shapes, sessions)
+    memories = {
+        memory.uid: memory
+        for chunk in batched({known.get(uid, uid) for shape in shapes for uid in _references(shape)}, CHUNK)
+        for memory in Memory.objects.visible_to(actor.clearance).filter(uid__in=chunk)
+    }
+    results: list[Result] = []
+    fresh: list[Event] = []
+    for line in shapes:
+        try:
+            event = _event(line, actor, sessions, memories, known)
+        except StoreError as refusal:
+            results.append(refusal)
+            continue
+        marks = _marks(event)
+        results.append(there.isdisjoint(marks))
+        if results[-1]:
+            there.update(marks)
+            fresh.append(event)
+    Event.objects.bulk_create(fresh, CHUNK)
+    return results
+
+
+def _event(
+    line: EventLine,
+    actor: Actor,
+    sessions: dict[tuple[str, str], Session],
+    memories: dict[str, Memory],
+    known: dict[str, str],
+) -> Event:
+    project = project_for(line.project, actor)
+    session = sessions.get((line.session_id, project))
+    if session is None:
+        raise NotFound("its session is not here", "session_id")
+    memory = memories.get(known.get(line.memory_id, line.memory_id)) if line.memory_id else None
+    if line.memory_id and memory is None:
+        raise NotFound("its memory is not here", "memory_id")
+    return Event(session=session, memory=memory, **{name: getattr(line, name) for name in _EVENT})
+
+
+def _marks(event: Event) -> set[tuple[Any, ...]]:
+    """What an event is told by: its mark, or all that it says."""
+    if event.mark:
+        return {(event.session_id, event.mark)}
+    said = (event.at, event.event, event.tool_name, event.preview, json.dumps(event.files))
+    return {(event.session_id, *said)}
+
+
+def _events_there(shapes: Sequence[EventLine], sessions: dict[Any, Session]) -> set[tuple[Any, ...]]:
+    found: set[tuple[Any, ...]] = set()
+    keys = [session.pk for session in sessions.values()]
+    span = (min(shape.at for shape in shapes), max(shape.at for shape in shapes))
+    marks = {shape.mark for shape in shapes if shape.mark}
+    for chunk in batched(keys, CHUNK):
+        rows = Event.objects.filter(session__in=chunk)
+        for event in rows.filter(at__range=span, mark="").iterator(chunk_size=CHUNK):
+            found |= _marks(event)
+        for some in batched(marks, CHUNK):
+            found |= set(rows.filter(mark__in=some).values_list("session_id", "mark"))
+    return found
+
+
+def _journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+    """Rows that this journal has, as its own or imported before, do not come twice."""
+    there = _journal_there(shapes, known)
+    results: list[Result] = []
+    fresh: list[tuple[datetime, str, journals.Change]] = []
+    for line in shapes:
+        try:
+            _refuse_out_of_reach(line, actor)
+        except StoreError as refusal:
+            results.append(refusal)
+            continue
+        results.append(line.hash not in there)
+        if results[-1]:
+            there.add(line.hash)
+            detail: dict[str, Any] = {**line.detail, "imported": {"seq": line.seq, "hash": line.hash}}
+            subject = known.get(line.object_id, line.object_id)
+            gate = (line.project, line.sensitivity.value, line.owner)
+            change = journals.Change(line.operation, line.object_type, subject, detail, *gate)
+            fresh.append((line.at, line.actor, change))
+    journals.adopt(fresh)
+    return results
+
+
+def _refuse_out_of_reach(line: JournalLine, actor: Actor) -> None:
+    """Nobody writes into a journal what is about projects or people beyond their own reach."""
+    if not actor.clearance.reaches(line.project):
+        raise Forbidden("this row is about a project out of your reach", "project")
+    if line.owner and line.owner != actor.owner and not actor.clearance.every_owner:
+        raise Forbidden("this row is about somebody else's memory", "owner")
+
+
+def _journal_there(shapes: Sequence[JournalLine], known: dict[str, str]) -> set[str]:
+    subjects = {known.get(line.object_id, line.object_id) for line in shapes}
+    moments = (min(line.at for line in shapes), max(line.at for line in shapes))
+    found: set[str] = set()
+    for chunk in batched(subjects, CHUNK):
+        rows = JournalEntry.objects.filter(object_id__in=chunk, at__range=moments)
+        for digest, detail in rows.values_list("hash", "detail").iterator(chunk_size=CHUNK):
+            imported = detail.get("imported")
+            found.add(imported["hash"] if imported else digest)
+    return found
+
+
+def _refuse_in_document(document: Any, field: str) -> None:
+    """A credential in what is kept as a document."""
+    for kind, _ in secrets_in(json.dumps(document, ensure_ascii=False), field) if document else ():
+        raise SecretDetected(kind, 1, field)
+
+
+_TAKERS: dict[str, Callable[..., list[Result]]] = {
+    "session": _one_by_one(_session),
+    "event": _events,
+    "revision": _revisions,
+    "evidence": _evidence,
+    "merge": _merges,
+    "summary": _one_by_one(_summary),
+    "superseded": _one_by_one(_superseded),
+    "journal": _journal,
+}

@@ -1,0 +1,222 @@
+"""The lines of the hub's own file, by their ``kind``: what a line must hold to be taken back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
+
+from memoryhub.access.policy import Sensitivity
+from memoryhub.memories.imported_history import Past
+from memoryhub.memories.schemas import FactDraft, MemoryDraft, Moment, Name, Share, Text, Word
+
+VERSION = 1
+Uid = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,32}$")]
+Count = Annotated[int, Field(ge=0, le=2_000_000_000)]
+Session = Annotated[Word, Field(max_length=200)]
+Short = Annotated[Text, Field(max_length=50)]
+
+
+def _small(value: Any) -> Any:
+    """What the hub keeps as a document is small; nothing else is taken for one."""
+    if len(repr(value)) > 200_000:
+        raise ValueError("is too large; the hub writes no such thing")
+    return value
+
+
+Document = Annotated[dict[str, JsonValue], AfterValidator(_small)]
+Documents = Annotated[list[JsonValue], AfterValidator(_small)]
+Words = Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=1000)]
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class Header(_Line):
+    """The first line of a whole store."""
+
+    kind: Literal["memoryhub"]
+    version: int
+
+
+class MemoryLine(MemoryDraft):
+    """A memory: what may be set, and what the store knows besides."""
+
+    kind: Literal["memory"] = "memory"
+    id: Uid = ""
+    content_hash: str = ""
+    accessed_count: Count | None = None
+    updated_at: Moment | None = None
+    last_accessed_at: Moment | None = None
+    expires_at: AwareDatetime | None = None
+    deleted_at: Moment | None = None
+    trash_reason: Short = ""
+    author: Name = ""
+    owner: Annotated[Text, Field(max_length=150)] = ""
+    copy_number: Count = 0
+    flags: Annotated[list[Short], Field(max_length=100)] = Field(default_factory=list)
+    reviewed_at: Moment | None = None
+    scale: Annotated[Text, Field(max_length=10)] = ""
+    consolidated_at: Moment | None = None
+    consolidated_accesses: Count = 0
+
+
+# What the store sets itself: only what comes with its past brings it along.
+READ_ONLY = frozenset(MemoryLine.model_fields) - frozenset(MemoryDraft.model_fields) - {"kind"}
+
+
+class FactLine(FactDraft):
+    kind: Literal["fact"]
+    id: Uid = ""
+    created_at: Moment | None = None
+    updated_at: Moment | None = None
+    valid_from: Moment | None = None
+    valid_until: AwareDatetime | None = None
+    author: Name = ""
+    copy_number: Count = 0
+
+
+class SessionLine(_Line):
+    """``summary``: the memory that sums it up, told in a line ``summary`` of its own, once that is there."""
+
+    kind: Literal["session"]
+    session_id: Session
+    project: Name = ""
+    agent: Name = ""
+    cwd: Annotated[Text, Field(max_length=1000)] = ""
+    started_at: Moment
+    last_at: Moment
+    ended_at: Moment | None = None
+    end_reason: Short = ""
+    segment: Count = 0
+    state: Document = Field(default_factory=dict)
+
+
+class EventLine(_Line):
+    kind: Literal["event"]
+    session_id: Session
+    project: Name = ""
+    at: Moment
+    event: Annotated[Word, Field(max_length=30)]
+    tool_name: Name = ""
+    sensitivity: Sensitivity = Sensitivity.PUBLIC
+    files: Words = Field(default_factory=list)
+    keywords: Words = Field(default_factory=list)
+    segment: Count = 0
+    boundary: bool = False
+    memorability: Share | None = None
+    memorability_parts: Document = Field(default_factory=dict)
+    skip_reason: Short = ""
+    handlers: Documents = Field(default_factory=list)
+    memory_id: Uid | None = None
+    mark: Annotated[Text, Field(max_length=16)] = ""
+    preview: Annotated[str, Field(max_length=20_000)] = ""
+
+
+class RevisionLine(_Line):
+    kind: Literal["revision"]
+    memory_id: Uid
+    number: Annotated[int, Field(ge=1, le=2_000_000_000)]
+    at: Moment
+    actor: Name = ""
+    reason: Annotated[Text, Field(max_length=20)] = ""
+    sensitivity: Sensitivity
+    before: dict[str, JsonValue]
+
+
+class EvidenceLine(_Line):
+    kind: Literal["evidence"]
+    memory_id: Uid
+    session_id: Session
+    at: Moment
+
+
+class MergeLine(_Line):
+    """``memory_id`` lies in the trash, because ``into`` stands for it."""
+
+    kind: Literal["merge"]
+    memory_id: Uid
+    into: Uid
+
+
+class SummaryLine(_Line):
+    """``memory_id`` sums a session up."""
+
+    kind: Literal["summary"]
+    session_id: Session
+    project: Name = ""
+    memory_id: Uid
+
+
+class SupersededLine(_Line):
+    """The fact ``fact_id`` holds no more, because ``by`` does."""
+
+    kind: Literal["superseded"]
+    fact_id: Uid
+    by: Uid
+
+
+class JournalLine(_Line):
+    kind: Literal["journal"]
+    seq: Annotated[int, Field(ge=1)]
+    hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    at: Moment
+    actor: Annotated[Word, Field(max_length=200)]
+    operation: Annotated[Word, Field(max_length=40)]
+    object_type: Annotated[Word, Field(max_length=20)]
+    object_id: Annotated[Text, Field(max_length=300)] = ""
+    project: Name = ""
+    sensitivity: Sensitivity
+    owner: Annotated[Text, Field(max_length=150)] = ""
+    detail: Document = Field(default_factory=dict)
+
+
+HISTORY: dict[str, type[_Line]] = {
+    "session": SessionLine,
+    "event": EventLine,
+    "revision": RevisionLine,
+    "evidence": EvidenceLine,
+    "merge": MergeLine,
+    "summary": SummaryLine,
+    "superseded": SupersededLine,
+    "journal": JournalLine,
+}
+
+
+def past_of_memory(line: MemoryLine) -> Past | None:
+    """None for a line that says no more than a draft."""
+    if not line.model_fields_set & _PAST:
+        return None
+    return Past(
+        updated_at=line.updated_at,
+        accessed_count=line.accessed_count or 0,
+        last_accessed_at=line.last_accessed_at,
+        expires_at=line.expires_at,
+        deleted_at=line.deleted_at,
+        trash_reason=line.trash_reason,
+        uid=line.id,
+        author=line.author,
+        owner=line.owner,
+        copy=line.copy_number,
+        flags=tuple(line.flags),
+        reviewed_at=line.reviewed_at,
+        scale=line.scale,
+        consolidated_at=line.consolidated_at,
+        consolidated_accesses=line.consolidated_accesses,
+    )
+
+
+_PAST = READ_ONLY - {"content_hash"}
+
+
+def past_of_fact(line: FactLine) -> Past:
+    return Past(
+        updated_at=line.updated_at,
+        created_at=line.created_at,
+        valid_from=line.valid_from,
+        valid_until=line.valid_until,
+        uid=line.id,
+        author=line.author,
+        copy=line.copy_number,
+    )

@@ -1,0 +1,85 @@
+"""Files that people and agents send in: kept in ``LETSGO_HOME/imports`` until they are imported."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from django.conf import settings
+
+from memoryhub.models import MaintenanceRun
+from memoryhub.transfer.checkpoint import folder
+
+KEPT_DAYS = 7  # of a file that nobody imports to its end
+_KEY = re.compile(r"[0-9a-f]{32}")
+_PENDING = (MaintenanceRun.Status.QUEUED, MaintenanceRun.Status.RUNNING)
+
+
+class TooLarge(Exception):
+    """More than ``max_upload_mb``; the message says what to do instead."""
+
+
+def limit() -> int:
+    """Of an upload, in bytes."""
+    return settings.MEMORYHUB.max_upload_mb * 1024 * 1024
+
+
+def too_large() -> TooLarge:
+    mebibytes = settings.MEMORYHUB.max_upload_mb
+    return TooLarge(
+        f"the file is larger than {mebibytes} MiB (max_upload_mb); import it with manage.py import_memories"
+    )
+
+
+def keep(chunks: Iterable[bytes]) -> str:
+    """Write an upload down for its owner alone, whole or not at all; returns its key. :class:`TooLarge`."""
+    tidy()
+    key, left = secrets.token_hex(16), limit()
+    draft = path_of(key).with_suffix(".part")
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            for chunk in chunks:
+                left -= len(chunk)
+                if left < 0:
+                    raise too_large()
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path_of(key))
+    finally:
+        draft.unlink(missing_ok=True)
+    return key
+
+
+def path_of(key: str) -> Path:
+    """Where an upload lies; ValueError for what is no key."""
+    if not _KEY.fullmatch(key):
+        raise ValueError("this is not the key of an upload")
+    return folder() / f"upload-{key}"
+
+
+def ids_of(key: str) -> Path:
+    """What its ids have become here."""
+    return path_of(key).with_suffix(".ids")
+
+
+def forget(key: str) -> None:
+    """Remove an upload that is not needed any more."""
+    for path in (path_of(key), ids_of(key)):
+        path.unlink(missing_ok=True)
+
+
+def tidy() -> None:
+    """Remove what has lain for a week and waits for no run."""
+    pending = MaintenanceRun.objects.filter(operation="import", status__in=_PENDING)
+    needed = {str(params.get("upload")) for params in pending.values_list("params", flat=True)}
+    before = time.time() - KEPT_DAYS * 24 * 3600
+    for path in folder().glob("upload-*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stem.removeprefix("upload-") not in needed and path.stat().st_mtime < before:
+                path.unlink()

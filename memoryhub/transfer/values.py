@@ -1,0 +1,244 @@
+"""Values as other programs wrote them: moments in any of the usual ways, lists in JSON, numbers out of range.
+
+What can be understood is; what had to be changed for it is noted, and told in the report of the import.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from memoryhub.memories.imported_history import Past
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
+from memoryhub.security.secrets import may_contain_secrets
+from memoryhub.transfer.records import NO_PAST, Bad, Item, Problem, Record, Unmapped, record_or_bad
+
+_MOST_NOTES = 100
+_OTHER = "other things"
+_NAME = re.compile(r"[A-Za-z][\w .-]{0,29}", re.ASCII)
+# Numbers above these count microseconds and milliseconds: as seconds they lie beyond the year 5000.
+_MICROSECONDS, _MILLISECONDS = 1e14, 1e11
+_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+_A_MINUTE = 1 / 1440
+_MOST_DAYS = 36_500.0
+MOST_COUNT = 2_000_000_000
+
+
+@lru_cache(maxsize=1000)
+def named(word: str) -> str:
+    """A word of the file that a report may repeat: a name as programs give them, never a text or a token."""
+    plain = _NAME.fullmatch(word)
+    return word if plain and not may_contain_secrets(word) else "of another name"
+
+
+@dataclass
+class Notes:
+    """What was changed or left behind, counted while a file is read and told at its end."""
+
+    counted: Counter[str] = field(default_factory=Counter)
+
+    def add(self, what: str, count: int = 1) -> None:
+        """``what`` may hold names out of the file (:func:`named`); a thousand of them fill no report."""
+        if count:
+            known = what in self.counted or len(self.counted) < _MOST_NOTES
+            self.counted[what if known else _OTHER] += count
+
+    def add_unread(self, unread: Iterable[tuple[str, str, int]]) -> None:
+        """Tables and columns that no reader knows: ``(table, column, how many rows)``."""
+        for table, column, count in unread:
+            place = f"column {named(table)}.{named(column)}" if column else f"rows of {named(table)}"
+            self.add(place, count)
+
+    def items(self) -> Iterator[Item]:
+        for what, count in self.counted.items():
+            yield Unmapped(what, count)
+
+
+class Fields:
+    """The values of one row or object, and what is wrong with them. Absent and null are the same."""
+
+    def __init__(self, values: Mapping[str, Any], notes: Notes) -> None:
+        self.values, self.notes = values, notes
+        self.problems: list[Problem] = []
+
+    def get(self, name: str) -> Any:
+        return self.values.get(name)
+
+    def refuse(self, name: str, message: str) -> None:
+        self.problems.append(Problem(name, message))
+
+    def text(self, name: str, default: str = "") -> str:
+        """A text without white space around it; a number as it is written."""
+        value = self.get(name)
+        if isinstance(value, str):
+            return self._whole(name, value).strip() or default
+        if isinstance(value, bool | bytes | list | dict):
+            self.refuse(name, "is not a text in UTF-8" if isinstance(value, bytes) else "is not a text")
+            return default
+        return default if value is None else str(value)
+
+    def _whole(self, name: str, text: str) -> str:
+        """The text; empty and refused where JSON held half of a character, which nothing can store."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.refuse(name, "holds half of a surrogate pair, which is no character; remove it")
+            return ""
+        return text
+
+    def share(self, name: str, default: float, scale: float = 1.0) -> float:
+        """A number between 0 and ``scale``, as one between 0 and 1; the nearer end for one outside."""
+        value = self.get(name)
+        if value is None or value == "":
+            return default
+        number = _number(value)
+        if number is None:
+            self.refuse(name, "is not a number")
+            return default
+        if not 0 <= number <= scale:
+            self.notes.add(f"{name} outside 0 to {scale:g} (the nearer end was taken)")
+        return min(max(number / scale, 0.0), 1.0)
+
+    def count(self, name: str) -> int:
+        """How often: a whole number from 0 on."""
+        value = self.get(name)
+        number = 0.0 if value is None or value == "" else _number(value)
+        if number is None:
+            self.refuse(name, "is not a number")
+        return int(min(max(number or 0, 0), MOST_COUNT))
+
+    def moment(self, *names: str) -> datetime | None:
+        """The first of these that is filled; UTC where no zone is named."""
+        for name in names:
+            value = self.get(name)
+            if value is None or value == "":
+                continue
+            try:
+                return _moment(value)
+            except (ValueError, OverflowError, OSError):
+                self.refuse(name, "is no moment between 1900 and 9999")
+        return None
+
+    def past_moment(self, *names: str) -> datetime | None:
+        """A moment that has been; now for one that lies ahead, as clocks that run fast make them."""
+        found = self.moment(*names)
+        now = datetime.now(UTC)
+        if found is None or found <= now:
+            return found
+        self.notes.add(f"{names[0]} in the future (now was taken)")
+        return now
+
+    def words(self, *names: str) -> list[str]:
+        """The first of these that is filled: a list, in JSON or separated by commas. Blank ones fall out."""
+        for name in names:
+            value = self.get(name)
+            if value is None or value == "":
+                continue
+            found = self._listed(name, value)
+            return [word for item in found if (word := str(item).strip())]
+        return []
+
+    def _listed(self, name: str, value: Any) -> list[Any]:
+        if isinstance(value, str) and value.lstrip().startswith("["):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                self.refuse(name, "begins like a list in JSON, and is none")
+                return []
+        if isinstance(value, str):
+            return value.split(",")
+        if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
+            return value
+        self.refuse(name, "is not a list of texts")
+        return []
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """An object, in JSON or as it is; empty when absent."""
+        value = self.get(name)
+        if isinstance(value, str) and value.strip():
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                self.notes.add(f"{name} that is not JSON")
+                return {}
+        if value is None or value == "":
+            return {}
+        if not isinstance(value, dict):
+            self.notes.add(f"{name} that is not a JSON object")
+            return {}
+        return value
+
+    def leave(self, *names: str, why: str = "") -> None:
+        """Note those of these that hold something: there is no place for them here."""
+        for name in names:
+            if self.get(name) not in (None, "", 0, "[]", "{}", [], {}):
+                self.notes.add(f"{name}{f' ({why})' if why else ''}")
+
+    def leave_metadata(self, metadata: Mapping[str, Any], known: frozenset[str] = frozenset()) -> None:
+        """Note what free-form metadata holds beside what is known."""
+        for name, value in metadata.items():
+            if name not in known and value not in (None, "", [], {}):
+                self.notes.add(f"metadata {named(name)}")
+
+    def record(
+        self,
+        place: str,
+        shape: type[MemoryDraft] | type[FactDraft],
+        draft: Mapping[str, Any],
+        *,
+        source_id: str = "",
+        past: Past = NO_PAST,
+    ) -> Record | Bad:
+        """The record that ``draft`` makes, unless a value was no good."""
+        if shape is MemoryDraft:
+            made = record_or_bad(place, MemoryDraft, draft, source_id=source_id, past=past)
+        else:
+            made = record_or_bad(place, FactDraft, draft, source_id=source_id, past=past)
+        if not self.problems:
+            return made
+        named = {problem.field for problem in self.problems}
+        others = made.problems if isinstance(made, Bad) else []
+        return Bad(place, [*self.problems, *(one for one in others if one.field not in named)])
+
+
+def days_between(start: datetime | None, end: datetime | None, now: datetime) -> float:
+    """How long a memory was meant to live, in days; 0, which is for ever, without an end."""
+    if end is None:
+        return 0.0
+    return min(max((end - (start or now)) / timedelta(days=1), _A_MINUTE), _MOST_DAYS)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool | bytes):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _moment(value: Any) -> datetime:
+    """ISO 8601, or seconds, milliseconds or microseconds since 1970; ValueError, OverflowError, OSError."""
+    number = _number(value)
+    if number is not None:
+        if abs(number) >= _MICROSECONDS:
+            number /= 1e6
+        elif abs(number) >= _MILLISECONDS:
+            number /= 1e3
+        found = datetime.fromtimestamp(number, UTC)
+    elif isinstance(value, str):
+        found = datetime.fromisoformat(value.strip())
+        found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    else:
+        raise ValueError("not a moment")
+    if found < _EARLIEST:
+        raise ValueError("too long ago")
+    return found

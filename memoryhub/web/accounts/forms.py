@@ -1,0 +1,225 @@
+"""What a person says about themselves and their tokens, and who manages people about others."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from django.utils import timezone
+
+from memoryhub.accounts import people, roles, sign_in
+from memoryhub.accounts.clearance import grantable
+from memoryhub.accounts.memberships import is_confined, reach_of
+from memoryhub.accounts.tokens import grantable_rights
+from memoryhub.core import dates
+from memoryhub.memories.errors import StoreError
+
+_LEVELS = {"public": "public alone", "private": "public and private", "secret": "all, secrets too"}
+
+
+class PlainForm(forms.Form):
+    """Labels without a colon; what the core refuses goes beside its field."""
+
+    def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(data, label_suffix="", **options)
+
+    def refuse(self, error: StoreError) -> None:
+        self.add_error(error.field if error.field in self.fields else None, error.message)
+
+
+class PreferencesForm(PlainForm):
+    theme = forms.ChoiceField(
+        choices=[("", "As the device has it"), ("light", "Light"), ("dark", "Dark")], required=False
+    )
+    time_zone = forms.ChoiceField(required=False)
+    language = forms.ChoiceField(
+        label="Dates",
+        choices=list(dates.LANGUAGES.items()),
+        required=False,
+        help_text="How days are written.",
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(data, **options)
+        named = ((name, name.replace("_", " ")) for name in dates.time_zones())
+        zones = [("", "As the browser has it"), *named]
+        self.fields["time_zone"].choices = zones  # type: ignore[attr-defined]
+
+
+class PasswordForm(PlainForm):
+    """One's own password, which takes the old one."""
+
+    wait = 0  # seconds until a password is looked at again, after too many that were wrong
+
+    old = forms.CharField(
+        label="Password now",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+    password = forms.CharField(
+        label="New password",
+        strip=False,
+        help_text="At least 8 characters, not a common word, not like your name.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+    again = forms.CharField(
+        label="New password again",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+    def __init__(self, request: HttpRequest, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data)
+        self.request = request
+
+    def clean_old(self) -> str:
+        """Asked like a login: who is signed in on a machine that is not theirs guesses no better."""
+        name, old = self.request.user.get_username(), str(self.cleaned_data["old"])
+        if authenticate(self.request, username=name, password=old) is not None:
+            return old
+        if not getattr(self.request, "login_held_back", False):
+            raise forms.ValidationError("This is not your password.")
+        self.wait = max(sign_in.wait(self.request, name), 1)
+        minutes = -(-self.wait // 60)
+        told = "1 minute" if minutes == 1 else f"{minutes} minutes"
+        raise forms.ValidationError(f"Too many passwords were wrong. Wait {told}, then try again.")
+
+    def clean_again(self) -> str:
+        if self.cleaned_data["again"] != self.cleaned_data.get("password"):
+            raise forms.ValidationError("The two are not the same.")
+        return str(self.cleaned_data["again"])
+
+    def passwords(self) -> tuple[str, str]:
+        """Of a valid form: the old one and the new one."""
+        return self.cleaned_data["old"], self.cleaned_data["password"]
+
+
+class TokenForm(PlainForm):
+    """A token for an agent of one's own. ``once``: another one in each form, which makes one token."""
+
+    name = forms.CharField(max_length=100, help_text="What the journal calls the agent.")
+    clearance = forms.ChoiceField(label="May read", help_text="No more than you may see yourself.")
+    rights = forms.MultipleChoiceField(label="May", widget=forms.CheckboxSelectMultiple)
+    projects = forms.CharField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="One a line. Empty: every project.",
+    )
+    days = forms.IntegerField(
+        label="Ends after days", required=False, min_value=1, max_value=3650, help_text="Empty: never."
+    )
+    once = forms.CharField(max_length=100, required=False, widget=forms.HiddenInput())
+
+    def __init__(self, user: User, data: Mapping[str, Any] | None = None) -> None:
+        rights = grantable_rights(user)
+        initial = {"once": secrets.token_urlsafe(12), "rights": rights[:2], "name": "agent"}
+        super().__init__(data, initial=initial)
+        levels = [(level, _LEVELS[level]) for level in grantable(user)]
+        self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
+        self.fields["rights"].choices = [(one, one) for one in rights]  # type: ignore[attr-defined]
+        if is_confined(user):
+            mine = [(name, name) for name in sorted(reach_of(user).projects or ())]
+            self.fields["projects"] = forms.MultipleChoiceField(
+                choices=mine, widget=forms.CheckboxSelectMultiple
+            )
+
+    def values(self) -> dict[str, Any]:
+        """The arguments of ``tokens.issue_token``; of a valid form."""
+        given = self.cleaned_data["projects"]
+        projects = (
+            [line.strip() for line in given.splitlines() if line.strip()] if isinstance(given, str) else given
+        )
+        days = self.cleaned_data["days"]
+        return {
+            "name": self.cleaned_data["name"],
+            "clearance": self.cleaned_data["clearance"],
+            "rights": self.cleaned_data["rights"],
+            "projects": projects or None,
+            "expires_at": timezone.now() + timedelta(days=days) if days else None,
+        }
+
+
+class AddPersonForm(PlainForm):
+    username = forms.CharField(max_length=150, label="User name", help_text="Letters, digits and @ . + - _")
+    password = forms.CharField(
+        label="First password",
+        required=False,
+        strip=False,
+        help_text="Tell them, and let them change it.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+    email = forms.EmailField(
+        label="E-mail address",
+        required=False,
+        help_text="By which your organisation's sign-in knows them; the first password may be empty then.",
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data)
+        if not settings.OIDC_ISSUER:
+            del self.fields["email"]
+
+
+class NewPasswordForm(PlainForm):
+    """A password for somebody else."""
+
+    password = forms.CharField(
+        label="New password",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+
+class AddressForm(PlainForm):
+    email = forms.EmailField(
+        label="E-mail address",
+        required=False,
+        help_text="By which your organisation's sign-in knows them, the first time.",
+    )
+
+
+def _with(given: Iterable[str], held: str) -> list[str]:
+    """What may be given, and what is held already: to leave it takes no right."""
+    return list(dict.fromkeys([*given, held]))
+
+
+class RightsForm(PlainForm):
+    role = forms.ChoiceField(
+        required=False,
+        help_text="A viewer reads, a curator writes and mends too, a maintainer also runs maintenance and"
+        " erases, an administrator manages people as well.",
+    )
+    level = forms.ChoiceField(
+        label="Reads up to", help_text="In projects whose membership says nothing else."
+    )
+    is_staff = forms.BooleanField(label="May enter the admin", required=False)
+    is_active = forms.BooleanField(
+        label="Account is open",
+        required=False,
+        help_text="A closed one cannot sign in; its tokens are refused.",
+    )
+
+    def __init__(self, by: User, user: User, data: Mapping[str, Any] | None = None) -> None:
+        now = {"role": roles.role_of(user), "level": people.level_of(user)}
+        super().__init__(data, initial={**now, "is_staff": user.is_staff, "is_active": user.is_active})
+        offered = [name for name in _with(people.givable_roles(by), now["role"]) if name]
+        self.fields["role"].choices = [("", "none"), *((name, name) for name in offered)]  # type: ignore[attr-defined]
+        levels = _with(people.givable_levels(by), now["level"])
+        self.fields["level"].choices = [(one, one) for one in levels]  # type: ignore[attr-defined]
+
+
+class JoinForm(PlainForm):
+    project = forms.CharField(max_length=200, widget=forms.TextInput(attrs={"list": "projects"}))
+    clearance = forms.ChoiceField(label="Reads there up to", required=False)
+
+    def __init__(self, by: User, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data)
+        levels = [(one, one) for one in people.givable_levels(by)]
+        self.fields["clearance"].choices = [("", "as elsewhere"), *levels]  # type: ignore[attr-defined]

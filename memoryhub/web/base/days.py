@@ -1,0 +1,26 @@
+"""A timeline cut into days of the hub's time zone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
+
+from django.utils import timezone
+
+from memoryhub.stats.timeline import Entry
+
+
+@dataclass(frozen=True)
+class Day:
+    """One day and what happened on it, in the order of the timeline."""
+
+    date: date
+    entries: list[Entry]
+
+
+def by_day(entries: Iterable[Entry]) -> list[Day]:
+    """Neighbours of the same day together."""
+    grouped = groupby(entries, key=lambda entry: timezone.localtime(entry.at).date())
+    return [Day(day, list(some)) for day, some in grouped]

@@ -1,0 +1,229 @@
+"""Two states of a text side by side: which lines changed, and which words in them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+
+from memoryhub.core.text import CJK
+
+# Unchanged lines kept around a change; longer stretches fold into one row that says how many.
+CONTEXT = 3
+# Beyond these, comparing costs more than it tells, and whole lines are shown as taken out and put in: lines
+# times lines; words times words over all pairs of lines; lines of one stretch that are paired by likeness.
+_MOST_LINE_PAIRS = 4_000_000
+_MOST_WORD_PAIRS = 2_000_000
+_MOST_PAIRED = 40
+# Rows of one comparison that a page shows.
+_MOST_ROWS = 1_000
+# Below this share of common words and blanks two lines are no versions of each other.
+_ALIKE = 0.4
+
+# A word, one character of a script without spaces, a run of blanks, or a sign.
+_WORDS = re.compile(rf"{CJK.pattern}|(?:(?!{CJK.pattern})\w)+|\s+|[^\w\s]")
+
+Op = tuple[str, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of a line; ``changed`` when the other side does not have it."""
+
+    text: str
+    changed: bool = False
+
+
+@dataclass(frozen=True)
+class Side:
+    """One line of one state."""
+
+    number: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a comparison.
+
+    ``kind``: same, changed, removed, added, folded (``count`` equal lines left out), cut (``count`` rows left
+    out at the end), ends (nothing but the line ends differs).
+    """
+
+    kind: str
+    old: Side | None = None
+    new: Side | None = None
+    count: int = 0
+
+
+def compare(old: str, new: str, context: int = CONTEXT, most: int = _MOST_ROWS) -> list[Row]:
+    """The rows that turn ``old`` into ``new``, the first ``most`` of them; empty when they are equal."""
+    if old == new:
+        return []
+    before, after = _lines(old), _lines(new)
+    if before == after:
+        return [Row("ends")]
+    rows: list[Row] = []
+    effort = _Effort(_MOST_WORD_PAIRS)
+    for tag, i1, i2, j1, j2 in _operations(before, after, _Effort(_MOST_LINE_PAIRS).spend):
+        if tag == "equal":
+            at_end = (i2, j2) == (len(before), len(after))
+            rows += _unchanged(before, i1, i2, j1, context, at_start=not rows, at_end=at_end)
+        else:
+            rows += _replaced(_texts(before, i1, i2), _texts(after, j1, j2), effort)
+    return _cut(rows, most)
+
+
+def compare_words(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Two short texts, each with the words marked that the other does not have."""
+    return _marked(_Text(0, old), _Text(0, new), _Effort(_MOST_WORD_PAIRS))
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as an editor counts them; a last line break does not begin another."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+
+
+def _operations(
+    before: Sequence[str], after: Sequence[str], affordable: Callable[[int], bool]
+) -> Iterator[Op]:
+    """``difflib`` opcodes; what both begin and end with is taken off first, since that is most of a text.
+
+    The rest is one replacement when comparing it, items times items, is not ``affordable``.
+    """
+    head = _common(before, after)
+    tail = _common(before[head:][::-1], after[head:][::-1])
+    i, j = len(before) - tail, len(after) - tail
+    if head:
+        yield "equal", 0, head, 0, head
+    middle_before, middle_after = before[head:i], after[head:j]
+    if not affordable(len(middle_before) * len(middle_after)):
+        yield "replace", head, i, head, j
+    else:
+        matcher = SequenceMatcher(None, middle_before, middle_after)
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+            yield tag, i1 + head, i2 + head, j1 + head, j2 + head
+    if tail:
+        yield "equal", i, len(before), j, len(after)
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many items both begin with."""
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def _unchanged(
+    lines: Sequence[str], i1: int, i2: int, j1: int, context: int, *, at_start: bool, at_end: bool
+) -> list[Row]:
+    """Equal lines, with a fold in the place of those far from any change."""
+    head = 0 if at_start else context
+    tail = 0 if at_end else context
+    hidden = i2 - i1 - head - tail
+    shown = range(i1, i2) if hidden < 2 else (*range(i1, i1 + head), *range(i2 - tail, i2))
+    rows = [Row("same", _side(i, lines[i]), _side(i - i1 + j1, lines[i])) for i in shown]
+    if hidden >= 2:
+        rows.insert(head, Row("folded", count=hidden))
+    return rows
+
+
+@dataclass
+class _Effort:
+    """What may still be spent on comparing words with words."""
+
+    left: int
+
+    def spend(self, cost: int) -> bool:
+        """Whether there is enough for this, which is then spent."""
+        affordable = cost <= self.left
+        self.left -= cost if affordable else 0
+        return affordable
+
+
+@dataclass
+class _Text:
+    """A line, its place counted from 0, and its words."""
+
+    index: int
+    line: str
+
+    @cached_property
+    def words(self) -> list[str]:
+        return _WORDS.findall(self.line)
+
+    @property
+    def plain(self) -> Side:
+        return _side(self.index, self.line)
+
+
+def _texts(lines: Sequence[str], start: int, end: int) -> list[_Text]:
+    return [_Text(index, lines[index]) for index in range(start, end)]
+
+
+def _replaced(before: list[_Text], after: list[_Text], effort: _Effort) -> Iterator[Row]:
+    """Lines taken out and put in; pairs that are alike stand in one row with their words marked."""
+    i = j = 0
+    for old, new in [*_pairs(before, after, effort), (len(before), len(after))]:
+        yield from (Row("removed", old=text.plain) for text in before[i:old])
+        yield from (Row("added", new=text.plain) for text in after[j:new])
+        if old < len(before):
+            left, right = _marked(before[old], after[new], effort)
+            yield Row("changed", Side(before[old].index + 1, left), Side(after[new].index + 1, right))
+        i, j = old + 1, new + 1
+
+
+def _pairs(before: list[_Text], after: list[_Text], effort: _Effort) -> list[tuple[int, int]]:
+    """Which lines are versions of which, in order, so that the likeness is highest in sum."""
+    words = sum(len(text.words) for text in (*before, *after))
+    if max(len(before), len(after)) > _MOST_PAIRED or not effort.spend(words * min(len(before), len(after))):
+        return []
+    like = [[_likeness(old, new) for new in after] for old in before]
+    best = [[0.0] * (len(after) + 1) for _ in range(len(before) + 1)]  # of the lines from i and j on
+    for i in reversed(range(len(before))):
+        for j in reversed(range(len(after))):
+            paired = like[i][j] + best[i + 1][j + 1] if like[i][j] else 0.0
+            best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
+    pairs, i, j = [], 0, 0
+    while i < len(before) and j < len(after):
+        if like[i][j] and best[i][j] == like[i][j] + best[i + 1][j + 1]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif best[i + 1][j] >= best[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+def _likeness(old: _Text, new: _Text) -> float:
+    """The share of words two lines have in common, in any order; 0 where they are no versions of one."""
+    share = SequenceMatcher(None, old.words, new.words, autojunk=False).quick_ratio()
+    return share if share >= _ALIKE else 0.0
+
+
+def _marked(old: _Text, new: _Text, effort: _Effort) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """The pieces of both lines, with those marked that only one has."""
+    left: list[Piece] = []
+    right: list[Piece] = []
+    for tag, i1, i2, j1, j2 in _operations(old.words, new.words, effort.spend):
+        if i1 < i2:
+            left.append(Piece("".join(old.words[i1:i2]), tag != "equal"))
+        if j1 < j2:
+            right.append(Piece("".join(new.words[j1:j2]), tag != "equal"))
+    return tuple(left), tuple(right)
+
+
+def _side(index: int, line: str) -> Side:
+    return Side(index + 1, (Piece(line),))
+
+
+def _cut(rows: list[Row], most: int) -> list[Row]:
+    """No more rows than a page can bear."""
+    return rows if len(rows) <= most else [*rows[:most], Row("cut", count=len(rows) - most)]

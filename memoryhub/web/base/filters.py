@@ -1,0 +1,183 @@
+"""Forms that narrow a list: everything is optional, nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from typing import Any, cast
+
+from django import forms
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.utils import timezone
+
+from memoryhub.core.vocabulary import TYPES
+from memoryhub.memories.filters import MemoryFilter
+
+_LONGEST = 1000
+_DATES = [MinValueValidator(date(1900, 1, 1)), MaxValueValidator(date(2999, 12, 31))]
+
+
+class WordField(forms.CharField):
+    """A word to look for."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, max_length=_LONGEST, **options)
+
+
+class DayField(forms.DateField):
+    """A day in the hub's time zone."""
+
+    def __init__(self, **options: Any) -> None:
+        widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+        super().__init__(required=False, widget=widget, validators=_DATES, **options)
+
+
+class MonthField(forms.DateField):
+    """A month, by its first day."""
+
+    def __init__(self, **options: Any) -> None:
+        widget = forms.DateInput(attrs={"type": "month", "placeholder": "2026-01"}, format="%Y-%m")
+        wrong = {"invalid": "Enter a month as 2026-01."}
+        super().__init__(
+            required=False,
+            widget=widget,
+            input_formats=["%Y-%m"],
+            validators=_DATES,
+            error_messages=wrong,
+            **options,
+        )
+
+
+class ProjectField(WordField):
+    """A project, with those that exist as suggestions (``<datalist id="projects">``)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(widget=forms.TextInput(attrs={"list": "projects"}), **options)
+
+
+class PredicateField(WordField):
+    """What facts say, with the commonest as suggestions (``<datalist id="predicates">``)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(widget=forms.TextInput(attrs={"list": "predicates"}), **options)
+
+
+class ListFilter(forms.Form):
+    """A form of the address line; ``value`` gives what was asked for."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        super().__init__(data, label_suffix="", auto_id="by_%s")
+
+    def full_clean(self) -> None:
+        """A value that is no date or number stays readable: a field of that type would show nothing."""
+        super().full_clean()
+        for name in self.errors:
+            widget = self.fields[name].widget if name in self.fields else None
+            if isinstance(widget, forms.DateInput | forms.NumberInput):
+                widget.input_type = "text"
+
+    def value(self, name: str) -> Any:
+        return self.cleaned_data[name]
+
+    def told(self, name: str) -> str:
+        """What a field was given, as people read it: the name of a choice, "yes" for a ticked box."""
+        field, given = self.fields[name], str(self.data[name])
+        if isinstance(field, forms.BooleanField):
+            return "yes"
+        if isinstance(field, forms.ChoiceField):
+            names = cast("Iterable[tuple[str, str]]", field.choices)  # no list of ours has groups
+            return dict(names).get(given, given)
+        return given
+
+    def is_narrowed(self) -> bool:
+        """Whether anything at all was asked for."""
+        return any(self.data.get(name) for name in self.fields)
+
+    def begin(self) -> datetime | None:
+        """The beginning of the first day."""
+        return _midnight(self.cleaned_data["since"])
+
+    def end(self) -> datetime | None:
+        """The end of the last day, which is shown too."""
+        return day_of(self.cleaned_data["until"])[1]
+
+
+class SessionFilter(ListFilter):
+    q = WordField(label="Session or project", widget=forms.TextInput(attrs={"type": "search"}))
+    project = ProjectField()
+
+
+class InjectionFilter(ListFilter):
+    q = WordField(label="In the prompt", widget=forms.TextInput(attrs={"type": "search"}))
+    project = ProjectField()
+    session_id = WordField(label="Session")
+    outcome = forms.ChoiceField(
+        required=False, choices=[("", "Any"), ("filled", "with memories"), ("empty", "empty")]
+    )
+    since = DayField(label="From")
+    until = DayField(label="To")
+
+
+class MonthFilter(ListFilter):
+    project = ProjectField()
+    month = MonthField()
+
+
+class TimelineFilter(ListFilter):
+    project = ProjectField()
+    type = forms.ChoiceField(
+        required=False, choices=[("", "Any"), *((kind, kind.replace("_", " ")) for kind in TYPES)]
+    )
+    session_id = WordField(label="Session")
+    since = DayField(label="From")
+    until = DayField(label="To")
+
+    def wanted(self) -> MemoryFilter:
+        plain = {name: self.value(name) for name in ("project", "type", "session_id")}
+        return MemoryFilter(**plain, since=self.begin(), until=self.end())
+
+
+class FactFilter(ListFilter):
+    thing = WordField(label="Subject or object")
+    subject = WordField()
+    predicate = PredicateField()
+    object = WordField()
+    how = forms.ChoiceField(
+        required=False, label="Object is", choices=[("", "containing this"), ("exact", "exactly this")]
+    )
+    min_confidence = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=1,
+        label="Confidence from",
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+    project = ProjectField()
+    session_id = WordField(label="Session")
+    state = forms.ChoiceField(
+        required=False, choices=[("", "holding now"), ("ended", "that ended"), ("all", "all of them")]
+    )
+    marks = forms.BooleanField(required=False, label="Also where sessions change their subject")
+
+    def leaves_out_marks(self) -> bool:
+        """The hub's own notes of where a segment begins stand in the table only for who asks for them."""
+        named = self.value("predicate") or self.value("subject") or self.value("thing")
+        return not (named or self.value("marks"))
+
+
+class JournalFilter(ListFilter):
+    project = ProjectField()
+    operation = WordField(widget=forms.TextInput(attrs={"list": "operations"}))
+    actor = WordField(label="Who")
+    object_id = WordField(label="Object id")
+    since = DayField(label="From")
+    until = DayField(label="To")
+
+
+def day_of(day: date | None) -> tuple[datetime | None, datetime | None]:
+    """Its beginning and its end, in the reader's time zone; both open without one."""
+    return _midnight(day), _midnight(day + timedelta(days=1)) if day else None
+
+
+def _midnight(day: date | None) -> datetime | None:
+    return timezone.make_aware(datetime.combine(day, time.min)) if day else None

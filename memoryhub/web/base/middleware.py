@@ -1,0 +1,129 @@
+"""What holds for every page: a login, and no copy of it in any cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import HttpResponseRedirect as Redirect
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.urls import Resolver404, resolve
+from django.utils.cache import patch_cache_control
+from django_htmx.http import HttpResponseClientRedirect
+from django_htmx.middleware import HtmxDetails
+
+from memoryhub.accounts import browser_sessions
+from memoryhub.core import dates
+from memoryhub.core.timeouts import was_broken_off
+from memoryhub.core.transactions import is_busy
+from memoryhub.web.base import live
+from memoryhub.web.base.htmx import patch_vary
+
+ZONE_COOKIE = "zone"  # theme.js writes it: the zone of the browser, for who chose none
+_PAGES = "memoryhub.web."
+
+
+class PageMiddleware(LoginRequiredMiddleware):
+    """Asks for a login on every page of :mod:`memoryhub.web`; views elsewhere have doors of their own.
+
+    A page that needs none says so with ``login_not_required``, so that a forgotten decorator opens nothing.
+    """
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if (
+            response.status_code == 404
+            and request.method in ("GET", "HEAD")
+            and _lacks_its_slash(request.path)
+        ):
+            return Redirect(request.get_full_path(force_append_slash=True))
+        if isinstance(response, HttpResponseNotAllowed) and _is_for_people(request):
+            response = _not_allowed(request, response["Allow"])
+        if getattr(request, "is_page", False):
+            patch_cache_control(response, private=True, no_store=True)
+            patch_vary(response)
+        return response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
+        """A database that stayed locked is no fault of the page: it says so, here and in the admin.
+
+        So does a read that was broken off.
+        """
+        is_slow = was_broken_off(exception)
+        if not is_slow and not is_busy(exception):
+            return None
+        page = render(request, "503.html", {"is_slow": is_slow}, status=503)
+        page["Retry-After"] = "5"
+        return page
+
+    def process_view(
+        self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
+    ) -> HttpResponseBase | None:
+        if not view_func.__module__.startswith(_PAGES):
+            return None
+        mark_page(request)
+        answer: HttpResponseBase | None = super().process_view(request, view_func, view_args, view_kwargs)
+        return answer
+
+    def handle_no_permission(self, request: HttpRequest, view_func: Callable[..., Any]) -> Redirect:
+        """To the login and back; a fragment cannot show a login, so htmx takes the whole page there."""
+        htmx = HtmxDetails(request)
+        back = htmx.current_url_abs_path if htmx else None
+        if request.method in ("GET", "HEAD"):
+            back = back or request.get_full_path()
+        redirect = redirect_to_login(back or "/", self.get_login_url(view_func))
+        return HttpResponseClientRedirect(redirect.url) if htmx else redirect  # type: ignore[return-value]
+
+
+class PersonMiddleware:
+    """On every page and in the admin: moments as the person likes them, and a note that they were here."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            return self.get_response(request)
+        finally:
+            dates.end()
+
+    def process_view(
+        self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
+    ) -> None:
+        match = request.resolver_match
+        in_admin = match is not None and match.app_name == "admin"
+        if not (in_admin or view_func.__module__.startswith(_PAGES)) or not request.user.is_authenticated:
+            return
+        if not live.is_poll(request):
+            browser_sessions.touch(request)
+        dates.begin(getattr(request.user, "profile", None), request.COOKIES.get(ZONE_COOKIE, ""))
+
+
+def _is_for_people(request: HttpRequest) -> bool:
+    """Whether this is an address of a page or of the admin; agents are told in problems instead."""
+    match = request.resolver_match
+    return getattr(request, "is_page", False) or (match is not None and match.app_name == "admin")
+
+
+def _not_allowed(request: HttpRequest, allowed: str) -> HttpResponse:
+    """A page instead of Django's empty answer."""
+    mark_page(request)
+    page = render(request, "405.html", status=405)
+    page.headers["Allow"] = allowed
+    return page
+
+
+def _lacks_its_slash(path: str) -> bool:
+    """Whether a page has this address but for the slash at its end; the API's addresses have none."""
+    try:
+        return not path.endswith("/") and resolve(f"{path}/").func.__module__.startswith(_PAGES)
+    except Resolver404:
+        return False
+
+
+def mark_page(request: HttpRequest) -> None:
+    """This request is answered with a page: no cache may keep it."""
+    request.is_page = True  # type: ignore[attr-defined]

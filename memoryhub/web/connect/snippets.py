@@ -1,0 +1,251 @@
+"""What connects an agent to the hub, ready to be copied: configuration of MCP clients, and programs. Pure.
+
+The page in the browser and docs/connect.md show the same; tests run each of them. The token comes from the
+environment wherever a client can read it there, for such files are shared and committed.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from memoryhub.core.claude_code import VARIABLE
+
+# What each toolset is for, and a call that shows it at work.
+TOOLSETS: dict[str, str] = {
+    "letsgo": "memories, facts, timeline and upkeep, with every field",
+    "memory-mcp": "store, recall and forget, with entities and provenance",
+    "mira": "one tool that remembers, recalls and forgets, by key and scope",
+    "pigo": "recall, remember and forget in three layers and six categories",
+}
+_QUESTION = "when do we deploy"
+_RECALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "letsgo": ("search_memories", {"query": _QUESTION}),
+    "memory-mcp": ("memory_recall", {"query": _QUESTION}),
+    "mira": ("memory", {"action": "recall", "query": _QUESTION}),
+    "pigo": ("memory_recall", {"query": _QUESTION}),
+}
+_NAME = "memoryhub"  # under which a client lists the server
+NO_TOKEN = "mh_..."  # noqa: S105 stands where a token goes
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the hub is: its address like ``http://127.0.0.1:8000``; for clients on its own machine, its
+    ``manage.py`` and the folder of its store. ``token``: for clients that take none from the environment.
+    """
+
+    base_url: str
+    manage: str = "/path/to/memoryhub/manage.py"
+    home: str = "/path/to/.letsgo"
+    token: str = NO_TOKEN
+    toolset: str = "letsgo"
+
+    @property
+    def base(self) -> str:
+        return self.base_url.rstrip("/")
+
+    @property
+    def mcp(self) -> str:
+        return f"{self.base}/mcp/{self.toolset}"
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """``key`` names it on the page; ``where`` is the file it goes into, or what runs it."""
+
+    key: str
+    title: str
+    where: str
+    language: str
+    text: str
+    note: str = ""
+
+
+def clients(place: Place) -> list[Snippet]:
+    """MCP configuration of the clients that people use."""
+    return [_snippet(place, *one) for one in _CLIENTS]
+
+
+def programs(place: Place) -> list[Snippet]:
+    """Scripts that store something and find it again."""
+    return [_snippet(place, *one) for one in _PROGRAMS]
+
+
+def _snippet(
+    place: Place, key: str, title: str, where: str, language: str, text: Callable[[Place], str], note: str
+) -> Snippet:
+    return Snippet(key, title, where, language, text(place), note)
+
+
+def _claude_code(place: Place) -> str:
+    server = {"type": "http", "url": place.mcp, "headers": _bearer(f"${{{VARIABLE}}}")}
+    return _json({"mcpServers": {_NAME: server}})
+
+
+def _claude_add(place: Place) -> str:
+    return (
+        f"claude mcp add --transport http {_NAME} {shlex.quote(place.mcp)} \\\n"
+        f'  --header "Authorization: Bearer ${VARIABLE}"'
+    )
+
+
+def stdio(place: Place) -> str:
+    """For a client that starts the server itself."""
+    server = {
+        "command": "python3",
+        "args": [place.manage, "mcp", place.toolset],
+        "env": {"LETSGO_HOME": place.home, VARIABLE: place.token},
+    }
+    return _json({"mcpServers": {_NAME: server}})
+
+
+def _servers(address: str, variable: str) -> Callable[[Place], str]:
+    """For a client that calls the address of a server so, and reads a variable so."""
+
+    def text(place: Place) -> str:
+        return _json({"mcpServers": {_NAME: {address: place.mcp, "headers": _bearer(variable)}}})
+
+    return text
+
+
+def _vscode(place: Place) -> str:
+    token = {"type": "promptString", "id": "memoryhub-token", "description": "Token of the hub"}
+    server = {"type": "http", "url": place.mcp, "headers": _bearer("${input:memoryhub-token}")}
+    return _json({"inputs": [{**token, "password": True}], "servers": {_NAME: server}})
+
+
+def _codex(place: Place) -> str:
+    address = json.dumps(place.mcp, ensure_ascii=False)
+    return f'[mcp_servers.{_NAME}]\nurl = {address}\nbearer_token_env_var = "{VARIABLE}"'
+
+
+def _curl(place: Place) -> str:
+    bearer = f'-H "Authorization: Bearer ${VARIABLE}"'
+    return f"""\
+curl -sS {shlex.quote(place.base + "/api/v1/memories")} {bearer} \\
+  -H 'Content-Type: application/json' \\
+  -d '{{"content": "We deploy on Tuesdays: the vendor is in the office then.", "type": "decision"}}'
+
+curl -sS -G {shlex.quote(place.base + "/api/v1/search")} {bearer} \\
+  --data-urlencode 'query={_QUESTION}'"""
+
+
+def _python(place: Place) -> str:
+    return f'''\
+import json
+import os
+import urllib.request
+
+HUB = {_quoted(place.base + "/api/v1")}
+
+
+def post(path, body):
+    headers = {{
+        "Authorization": f"Bearer {{os.environ['{VARIABLE}']}}",
+        "Content-Type": "application/json",
+    }}
+    request = urllib.request.Request(HUB + path, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+memory = {{"content": "We deploy on Tuesdays: the vendor is in the office then.", "type": "decision"}}
+print(post("/memories", memory)["outcome"])
+for hit in post("/search", {{"query": "{_QUESTION}"}})["results"]:
+    print(f"{{hit['score']:.2f}}", hit["memory"]["content"])'''
+
+
+def _mcp_python(place: Place) -> str:
+    tool, arguments = _RECALLS[place.toolset]
+    return f'''\
+import asyncio
+import os
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+HUB = {_quoted(place.mcp)}
+
+
+async def main():
+    headers = {{"Authorization": f"Bearer {{os.environ['{VARIABLE}']}}"}}
+    async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+        async with Client(streamable_http_client(HUB, http_client=http)) as hub:
+            print([tool.name for tool in (await hub.list_tools()).tools])
+            found = await hub.call_tool("{tool}", {json.dumps(arguments)})
+            print(found.content[0].text)
+
+
+asyncio.run(main())'''
+
+
+def _mcp_javascript(place: Place) -> str:
+    tool, arguments = _RECALLS[place.toolset]
+    return f"""\
+import {{ Client, StreamableHTTPClientTransport }} from "@modelcontextprotocol/client";
+
+const HUB = {_quoted(place.mcp)};
+
+const headers = {{ Authorization: `Bearer ${{process.env.{VARIABLE}}}` }};
+const hub = new Client({{ name: "my-agent", version: "1.0.0" }});
+await hub.connect(new StreamableHTTPClientTransport(new URL(HUB), {{ requestInit: {{ headers }} }}));
+
+console.log((await hub.listTools()).tools.map((tool) => tool.name).join(" "));
+const found = await hub.callTool({{ name: "{tool}", arguments: {json.dumps(arguments)} }});
+console.log(found.content[0].text);
+
+await hub.close();"""
+
+
+def _bearer(variable: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {variable}"}
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _quoted(text: str) -> str:
+    """A text as Python and JSON write it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+# Of each snippet its key, title, place, language and text, and what is to be said of it.
+_Told = tuple[str, str, str, str, Callable[[Place], str], str]
+_CLIENTS: tuple[_Told, ...] = (
+    ("claude-code", "Claude Code", ".mcp.json", "json", _claude_code, ""),
+    ("claude-add", "Claude Code, by command", "a shell", "sh", _claude_add, ""),
+    (
+        *("claude-desktop", "Claude Desktop", "claude_desktop_config.json", "json", stdio),
+        "It starts the hub's command itself, so the hub has to be on the same machine.",
+    ),
+    ("cursor", "Cursor", ".cursor/mcp.json", "json", _servers("url", f"${{env:{VARIABLE}}}"), ""),
+    ("vscode", "VS Code", ".vscode/mcp.json", "json", _vscode, "It asks for the token once."),
+    (
+        *("windsurf", "Windsurf", "~/.codeium/windsurf/mcp_config.json", "json"),
+        *(_servers("serverUrl", f"${{env:{VARIABLE}}}"), ""),
+    ),
+    ("codex", "Codex CLI", "~/.codex/config.toml", "toml", _codex, ""),
+    ("gemini", "Gemini CLI", "~/.gemini/settings.json", "json", _servers("httpUrl", f"${VARIABLE}"), ""),
+    (
+        *("stdio", "Any client that starts a program", "its configuration", "json", stdio),
+        "Over standard input and output; the hub's server need not run.",
+    ),
+)
+_PROGRAMS: tuple[_Told, ...] = (
+    ("curl", "curl", "a shell", "sh", _curl, ""),
+    ("python", "Python", "nothing to install", "python", _python, ""),
+    ("mcp-python", "Python, over MCP", "pip install 'mcp>=2.3'", "python", _mcp_python, ""),
+    (
+        *("mcp-javascript", "JavaScript, over MCP", "npm install @modelcontextprotocol/client@2", "js"),
+        *(
+            _mcp_javascript,
+            "With MCP's TypeScript SDK; Node.js 20 runs it from a file whose name ends in .mjs.",
+        ),
+    ),
+)

@@ -1,0 +1,351 @@
+"""Near-duplicate clusters as their page shows them, cached until the store changes."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from itertools import accumulate
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.db.models import Max
+
+from memoryhub.access.policy import Clearance
+from memoryhub.core.chunks import batched
+from memoryhub.core.text import decisive, words
+from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED
+from memoryhub.duplicates.clusters import Cluster, Found, arrange, find, likeness_of, read
+from memoryhub.memories.merge import UNDO_MERGE
+from memoryhub.memories.pair_decisions import UNDO_APART, apart
+from memoryhub.memories.rows import CHUNK
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.related import related
+from memoryhub.search.semantic import in_words
+from memoryhub.web.base import diffs
+from memoryhub.web.base.caching import eyes, kept, last
+from memoryhub.web.base.filters import ListFilter, ProjectField, WordField
+
+MOST_ROWS = 30  # of a comparison: what two near-duplicates differ in beyond that is read on their own pages
+MOST_UNITED = 300  # lines of the others that a text of one's own begins with or is compared for
+_MEMBER_WEIGHT, _ROW_WEIGHT = 2_500, 300  # bytes of markup of a memory, and of a row of a comparison
+_STEPS = ("0.8", "0.9", "0.97")
+_FIELDS = {"type": "Type", "sensitivity": "Level", "session_id": "Session", "author": "Stored by"}
+
+
+class DuplicatesFilter(ListFilter):
+    """What the page may be narrowed to."""
+
+    project = ProjectField()
+    category = WordField()
+    similarity = forms.ChoiceField(required=False, label="At least this alike")
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        super().__init__(data)
+        least = settings.MEMORYHUB.near_duplicate_similarity
+        steps = [(step, step) for step in _STEPS if float(step) > least]
+        field: Any = self.fields["similarity"]
+        field.choices = [("", f"{least:g}, as configured"), *steps, ("1", "1, the same words")]
+
+    def narrow(self, memories: MemoryQuerySet) -> MemoryQuerySet:
+        """Those of the memories that fit; of a valid form."""
+        wanted = {name: value for name in ("project", "category") if (value := self.value(name))}
+        return memories.filter(**wanted)
+
+    def least(self) -> float | None:
+        given = self.value("similarity")
+        # Half precision leaves the cosine of two equal texts a little below 1.
+        return min(float(given), 0.998) if given else None
+
+
+@dataclass(frozen=True)
+class Member:
+    """One that would go, beside the one that would be kept.
+
+    ``rows``: what it says (left) against what stays (right). ``figures``: numbers, or a "not", that only one
+    of the two has: then they hardly say the same. ``others``: fields in which they differ. ``ticked``:
+    whether a click merges it, unless the person says otherwise.
+    """
+
+    memory: Memory
+    likeness: float | None
+    rows: list[diffs.Row]
+    figures: list[str]
+    others: list[tuple[str, str, str]]
+    ticked: bool
+
+    @property
+    def figure(self) -> float | None:
+        """The likeness in hundredths; 1 for equal texts alone."""
+        if self.likeness is None or not self.rows:
+            return self.likeness if self.rows else 1.0
+        return math.floor(self.likeness * 100) / 100
+
+    @property
+    def said(self) -> str:
+        return in_words(self.likeness) if self.likeness is not None else ""
+
+
+@dataclass(frozen=True)
+class Entered:
+    """What the person had entered into a card that is shown again.
+
+    ``ticked``: ids of those to merge; ``warned``: of those that had a warning, so that a tick meant it.
+    ``text``: as it was sent; ``begun``: the ``mark`` of the text that the card began with.
+    """
+
+    ticked: frozenset[str]
+    warned: frozenset[str]
+    text: str
+    begun: str
+
+    @property
+    def own(self) -> str:
+        """The text, if the person wrote any of it."""
+        return self.text if self.text.strip() and mark(self.text) != self.begun else ""
+
+
+def mark(text: str) -> str:
+    """Tells texts apart; blanks around them do not count, since a browser drops a line break in front."""
+    return sha256(text.strip().encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A cluster; ``own`` is the text that the person had begun to write for it.
+
+    ``by_rule``: they are pieces of one profile, which are to be one text whatever they say.
+    """
+
+    keep: Memory
+    why: str
+    members: list[Member]
+    is_profile: bool
+    own: str = ""
+    by_rule: bool = False
+
+    @cached_property
+    def begun(self) -> str:
+        """What all of them say together, to begin a text of one's own with."""
+        return united_text(self.keep.content, self._others)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the others say more than the text begins with."""
+        return len(_new_lines(self.keep.content, self._others)) > MOST_UNITED
+
+    @property
+    def _others(self) -> list[str]:
+        return [member.memory.content for member in self.members]
+
+    @property
+    def text(self) -> str:
+        return self.own or self.begun
+
+    @property
+    def mark(self) -> str:
+        return mark(self.begun)
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes a page loads for it: its texts, and what stands around them."""
+        rows = sum(len(member.rows) for member in self.members)
+        around = _MEMBER_WEIGHT * len(self.everyone) + _ROW_WEIGHT * rows
+        return around + len(self.keep.content) + 2 * sum(map(len, self._others))
+
+    @property
+    def everyone(self) -> list[Memory]:
+        return [self.keep, *(member.memory for member in self.members)]
+
+
+def shown(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[Shown]:
+    """With their memories, in one query; what has gone meanwhile is left out."""
+    wanted = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))]
+    rows = memories.in_bulk(wanted)
+    made = []
+    for one in clusters:
+        others = [(rows[pk], likeness) for pk, likeness in one.others if pk in rows]
+        if one.keep in rows and others:
+            made.append(replace(_beside(rows[one.keep], one.why, others), by_rule=one.by_rule))
+    return made
+
+
+def one_cluster(memories: MemoryQuerySet, keep: str = "", entered: Entered | None = None) -> Shown | None:
+    """These memories as one cluster, around the named one or that of most worth; None for fewer than two."""
+    rows = memories.in_bulk()
+    if len(rows) < 2:
+        return None
+    chosen = next((pk for pk, row in rows.items() if row.uid == keep), None)
+    best, others, why = arrange(read(memories), chosen)
+    near = likeness_of(best.pk, [other.pk for other in others])
+    return _beside(rows[best.pk], why, [(rows[other.pk], near.get(other.pk)) for other in others], entered)
+
+
+def _beside(
+    keep: Memory, why: str, others: Sequence[tuple[Memory, float | None]], entered: Entered | None = None
+) -> Shown:
+    members = [_member(keep, other, likeness, entered) for other, likeness in others]
+    is_profile = keep.category == ALWAYS_MERGED
+    least = settings.MEMORYHUB.near_duplicate_similarity
+    pieces = all(memory.category == ALWAYS_MERGED for memory in (keep, *(other for other, _ in others)))
+    by_rule = pieces and any((member.figure or 0) < least for member in members)
+    return Shown(keep, why, members, is_profile, entered.own if entered else "", by_rule)
+
+
+def _member(keep: Memory, other: Memory, likeness: float | None, entered: Entered | None) -> Member:
+    figures = sorted(decisive(_text(keep)) ^ decisive(_text(other)))
+    fields = [
+        (label, getattr(other, name), getattr(keep, name))
+        for name, label in _FIELDS.items()
+        if getattr(other, name) != getattr(keep, name)
+    ]
+    rows = diffs.compare(other.content, keep.content, most=MOST_ROWS)
+    return Member(other, likeness, rows, figures, fields, _ticked(other.uid, bool(figures), entered))
+
+
+def _ticked(uid: str, warns: bool, entered: Entered | None) -> bool:
+    """As the person left it; a warning takes the tick away unless it was given in spite of one."""
+    if entered is None:
+        return not warns
+    return uid in entered.ticked and (not warns or uid in entered.warned)
+
+
+def _text(memory: Memory) -> str:
+    return f"{memory.title}\n{memory.content}"
+
+
+def united_text(content: str, others: Sequence[str]) -> str:
+    """A text, and under it the lines of the others whose words no line above has.
+
+    Of the others the first :data:`MOST_UNITED` lines count that do not stand above as they are.
+    """
+    lines = content.rstrip().split("\n")
+    known = _Lines(lines)
+    for line in _new_lines(content, others)[:MOST_UNITED]:
+        told = set(words(line))
+        if told and not known.hold(told):
+            lines.append(line)
+            known.add(told)
+    return "\n".join(lines)
+
+
+def _new_lines(content: str, others: Iterable[str]) -> list[str]:
+    """Lines of the others that do not stand in the text as they are, each once."""
+    said = set(content.split("\n"))
+    new = (line.rstrip() for other in others for line in other.split("\n"))
+    return [line for line in dict.fromkeys(new) if line and line not in said]
+
+
+class _Lines:
+    """Sets of words; each word knows its sets as bits of a number, so that a look takes no walk over them."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._count = 0
+        self._bits: defaultdict[str, int] = defaultdict(int)
+        for told in {frozenset(words(line)) for line in lines}:
+            self.add(told)
+
+    def add(self, told: Iterable[str]) -> None:
+        for word in told:
+            self._bits[word] |= 1 << self._count
+        self._count += 1
+
+    def hold(self, told: Iterable[str]) -> bool:
+        """Whether one of the sets has all of these words."""
+        left = -1
+        for word in told:
+            left &= self._bits.get(word, 0)
+            if not left:
+                return False
+        return True
+
+
+_NAME = "near-duplicates"
+MOST_WEIGHT = 60_000  # bytes of a page's near-duplicates, but for the first
+MOST_BESIDE = 5  # memories that are offered for merging with one
+
+
+def clusters(clearance: Clearance, project: str = "") -> Found:
+    """All of them, in one project or everywhere; where comparing takes long, as they were a moment ago.
+
+    What was decided since is left out, and what was taken back since is there again.
+    """
+    live = _live(clearance)
+    narrowed = live.filter(project=project) if project else live
+    found = kept(_NAME, _about(clearance, project), lambda: find(narrowed, clearance))
+    return replace(found, clusters=_undecided(found.clusters, clearance))
+
+
+def counted(clearance: Clearance, project: str = "") -> int | None:
+    """How many near-duplicates there were when they were looked for lately; None when that is long ago."""
+    found: Found | None = last(_NAME, _about(clearance, project))
+    return None if found is None else len(found.near)
+
+
+def first(found: Found, clearance: Clearance, most: int) -> list[Shown]:
+    """The surest of them, with their memories: at most so many, and no more than a page can bear."""
+    made = shown(found.near[:most], _live(clearance))
+    weights = accumulate(one.weight for one in made)
+    return [one for one, weight in zip(made, weights, strict=True) if weight <= MOST_WEIGHT or one is made[0]]
+
+
+def _undecided(clusters: Sequence[Cluster], clearance: Clearance) -> list[Cluster]:
+    """Without those of which a memory is gone, or that somebody told apart."""
+    uids: dict[int, str] = {}
+    for pks in batched((pk for one in clusters for pk in _members(one)), CHUNK):
+        uids.update(_live(clearance).filter(pk__in=pks).values_list("pk", "uid"))
+    there = [one for one in clusters if all(pk in uids for pk in _members(one))]
+    decided = apart(clearance)
+    return [
+        one
+        for one in there
+        if not any(frozenset((uids[one.keep], uids[pk])) in decided for pk, _ in one.others)
+    ]
+
+
+def _members(cluster: Cluster) -> list[int]:
+    return [cluster.keep, *(pk for pk, _ in cluster.others)]
+
+
+def _live(clearance: Clearance) -> MemoryQuerySet:
+    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    return live
+
+
+def _about(clearance: Clearance, project: str) -> str:
+    """Whatever was compared before something was taken back may have left that out: it is compared anew."""
+    undone = JournalEntry.objects.filter(operation__in=(UNDO_MERGE, UNDO_APART)).aggregate(last=Max("seq"))
+    return repr((eyes(clearance), project, undone["last"]))
+
+
+def beside(memory: Memory, clearance: Clearance, likeness: float) -> Shown | None:
+    """A memory and those most like it of its project, scope and owner; None where there is none.
+
+    Only those are ticked that are at least as alike as ``likeness``, a cosine; one of them is kept.
+    """
+    if memory.category in NEVER_MERGED:
+        return None
+    near = [
+        one
+        for one in related(memory, clearance, 4 * MOST_BESIDE).items
+        if (one.memory.project, one.memory.scope, one.memory.owner)
+        == (memory.project, memory.scope, memory.owner)
+        and one.memory.category not in NEVER_MERGED
+    ][:MOST_BESIDE]
+    alike = [one.memory for one in near if (one.likeness or 0) >= likeness]
+    ticked = frozenset([memory.uid, *(one.uid for one in alike)])
+    # What is kept is one of those that are ticked: else the second key would merge it into something else.
+    keep, why = memory.uid, "it is the one you were looking at"
+    if alike:
+        pks = [memory.pk, *(one.pk for one in alike)]
+        best, _, why = arrange(read(_live(clearance).filter(pk__in=pks)))
+        keep = next(one.uid for one in (memory, *alike) if one.pk == best.pk)
+    pks = [memory.pk, *(one.memory.pk for one in near)]
+    entered = Entered(ticked, frozenset(), "", "")
+    found = one_cluster(_live(clearance).filter(pk__in=pks), keep, entered)
+    return replace(found, why=why) if found else None

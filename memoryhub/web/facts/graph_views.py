@@ -1,0 +1,122 @@
+"""Facts as a graph: drawn by the server, opened node by node, with memories beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from memoryhub.access.policy import Clearance
+from memoryhub.accounts.clearance import clearance_of
+from memoryhub.facts import contradictions, graph_index
+from memoryhub.facts.predicates import same_thing
+from memoryhub.facts.services import query_facts
+from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment, show_address
+from memoryhub.web.facts import graph
+from memoryhub.web.facts.filters import GraphAddress, GraphFilter, suggested_predicates
+from memoryhub.web.facts.graph_panel import Beside
+
+TARGET = "graph-view"
+FOREMOST, FOUND, SUGGESTED = 14, 12, 50
+
+
+@require_safe
+def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
+    """``node`` (once for each that is opened), ``find`` and the filters in the address."""
+    form = GraphFilter(request.GET)
+    if not form.is_valid():
+        return render(request, "facts/graph.html", {"form": form}, status=422)
+    clearance = clearance_of(request)
+    index = graph_index.read(form.select(clearance))
+    opened, missing = _opened(index, request.GET.getlist("node"))
+    found = index.like(form.value("find"), FOUND) if form.value("find") else []
+    if exact := _exact(found, form.value("find")):
+        opened, found = [*(name for name in opened if name != exact), exact], []
+    opened = opened[-graph.MOST_OPEN :]
+    texts = [index.text(name) for name in opened]
+    address = GraphAddress(request.GET, [graph_index.key_of(text) for text in texts])
+    context = {
+        "form": form,
+        "address": address,
+        "opened": [_handle(text, address) for text in texts],
+        "missing": missing,
+        "found": _named(index, found, address),
+        "found_nothing": bool(form.value("find")) and not found and not exact,
+        "here": address.narrowed(),
+        "table": address.table(thing=texts[-1]) if texts else address.table(),
+        "whole": address.of(()),
+        "conflicts": address.conflicts(),
+        **_picture(index, opened, form, clearance, address),
+    }
+    if not request.htmx:
+        context["predicates"] = suggested_predicates(clearance, form.value("project"))
+    response = page_or_fragment(
+        request, "facts/graph.html", context, fragment="facts/graph_view.html", target=TARGET
+    )
+    return show_address(request, response, context["here"], replace=False)
+
+
+def _handle(name: str, address: GraphAddress) -> dict[str, str]:
+    key = graph_index.key_of(name)
+    return {"name": name, "key": key, "open": address.opening(key), "close": address.closing(key)}
+
+
+def _picture(
+    index: graph_index.Index,
+    opened: list[str],
+    form: GraphFilter,
+    clearance: Clearance,
+    address: GraphAddress,
+) -> dict[str, Any]:
+    """What is drawn, and what stands beside it."""
+    survey = contradictions.survey(clearance, project=form.value("project"))
+    survey = survey.narrowed(predicate=form.value("predicate"))
+    picture = graph.draw(index, opened, {row.pk for group in survey.open for row in group.rows})
+    keys = {node.key: address.opening(node.key) for node in picture.nodes}
+    context: dict[str, Any] = {
+        "picture": picture,
+        "nodes": [(node, keys[node.key]) for node in picture.nodes],
+        "colours": [(colour, address.narrowed(predicate=colour.predicate)) for colour in picture.colours],
+        "contradictions": len(survey.open),
+        "foremost": _named(index, index.ranked(index.of)[:FOREMOST], address),
+    }
+    if opened:
+        ended = query_facts(clearance, project=form.value("project"), ended=True)
+        panel = Beside(index, form.select(clearance), ended, clearance, address, survey).of(opened[-1])
+        context["panel"] = panel
+        context["alone"] = address.of([panel.key])
+        context["past"] = address.table(thing=panel.text, state="ended")
+        context["without"] = address.closing(panel.key)
+    return context
+
+
+def _opened(index: graph_index.Index, keys: list[str]) -> tuple[list[str], list[str]]:
+    """The things that the address names, each once, and the keys of which nothing is known."""
+    names = {key: index.known(key) for key in keys}
+    return list(dict.fromkeys(filter(None, names.values()))), [key for key, name in names.items() if not name]
+
+
+def _exact(found: list[str], typed: str) -> str | None:
+    """The only thing that was found, or the one that is called just so."""
+    if len(found) == 1:
+        return found[0]
+    wanted = same_thing(typed)
+    return wanted if wanted in found else None
+
+
+def _named(index: graph_index.Index, names: list[str], address: GraphAddress) -> list[tuple[str, str]]:
+    texts = [index.text(name) for name in names]
+    return [(text, address.opening(graph_index.key_of(text))) for text in texts]
+
+
+@require_safe
+def fact_things(request: HttpRequest) -> HttpResponse:
+    """Options for a ``<datalist>``: what visible facts name that holds what was typed in ``find``."""
+    form = GraphFilter(request.GET)
+    names: list[str] = []
+    if form.is_valid():
+        index = graph_index.read(form.select(clearance_of(request)))
+        names = [index.text(name) for name in index.like(form.value("find"), SUGGESTED)]
+    return render(request, "suggest/projects.html", {"names": names})

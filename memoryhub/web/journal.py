@@ -1,0 +1,138 @@
+"""The journal: who did what to which object, and whether the chain of its rows is whole."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import BadRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.views.decorators.http import require_POST, require_safe
+
+from memoryhub.access import redaction
+from memoryhub.accounts.clearance import clearance_of, full_clearance_of
+from memoryhub.accounts.memberships import is_confined
+from memoryhub.audit import journal as chain
+from memoryhub.core import pagination
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.models.querysets import JournalQuerySet
+from memoryhub.web.base.filters import JournalFilter
+from memoryhub.web.base.htmx import HtmxHttpRequest
+
+PAGE = 50
+# Suggestions for the filter; looking up the names in use would read a long journal whole.
+OPERATIONS = (
+    *("insert", "update", "dedup_refresh", "delete", "restore", "expire", "evict", "purge", "erase"),
+    *("login", "login_failed", "login_refused", "logout", "rights", "joined", "left", "password_change"),
+    *("account_made", "account_deleted", "bound", "unbound"),
+    *(
+        "reveal",
+        "secrets_on",
+        "secret_blocked",
+        "compressed",
+        "merged",
+        "evidence",
+        "supersede",
+        "reinstate",
+        "end",
+        "undo_end",
+        "flag",
+        "review",
+        "undo_review",
+        "hold_together",
+        "undo_hold_together",
+        "consolidate",
+        "run",
+        "run_stop",
+        "run_resume",
+        "run_undo",
+        "journal_loss",
+        "journal_loss_acknowledged",
+    ),
+)
+
+
+@require_safe
+def journal(request: HttpRequest) -> HttpResponse:
+    """Rows about what may be seen, newest first."""
+    form = JournalFilter(request.GET)
+    context = _list(request, form)
+    return render(request, "journal/page.html", context, status=200 if form.is_valid() else 422)
+
+
+@require_safe
+def journal_row(request: HttpRequest, seq: int) -> HttpResponse:
+    """One row, by its number, with those beside it that may be seen."""
+    visible = _visible(request)
+    row = visible.filter(seq=seq).first() if seq < 2**63 else None
+    if row is None:
+        raise Http404
+    _name(request, [row])
+    context = {
+        "row": row,
+        "rows": [row],
+        "before": visible.filter(seq__lt=seq).order_by("-seq").values_list("seq", flat=True).first(),
+        "after": visible.filter(seq__gt=seq).order_by("seq").values_list("seq", flat=True).first(),
+    }
+    return render(request, "journal/row.html", context)
+
+
+@require_POST
+def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
+    """Recompute the chain, which reads every row: only when someone asks."""
+    began = time.perf_counter()
+    result = chain.verify()
+    seconds = time.perf_counter() - began
+    context = {"result": result, "seconds": seconds, "confined": is_confined(request.user)}
+    context["loss"] = result.loss if full_clearance_of(request).is_whole else None
+    if request.htmx:
+        return render(request, "journal/verified.html", context)
+    messages.add_message(
+        request,
+        messages.SUCCESS if result.ok else messages.ERROR,
+        render_to_string("journal/verdict.html", context),
+    )
+    return redirect("journal")
+
+
+def _visible(request: HttpRequest) -> JournalQuerySet:
+    """Rows about what may be seen, and those about one's own account, which is in no project."""
+    seen: JournalQuerySet = JournalEntry.objects.visible_to(clearance_of(request))
+    return seen | JournalEntry.objects.filter(object_type="person", object_id=request.user.get_username())
+
+
+def _list(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
+    rows = _visible(request)
+    rows = _narrow(rows, form) if form.is_valid() else rows.none()
+    cursor = request.GET.get("cursor")
+    try:
+        page = pagination.page(rows, "seq", PAGE, cursor)
+    except pagination.BadCursor as error:
+        raise BadRequest(str(error)) from None
+    _name(request, page.items)
+    return {
+        "form": form,
+        "page": page,
+        "first": not cursor,
+        "operations": OPERATIONS,
+    }
+
+
+def _narrow(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:
+    exact = {name: form.value(name) for name in ("operation", "object_id", "project") if form.value(name)}
+    if who := form.value("actor"):
+        rows = rows.filter(actor__icontains=who)
+    return rows.filter(**exact).between("at", form.begin(), form.end())
+
+
+def _name(request: HttpRequest, rows: list[JournalEntry]) -> None:
+    """Give the rows the titles of their memories, where those are still there and may be seen."""
+    uids = {row.object_id for row in rows if row.object_type == "memory"}
+    visible = Memory.objects.visible_to(clearance_of(request)).filter(uid__in=uids)
+    titles = {one[1]: redaction.name(*one) for one in visible.values_list("title", "uid", "sensitivity")}
+    for row in rows:
+        if row.object_id in titles:
+            row.title = titles[row.object_id]  # type: ignore[attr-defined]

@@ -1,0 +1,173 @@
+"""Writing from the browser: create, edit, trash, restore, erase; all through the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import permission_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST
+
+from memoryhub import memories
+from memoryhub.accounts.clearance import actor_of, clearance_of, full_clearance_of, reveal
+from memoryhub.models import Memory
+from memoryhub.web.base.redirects import back_of
+from memoryhub.web.memories import edit_conflicts, queries
+from memoryhub.web.memories.forms import MemoryForm
+from memoryhub.web.memories.trash import may_restore
+from memoryhub.web.memories.versions import undo_form
+
+_PREFILLED = ("project", "session_id", "type", "category")
+ERASE_WORD = "erase"
+OVER_CAP = (
+    "The owner of this memory has more than max_memories in its project. Delete some of them, or raise"
+    " max_memories in the configuration."
+)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@permission_required("memoryhub.add_memory", raise_exception=True)
+def memory_new(request: HttpRequest) -> HttpResponse:
+    """A form for a new memory; the address may fill in project, session, type and category."""
+    if request.method == "POST":
+        form = MemoryForm(request.POST, full_clearance_of(request))
+        if form.is_valid() and (stored := _store(request, form)):
+            return stored
+        return _form_page(request, form, status=422)
+    initial = {name: request.GET[name] for name in _PREFILLED if request.GET.get(name)}
+    return _form_page(request, MemoryForm(None, full_clearance_of(request), initial=initial))
+
+
+def _store(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
+    """Store the draft and go to its page; ``None`` when the store refuses, which the form then says."""
+    try:
+        result = memories.remember(form.draft, actor_of(request))
+    except memories.StoreError as refusal:
+        form.refuse(refusal)
+        return None
+    text = {
+        "created": "Stored.",
+        "updated": "A memory had this key already: it says this now.",
+    }.get(result.outcome, "These words were stored already: that memory is refreshed.")
+    if result.memory.over_cap:
+        messages.warning(request, OVER_CAP)
+    if hidden := queries.out_of_sight(request, [result.memory]):
+        messages.warning(request, f"{text} {hidden}")
+        return redirect("memories")
+    messages.success(request, text)
+    return redirect("memory", uid=result.memory.uid)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@permission_required("memoryhub.change_memory", raise_exception=True)
+def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
+    """A form over a memory; what someone else changed meanwhile is shown, never overwritten unseen.
+
+    ``next`` in the address: the page of the review to go on with.
+    """
+    memory = queries.find(request, uid)
+    if memory.deleted_at:
+        messages.warning(request, "This memory lies in the trash; restore it to edit it.")
+        return redirect("memory", uid=uid)
+    if request.method != "POST":
+        if queries.is_secret(memory.sensitivity):
+            reveal(request, memory, "edit")
+        return _form_page(request, MemoryForm(None, full_clearance_of(request), memory), memory)
+    form = MemoryForm(request.POST, full_clearance_of(request), memory)
+    if form.is_valid():
+        if form.draft is None:
+            messages.info(request, "Nothing was changed.")
+            return redirect(_after(request, memory))
+        opened = form.cleaned_data["unchanged_since"]
+        try:
+            saved = memories.update(uid, form.draft, actor_of(request), unchanged_since=opened)
+        except memories.NotFound:
+            raise Http404 from None
+        except memories.StoreError as refusal:
+            if refusal.field == "updated_at":
+                return _conflict_page(request, uid, form)
+            form.refuse(refusal)
+        else:
+            return _saved(request, saved, is_changed=saved.updated_at != opened)
+    return _form_page(request, form, memory, status=422)
+
+
+def _saved(request: HttpRequest, memory: Memory, *, is_changed: bool) -> HttpResponse:
+    """Where it goes on; a memory that was put out of sight by it is brought back from the message."""
+    is_hidden = bool(queries.out_of_sight(request, [memory]))
+    said = undo_form(request, memory, "Saved.") if is_hidden and is_changed else "Saved."
+    messages.success(request, said)
+    if memory.over_cap:
+        messages.warning(request, OVER_CAP)
+    after = _after(request, memory)
+    is_its_page = after == reverse("memory", args=[memory.uid])
+    return redirect("memories" if is_hidden and is_its_page else after)
+
+
+def _after(request: HttpRequest, memory: Memory) -> str:
+    """Where it goes on after editing: with the review that led here, else with the memory."""
+    return back_of(request, reverse("memory", args=[memory.uid]), "/review/", request.GET)
+
+
+def _conflict_page(request: HttpRequest, uid: str, form: MemoryForm) -> HttpResponse:
+    """What was typed, upon what is stored now, with every field named that both have changed."""
+    memory = queries.find(request, uid)
+    if queries.is_secret(memory.sensitivity):
+        reveal(request, memory, "edit")
+    merged, collisions = edit_conflicts.merge(form, memory, clearance_of(request))
+    return _form_page(request, merged, memory, status=409, conflict=True, collisions=collisions)
+
+
+def _form_page(
+    request: HttpRequest, form: MemoryForm, memory: Memory | None = None, status: int = 200, **more: Any
+) -> HttpResponse:
+    context = {"form": form, "memory": memory, **more}
+    if memory:
+        context["back"] = _after(request, memory)
+    return render(request, "memory/form.html", context, status=status)
+
+
+@require_POST
+@permission_required("memoryhub.delete_memory", raise_exception=True)
+def memory_trash(request: HttpRequest, uid: str) -> HttpResponse:
+    """Into the trash; the message on the next page has a button that undoes it."""
+    memory = queries.find(request, uid)
+    if memories.trash([uid], actor_of(request)):
+        undo = render_to_string("memory/undo.html", {"memory": memory}, request=request)
+        messages.success(request, undo)
+    else:
+        messages.info(request, "This memory lay in the trash already.")
+    return redirect("memories")
+
+
+@require_POST
+def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
+    """Out of the trash, or back to life after it expired."""
+    if not may_restore(request):
+        raise PermissionDenied
+    queries.find(request, uid)
+    if memories.restore([uid], actor_of(request)):
+        messages.success(request, "Restored.")
+    else:
+        messages.info(request, "This memory was neither in the trash nor expired.")
+    return redirect("memory", uid=uid)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@permission_required("memoryhub.erase_memory", raise_exception=True)
+def memory_erase(request: HttpRequest, uid: str) -> HttpResponse:
+    """A page that asks for the word ``erase``; with it the memory is gone for good."""
+    memory = queries.find(request, uid)
+    typed = request.POST.get("word", "")
+    if request.method == "POST" and typed.strip().lower() == ERASE_WORD:
+        memories.erase([uid], actor_of(request))
+        messages.success(request, "Erased for good.")
+        return redirect("memories")
+    wrong = request.method == "POST"
+    context = {"memory": memory, "word": ERASE_WORD, "typed": typed, "wrong": wrong}
+    return render(request, "memory/erase.html", context, status=422 if wrong else 200)

@@ -1,0 +1,220 @@
+"""Forms that write: input is validated by the schemas in ``memoryhub.memories.schemas``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar
+
+from django import forms
+from django.conf import settings
+from pydantic import BaseModel, ValidationError
+
+from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.core.form_fields import ShareField
+from memoryhub.core.vocabulary import CONCEPTS, SCOPES, TYPES
+from memoryhub.memories import StoreError
+from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.memories.versions import current
+from memoryhub.models import Memory
+from memoryhub.web.base.fields import LabelsField, LineField, LinesField, NumberField, TextField, aware
+
+_ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"}
+_MESSAGES = {
+    "string_too_long": "Use at most {max_length} characters.",
+    "string_too_short": "Write something here.",
+    "too_long": "Give at most {max_length} items.",
+    "less_than_equal": "Give a number up to {le:g}.",
+    "greater_than_equal": "Give a number from {ge:g} up.",
+    "float_type": "Give a number.",
+    "missing": "This is needed.",
+}
+
+
+class DraftForm(forms.Form):
+    """A form over a pydantic model: fields of the same names, and its limits as hints to the browser.
+
+    ``reach``: all that the person may see. Every level of it is offered, also one that is not shown now: to
+    put something under a higher level reveals nothing.
+    """
+
+    model: ClassVar[type[BaseModel]]
+    draft: Any = None
+
+    def __init__(self, data: Mapping[str, Any] | None, reach: Clearance, **options: Any) -> None:
+        super().__init__(data, **options)
+        self.reach = reach
+        self.levels = [level for level in LEVELS if level in reach.somewhere()]
+        self.fields["sensitivity"].widget.choices = [(level, level) for level in self.levels]
+        properties = self.model.model_json_schema()["properties"]
+        for name, bound in self.fields.items():
+            limits = properties.get(name, {})
+            bound.widget.attrs |= {
+                attribute: limits[limit] for limit, attribute in _ATTRIBUTES.items() if limit in limits
+            }
+
+    def clean_sensitivity(self) -> str:
+        level = str(self.cleaned_data["sensitivity"])
+        if level not in self.levels:
+            never = f"You may not see {level} memories. " if level in LEVELS else ""
+            raise forms.ValidationError(f"{never}Choose one of: {', '.join(self.levels)}.")
+        return level
+
+    def take(self, model: type[BaseModel], values: Mapping[str, Any]) -> None:
+        """Make the draft; what is wrong with it goes beside the fields."""
+        try:
+            self.draft = model(**values)
+        except ValidationError as wrong:
+            for error in wrong.errors():
+                self._blame(error)
+
+    def _blame(self, error: Any) -> None:
+        name = str(error["loc"][0]) if error["loc"] else ""
+        if name in self.errors:
+            return
+        kind = error["type"]
+        if kind == "too_long" and isinstance(error["input"], str):
+            kind = "string_too_long"
+        message = _MESSAGES.get(kind, "").format(**error.get("ctx", {}))
+        message = message or _sentence(error["msg"].removeprefix("Value error, "))
+        if len(error["loc"]) > 1:
+            message = f"Item {int(error['loc'][1]) + 1}: {message}"
+        self.add_error(name if name in self.fields else None, message)
+
+    def refuse(self, refusal: StoreError) -> None:
+        """Show why the store refused, beside the field that it names."""
+        self.add_error(refusal.field if refusal.field in self.fields else None, _sentence(refusal.message))
+
+
+class MemoryForm(DraftForm):
+    """A memory to be stored, or changed when ``memory`` is given: then only what was altered is set."""
+
+    model = MemoryDraft
+
+    title = LineField(help_text="Made from the first line when empty.")
+    subtitle = LineField()
+    content = TextField(help_text="Markdown.")
+    type = forms.ChoiceField(choices=[(kind, kind.replace("_", " ")) for kind in TYPES])
+    category = LineField()
+    tags = LabelsField(help_text="With commas between them.")
+    concepts = LabelsField(help_text=f"With commas between them, for example {', '.join(CONCEPTS)}.")
+    importance = ShareField(required=False)
+    trust = ShareField(required=False, help_text="In the source.")
+    confidence = ShareField(required=False, help_text="In what it says.")
+    sensitivity = forms.CharField(widget=forms.Select)
+    scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES])
+    project = LineField()
+    session_id = LineField(label="Session")
+    key = LineField(help_text="Storing under the same key again replaces this memory.")
+    ttl_days = NumberField(label="Expires after days", help_text="Counted from now. Empty or 0: never.")
+    files_read = LinesField(label="Files read", help_text="One path on each line.")
+    files_modified = LinesField(label="Files modified", help_text="One path on each line.")
+    abstract = LineField(help_text="One line; made from the content when empty.")
+    overview = TextField(help_text="A paragraph.")
+    unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None,
+        reach: Clearance,
+        memory: Memory | None = None,
+        initial: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.memory = memory
+        start = _stored(memory) if memory else _blank()
+        super().__init__(data, reach, initial={**start, **(initial or {})}, label_suffix="")
+        for name, rows in (("content", 16), ("overview", 4), ("files_read", 4), ("files_modified", 4)):
+            self.fields[name].widget.attrs["rows"] = rows
+        self.fields["content"].widget.attrs["required"] = True
+        self.fields["project"].widget.attrs["list"] = "projects"
+
+    def clean_unchanged_since(self) -> datetime | None:
+        if self.memory is None:
+            return None
+        moment = aware(self.cleaned_data["unchanged_since"])
+        if moment is None:
+            raise forms.ValidationError("This form is not whole; open the memory again.")
+        return moment
+
+    def clean(self) -> dict[str, Any]:
+        values = {
+            name: value for name, value in self.cleaned_data.items() if name in MemoryDraft.model_fields
+        }
+        if self.memory is None:
+            self.take(MemoryDraft, {name: value for name, value in values.items() if _is_given(name, value)})
+        elif altered := {name: values[name] for name in self.changed_data if name in values}:
+            self.take(MemoryPatch, altered)
+        return self.cleaned_data
+
+
+class FieldForm(MemoryForm):
+    """One field of a memory, or some of them, to be changed where it stands; the first has the focus."""
+
+    def __init__(self, data: Mapping[str, Any] | None, reach: Clearance, memory: Memory, *names: str) -> None:
+        super().__init__(data, reach, memory)
+        # Of those of several rows more than one may be open on a page.
+        self.auto_id = "in_%s" if len(names) == 1 else f"in_{memory.uid}_%s"
+        self.fields["sensitivity"].label = "Level"
+        self.fields = {one: self.fields[one] for one in (*names, "unchanged_since")}
+        self.fields[names[0]].widget.attrs["autofocus"] = True
+
+
+class FactForm(DraftForm):
+    """A triple to be stored."""
+
+    model = FactDraft
+
+    subject = LineField()
+    predicate = LineField()
+    object = LineField()
+    confidence = ShareField(required=False, initial=1.0)
+    project = LineField()
+    session_id = LineField(label="Session")
+    sensitivity = forms.CharField(widget=forms.Select)
+    memory_id = forms.CharField(
+        required=False, label="Memory", help_text="The id of the memory it comes from."
+    )
+
+    def __init__(
+        self, data: Mapping[str, Any] | None, reach: Clearance, initial: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(data, reach, initial=initial, label_suffix="", auto_id="add_%s")
+        for name in ("subject", "predicate", "object"):
+            self.fields[name].widget.attrs["required"] = True
+        self.fields["project"].widget.attrs["list"] = "projects"
+
+    def clean(self) -> dict[str, Any]:
+        needed = ("subject", "predicate", "object")
+        self.take(
+            FactDraft, {n: v for n, v in self.cleaned_data.items() if n in needed or v not in ("", None)}
+        )
+        return self.cleaned_data
+
+
+def _stored(memory: Memory) -> dict[str, Any]:
+    """A memory as the form shows it."""
+    names = [name for name in MemoryForm.base_fields if name != "unchanged_since"]
+    return {name: current(memory, name) for name in names} | {
+        "unchanged_since": memory.updated_at.isoformat()
+    }
+
+
+def _blank() -> dict[str, Any]:
+    """A new memory as the form shows it: the defaults of the draft."""
+    defaults = {
+        name: info.get_default(call_default_factory=True) for name, info in MemoryDraft.model_fields.items()
+    }
+    shown = {
+        name: defaults[name] for name in MemoryForm.base_fields if name in defaults and name != "content"
+    }
+    return shown | {"ttl_days": settings.MEMORYHUB.default_ttl_days}
+
+
+def _is_given(name: str, value: Any) -> bool:
+    """Empty fields of a new memory take their defaults; but an empty time to live means never."""
+    return name in ("ttl_days", "content") or value not in ("", None, [])
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."

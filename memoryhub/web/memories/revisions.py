@@ -1,0 +1,151 @@
+"""What a memory was before each change, as far as one reader may see it.
+
+A revision keeps the values that its change replaced, under the level they were under. What they were replaced
+by is what the next revision of the same field replaced, or what the memory says now; it shows only if
+that may be seen too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from memoryhub.access.policy import Clearance
+from memoryhub.memories.versions import current, walk
+from memoryhub.models import Memory, Revision
+from memoryhub.web.base import diffs
+
+# In the order in which a reader wants to know of them.
+ORDER = (
+    *("title", "subtitle", "content", "abstract", "overview", "type", "category", "tags", "concepts"),
+    *(
+        "importance",
+        "trust",
+        "confidence",
+        "sensitivity",
+        "scope",
+        "project",
+        "session_id",
+        "key",
+        "ttl_days",
+    ),
+    *("files_read", "files_modified", "entities", "discovery_tokens"),
+)
+_LONG = {"content", "overview"}
+_UNKNOWN = object()
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    """One field of one change.
+
+    ``kind``: lines, words, list, value; or what may not be seen: hidden (what came after), unseen (what was
+    before), sealed (both).
+    """
+
+    name: str
+    kind: str
+    old: Any = None
+    new: Any = None
+    rows: list[diffs.Row] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        return self.name.replace("_", " ").replace(" id", "").capitalize()
+
+
+@dataclass(frozen=True)
+class Version:
+    """One change of a memory: who, when, and what it did to each field."""
+
+    number: int
+    at: datetime
+    actor: str
+    reason: str
+    sensitivity: str
+    changes: list[FieldChange]
+
+    @property
+    def names(self) -> str:
+        """The fields, as the beginning of a sentence."""
+        return ", ".join(change.label.lower() for change in self.changes).capitalize()
+
+
+def versions(
+    memory: Memory, clearance: Clearance, *, limit: int = 10, before: int | None = None
+) -> tuple[list[Version], int | None]:
+    """The newest changes that may be seen, and the number to go on before; one query."""
+    found: list[Version] = []
+    for revision, after in _changes(memory, clearance):
+        if before is not None and revision.number >= before:
+            continue
+        if len(found) == limit:
+            return found, found[-1].number
+        found.append(_version(revision, after))
+    return found, None
+
+
+def state_at(memory: Memory, moment: datetime, clearance: Clearance) -> dict[str, Any]:
+    """The values of the fields that have changed since a moment, as they were then; ``None`` where hidden."""
+    state: dict[str, Any] = {}
+    for revision, seen in walk(memory, clearance):
+        if revision.at <= moment:
+            break
+        state |= revision.before if seen else dict.fromkeys(revision.before)
+    return state
+
+
+def field_change(name: str, old: Any, new: Any) -> FieldChange:
+    """How one field differs, in the form that suits it."""
+    if isinstance(old, list) or isinstance(new, list):
+        gone, come = _items(old), _items(new)
+        return FieldChange(
+            name, "list", [one for one in gone if one not in come], [one for one in come if one not in gone]
+        )
+    if not isinstance(old, str) or not isinstance(new, str):
+        return FieldChange(name, "value", old, new)
+    if name in _LONG or "\n" in old + new:
+        return FieldChange(name, "lines", old, new, diffs.compare(old, new))
+    left, right = diffs.compare_words(old, new)
+    return FieldChange(name, "words", left, right)
+
+
+def _changes(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, dict[str, Any]]]:
+    """Visible revisions, newest first, and what their fields were afterwards (``_UNKNOWN`` where hidden)."""
+    later: dict[str, Any] = {}
+    for revision, seen in walk(memory, clearance):
+        if seen:
+            yield revision, {name: later.get(name, current(memory, name)) for name in _known(revision)}
+        later |= revision.before if seen else dict.fromkeys(revision.before, _UNKNOWN)
+
+
+def _version(revision: Revision, after: dict[str, Any]) -> Version:
+    changes = [
+        FieldChange(name, "hidden", plain(revision.before[name]))
+        if after[name] is _UNKNOWN
+        else field_change(name, revision.before[name], after[name])
+        for name in _known(revision)
+    ]
+    return Version(
+        revision.number, revision.at, revision.actor, revision.reason, revision.sensitivity, changes
+    )
+
+
+def _known(revision: Revision) -> list[str]:
+    return [name for name in ORDER if name in revision.before]
+
+
+def plain(value: Any) -> Any:
+    """A value as one text, where it is a list."""
+    return ", ".join(_items(value)) if isinstance(value, list) else value
+
+
+def _items(value: Any) -> list[str]:
+    """The items of a list field as texts."""
+    return [_item(one) for one in value or []]
+
+
+def _item(one: Any) -> str:
+    return f"{one['entity']} ({one['entity_type']})" if isinstance(one, dict) else str(one)

@@ -1,0 +1,62 @@
+"""What agents were told with their prompts, over all sessions."""
+
+from __future__ import annotations
+
+from django.core.exceptions import BadRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from memoryhub.accounts.clearance import clearance_of
+from memoryhub.core import pagination
+from memoryhub.injection.queries import look_up
+from memoryhub.models import Injection
+from memoryhub.models.querysets import InjectionQuerySet
+from memoryhub.web.base.filters import InjectionFilter
+
+PAGE = 20
+
+
+@require_safe
+def injections(request: HttpRequest) -> HttpResponse:
+    """The injections that may be seen, newest first; their memories have gates of their own."""
+    form = InjectionFilter(request.GET)
+    valid = form.is_valid()
+    clearance = clearance_of(request)
+    visible: InjectionQuerySet = Injection.objects.visible_to(clearance).select_related("session")
+    rows = _narrow(visible, form) if valid else visible.none()
+    try:
+        page = pagination.page(rows, "at", PAGE, request.GET.get("cursor"))
+    except pagination.BadCursor as error:
+        raise BadRequest(str(error)) from None
+    context = {
+        "form": form,
+        "logs": look_up(page.items, clearance),
+        "next_cursor": page.next_cursor,
+        "first": not request.GET.get("cursor"),
+    }
+    return render(request, "injections/page.html", context, status=200 if valid else 422)
+
+
+@require_safe
+def injection(request: HttpRequest, uid: str) -> HttpResponse:
+    """One injection, with what of it may be seen."""
+    clearance = clearance_of(request)
+    visible = Injection.objects.visible_to(clearance).select_related("session").filter(uid=uid)
+    logs = look_up(visible, clearance)
+    if not logs:
+        raise Http404
+    return render(request, "injections/one.html", {"log": logs[0]})
+
+
+def _narrow(rows: InjectionQuerySet, form: InjectionFilter) -> InjectionQuerySet:
+    rows = rows.between("at", form.begin(), form.end())
+    if outcome := form.value("outcome"):
+        rows = rows.empty() if outcome == "empty" else rows.filled()
+    if typed := form.value("q"):
+        rows = rows.filter(prompt_preview__icontains=typed)
+    if project := form.value("project"):
+        rows = rows.filter(project=project)
+    if session_id := form.value("session_id"):
+        rows = rows.filter(session__session_id=session_id)
+    return rows

@@ -1,0 +1,176 @@
+"""Time along a picture: even, but with room between neighbours, and with long pauses folded away.
+
+Places are pixels from the left; :meth:`Axis.x` gives them as percent of the whole, so that a picture can be
+stretched.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import pairwise
+from statistics import median
+
+from memoryhub.core import dates
+
+# Pixels
+ROOM = 720.0  # that a picture of few things fills
+EDGE = 16.0  # left of the first thing and right of the last
+FOLD = 46.0
+TICKS_APART, DATES_APART = 62.0, 108.0
+LETTER = 8.5
+
+LEAST_STRETCH = 150.0  # for time itself, however many things there are
+PAUSE = timedelta(minutes=5)  # shorter ones are never folded
+PAUSE_FACTOR = 20  # times the usual distance
+
+_INTERVALS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A pause that is not drawn to scale."""
+
+    x: float
+    width: float
+    pause: timedelta
+
+    @property
+    def middle(self) -> float:
+        return round(self.x + self.width / 2, 3)
+
+    @property
+    def words(self) -> str:
+        return in_words(self.pause)
+
+
+@dataclass(frozen=True)
+class Tick:
+    x: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Moments in order and their places in pixels; ``folded``: indices of moments after a folded pause."""
+
+    moments: list[datetime]
+    places: list[float]
+    folded: frozenset[int]
+    width: float
+
+    def percent(self, pixels: float) -> float:
+        return round(100 * pixels / self.width, 3)
+
+    def place(self, at: datetime) -> float:
+        """Between two moments by the share of time; in a fold at its middle."""
+        after = bisect_right(self.moments, at)
+        if after == 0 or after == len(self.moments):
+            return self.places[max(after - 1, 0)]
+        left, right = self.places[after - 1], self.places[after]
+        if after in self.folded:
+            return left if at == self.moments[after - 1] else (left + right) / 2
+        share = (at - self.moments[after - 1]) / (self.moments[after] - self.moments[after - 1])
+        return left + share * (right - left)
+
+    def x(self, at: datetime) -> float:
+        return self.percent(self.place(at))
+
+
+def in_words(pause: timedelta) -> str:
+    """``45 min``, ``3 h 20 min``, ``14 h``, ``2 days``: no more exact than it has to be."""
+    minutes = max(round(pause.total_seconds() / 60), 1)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    if hours < 10:
+        return f"{hours} h {rest} min" if rest else f"{hours} h"
+    hours = round(minutes / 60)
+    return f"{hours} h" if hours < 48 else f"{round(hours / 24)} days"
+
+
+def make(sizes: Mapping[datetime, float]) -> Axis:
+    """The axis for moments in ascending order, each with the pixels that it takes across; at least one."""
+    moments = list(sizes)
+    gaps = [later - earlier for earlier, later in pairwise(moments)]
+    longest = _longest(gaps)
+    folded = frozenset(n for n, gap in enumerate(gaps, start=1) if gap > longest)
+    least = [
+        FOLD if n in folded else (sizes[moments[n - 1]] + sizes[moments[n]]) / 2
+        for n in range(1, len(moments))
+    ]
+    even = sum((gap for n, gap in enumerate(gaps, start=1) if n not in folded), timedelta())
+    spare = max(ROOM - sum(least), LEAST_STRETCH)
+    places = [EDGE]
+    for n, gap in enumerate(gaps, start=1):
+        stretch = spare * (gap / even) if n not in folded else 0.0
+        places.append(places[-1] + least[n - 1] + stretch)
+    drawn = places[-1] - EDGE
+    factor = max(1.0, (ROOM - 2 * EDGE) / drawn) if drawn else 1.0
+    places = [EDGE + factor * (place - EDGE) for place in places]
+    return Axis(moments, places, folded, max(places[-1] + EDGE, ROOM))
+
+
+def _longest(gaps: Sequence[timedelta]) -> timedelta:
+    """The longest pause that is drawn as it was."""
+    if not gaps:
+        return PAUSE
+    return max(PAUSE, PAUSE_FACTOR * timedelta(seconds=median(gap.total_seconds() for gap in gaps)))
+
+
+def folds(axis: Axis) -> list[Fold]:
+    return [
+        Fold(
+            axis.percent(axis.places[n - 1]),
+            round(axis.percent(axis.places[n]) - axis.percent(axis.places[n - 1]), 3),
+            axis.moments[n] - axis.moments[n - 1],
+        )
+        for n in sorted(axis.folded)
+    ]
+
+
+def ticks(axis: Axis, zone: tzinfo) -> list[Tick]:
+    """Times below the picture, as many as can stand side by side: where a stretch begins, and round ones."""
+    found: list[Tick] = []
+    free, day = 0.0, None
+    interval = _interval(axis)
+    for at in sorted(_times(axis, interval, zone)):
+        place, local = axis.place(at), at.astimezone(zone)
+        dated = day is not None and local.date() != day
+        if place < free or place > axis.width - TICKS_APART / 2:
+            continue
+        clock = f"{local:%H:%M:%S}" if interval < 60 else f"{local:%H:%M}"
+        words = f"{dates.told(local, 'short')} {clock}" if dated else clock
+        found.append(Tick(axis.percent(place), words))
+        free = place + (max(DATES_APART, len(words) * LETTER) if dated else TICKS_APART)
+        day = local.date()
+    return found
+
+
+def _stretches(axis: Axis) -> list[tuple[datetime, datetime]]:
+    """What lies between folds, each from its first moment to its last."""
+    starts = [0, *sorted(axis.folded)]
+    ends = [*(n - 1 for n in sorted(axis.folded)), len(axis.moments) - 1]
+    return [(axis.moments[first], axis.moments[last]) for first, last in zip(starts, ends, strict=True)]
+
+
+def _interval(axis: Axis) -> int:
+    """Seconds between two round times, so that their words have room."""
+    drawn = sum((last - first for first, last in _stretches(axis)), timedelta()).total_seconds()
+    wanted = drawn / max(axis.width / (1.5 * TICKS_APART), 1)
+    return next((seconds for seconds in _INTERVALS if seconds >= wanted), int(wanted) + 1)
+
+
+def _times(axis: Axis, interval: int, zone: tzinfo) -> set[datetime]:
+    """The beginning of each stretch, and the times in it that are round in the zone."""
+    found = set()
+    for first, last in _stretches(axis):
+        found.add(first)
+        ahead = (first.astimezone(zone).utcoffset() or timedelta()).total_seconds()
+        n = int((first.timestamp() + ahead) // interval) + 1
+        while (at := datetime.fromtimestamp(n * interval - ahead, UTC)) <= last:
+            found.add(at)
+            n += 1
+    return found

@@ -1,0 +1,82 @@
+"""An event that became a memory tells no more than the memory does, while that lives and after its end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from memoryhub import memories
+from memoryhub.access.policy import Clearance
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Event, Memory, Session
+from memoryhub.stats.timeline import timeline
+
+ALL, PUBLIC = Clearance.up_to("secret", owner="ada"), Clearance()
+
+
+@pytest.fixture
+def captured(remember):
+    memory = remember("a quiet failure", session_id="s", project="p", ttl_days=5)
+    remember("something else that keeps the session in sight", session_id="s", project="p")
+    return Event.objects.create(
+        session=Session.objects.get(),
+        event="tool:post",
+        tool_name="Bash",
+        memory=memory,
+        preview="a quiet failure",
+        keywords=["quiet"],
+        files=["src/quiet.py"],
+        handlers=[{"name": "capture", "status": "ok", "detail": "a quiet failure"}],
+    )
+
+
+def seen(clearance=ALL):
+    return list(Event.objects.visible_to(clearance))
+
+
+def test_while_its_memory_lives_it_is_seen(captured):
+    assert seen() == [captured]
+
+
+def test_it_goes_to_the_trash_and_comes_back_with_its_memory(captured, actor):
+    memories.trash([captured.memory.uid], actor)
+    assert seen() == []
+    entries, _ = timeline(ALL, MemoryFilter(session_id="s"))
+    assert not [entry for entry in entries if entry.kind == "event"]
+    memories.restore([captured.memory.uid], actor)
+    assert seen() == [captured]
+
+
+def test_it_expires_with_its_memory(captured):
+    Memory.objects.filter(pk=captured.memory.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert seen() == []
+
+
+def test_what_is_left_of_it_after_an_erasure_has_no_words(captured, actor):
+    memories.erase([captured.memory.uid], actor)
+    [left] = seen()
+    assert (left.preview, left.keywords, left.files, left.handlers) == ("", [], [], [])
+    assert left.tool_name == "Bash"
+
+
+def test_after_an_erasure_it_shows_no_wider_than_the_memory_did(captured, actor):
+    memories.update(captured.memory.uid, MemoryPatch(sensitivity="secret"), actor)
+    memories.erase([captured.memory.uid], actor)
+    assert seen(PUBLIC) == []
+    assert [event.sensitivity for event in seen()] == ["secret"]
+
+
+def test_an_event_stricter_than_its_memory_stays_so(captured, actor):
+    Event.objects.update(sensitivity="private")
+    memories.erase([captured.memory.uid], actor)
+    assert [event.sensitivity for event in seen()] == ["private"]
+
+
+@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+def test_an_event_under_a_hidden_level_is_hidden(captured, level):
+    Event.objects.update(sensitivity=level)
+    assert seen(PUBLIC) == []
+    assert len(seen()) == (level != "cosmic")

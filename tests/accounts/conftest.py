@@ -1,0 +1,109 @@
+"""Members of some projects; memories in three projects at three levels, with all that hangs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.utils import timezone
+
+from memoryhub.access.policy import LEVELS, system
+from memoryhub.maintenance import run_scope
+from memoryhub.models import (
+    Event,
+    Fact,
+    FileLink,
+    Injection,
+    Label,
+    MaintenanceRun,
+    Membership,
+    Memory,
+    Revision,
+    Session,
+)
+from tests.accounts.provider import CLIENT, SECRET, Provider, serve
+
+PROJECTS = ("barn", "farm", "zoo")
+
+
+@pytest.fixture
+def member(db: None) -> Callable[..., User]:
+    """``member("view_private", farm="secret", barn="")``: ada, of these permissions and memberships."""
+
+    def make(*permissions: str, name: str = "ada", staff: bool = False, **projects: str) -> User:
+        user = User.objects.create_user(name, password="a good password", is_staff=staff)
+        named = Permission.objects.filter(content_type__app_label="memoryhub", codename__in=permissions)
+        assert named.count() == len(permissions)
+        user.user_permissions.set(named)
+        for project, clearance in projects.items():
+            Membership.objects.create(user=user, project=project, clearance=clearance)
+        return User.objects.get(pk=user.pk)
+
+    return make
+
+
+def word(project: str, level: str) -> str:
+    """What only the memory of this project and level says."""
+    return f"{project}{level}words"
+
+
+def seen(text: str) -> set[tuple[str, str]]:
+    """The projects and levels that a text says anything of."""
+    return {(p, level) for p in PROJECTS for level in LEVELS if word(p, level) in text}
+
+
+@pytest.fixture
+def world(remember: Callable[..., Memory]) -> dict[tuple[str, str], Memory]:
+    """Nine memories, each with everything that hangs on a memory, and a session of each project."""
+    return {(p, level): _furnish(remember, p, level) for p in PROJECTS for level in LEVELS}
+
+
+def _furnish(remember: Callable[..., Memory], project: str, level: str) -> Memory:
+    said = word(project, level)
+    memory = remember(
+        f"zebra {said}",
+        title=f"zebra {said}",
+        project=project,
+        sensitivity=level,
+        category=f"cat{said}",
+        session_id=f"safari-{project}",
+        entities=[{"entity": f"ent{said}"}],
+    )
+    session = Session.objects.get(session_id=f"safari-{project}")
+    gate = {"project": project, "sensitivity": level}
+    Label.objects.create(memory=memory, kind="tag", value=f"tag{said}")
+    Label.objects.create(memory=memory, kind="concept", value=f"con{said}")
+    FileLink.objects.create(memory=memory, access="read", path=f"src/{said}.py", basename=f"{said}.py")
+    Fact.objects.create(subject="zebra", predicate="has", object=said, memory=memory, **gate)
+    Fact.objects.create(subject=f"sub{said}", predicate="is", object="x", **gate)
+    Revision.objects.create(memory=memory, number=1, sensitivity=level, before={"title": f"old{said}"})
+    Event.objects.create(session=session, event="tool:post", sensitivity=level, preview=f"ev{said}")
+    shown: Any = [{"id": memory.uid, "score": 0.9, "scale": "recent"}]
+    Injection.objects.create(
+        session=session, prompt_preview=f"in{said}", injected=shown, at=timezone.now(), **gate
+    )
+    MaintenanceRun.objects.create(
+        operation="consolidate",
+        project=project,
+        params={"project": project},
+        reach=run_scope.as_json(system("tests").clearance),
+    )
+    return memory
+
+
+@pytest.fixture
+def provider(settings: Any, db: None) -> Iterator[Provider]:
+    """The hub knows this provider; ada has an account with her address."""
+    one = Provider()
+    server = serve(one)
+    settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET = one.issuer, CLIENT, SECRET
+    settings.AUTHENTICATION_BACKENDS = [
+        "memoryhub.accounts.clearance.AccountBackend",
+        "memoryhub.accounts.single_sign_on.SingleSignOnBackend",
+    ]
+    User.objects.create_user("ada", email="Ada@example.org")
+    yield one
+    server.shutdown()
+    server.server_close()

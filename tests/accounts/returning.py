@@ -1,0 +1,29 @@
+"""Going to the organisation's provider and back, with what a browser brings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import get_user
+from django.test import Client
+
+from tests.accounts.provider import Provider
+
+START, BACK = "/login/organisation/", "/login/organisation/back/"
+
+
+def go(provider: Provider, client: Client | None = None, start: str = START) -> tuple[Client, Any]:
+    """A browser that goes to the provider, where the person agrees, and back."""
+    client = client or Client(REMOTE_ADDR="10.0.0.1")
+    there = client.get(start)
+    assert there.status_code == 302
+    return client, client.get(f"{BACK}?{provider.agree(there['Location'])}")
+
+
+def name_of(client: Client) -> str:
+    """Who is signed in."""
+    return str(get_user(client).get_username())  # type: ignore[arg-type]  # a client has a session too
+
+
+def refused(answer: Any) -> bool:
+    return answer.status_code == 302 and answer["Location"] == "/login/?failed=1"

@@ -1,0 +1,99 @@
+"""A clearance whose levels differ from project to project: pure."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryhub.access.policy import LEVELS, Clearance, system
+from memoryhub.maintenance import run_scope
+from memoryhub.models import MaintenanceRun
+
+PUBLIC, ALL = frozenset({"public"}), frozenset(LEVELS)
+
+
+def on(*projects: str, **grants: frozenset[str]) -> Clearance:
+    return Clearance(PUBLIC, "ada", frozenset({*projects, *grants}), grants=tuple(grants.items()))
+
+
+def test_a_grant_stands_in_the_place_of_the_levels_in_its_project_alone():
+    clearance = on("barn", farm=ALL)
+    assert clearance.opens("farm", "secret")
+    assert not clearance.opens("barn", "secret")
+    assert clearance.opens("barn", "public")
+    assert not clearance.opens("zoo", "public")
+
+
+def test_a_grant_may_be_lower_than_the_levels():
+    low = Clearance(ALL, projects=frozenset({"barn", "farm"}), grants=(("farm", PUBLIC),))
+    assert low.opens("barn", "secret")
+    assert not low.opens("farm", "private")
+
+
+def test_a_grant_for_a_project_outside_opens_nothing():
+    assert not Clearance(PUBLIC, projects=frozenset({"farm"}), grants=(("zoo", ALL),)).reaches("zoo")
+
+
+def test_a_grant_needs_a_confinement():
+    with pytest.raises(ValueError, match="confined"):
+        Clearance(ALL, grants=(("farm", PUBLIC),))
+
+
+def test_a_level_that_nobody_knows_is_dropped_from_a_grant():
+    assert not on(farm=frozenset({"public", "cosmic"})).opens("farm", "cosmic")
+    assert on(farm=frozenset({"cosmic"})).levels_in("farm") == frozenset()
+
+
+def test_asking_narrows_every_grant():
+    clearance = on("barn", farm=ALL).asking(private=True)
+    assert clearance.levels_in("farm") == {"public", "private"}
+    assert clearance.levels_in("barn") == PUBLIC
+
+
+def test_what_is_read_somewhere_is_the_union():
+    assert on("barn", farm=ALL).somewhere() == ALL
+    assert Clearance(ALL, projects=frozenset({"farm"}), grants=(("farm", PUBLIC),)).somewhere() == PUBLIC
+    assert Clearance(PUBLIC).somewhere() == PUBLIC
+
+
+def test_a_grant_that_says_the_same_as_the_levels_makes_no_other_clearance():
+    assert on("barn", farm=PUBLIC) == on("barn", "farm")
+    assert len(on("barn", farm=PUBLIC).parts()) == 1
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "covered"),
+    [
+        (Clearance(ALL), on("zoo", farm=ALL), True),
+        (Clearance(PUBLIC), on(farm=ALL), False),
+        (on("farm"), Clearance(PUBLIC), False),
+        (on("barn", farm=ALL), on("barn", farm=ALL), True),
+        (on("barn", farm=ALL), on("barn"), True),
+        (on("barn", farm=ALL), on(barn=ALL), False),
+        (on("barn", farm=ALL), on("zoo"), False),
+        (on("barn", farm=ALL), Clearance(ALL, projects=frozenset({"farm"})), True),
+        (on("barn", farm=ALL), Clearance(ALL, projects=frozenset({"barn"})), False),
+    ],
+)
+def test_one_clearance_covers_another_or_not(wide, narrow, covered):
+    assert wide.covers(narrow) is covered
+
+
+def test_what_both_read_is_no_more_than_either():
+    token = Clearance(ALL, "ada")
+    person = on("barn", farm=ALL)
+    both = token.within(person)
+    assert both == person
+    assert Clearance(PUBLIC, "ada", frozenset({"farm", "zoo"})).within(person) == on("farm")
+    assert not Clearance(ALL, projects=frozenset({"zoo"})).within(person).projects
+    assert token.within(Clearance(PUBLIC)) == Clearance(PUBLIC, "ada")
+
+
+def test_a_run_keeps_the_grants_of_its_reach():
+    clearance = on("barn", farm=ALL)
+    assert run_scope.of(MaintenanceRun(reach=run_scope.as_json(clearance))) == clearance
+
+
+@pytest.mark.parametrize(("project", "may"), [("farm", True), ("barn", False), ("zoo", False)])
+def test_a_member_steers_runs_of_the_projects_where_they_read_all_that_it_reached(project, may):
+    run = MaintenanceRun(project=project, reach=run_scope.as_json(system("tests").clearance))
+    assert run_scope.steers(on("barn", farm=ALL), run) is may

@@ -1,0 +1,260 @@
+"""Project membership confines what a person sees, at every door, and each project has a level of its own."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import URLPattern, get_resolver
+from django.utils import timezone
+
+from memoryhub.access.policy import LEVELS
+from memoryhub.accounts.memberships import reach_of
+from memoryhub.extraction import queue
+from memoryhub.models import (
+    Extraction,
+    Fact,
+    Injection,
+    JournalEntry,
+    MaintenanceRun,
+    Membership,
+    Memory,
+    ModelUse,
+    Session,
+)
+from memoryhub.web import urls
+from tests.accounts.conftest import seen, word
+from tests.visiting import enter
+
+# farm: every level, though ada has no permission; barn: her permission for private; zoo: not hers.
+OPEN = {("farm", "public"), ("farm", "private"), ("farm", "secret"), ("barn", "public"), ("barn", "private")}
+ALL_MINE = ("view_private", "add_agenttoken", "view_maintenancerun", "add_maintenancerun")
+WITH_QUERY = {
+    "search/": ["?q=zebra&min_score=0", "?q=words&min_score=0"],
+    "memories/": ["?sort=title", "?project=zoo", "?tag=tagzoopublicwords"],
+    "facts/": ["?subject=zebra"],
+    "journal/": ["?operation=insert"],
+    "projects/names/": ["?project=z", "?q=z"],
+    "timeline/entries/": ["?day=2020-01-01"],
+    "duplicates/": ["?similarity=0.1"],
+    "sessions/": ["?project=zoo"],
+}
+
+
+def pages() -> list[str]:
+    """Every page without an argument in its address, so that a new one is held against the gate by itself."""
+    plain = [str(one.pattern) for one in urls.urlpatterns if isinstance(one, URLPattern)]
+    plain = [one for one in plain if "<" not in one and one not in ("login/", "logout/")]
+    return ["/" + one + query for one in plain for query in ["", *WITH_QUERY.get(one, [])]]
+
+
+def argued() -> list[str]:
+    """Every page about one object."""
+    return [str(one.pattern) for one in urls.urlpatterns if "<slug:uid>" in str(one.pattern)]
+
+
+def admin_lists() -> list[str]:
+    names = [name for name in get_resolver().namespace_dict["admin"][1].reverse_dict if isinstance(name, str)]
+    models = sorted(n.removesuffix("_changelist") for n in names if n.endswith("_changelist"))
+    return [f"/admin/memoryhub/{name.removeprefix('memoryhub_')}/" for name in models if "memoryhub" in name]
+
+
+@pytest.fixture
+def ada(member: Any) -> User:
+    return member(*ALL_MINE, farm="secret", barn="")
+
+
+@pytest.fixture
+def browser(ada: User) -> Client:
+    return enter(ada, *LEVELS)
+
+
+@pytest.mark.parametrize("address", pages())
+def test_no_page_shows_anything_of_a_project_that_is_not_theirs(world, browser, address):
+    response = browser.get(address)
+    assert response.status_code < 500
+    if "zoo" not in address:
+        # zoom is no project; a random token or id may have the letters
+        random = r'csrfmiddlewaretoken" value="\w+"|\b[a-z2-7]{16}\b'
+        page = re.sub(random, "", response.getvalue().decode())
+        assert not re.search(r"zoo(?!m)", page)
+    echoed = seen(address)  # a filter that was typed is told again
+    assert seen(response.getvalue().decode()) <= OPEN | echoed
+
+
+@pytest.mark.parametrize("address", ["/", "/memories/", "/search/?q=zebra&min_score=0"])
+def test_a_list_shows_the_levels_of_each_project(world, browser, address):
+    assert seen(browser.get(address).content.decode()) == OPEN
+
+
+@pytest.mark.parametrize(
+    ("switches", "open_now"),
+    [
+        ((), {("farm", "public"), ("barn", "public")}),
+        (("private",), {pair for pair in OPEN if pair[1] != "secret"}),
+        (("secret",), {("farm", "public"), ("barn", "public"), ("farm", "secret")}),
+    ],
+)
+def test_a_level_of_a_membership_shows_behind_its_switch_alone(world, ada, switches, open_now):
+    assert seen(enter(ada, *switches).get("/memories/").content.decode()) == open_now
+
+
+def test_a_membership_may_read_less_than_the_persons_permissions(world, member):
+    bob = member("view_private", "view_secret", name="bob", farm="public", barn="")
+    shown = seen(enter(bob, *LEVELS).get("/memories/").content.decode())
+    assert shown == {("farm", "public"), ("barn", "public"), ("barn", "private"), ("barn", "secret")}
+
+
+@pytest.mark.parametrize("address", argued())
+def test_what_is_elsewhere_or_above_is_not_found_at_any_page(world, browser, ada, address):
+    ada.is_superuser = True  # the permission is not what refuses
+    ada.save()
+    objects = {"memories": Memory, "facts": Fact, "injections": Injection, "maintenance": MaintenanceRun}
+    model = objects.get(address.partition("/")[0])
+    if model is None:
+        pytest.skip("not about what a project holds")
+    for row in model.objects.filter(project="zoo"):
+        for response in (
+            browser.get("/" + address.replace("<slug:uid>", row.uid)),
+            browser.post("/" + address.replace("<slug:uid>", row.uid)),
+        ):
+            assert response.status_code in (404, 405), (address, response.status_code)
+
+
+def test_a_session_elsewhere_is_not_found(world, browser):
+    assert browser.get("/sessions/safari-zoo/").status_code == 404
+    page = browser.get("/sessions/safari-farm/").content.decode()
+    assert {project for project, _ in seen(page)} == {"farm"}
+
+
+def test_a_memory_above_the_level_of_its_project_is_not_found(world, browser):
+    for pair, memory in world.items():
+        wanted = 200 if pair in OPEN else 404
+        assert browser.get(f"/memories/{memory.uid}/").status_code == wanted, pair
+
+
+@pytest.mark.parametrize("address", admin_lists())
+def test_no_list_of_the_admin_shows_anything_of_a_project_that_is_not_theirs(world, ada, address):
+    ada.is_staff = ada.is_superuser = True
+    ada.save()
+    Membership.objects.filter(user=ada, project="barn").update(clearance="private")
+    browser = enter(ada, *LEVELS)
+    response = browser.get(address)
+    assert response.status_code == 200
+    assert seen(response.getvalue().decode()) <= OPEN
+    if "membership" not in address:
+        assert not re.search(r"zoo(?!m)", response.getvalue().decode())  # zoom is no project
+
+
+def test_the_querysets_agree_about_every_kind_of_row(world, ada):
+    clearance = reach_of(ada)
+    assert {(m.project, m.sensitivity) for m in Memory.objects.visible_to(clearance)} == OPEN
+    assert {(f.project, f.sensitivity) for f in Fact.objects.visible_to(clearance)} == OPEN
+    assert {(i.project, i.sensitivity) for i in Injection.objects.visible_to(clearance)} == OPEN
+    assert {(j.project, j.sensitivity) for j in JournalEntry.objects.visible_to(clearance)} == OPEN
+    assert {s.project for s in Session.objects.visible_to(clearance)} == {"barn", "farm"}
+
+
+def test_a_version_from_a_closed_project_stays_closed_when_its_memory_moves(world, browser):
+    moved = world["farm", "public"]
+    moved.revisions.update(before={"title": "from the zoo", "project": "zoo"})
+    assert b"from the zoo" not in browser.get(f"/memories/{moved.uid}/history/").content
+
+
+def test_the_last_membership_that_goes_leaves_nothing_open(world, ada):
+    ada.memberships.all().delete()
+    page = enter(User.objects.get(pk=ada.pk), *LEVELS).get("/memories/")
+    assert page.status_code == 200
+    assert seen(page.content.decode()) == set()
+
+
+def test_a_superuser_with_a_membership_is_confined_like_anyone(world, member):
+    boss = member(name="boss", farm="")
+    boss.is_superuser = True
+    boss.save()
+    shown = seen(enter(User.objects.get(pk=boss.pk), *LEVELS).get("/memories/").content.decode())
+    assert {project for project, _ in shown} == {"farm"}
+
+
+def test_who_has_no_membership_sees_every_project(world, member):
+    eve = member("view_private", "view_secret", name="eve")
+    assert len(seen(enter(eve, *LEVELS).get("/memories/").content.decode())) == 9
+
+
+def test_no_switch_is_offered_for_a_level_that_no_membership_opens(world, member):
+    bob = member("view_private", "view_secret", name="bob", farm="public")
+    client = enter(bob)
+    assert b'name="level" value="secret"' not in client.get("/").content
+    assert client.post("/switch/", {"level": "secret", "on": "1"}).status_code == 403
+
+
+def test_a_person_without_memberships_costs_no_query_more(world, member, django_assert_num_queries):
+    eve = member("view_private", name="eve")
+    client = enter(eve)
+    with CaptureQueriesContext(connection) as queries:
+        client.get("/memories/")
+    about_people = [q["sql"] for q in queries if "membership" in q["sql"] or "profile" in q["sql"]]
+    assert len(about_people) == 1  # the person themselves, with their profile
+
+
+def test_memberships_are_read_once_a_page(world, browser):
+    with CaptureQueriesContext(connection) as queries:
+        browser.get("/")
+    assert sum("memoryhub_membership" in query["sql"] for query in queries) == 1
+
+
+def test_a_person_writes_into_their_own_projects_alone(world, member):
+    bob = member("add_memory", name="bob", farm="", barn="")
+    client = enter(bob)
+    refused = client.post(
+        "/memories/new/",
+        {"content": "hay", "project": "zoo", "sensitivity": "public", "type": "change", "scope": "project"},
+    )
+    assert refused.status_code == 422
+    assert not Memory.objects.filter(content="hay").exists()
+
+
+def test_a_word_of_a_closed_project_is_not_told_by_the_search(world, browser):
+    page = browser.get(f"/search/?q={word('zoo', 'public')}&min_score=0")
+    assert str(world["zoo", "public"].uid) not in page.content.decode()
+
+
+def test_how_long_the_journal_is_stays_untold(world, browser, member):
+    whole = enter(member(name="eve"))
+    for ask in (lambda one: one.get("/home/journal/"), lambda one: one.post("/journal/verify/", follow=True)):
+        count = JournalEntry.objects.count()
+        assert re.search(rf"\b{count}\b", ask(whole).content.decode())
+        told = ask(browser).content.decode()
+        assert "unbroken" in told or "whole" in told
+        assert not re.search(rf"\b{count}\b (entries|rows)", told)
+        assert " entries" not in told
+
+
+def test_texts_that_could_not_be_read_show_by_the_level_of_their_project(db, member):
+    for project in ("farm", "barn", "zoo"):
+        for level in LEVELS:
+            Extraction.objects.create(
+                project=project, sensitivity=level, error="no answer", actor="token:bot"
+            )
+    ada = member("view_private", farm="secret", barn="")
+    assert {(row.project, row.sensitivity) for row in queue.troubled(reach_of(ada))} == OPEN
+
+
+def test_texts_are_counted_by_the_level_of_their_project_and_what_was_spent_is_not_told(db, member):
+    for project in ("farm", "barn", "zoo"):
+        for level in LEVELS:
+            Extraction.objects.create(project=project, sensitivity=level, status="failed", actor="token:bot")
+    today = timezone.now().date()
+    ModelUse.objects.create(day=today, model="m", calls=19, prompt_tokens=8765)
+    ada = member("view_private", "view_maintenancerun", farm="secret", barn="")
+    assert queue.counts(reach_of(ada)) == {"failed": len(OPEN)}
+    page = enter(ada, *LEVELS).get("/maintenance/language-model/").content.decode()
+    assert "8,765" not in page
+    assert "Some is left" in page
+    whole = enter(member("view_maintenancerun", name="bob")).get("/maintenance/language-model/")
+    assert "8,765" in whole.content.decode()

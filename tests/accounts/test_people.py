@@ -1,0 +1,269 @@
+"""Administrators manage people: as far as their own rights go, and all of it is in the journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from memoryhub.accounts import people, roles
+from memoryhub.accounts.memberships import is_confined
+from memoryhub.memories.errors import StoreError
+from memoryhub.models import JournalEntry, Membership
+from tests.visiting import enter
+
+BETTER = "quite another phrase"
+
+
+def fresh(name: str) -> User:
+    return User.objects.get(username=name)
+
+
+@pytest.fixture
+def chief(member: Any) -> User:
+    """An administrator who reads private memories."""
+    user = member("view_private", name="chief")
+    user.groups.add(Group.objects.get(name="administrator"))
+    return fresh("chief")
+
+
+@pytest.fixture
+def browser(chief: User) -> Client:
+    return enter(chief)
+
+
+@pytest.fixture
+def bob(member: Any) -> User:
+    return member(name="bob")
+
+
+def rights(**changed: Any) -> dict[str, Any]:
+    return {"role": "", "level": "public", "is_active": "on", **changed}
+
+
+def operations(name: str = "bob") -> list[str]:
+    return [row.operation for row in JournalEntry.objects.about_person(name)]
+
+
+ADDRESSES = ["/people/", "/people/bob/"]
+POSTS = [f"/people/bob/{what}/" for what in ("rights", "join", "leave", "open", "password")]
+
+
+@pytest.mark.parametrize("role", ["", "viewer", "curator", "maintainer"])
+def test_the_pages_are_closed_to_who_manages_nobody(bob, member, role):
+    user = member(name="eve")
+    user.groups.set(Group.objects.filter(name=role))
+    client = enter(user)
+    assert {client.get(address).status_code for address in ADDRESSES} == {403}
+    assert {client.post(address).status_code for address in POSTS} == {403}
+    assert b'href="/people/"' not in client.get("/").content
+
+
+def test_an_administrator_who_is_confined_manages_nobody(bob, chief, browser):
+    Membership.objects.create(user=chief, project="farm")
+    assert browser.get("/people/").status_code == 403
+
+
+def test_the_list_names_everyone_with_role_and_projects(browser, bob, member):
+    member(name="carla", farm="secret").groups.add(Group.objects.get(name="curator"))
+    text = browser.get("/people/").content.decode()
+    assert "bob" in text
+    assert "farm (secret)" in text
+    assert "curator" in text
+    assert "carla" not in browser.get("/people/?q=bo").content.decode()
+
+
+def test_the_list_costs_the_same_for_many(browser, member, django_assert_max_num_queries):
+    for number in range(20):
+        member(name=f"p{number}", farm="").groups.add(Group.objects.get(name="viewer"))
+    with django_assert_max_num_queries(14):
+        browser.get("/people/")
+
+
+def test_an_account_is_made_and_sees_what_is_public(browser):
+    answer = browser.post("/people/", {"username": "dora", "password": BETTER})
+    assert answer["Location"] == "/people/dora/"
+    assert fresh("dora").check_password(BETTER)
+    assert people.level_of(fresh("dora")) == "public"
+    assert operations("dora") == ["account_made"]
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"username": "BOB", "password": BETTER}, "somebody has this name"),
+        ({"username": "a/b", "password": BETTER}, "valid username"),
+        ({"username": "dora", "password": "123"}, "too short"),
+    ],
+)
+def test_an_account_that_cannot_be_says_why(browser, bob, form, words):
+    refused = browser.post("/people/", form)
+    assert refused.status_code == 422
+    assert words in refused.content.decode()
+    assert User.objects.count() == 2
+
+
+def test_a_role_and_a_level_are_given(browser, bob):
+    browser.post("/people/bob/rights/", rights(role="curator", level="private", is_staff="on"))
+    user = fresh("bob")
+    assert (roles.role_of(user), people.level_of(user), user.is_staff) == ("curator", "private", True)
+    [row] = JournalEntry.objects.about_person("bob")
+    assert (row.actor, row.detail) == ("user:chief", {"role": "curator", "level": "private", "staff": True})
+
+
+def test_a_role_and_a_level_are_taken_back_and_other_groups_stay(browser, bob):
+    bob.groups.add(Group.objects.create(name="tennis"), Group.objects.get(name="curator"))
+    browser.post("/people/bob/rights/", rights(role="viewer", level="private"))
+    browser.post("/people/bob/rights/", rights())
+    assert {group.name for group in fresh("bob").groups.all()} == {"tennis"}
+    assert people.level_of(fresh("bob")) == "public"
+
+
+def test_a_level_that_the_administrator_lacks_is_not_given(browser, bob, chief):
+    assert browser.post("/people/bob/rights/", rights(level="secret")).status_code == 422
+    assert browser.post("/people/bob/join/", {"project": "farm", "clearance": "secret"}).status_code == 422
+    with pytest.raises(StoreError):
+        people.change(bob, chief, role="", level="secret", is_active=True, is_staff=False)
+    with pytest.raises(StoreError):
+        people.join(bob, "farm", "secret", chief)
+    assert people.level_of(fresh("bob")) == "public"
+
+
+def test_a_role_that_may_more_than_the_administrator_is_not_given(bob, chief):
+    chief.groups.set(Group.objects.filter(name="viewer"))
+    chief.user_permissions.add(
+        *Group.objects.get(name="administrator").permissions.filter(codename="change_user")
+    )
+    chief = fresh("chief")
+    assert people.givable_roles(chief) == ["viewer"]
+    with pytest.raises(StoreError):
+        people.change(bob, chief, role="maintainer", level="public", is_active=True, is_staff=False)
+
+
+def test_nobody_changes_who_may_more(browser, chief, member):
+    boss = member(name="boss")
+    boss.is_superuser = True
+    boss.save()
+    assert "They may do more than you" in browser.get("/people/boss/").content.decode()
+    for what, form in (
+        ("rights", rights(is_active="")),
+        ("password", {"password": BETTER}),
+        ("join", {"project": "farm", "clearance": ""}),
+        ("leave", {"project": "farm"}),
+        ("open", {}),
+    ):
+        assert browser.post(f"/people/boss/{what}/", form).status_code in (302, 422)
+    assert operations("boss") == []
+    assert fresh("boss").is_active
+    assert fresh("boss").check_password("a good password")
+
+
+def test_nobody_takes_their_own_account_away(browser, chief):
+    refused = browser.post("/people/chief/rights/", rights(level="private"))
+    assert refused.status_code == 422
+    assert roles.role_of(fresh("chief")) == "administrator"
+
+
+def test_a_closed_account_is_signed_out_at_once(browser, bob):
+    theirs = enter(bob)
+    assert theirs.get("/").status_code == 200
+    browser.post("/people/bob/rights/", rights(is_active=""))
+    assert theirs.get("/").status_code == 302
+
+
+def test_a_membership_is_given_changed_and_ended(browser, bob):
+    browser.post("/people/bob/join/", {"project": "farm", "clearance": ""})
+    assert is_confined(fresh("bob"))
+    browser.post("/people/bob/join/", {"project": "farm", "clearance": "private"})
+    assert Membership.objects.get().clearance == "private"
+    browser.post("/people/bob/leave/", {"project": "farm"})
+    assert is_confined(fresh("bob"))
+    assert "Sees no project" in browser.get("/people/bob/").content.decode()
+    assert operations() == ["left", "membership", "joined"]
+
+
+def test_every_project_opens_again_by_a_decision_alone(browser, bob):
+    browser.post("/people/bob/join/", {"project": "farm", "clearance": ""})
+    browser.post("/people/bob/open/")
+    assert not is_confined(fresh("bob"))
+    assert not Membership.objects.exists()
+    assert operations()[0] == "unconfined"
+
+
+def test_a_membership_that_is_not_there_cannot_end(browser, bob):
+    answer = browser.post("/people/bob/leave/", {"project": "farm"}, follow=True)
+    assert "there is no such membership" in answer.content.decode()
+
+
+def test_a_new_password_signs_the_person_out(browser, bob):
+    theirs = enter(bob)
+    browser.post("/people/bob/password/", {"password": BETTER})
+    assert theirs.get("/").status_code == 302
+    assert fresh("bob").check_password(BETTER)
+    assert operations() == ["password_set"]
+
+
+def test_ones_own_password_is_not_set_without_the_old_one(browser, chief):
+    refused = browser.post("/people/chief/password/", {"password": BETTER})
+    assert refused.status_code == 422
+    assert "change your password on the page You" in refused.content.decode()
+    assert fresh("chief").check_password("a good password")
+    assert operations("chief") == []
+
+
+def test_no_caller_sets_its_own_password_without_the_old_one(chief):
+    with pytest.raises(StoreError, match="on the page You"):
+        people.set_password(chief, BETTER, chief)
+    with pytest.raises(StoreError, match="not your password"):
+        people.change_password(chief, "a guess", BETTER)
+    assert fresh("chief").check_password("a good password")
+
+
+def test_a_person_who_is_not_there_is_404(browser):
+    assert browser.get("/people/nobody/").status_code == 404
+
+
+def test_failed_logins_show_on_the_page_of_people(browser, bob):
+    Client(REMOTE_ADDR="10.6.6.6").post("/login/", {"username": "bob", "password": "guess"})
+    assert "10.6.6.6" in browser.get("/people/").content.decode()
+    assert "login_failed" in browser.get("/people/bob/").content.decode()
+
+
+def test_rights_that_stay_as_they_are_leave_no_row(browser, bob):
+    browser.post("/people/bob/rights/", rights())
+    assert operations() == []
+
+
+def test_an_address_is_asked_for_where_there_is_a_provider(browser, settings):
+    assert b'name="email"' not in browser.get("/people/").content
+    settings.OIDC_ISSUER = "https://id.example.org"
+    form = {"username": "dora", "password": "", "email": "dora@example.org"}
+    assert browser.post("/people/", form)["Location"] == "/people/dora/"
+    assert not fresh("dora").has_usable_password()
+    again = browser.post("/people/", {**form, "username": "eve", "email": "Dora@example.org"})
+    assert "somebody has this address" in again.content.decode()
+
+
+def test_an_account_needs_a_password_without_an_address(browser):
+    assert "too short" in browser.post("/people/", {"username": "dora", "password": ""}).content.decode()
+
+
+def test_who_reads_more_in_a_project_is_not_managed_by_who_reads_less(browser, member):
+    member(name="eve", farm="secret")
+    answer = browser.post("/people/eve/password/", {"password": BETTER})
+    assert "may do more than you" in answer.content.decode()
+    assert not fresh("eve").check_password(BETTER)
+    member(name="dan", farm="private")
+    browser.post("/people/dan/password/", {"password": BETTER})
+    assert fresh("dan").check_password(BETTER)
+
+
+def test_a_session_does_not_come_back_when_a_closed_account_is_opened_again(browser, bob):
+    theirs, others = enter(bob), enter(User.objects.create_user("dan"))
+    browser.post("/people/bob/rights/", rights(is_active=""))
+    browser.post("/people/bob/rights/", rights())
+    assert fresh("bob").is_active
+    assert theirs.get("/").status_code == 302
+    assert others.get("/").status_code == 200

@@ -1,0 +1,83 @@
+"""The roles: Django groups that are there after a migration, each with what the one before it may do."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.core.management import call_command
+from django.test import Client
+
+from memoryhub.accounts import roles
+
+pytestmark = pytest.mark.django_db
+
+
+def held(name: str) -> set[str]:
+    rows = Group.objects.get(name=name).permissions.select_related("content_type")
+    return {f"{one.content_type.app_label}.{one.codename}" for one in rows}
+
+
+@pytest.mark.parametrize("name", roles.NAMES)
+def test_a_role_is_there_with_its_permissions(name):
+    assert held(name) == set(roles.permissions_of(name))
+
+
+def test_each_role_may_do_what_the_one_before_it_may():
+    sets = [set(roles.permissions_of(name)) for name in roles.NAMES]
+    assert all(one < more for one, more in itertools.pairwise(sets))
+
+
+def test_no_role_says_what_may_be_seen():
+    levels = {"memoryhub.view_private", "memoryhub.view_secret"}
+    assert not any(levels & set(roles.permissions_of(name)) for name in roles.NAMES)
+
+
+def test_what_an_operator_changed_stays_and_what_they_removed_comes_back():
+    Group.objects.get(name="viewer").permissions.clear()
+    Group.objects.get(name="curator").delete()
+    call_command("migrate", verbosity=0)
+    assert held("viewer") == set()
+    assert held("curator") == set(roles.permissions_of("curator"))
+
+
+def test_the_highest_role_counts():
+    user = User.objects.create_user("ada")
+    user.groups.set(Group.objects.filter(name__in=["viewer", "maintainer"]))
+    assert roles.role_of(user) == "maintainer"
+    assert roles.role_of(User.objects.create_user("bob")) == ""
+
+
+@pytest.mark.parametrize(
+    ("role", "may"),
+    [
+        ("viewer", set()),
+        ("curator", {"new"}),
+        ("maintainer", {"new", "run"}),
+        ("administrator", {"new", "run"}),
+    ],
+)
+def test_a_role_opens_the_pages_of_its_work(role, may):
+    user = User.objects.create_user("ada")
+    user.groups.add(Group.objects.get(name=role))
+    client = Client()
+    client.force_login(user)
+    doors = {
+        "new": client.get("/memories/new/"),
+        "run": client.post("/maintenance/start/", {"operation": "consolidate", "do": "dry_run"}),
+    }
+    assert {name for name, answer in doors.items() if answer.status_code != 403} == may
+
+
+def test_the_documentation_names_every_permission_of_every_role():
+    text = (Path(__file__).parents[2] / "docs" / "team.md").read_text()
+    for role in roles.ROLES:
+        [line] = re.findall(rf"^\| {role.name} \|.*$", text, re.MULTILINE)
+        assert set(re.findall(r"`([a-z_]+)`", line)) == {one.partition(".")[2] for one in role.adds}
+
+
+def test_every_permission_of_a_role_exists():
+    assert Permission.objects.filter(codename="view_injection").exists()

@@ -1,0 +1,183 @@
+"""Signing in and out is in the journal, and who guesses passwords has to wait."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from memoryhub.access.policy import Clearance
+from memoryhub.accounts import sign_in as accounts_sign_in
+from memoryhub.models import JournalEntry
+from tests.admin.conftest import login
+
+GOOD = "a good password"
+
+
+@pytest.fixture
+def ada(db: None) -> User:
+    return User.objects.create_user("ada", password=GOOD, is_staff=True)
+
+
+def sign_in(password: str = GOOD, name: str = "ada", door: str = "/login/", address: str = "10.0.0.1") -> Any:
+    return Client(REMOTE_ADDR=address).post(door, {"username": name, "password": password})
+
+
+def rows(**exact: Any) -> list[tuple[str, str, str]]:
+    found = JournalEntry.objects.filter(object_type="person", **exact).order_by("seq")
+    return [(row.operation, row.object_id, row.actor) for row in found]
+
+
+def fail(times: int, **who: Any) -> None:
+    for _ in range(times):
+        assert sign_in("guess", **who).status_code == 200
+
+
+@pytest.mark.parametrize("door", ["/login/", "/admin/login/"])
+def test_logins_failures_and_logouts_are_in_the_journal_at_every_door(ada, door):
+    client = Client(headers={"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0"})
+    client.post(door, {"username": "ada", "password": "guess"})
+    client.post(door, {"username": "ada", "password": GOOD})
+    client.post("/logout/")
+    assert rows() == [
+        ("login_failed", "ada", "nobody"),
+        ("login", "ada", "user:ada"),
+        ("logout", "ada", "user:ada"),
+    ]
+    detail = JournalEntry.objects.get(operation="login").detail
+    assert (detail["from"], detail["with"]) == ("127.0.0.1", "Firefox on Linux")
+
+
+def test_no_password_and_no_name_of_nobody_is_kept(ada):
+    sign_in("hunter2 hunter2", name="my password by mistake")
+    [row] = JournalEntry.objects.filter(object_type="person")
+    kept = f"{row.object_id} {row.owner} {row.actor} {row.detail}"
+    assert "hunter2" not in kept
+    assert "mistake" not in kept
+
+
+def test_a_person_sees_their_own_logins_in_the_journal_and_nobody_elses(ada):
+    sign_in()
+    sign_in(name="nobody")
+    mine, others = Clearance(owner="ada"), Clearance.up_to("secret", owner="bob")
+    assert [row.operation for row in JournalEntry.objects.visible_to(mine)] == ["login"]
+    assert not JournalEntry.objects.visible_to(others).exists()
+
+
+@pytest.mark.parametrize("door", ["/login/", "/admin/login/"])
+def test_after_five_wrong_passwords_the_right_one_is_not_looked_at(ada, door):
+    fail(accounts_sign_in.PER_PAIR, door=door)
+    answer = sign_in(door=door)
+    assert "sessionid" not in answer.cookies
+    assert not JournalEntry.objects.filter(operation="login").exists()
+
+
+def test_the_login_page_says_how_long_to_wait(ada):
+    fail(accounts_sign_in.PER_PAIR)
+    answer = sign_in()
+    assert answer.status_code == 429
+    assert 0 < int(answer["Retry-After"]) <= accounts_sign_in.WINDOW.total_seconds() + 1
+    assert b"Wait 15 minutes" in answer.content
+
+
+def test_what_is_held_back_does_not_make_the_wait_longer(ada):
+    fail(accounts_sign_in.PER_PAIR)
+    for _ in range(10):
+        sign_in(door="/admin/login/")
+    assert len(rows(operation="login_failed")) == accounts_sign_in.PER_PAIR
+
+
+def test_the_wait_ends(ada, rf):
+    fail(accounts_sign_in.PER_PAIR)
+    request = rf.post("/login/", REMOTE_ADDR="10.0.0.1")
+    last = JournalEntry.objects.first().at
+    assert accounts_sign_in.wait(request, "ada", last) > 0
+    assert accounts_sign_in.wait(request, "ada", last + accounts_sign_in.WINDOW) == 0
+
+
+def test_a_guesser_elsewhere_does_not_lock_the_person_out(ada):
+    fail(accounts_sign_in.PER_PAIR, address="10.6.6.6")
+    assert sign_in(address="10.0.0.1").status_code == 302
+
+
+def test_a_right_password_ends_the_count(ada):
+    fail(accounts_sign_in.PER_PAIR - 1)
+    assert sign_in().status_code == 302
+    fail(accounts_sign_in.PER_PAIR - 1)
+    assert sign_in().status_code == 302
+
+
+def test_an_address_that_tries_many_names_has_to_wait(ada):
+    for number in range(accounts_sign_in.PER_ADDRESS):
+        sign_in("guess", name=f"name{number}", address="10.6.6.6")
+    assert sign_in(address="10.6.6.6").status_code == 429
+    assert sign_in(address="10.0.0.1").status_code == 302
+
+
+def test_a_name_that_is_tried_from_many_addresses_has_to_wait(ada):
+    for number in range(accounts_sign_in.PER_NAME):
+        sign_in("guess", address=f"10.6.6.{number}")
+    assert sign_in(address="10.0.0.1").status_code == 429
+
+
+def test_who_guesses_from_many_addresses_does_not_shut_out_who_was_here_before(ada):
+    assert sign_in(address="10.0.0.1").status_code == 302
+    for number in range(accounts_sign_in.PER_NAME):
+        sign_in("guess", address=f"10.6.6.{number}")
+    assert sign_in(address="10.0.0.1").status_code == 302
+    assert sign_in(address="10.0.0.2").status_code == 429
+    fail(accounts_sign_in.PER_PAIR, address="10.0.0.1")
+    assert sign_in(address="10.0.0.1").status_code == 429
+
+
+def test_capitals_and_blanks_make_no_other_name(ada):
+    for name in ("ada", "ADA", " ada", "Ada", "aDa"):
+        sign_in("guess", name=name)
+    assert sign_in().status_code == 429
+
+
+def test_a_login_by_script_is_no_event_of_the_account(ada):
+    login(ada)
+    assert not rows()
+
+
+def test_old_failures_are_not_looked_at(ada, rf):
+    fail(3)
+    later = JournalEntry.objects.first().at + timedelta(hours=2)
+    assert accounts_sign_in.wait(rf.post("/login/", REMOTE_ADDR="10.0.0.1"), "ada", later) == 0
+
+
+def test_behind_a_proxy_the_address_is_the_one_it_names(ada, rf, settings):
+    settings.BEHIND_PROXY = True
+    request = rf.get("/", headers={"X-Forwarded-For": "1.2.3.4, 5.6.7.8"}, REMOTE_ADDR="127.0.0.1")
+    assert accounts_sign_in.address_of(request) == "5.6.7.8"
+
+
+def test_failures_elsewhere_do_not_hide_those_that_count(ada, rf):
+    fail(accounts_sign_in.PER_PAIR)
+    newest = JournalEntry.objects.latest("seq")
+    detail = {"from": "10.9.9.9", "with": "curl", "name": "0" * 16}
+    JournalEntry.objects.bulk_create(
+        JournalEntry(
+            seq=newest.seq + n, at=newest.at, operation="login_failed", object_type="person", detail=detail
+        )
+        for n in range(1, 401)
+    )
+    assert sign_in().status_code == 429
+
+
+def test_all_addresses_of_one_subscriber_of_ipv6_are_one(ada):
+    for n in range(accounts_sign_in.PER_PAIR):
+        fail(1, address=f"2001:db8::{n:x}")
+    assert sign_in(address="2001:db8::ffff").status_code == 429
+    assert sign_in(address="2001:db8:0:1::1").status_code == 302
+
+
+def test_a_right_password_among_many_that_come_at_once_counts_those_before_it(ada, monkeypatch):
+    waits = iter([0, 0, 60])  # the page, then before and after the password is looked at
+    monkeypatch.setattr(accounts_sign_in, "wait", lambda request, name: next(waits))
+    assert sign_in().status_code == 200
+    assert rows() == []

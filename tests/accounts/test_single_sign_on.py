@@ -1,0 +1,383 @@
+"""Signing in through an OpenID Connect provider, against a small one on loopback; off by default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.utils.html import escape
+
+from memoryhub.accounts import identities, sign_in
+from memoryhub.config import ConfigError, environment
+from memoryhub.models import Identity, JournalEntry
+from tests.accounts.conftest import seen
+from tests.accounts.provider import OTHER_KEY, Provider
+from tests.accounts.returning import BACK, START, go, name_of, refused
+from tests.visiting import enter
+
+pytest.importorskip("mozilla_django_oidc")
+
+
+def now_is(provider: Provider, subject: str | None, **claims: Any) -> None:
+    """Who sits at the provider from now on."""
+    provider.token, provider.claims = {"sub": subject}, {"sub": subject, **claims}
+
+
+def test_who_is_vouched_for_is_signed_in_and_it_is_in_the_journal(provider):
+    client, answer = go(provider)
+    assert answer["Location"] == "/"
+    assert "ada" in client.get("/").content.decode()
+    [login, bound] = JournalEntry.objects.about_person("ada")
+    assert (login.operation, login.detail["from"]) == ("login", "10.0.0.1")
+    assert (bound.operation, bound.detail) == ("bound", {"through": provider.issuer, "subject": "person-1"})
+
+
+def test_the_way_leads_back_to_the_page_that_was_asked_for_and_to_this_site_alone(provider):
+    assert go(provider, start=f"{START}?next=/trash/")[1]["Location"] == "/trash/"
+    assert go(provider, start=f"{START}?next=https://evil.example/")[1]["Location"] == "/"
+
+
+def test_a_member_sees_their_projects_alone_however_they_signed_in(provider, world):
+    User.objects.get(username="ada").memberships.create(project="farm", clearance="private")
+    client, _ = go(provider)
+    assert {project for project, _ in seen(client.get("/memories/").content.decode())} == {"farm"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"iss": "https://evil.example"},
+        {"aud": "another-client"},
+        {"aud": ["another-client"]},
+        {"nonce": "another"},
+        {"exp": 1},
+        {"exp": None},
+        {"sub": "somebody-else"},
+    ],
+    ids=str,
+)
+def test_a_token_that_is_not_ours_signs_nobody_in(provider, wrong):
+    provider.token = wrong
+    client, answer = go(provider)
+    assert refused(answer)
+    assert client.get("/").status_code == 302
+
+
+def test_a_token_signed_with_another_key_signs_nobody_in(provider):
+    provider.key = OTHER_KEY
+    assert refused(go(provider)[1])
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"email_verified": False},
+        {"email_verified": "true"},
+        {"email": ""},
+        {"email": "nobody@example.org"},
+        {"sub": "another"},
+    ],
+    ids=str,
+)
+def test_an_address_that_is_not_vouched_for_or_not_known_signs_nobody_in(provider, claims):
+    provider.claims = claims
+    assert refused(go(provider)[1])
+    assert User.objects.count() == 1
+
+
+def test_an_address_that_two_accounts_have_signs_nobody_in(provider):
+    User.objects.create_user("eve", email="ada@example.org")
+    assert refused(go(provider)[1])
+
+
+def test_a_closed_account_stays_closed(provider):
+    User.objects.update(is_active=False)
+    assert refused(go(provider)[1])
+
+
+@pytest.mark.parametrize("broken", ["token_endpoint", "jwks_uri", "userinfo_endpoint"])
+def test_a_provider_that_fails_on_the_way_is_no_error_of_the_page(provider, broken):
+    provider.broken = broken
+    assert refused(go(provider)[1])
+
+
+def test_a_provider_that_does_not_answer_leads_back_to_the_login(provider, settings):
+    settings.OIDC_ISSUER = "http://127.0.0.1:9"
+    client = Client()
+    assert refused(client.get(START))
+    assert "did not vouch for you" in client.get("/login/?failed=1").content.decode()
+
+
+def test_a_provider_that_calls_itself_something_else_is_not_trusted(provider, settings):
+    settings.OIDC_ISSUER = provider.issuer + "/"
+    assert refused(Client().get(START))
+
+
+def test_a_state_that_this_browser_did_not_bring_is_refused(provider):
+    client = Client()
+    client.get(START)
+    assert client.get(f"{BACK}?code=good-code&state=forged").status_code == 400
+    assert refused(Client().get(f"{BACK}?code=good-code&state=forged"))
+
+
+def test_an_account_is_made_only_where_the_operator_says_so(provider, settings):
+    provider.claims = {"email": "dora@example.org"}
+    settings.OIDC_CREATE = True
+    client, answer = go(provider)
+    assert answer["Location"] == "/"
+    dora = User.objects.get(email="dora@example.org")
+    assert not dora.has_usable_password()
+    assert not dora.get_all_permissions()
+    assert "You sign in through your organisation" in client.get("/you/").content.decode()
+    operations = [row.operation for row in JournalEntry.objects.about_person(dora.username)]
+    assert operations == ["login", "bound", "account_made"]
+
+
+def test_the_login_page_offers_it_and_keeps_where_to_go(provider, settings):
+    settings.OIDC_NAME = "Example & Sons"
+    text = Client().get("/login/?next=/trash/").content.decode()
+    assert 'href="/login/organisation/?next=/trash/"' in text
+    assert "Sign in with Example &amp; Sons" in text
+
+
+def test_without_a_provider_there_is_nothing(db, client):
+    assert client.get(START).status_code == 404
+    assert client.get(BACK).status_code == 404
+    assert "organisation" not in client.get("/login/").content.decode()
+
+
+class TestIdentity:
+    def test_who_is_bound_is_known_by_the_subject_whatever_the_address_becomes(self, provider):
+        go(provider)
+        now_is(provider, "person-1", email="married@example.org", email_verified=False)
+        assert name_of(go(provider)[0]) == "ada"
+        now_is(provider, "person-1", email=None)
+        assert name_of(go(provider)[0]) == "ada"
+        assert User.objects.count() == 1
+
+    def test_an_address_that_was_given_to_somebody_else_does_not_open_the_account(self, provider, settings):
+        settings.OIDC_CREATE = True
+        go(provider)
+        now_is(provider, "person-2")
+        client, answer = go(provider)
+        assert answer["Location"] == "/login/?failed=taken"
+        assert "belongs to another person" in client.get(answer["Location"]).content.decode()
+        assert client.get("/").status_code == 302
+        row = JournalEntry.objects.about_person("ada")[0]
+        assert (row.operation, row.detail["why"], row.detail["from"]) == (
+            "login_refused",
+            identities.TAKEN,
+            "10.0.0.1",
+        )
+
+    def test_an_address_that_moved_to_another_account_does_not_move_the_person(self, provider):
+        go(provider)
+        User.objects.filter(username="ada").update(email="")
+        User.objects.create_user("eve", email="ada@example.org")
+        assert name_of(go(provider)[0]) == "ada"
+
+    def test_the_same_subject_of_another_issuer_is_somebody_else(self, provider):
+        Identity.objects.create(
+            user=User.objects.get(username="ada"), issuer="https://old.example", subject="person-1"
+        )
+        assert go(provider)[1]["Location"] == "/login/?failed=taken"
+
+    @pytest.mark.parametrize("subject", [None, "", "x" * 256, 7], ids=["none", "empty", "long", "number"])
+    def test_who_has_no_proper_subject_is_nobody(self, provider, subject):
+        now_is(provider, subject)
+        assert refused(go(provider)[1])
+        assert not Identity.objects.exists()
+
+    def test_an_address_that_is_not_verified_binds_nothing(self, provider):
+        now_is(provider, "person-1", email_verified=False)
+        assert refused(go(provider)[1])
+        assert not Identity.objects.exists()
+
+    def test_a_bound_account_that_was_closed_stays_closed(self, provider):
+        go(provider)
+        User.objects.update(is_active=False)
+        assert refused(go(provider)[1])
+        assert JournalEntry.objects.about_person("ada")[0].detail["why"] == "closed"
+
+    def test_an_account_of_a_superuser_is_not_opened_by_an_address(self, provider):
+        User.objects.filter(username="ada").update(is_superuser=True)
+        client, answer = go(provider)
+        assert answer["Location"] == "/login/?failed=password"
+        assert "Sign in with its password once" in client.get(answer["Location"]).content.decode()
+        assert JournalEntry.objects.about_person("ada")[0].operation == "login_refused"
+
+    def test_a_superuser_who_is_signed_in_connects_the_account_and_comes_that_way_from_then_on(
+        self, provider
+    ):
+        ada = User.objects.get(username="ada")
+        User.objects.filter(pk=ada.pk).update(is_superuser=True)
+        inside = enter(ada)
+        assert "Connect with your organisation" in inside.get("/you/").content.decode()
+        go(provider, inside, f"{START}?next=/you/")
+        assert "signs you in too" in inside.get("/you/").content.decode()
+        assert name_of(go(provider)[0]) == "ada"
+
+    def test_who_is_vouched_for_and_has_no_account_is_in_the_journal_without_the_address(self, provider):
+        now_is(provider, "person-9", email="stranger@example.org")
+        assert refused(go(provider)[1])
+        row = JournalEntry.objects.get(operation="login_refused")
+        assert row.detail["why"] == "no account"
+        assert "stranger" not in f"{row.object_id}{row.owner}{row.detail}"
+
+    def test_people_who_were_refused_are_shown_to_who_manages_people(self, provider):
+        go(provider)
+        now_is(provider, "person-2")
+        go(provider)
+        page = enter(User.objects.create_superuser("boss")).get("/people/").content.decode()
+        assert f'<td data-label="Why">{escape(identities.TAKEN)}</td>' in page
+
+    def test_refusals_do_not_hold_back_passwords(self, provider, rf):
+        go(provider)
+        now_is(provider, "person-2")
+        for _ in range(sign_in.PER_PAIR):
+            go(provider)
+        assert sign_in.wait(rf.post("/login/", REMOTE_ADDR="10.0.0.1"), "ada") == 0
+
+    def test_who_comes_back_after_their_account_was_deleted_does_not_get_its_name(self, provider, settings):
+        settings.OIDC_CREATE = True
+        now_is(provider, "person-3", email="dora@example.org")
+        assert name_of(go(provider)[0]) == "dora@example.org"
+        User.objects.get(email="dora@example.org").delete()
+        assert refused(go(provider)[1])
+        assert not User.objects.filter(email="dora@example.org").exists()
+
+
+class TestUnbinding:
+    def test_after_unbinding_the_next_one_with_the_address_has_the_account(self, provider):
+        theirs, _ = go(provider)
+        boss = enter(User.objects.create_superuser("boss"))
+        assert "person-1" in boss.get("/people/ada/").content.decode()
+        assert boss.post("/people/ada/unbind/").status_code == 302
+        assert theirs.get("/").status_code == 302
+        now_is(provider, "person-2")
+        assert name_of(go(provider)[0]) == "ada"
+        operations = [row.operation for row in JournalEntry.objects.about_person("ada")]
+        assert operations == ["login", "bound", "unbound", "login", "bound"]
+
+    def test_who_may_not_change_the_account_does_not_unbind_it_or_change_its_address(self, provider, member):
+        go(provider)
+        User.objects.filter(username="ada").update(is_superuser=True)
+        chief = member(name="chief")
+        chief.groups.add(Group.objects.get(name="administrator"))
+        client = enter(User.objects.get(pk=chief.pk))
+        client.post("/people/ada/unbind/")
+        assert client.post("/people/ada/address/", {"email": "chief@example.org"}).status_code == 422
+        assert Identity.objects.filter(user__username="ada").exists()
+        assert User.objects.get(username="ada").email == "Ada@example.org"
+        bob = enter(member(name="bob"))
+        assert bob.get("/people/ada/").status_code == 403
+        assert bob.post("/people/ada/unbind/").status_code == 403
+        assert bob.post("/people/ada/address/", {"email": "bob@example.org"}).status_code == 403
+
+    def test_unbinding_what_is_not_bound_says_so(self, provider):
+        boss = enter(User.objects.create_superuser("boss"))
+        page = boss.post("/people/ada/unbind/", follow=True).content.decode()
+        assert "ada is not bound" in page
+
+    def test_an_address_is_given_on_the_persons_page_and_is_one_persons(self, provider):
+        User.objects.create_user("bob")
+        boss = enter(User.objects.create_superuser("boss"))
+        refusal = boss.post("/people/bob/address/", {"email": "ADA@example.org"})
+        assert (refusal.status_code, "somebody has this address" in refusal.content.decode()) == (422, True)
+        assert boss.post("/people/bob/address/", {"email": "bob@example.org"}).status_code == 302
+        now_is(provider, "person-2", email="bob@example.org")
+        assert name_of(go(provider)[0]) == "bob"
+        assert [row.operation for row in JournalEntry.objects.about_person("bob")][-1] == "address"
+
+    def test_superusers_unbind_several_in_the_admin(self, provider):
+        go(provider)
+        boss = enter(User.objects.create_superuser("boss"))
+        chosen = {"action": "unbind", "_selected_action": [str(one.pk) for one in User.objects.all()]}
+        assert boss.post("/admin/auth/user/", chosen).status_code == 302
+        assert not Identity.objects.exists()
+        assert JournalEntry.objects.filter(operation="unbound", actor="user:boss").count() == 1
+
+
+class TestOnesOwnAccount:
+    """A session that fell into other hands does not say who has the account."""
+
+    @pytest.fixture
+    def ada(self, provider: Provider) -> User:
+        """An administrator who is bound."""
+        go(provider)
+        user = User.objects.get(username="ada")
+        user.groups.add(Group.objects.get(name="administrator"))
+        return User.objects.get(pk=user.pk)
+
+    def test_no_session_changes_its_own_address(self, ada):
+        client = enter(ada)
+        refusal = client.post("/people/ada/address/", {"email": "thief@example.org"})
+        assert refusal.status_code == 422
+        assert "another administrator does it" in refusal.content.decode()
+        assert User.objects.get(pk=ada.pk).email == "Ada@example.org"
+
+    def test_no_session_unbinds_itself(self, ada):
+        page = enter(ada).post("/people/ada/unbind/", follow=True).content.decode()
+        assert "another administrator does it" in page
+        assert Identity.objects.filter(user=ada).exists()
+
+    def test_neither_is_offered_on_ones_own_page(self, ada, member):
+        unbinding, address = "/people/ada/unbind/", "/people/ada/address/"
+        page = enter(ada).get("/people/ada/").content.decode()
+        assert not [one for one in (unbinding, address) if one in page]
+        page = enter(User.objects.create_superuser("boss")).get("/people/ada/").content.decode()
+        assert [one for one in (unbinding, address) if one in page] == [unbinding, address]
+
+    def test_a_superuser_does_neither_in_the_admin(self, ada):
+        User.objects.filter(pk=ada.pk).update(is_superuser=True, is_staff=True)
+        client = enter(User.objects.get(pk=ada.pk))
+        chosen = {"action": "unbind", "_selected_action": [str(ada.pk)]}
+        told = client.post("/admin/auth/user/", chosen, follow=True).content.decode()
+        assert "unbound by another administrator" in told
+        assert Identity.objects.filter(user=ada).exists()
+        form = client.get(f"/admin/auth/user/{ada.pk}/change/").content.decode()
+        assert ("Ada@example.org" in form, 'name="email"' in form) == (True, False)
+
+
+class TestConfiguration:
+    def read(self, **environ: str) -> tuple[str, str, str]:
+        return environment.read_provider(
+            "MEMORYHUB_OIDC", {f"MEMORYHUB_OIDC_{k}": v for k, v in environ.items()}
+        )
+
+    def test_it_is_off_without_an_issuer(self):
+        assert self.read(CLIENT_ID="x") == ("", "", "")
+
+    def test_an_issuer_is_an_https_address_or_on_this_machine(self):
+        with pytest.raises(ConfigError, match="https"):
+            self.read(ISSUER="http://id.example.org", CLIENT_ID="x", CLIENT_SECRET="y")
+        assert self.read(ISSUER="http://localhost:9", CLIENT_ID="x", CLIENT_SECRET="y")[0]
+
+    def test_an_issuer_needs_a_client_and_its_secret(self):
+        with pytest.raises(ConfigError, match="CLIENT_SECRET"):
+            self.read(ISSUER="https://id.example.org", CLIENT_ID="x")
+
+    def test_an_issuer_needs_the_extra(self, monkeypatch):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        with pytest.raises(ConfigError, match="pip install"):
+            self.read(ISSUER="https://id.example.org", CLIENT_ID="x", CLIENT_SECRET="y")
+
+
+@pytest.mark.parametrize(
+    "email",
+    ["taken@example.org", "TAKEN@example.org", "a/b@example.org", "a b@example.org", "x" * 150 + "@x.org"],
+)
+def test_no_account_is_made_whose_name_is_taken_or_cannot_be_one(provider, settings, email):
+    User.objects.create_user("Taken@example.org", email="else@example.org")
+    settings.OIDC_CREATE = True
+    provider.claims = {"email": email}
+    assert refused(go(provider)[1])
+    assert set(User.objects.values_list("username", flat=True)) == {"ada", "Taken@example.org"}
+
+
+def test_a_link_with_an_error_signs_nobody_out(provider):
+    client, _ = go(provider)
+    assert refused(client.get(f"{BACK}?error=access_denied&state=forged"))
+    assert client.get("/").status_code == 200

@@ -1,0 +1,96 @@
+"""Who comes back from the organisation in vain too often has to wait, as who guesses passwords does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from memoryhub.accounts import sign_in
+from memoryhub.models import JournalEntry
+from tests.accounts.provider import Provider
+from tests.accounts.returning import BACK, START, go, name_of, refused
+
+pytestmark = pytest.mark.django_db
+
+
+def come(client: Client, state: str) -> Any:
+    return client.get(f"{BACK}?code=wrong-code&state={state}")
+
+
+def begun(client: Client, provider: Provider) -> str:
+    """A state that this browser brings back; the code is another matter."""
+    return provider.agree(client.get(START)["Location"]).partition("state=")[2]
+
+
+def fail(provider: Provider, times: int, address: str = "10.0.0.1") -> None:
+    client = Client(REMOTE_ADDR=address)
+    for _ in range(times):
+        assert refused(come(client, begun(client, provider)))
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sign_in, "PER_ADDRESS", 3)
+    return 3
+
+
+def test_a_flood_is_answered_429_without_asking_the_provider(provider: Provider, few: int) -> None:
+    fail(provider, few)
+    client = Client(REMOTE_ADDR="10.0.0.1")
+    state = begun(client, provider)
+    provider.broken = "token_endpoint"  # would be asked
+    answer = come(client, state)
+    assert answer.status_code == 429
+    assert 0 < int(answer["Retry-After"]) <= sign_in.WINDOW.total_seconds()
+    assert "Wait 15 minutes" in answer.content.decode()
+    assert JournalEntry.objects.filter(operation="login_refused").count() == few
+
+
+def test_as_many_may_fail_as_passwords_of_one_address(provider: Provider, few: int) -> None:
+    fail(provider, few - 1)
+    assert name_of(go(provider)[0]) == "ada"
+
+
+def test_another_address_is_not_held_back(provider: Provider, few: int) -> None:
+    fail(provider, few, address="10.0.0.2")
+    assert name_of(go(provider)[0]) == "ada"
+
+
+def test_those_who_wait_are_let_in_again_when_the_failures_have_aged(
+    provider: Provider, few: int, rf: Any
+) -> None:
+    fail(provider, few)
+    request = rf.get(BACK, REMOTE_ADDR="10.0.0.1")
+    assert sign_in.wait_for_organisation(request)
+    assert not sign_in.wait_for_organisation(request, timezone.now() + sign_in.WINDOW + timedelta(seconds=1))
+
+
+def test_a_password_is_taken_meanwhile(provider: Provider, few: int) -> None:
+    User.objects.create_user("bob", password="a good password")
+    fail(provider, few)
+    client = Client(REMOTE_ADDR="10.0.0.1")
+    page = come(client, "any").content.decode()
+    assert '<form method="post" action="/login/"' in page
+    client.post("/login/", {"username": "bob", "password": "a good password"})
+    assert name_of(client) == "bob"
+
+
+def test_wrong_passwords_hold_nobody_back_who_comes_through_the_organisation(
+    provider: Provider, few: int
+) -> None:
+    for number in range(few):
+        Client(REMOTE_ADDR="10.0.0.1").post("/login/", {"username": f"n{number}", "password": "guess"})
+    assert name_of(go(provider)[0]) == "ada"
+
+
+@pytest.mark.parametrize("query", ["error=access_denied", "code=c&state=s", ""])
+def test_links_that_others_set_count_nothing(provider: Provider, few: int, query: str) -> None:
+    for _ in range(few + 1):
+        assert Client(REMOTE_ADDR="10.0.0.1").get(f"{BACK}?{query}").status_code != 429
+    assert not JournalEntry.objects.filter(operation="login_refused").exists()
+    assert name_of(go(provider)[0]) == "ada"

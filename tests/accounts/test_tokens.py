@@ -1,0 +1,228 @@
+"""A token reaches no further than its owner: when it is issued, and at every request after that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub.access.policy import LEVELS, system
+from memoryhub.accounts import people, tokens
+from memoryhub.accounts.memberships import reach_of
+from memoryhub.memories.errors import StoreError
+from memoryhub.models import AgentToken, JournalEntry, Membership
+from tests.accounts.conftest import seen
+from tests.api.test_visibility import LISTING_DOORS
+from tests.visiting import enter
+
+ASKED = {"allow_private": True, "allow_secret": True}
+
+
+def agent(clearance: str = "secret", owner: str = "ada", **options: Any) -> Client:
+    _, raw = tokens.issue_token("bot", owner, clearance, actor=system("tests"), **options)
+    return Client(headers={"Authorization": f"Bearer {raw}"})
+
+
+def listed(client: Client) -> set[tuple[str, str]]:
+    response = client.get("/api/v1/memories", {**ASKED, "limit": 50})
+    assert response.status_code == 200
+    return seen(response.content.decode())
+
+
+@pytest.mark.parametrize("door", LISTING_DOORS)
+def test_no_door_of_the_api_shows_a_project_that_is_not_its_owners(world, member, door):
+    member("view_private", farm="secret", barn="")
+    method, path, arguments = LISTING_DOORS[door]
+    options = {"content_type": "application/json"} if method == "post" else {}
+    response = getattr(agent(), method)(f"/api/v1{path}", {**arguments, **ASKED}, **options)
+    assert response.status_code in (200, 404)
+    assert "zoopublic" not in response.content.decode()
+    assert ("barn", "secret") not in seen(response.content.decode())
+
+
+def test_a_token_of_every_project_reads_its_owners_projects_at_their_levels(world, member):
+    member("view_private", farm="secret", barn="")
+    assert listed(agent()) == {("farm", x) for x in LEVELS} | {("barn", "public"), ("barn", "private")}
+
+
+def test_a_token_never_reads_above_its_own_clearance(world, member):
+    member(farm="secret")
+    assert listed(agent("public")) == {("farm", "public")}
+
+
+def test_a_token_loses_a_project_in_the_moment_its_owner_does(world, member):
+    ada = member(farm="secret", zoo="public")
+    bot = agent(projects=["farm", "zoo"])
+    assert {project for project, _ in listed(bot)} == {"farm", "zoo"}
+    Membership.objects.filter(user=ada, project="farm").delete()
+    assert {project for project, _ in listed(bot)} == {"zoo"}
+    Membership.objects.all().delete()
+    assert listed(bot) == set()
+
+
+def test_a_membership_in_the_token_s_future_does_not_widen_it(world, member):
+    ada = member(farm="secret")
+    bot = agent(projects=["farm"])
+    Membership.objects.create(user=ada, project="zoo", clearance="secret")
+    assert {project for project, _ in listed(bot)} == {"farm"}
+
+
+def test_a_token_of_someone_without_memberships_reads_as_before(world, member):
+    member()
+    assert len(listed(agent())) == 9
+    assert len(listed(agent(owner="nobody-with-an-account"))) == 9
+
+
+def test_the_look_up_of_a_token_stays_one_query(world, member):
+    member()
+    bot = agent()
+    bot.get("/api/v1/memories")
+    with CaptureQueriesContext(connection) as queries:
+        bot.get("/api/v1/memories")
+    assert sum("agenttoken" in query["sql"] for query in queries) == 1
+    assert not any("membership" in query["sql"] for query in queries)
+
+
+def test_the_tokens_of_a_closed_account_are_refused(world, member):
+    ada = member()
+    bot = agent()
+    assert bot.get("/api/v1/memories").status_code == 200
+    User.objects.filter(pk=ada.pk).update(is_active=False)
+    assert bot.get("/api/v1/memories").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("clearance", "projects", "field"),
+    [
+        ("public", None, "projects"),
+        ("public", ["zoo"], "projects"),
+        ("public", ["farm", "zoo"], "projects"),
+        ("private", ["barn"], "clearance"),
+        ("secret", ["farm", "barn"], "clearance"),
+        ("secret", ["farm"], ""),
+        ("public", ["farm", "barn"], ""),
+    ],
+)
+def test_a_member_issues_no_wider_token_than_they_are(member, clearance, projects, field):
+    ada = member(farm="secret", barn="")
+    options = {"actor": system("tests"), "within": reach_of(ada), "projects": projects}
+    if not field:
+        assert tokens.issue_token("bot", "ada", clearance, **options)
+        return
+    with pytest.raises(StoreError) as refused:
+        tokens.issue_token("bot", "ada", clearance, **options)
+    assert refused.value.field == field
+    assert not AgentToken.objects.exists()
+
+
+def test_the_page_that_connects_an_agent_refuses_a_wider_token(member):
+    ada = member("add_agenttoken", farm="")
+    client = enter(ada)
+    form = {"name": "bot", "clearance": "public"}
+    assert client.post("/connect/", {**form, "project": "zoo"}).status_code == 422
+    assert client.post("/connect/", {**form, "project": ""}).status_code == 422
+    assert not AgentToken.objects.exists()
+
+
+def test_the_admin_refuses_a_wider_token_and_shows_a_member_their_own_alone(member):
+    names = ("add_agenttoken", "view_agenttoken", "change_agenttoken")
+    ada = member(*names, farm="", staff=True)
+    tokens.issue_token("somebody elses", "bob", actor=system("tests"))
+    client = enter(ada)
+    form = {"name": "bot", "owner": "ada", "clearance": "public", "rights": ["read"], "projects": "zoo"}
+    assert client.post("/admin/memoryhub/agenttoken/add/", form).status_code == 200
+    assert client.post("/admin/memoryhub/agenttoken/add/", {**form, "projects": ""}).status_code == 200
+    assert AgentToken.objects.count() == 1
+    assert b"somebody elses" not in client.get("/admin/memoryhub/agenttoken/").content
+
+
+def of_cleo(member: Any, clearance: str = "private", rights: tuple[str, ...] = ("read", "write")) -> str:
+    """A token of someone without memberships, who may write and reads private memories."""
+    cleo = member("view_private", "add_agenttoken", name="cleo")
+    cleo.groups.add(Group.objects.get(name="curator"))
+    return tokens.issue_token("agent", "cleo", clearance, rights, actor=system("test"))[1]
+
+
+def lower(**rights: Any) -> None:
+    boss = User.objects.create_superuser("boss", password="a good password")
+    wanted = {"role": "curator", "level": "private", "is_active": True, "is_staff": False, **rights}
+    people.change(User.objects.get(username="cleo"), boss, **wanted)
+
+
+def test_a_token_loses_the_level_that_its_owner_loses(member):
+    raw = of_cleo(member)
+    lower(level="public")
+    assert tokens.actor_of(tokens.authenticate(raw)).clearance.levels == {"public"}
+    [row] = JournalEntry.objects.filter(object_type="token", operation="update")
+    assert (row.actor, row.detail["fields"], row.detail["clearance"]) == (
+        "user:boss",
+        ["clearance"],
+        "public",
+    )
+
+
+def test_a_token_loses_the_right_that_its_owner_loses(member):
+    raw = of_cleo(member)
+    lower(role="viewer")
+    token = tokens.authenticate(raw)
+    assert (token.rights, token.clearance) == (["read"], "private")
+
+
+def test_a_token_that_is_left_without_a_right_is_revoked(member):
+    raw = of_cleo(member, rights=("write",))
+    lower(role="")
+    assert tokens.authenticate(raw) is None
+
+
+def test_a_token_within_what_its_owner_keeps_stays_as_it_is(member):
+    raw = of_cleo(member, clearance="public", rights=("read",))
+    lower(role="", level="public")
+    assert tokens.authenticate(raw).rights == ["read"]
+    assert not JournalEntry.objects.filter(object_type="token", operation="update").exists()
+
+
+def test_a_role_that_loses_a_permission_takes_the_right_from_tokens(member):
+    raw = of_cleo(member)
+    role = Group.objects.get(name="curator")
+    keep = role.permissions.exclude(codename="add_memory").values_list("pk", flat=True)
+    boss = User.objects.create_superuser("boss", password="a good password")
+    page = {"name": "curator", "permissions": list(keep)}
+    assert enter(boss).post(f"/admin/auth/group/{role.pk}/change/", page).status_code == 302
+    assert tokens.authenticate(raw).rights == ["read"]
+
+
+def test_a_token_ends_with_the_account_of_its_owner(world, member):
+    ada = member(farm="")
+    raw = tokens.issue_token("agent", "ada", "secret", actor=system("test"))[1]
+    assert tokens.authenticate(raw) is not None
+    ada.delete()
+    assert tokens.authenticate(raw) is None
+    assert JournalEntry.objects.filter(object_type="token", operation="revoke").exists()
+
+
+def test_an_account_keeps_its_name_by_which_its_tokens_and_memories_know_it(member):
+    bob = member(name="bob")
+    boss = enter(User.objects.create_superuser("boss", password="a good password"))
+    assert 'name="username"' not in boss.get(f"/admin/auth/user/{bob.pk}/change/").content.decode()
+
+
+MANAGES = ("add_agenttoken", "view_agenttoken", "change_agenttoken")
+
+
+def test_the_admin_gives_a_token_no_right_that_the_person_lacks(member):
+    browser = enter(member(*MANAGES, staff=True))
+    form = {"name": "w", "owner": "ada", "clearance": "public", "projects": ""}
+    browser.post("/admin/memoryhub/agenttoken/add/", {**form, "rights": ["read", "maintain"]})
+    assert not AgentToken.objects.exists()
+    browser.post("/admin/memoryhub/agenttoken/add/", {**form, "rights": ["read"]})
+    assert AgentToken.objects.get().rights == ["read"]
+
+
+def test_the_page_that_connects_an_agent_gives_no_right_that_the_person_lacks(member):
+    form = {"name": "w", "clearance": "public", "toolset": "letsgo"}
+    assert enter(member(*MANAGES)).post("/connect/", form).status_code == 200
+    assert AgentToken.objects.get().rights == ["read"]

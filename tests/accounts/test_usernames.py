@@ -1,0 +1,115 @@
+"""A name is given once: whoever came second would have the personal memories of who was called so before."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+
+from memoryhub.access.policy import Clearance, system
+from memoryhub.accounts import people, tokens, usernames
+from memoryhub.memories.errors import Conflict, StoreError
+from memoryhub.models import JournalEntry, Memory
+from tests.visiting import enter
+
+PHRASE = "quite another phrase"
+
+
+@pytest.fixture
+def boss(db: None) -> User:
+    return User.objects.create_superuser("boss")
+
+
+@pytest.fixture
+def gone(remember: Any, db: None) -> str:
+    """Ada had a personal memory, and her account was deleted."""
+    ada = User.objects.create_user("ada")
+    remember("what ada alone knows", scope="personal", owner="ada")
+    assert Memory.objects.visible_to(Clearance(owner="ada")).exists()
+    ada.delete()
+    return "ada"
+
+
+def names_now() -> list[str]:
+    return list(User.objects.values_list("username", flat=True))
+
+
+def test_a_deleted_account_is_in_the_journal_once_at_whatever_door_it_went(gone, boss):
+    User.objects.create_user("bob")
+    enter(boss).post(f"/admin/auth/user/{User.objects.get(username='bob').pk}/delete/", {"post": "yes"})
+    told = JournalEntry.objects.filter(operation="account_deleted").order_by("seq")
+    assert list(told.values_list("object_id", "actor")) == [("ada", "system:accounts"), ("bob", "user:boss")]
+
+
+def test_several_that_are_deleted_at_once_are_all_remembered(db):
+    for name in ("bob", "dora"):
+        User.objects.create_user(name)
+    User.objects.all().delete()
+    assert usernames.is_former("bob")
+    assert usernames.is_former("Dora")
+
+
+@pytest.mark.parametrize("name", ["ada", "Ada", " ada "])
+def test_the_people_page_does_not_give_the_name_again(gone, boss, name):
+    answer = enter(boss).post("/people/", {"username": name, "password": PHRASE})
+    assert (answer.status_code, names_now()) == (422, ["boss"])
+    assert "somebody had this name" in answer.content.decode()
+
+
+def test_the_admin_does_not_give_the_name_again(gone, boss):
+    form = {"username": "ada", "usable_password": "true", "password1": PHRASE, "password2": PHRASE}
+    answer = enter(boss).post("/admin/auth/user/add/", form)
+    assert (answer.status_code, names_now()) == (200, ["boss"])
+    assert "Somebody had this name" in answer.content.decode()
+
+
+def test_the_commands_do_not_give_the_name_again(gone, monkeypatch):
+    monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PHRASE)
+    with pytest.raises(CommandError, match="Somebody had this name"):
+        call_command("createsuperuser", "--noinput", "--username", "ada", "--email", "a@example.org")
+    with pytest.raises(CommandError, match="owner: the account of this name was deleted"):
+        call_command("create_token", "agent", "--owner", "ada", stdout=io.StringIO())
+    assert not names_now()
+
+
+def test_a_fresh_start_does_not_give_the_administrators_name_again(db):
+    User.objects.create_superuser("admin")
+    User.objects.all().delete()
+    said = io.StringIO()
+    call_command("quickstart", "--no-demo", "--prepare-only", stdout=said)
+    assert not names_now()
+    assert "admin was somebody else" in said.getvalue()
+    assert "none; make one" in said.getvalue()
+
+
+@pytest.mark.parametrize("make", [User.objects.create_user, User.objects.create_superuser])
+def test_a_shell_does_not_give_the_name_again(gone, make):
+    with pytest.raises(Conflict, match="somebody had this name"):
+        make("ada")
+    with pytest.raises(Conflict, match="somebody had this name"):
+        User(username="ada").save()
+
+
+def test_no_token_is_made_for_the_name_of_a_deleted_account(gone):
+    with pytest.raises(StoreError, match="was deleted"):
+        tokens.issue_token("agent", " ada ", actor=system("tests"))
+
+
+def test_an_account_keeps_its_name(gone, db):
+    bob = User.objects.create_user("bob")
+    for name in ("ada", "bertha"):
+        bob.username = name
+        with pytest.raises(Conflict, match="keeps its name; this one is called bob"):
+            bob.save()
+    assert names_now() == ["bob"]
+
+
+def test_a_name_that_nobody_had_is_given(gone, boss):
+    assert people.add("dora", PHRASE, boss).username == "dora"
+    dora = User.objects.get(username="dora")
+    dora.first_name = "Dora"
+    dora.save()
+    assert not Memory.objects.visible_to(Clearance(owner="dora")).exists()

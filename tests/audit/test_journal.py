@@ -1,0 +1,259 @@
+"""The journal: append-only, chained, one transaction with the change, and free of any memory's text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+import pytest
+from django.db import DatabaseError, transaction
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryhub import memories
+from memoryhub.audit import journal
+from memoryhub.backends import schema
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.models import JournalEntry, Memory
+from tests.conftest import raw, undone
+
+TABLE = "memoryhub_journalentry"
+COLUMNS = [
+    "seq",
+    "at",
+    "actor",
+    "operation",
+    "object_type",
+    "object_id",
+    "project",
+    "sensitivity",
+    "owner",
+    "detail",
+    "hash",
+]
+
+
+@pytest.fixture
+def five_rows(remember):
+    for n in range(5):
+        remember(f"memory {n} über 記憶", project="zoo", scope="personal" if n % 2 else "project")
+
+
+def tamper(sql: str, *params) -> None:
+    """As an attacker who owns the file: the triggers go first."""
+    schema.drop_triggers()
+    raw("PRAGMA ignore_check_constraints = ON")
+    try:
+        raw(sql, *params)
+    finally:
+        raw("PRAGMA ignore_check_constraints = OFF")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"UPDATE {TABLE} SET actor = 'someone else' WHERE seq = 2",
+        f"UPDATE {TABLE} SET seq = 99 WHERE seq = 5",
+        f"DELETE FROM {TABLE} WHERE seq = 5",
+        f"DELETE FROM {TABLE}",
+        f"INSERT OR REPLACE INTO {TABLE} SELECT * FROM {TABLE} WHERE seq = 2",
+        f"REPLACE INTO {TABLE} SELECT * FROM {TABLE}",
+    ],
+)
+def test_the_database_refuses_to_change_a_row(five_rows, sql):
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        raw(sql)
+    assert journal.verify() == journal.Verification(True, 5, None)
+
+
+def test_the_orm_cannot_change_a_row_either(five_rows):
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        JournalEntry.objects.update(actor="x")
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        JournalEntry.objects.all().delete()
+
+
+def test_columns_are_all_covered():
+    assert [field.column for field in JournalEntry._meta.concrete_fields] == COLUMNS
+
+
+@pytest.mark.parametrize("seq", [1, 3, 5])
+@pytest.mark.parametrize("column", COLUMNS)
+def test_one_changed_byte_of_any_column_is_found(five_rows, column, seq):
+    text = str(raw(f"SELECT CAST({column} AS TEXT) FROM {TABLE} WHERE seq = %s", seq)[0][0])
+    if column == "seq":
+        changed = str(seq + 40)  # a number of its own, one byte away is taken by a neighbour
+    else:
+        place = len(text) // 2
+        changed = text[:place] + chr((ord(text[place]) if text else 64) ^ 1) + text[place + 1 :]
+    tamper(f"UPDATE {TABLE} SET {column} = %s WHERE seq = %s", changed, seq)
+    assert journal.verify() == journal.Verification(False, 5, seq)
+
+
+@pytest.mark.parametrize("column", [column for column in COLUMNS if column != "seq"])
+def test_a_byte_that_is_no_text_is_found_and_not_an_error(five_rows, column):
+    tamper(f"UPDATE {TABLE} SET {column} = CAST(x'fffe' AS TEXT) WHERE seq = 2")
+    assert journal.verify() == journal.Verification(False, 5, 2)
+
+
+def test_text_moved_from_one_column_to_the_next_is_found(five_rows):
+    tamper(f"UPDATE {TABLE} SET project = project || sensitivity, sensitivity = '' WHERE seq = 2")
+    assert journal.verify().first_bad_seq == 2
+
+
+@pytest.mark.parametrize("seq", [1, 2, 4])
+def test_a_deleted_row_is_found(five_rows, seq):
+    tamper(f"DELETE FROM {TABLE} WHERE seq = %s", seq)
+    assert journal.verify() == journal.Verification(False, 4, seq)
+
+
+def test_an_inserted_row_is_found(five_rows):
+    columns = ", ".join(COLUMNS[1:])
+    tamper(f"INSERT INTO {TABLE} (seq, {columns}) SELECT 6, {columns} FROM {TABLE} WHERE seq = 2")
+    assert journal.verify() == journal.Verification(False, 6, 6)
+
+
+def test_a_row_pushed_in_between_is_found(five_rows):
+    columns = ", ".join(COLUMNS[1:])
+    tamper(f"UPDATE {TABLE} SET seq = seq + 100 WHERE seq > 2")
+    raw(f"UPDATE {TABLE} SET seq = seq - 99 WHERE seq > 100")
+    raw(f"INSERT INTO {TABLE} (seq, {columns}) SELECT 3, {columns} FROM {TABLE} WHERE seq = 2")
+    assert journal.verify().first_bad_seq == 3
+
+
+def test_two_rows_that_changed_places_are_found(five_rows):
+    tamper(f"UPDATE {TABLE} SET seq = 99 WHERE seq = 2")
+    raw(f"UPDATE {TABLE} SET seq = 2 WHERE seq = 3")
+    raw(f"UPDATE {TABLE} SET seq = 3 WHERE seq = 99")
+    assert journal.verify().first_bad_seq == 2
+
+
+def test_rows_written_after_the_tampering_do_not_hide_it(five_rows, remember):
+    tamper(f"UPDATE {TABLE} SET actor = 'x' WHERE seq = 2")
+    schema.install()
+    remember("one more")
+    assert journal.verify() == journal.Verification(False, 6, 2)
+
+
+def test_the_hash_is_what_the_documentation_says(remember):
+    """Recomputed here from the stored texts alone, so that the scheme cannot change unseen."""
+    for n in range(3):
+        remember(f"memory {n}", project="zoo é", importance=0.3)
+    previous = "0" * 64
+    for *stored, digest in raw(
+        f"SELECT {', '.join(f'CAST({c} AS TEXT)' for c in COLUMNS)} FROM {TABLE} ORDER BY seq"
+    ):
+        text = "".join(f"{len(value)}:{value}" for value in stored) + previous
+        assert hashlib.sha256(text.encode()).hexdigest() == digest
+        previous = digest
+
+
+def test_the_chain_goes_on_across_batches_and_transactions(db, actor, configure):
+    configure(max_memories=0)
+    for n in range(4):
+        memories.remember_many([MemoryDraft(content=f"{n}/{i}") for i in range(300)], actor)
+    memories.trash(list(Memory.objects.values_list("uid", flat=True)[:700]), actor)
+    assert journal.verify() == journal.Verification(True, 1900, None)
+    assert list(JournalEntry.objects.order_by("seq").values_list("seq", flat=True)) == list(range(1, 1901))
+
+
+def test_a_change_that_is_rolled_back_leaves_no_row(remember, actor):
+    remember("kept")
+    with undone():
+        remember("undone")
+    remember("kept too")
+    assert journal.verify() == journal.Verification(True, 2, None)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_without_a_transaction_is_refused(actor):
+    with pytest.raises(transaction.TransactionManagementError):
+        journal.record(actor, [journal.Change("insert", "memory")])
+
+
+def test_no_text_of_a_memory_reaches_the_journal(remember, actor):
+    words = {
+        name: f"xylophone{name}"
+        for name in ("content", "title", "subtitle", "abstract", "overview", "category")
+    }
+    lists = {"tags": ["xylophonetag"], "concepts": ["xylophoneconcept"], "files_read": ["src/xylophone.py"]}
+    entities = [{"entity": "xylophoneentity"}]
+    memory = remember(**words, **lists, entities=entities, sensitivity="secret")
+    memories.update(memory.uid, MemoryPatch(content="xylophone again", tags=["xylophone"]), actor)
+    memories.remember(MemoryDraft(content="xylophone again"), actor)
+    services.store_fact(FactDraft(subject="xylophone", predicate="xylophone", object="xylophone"), actor)
+    memories.trash([memory.uid], actor)
+    memories.restore([memory.uid], actor)
+    memories.act("expire", [memory.uid], actor)
+    memories.restore([memory.uid], actor)
+    memories.erase([memory.uid], actor)
+    everything = raw(f"SELECT * FROM {TABLE}")
+    assert len(everything) == 9
+    assert "xylophone" not in str(everything)
+
+
+def test_every_operation_of_the_store_names_who_and_what(remember, actor):
+    memory = remember("words", key="k")
+    memories.remember(MemoryDraft(content="words"), actor)
+    memories.remember(MemoryDraft(content="other words", key="k"), actor)
+    memories.update(memory.uid, MemoryPatch(importance=0.9), actor)
+    memories.act("expire", [memory.uid], actor)
+    memories.restore([memory.uid], actor)
+    memories.trash([memory.uid], actor)
+    memories.restore([memory.uid], actor)
+    memories.evict("", 1, actor)
+    memories.restore([memory.uid], actor)
+    memories.erase([memory.uid], actor)
+    rows = JournalEntry.objects.order_by("seq")
+    assert [row.operation for row in rows] == (
+        "insert dedup_refresh update update expire restore delete restore evict restore erase".split()
+    )
+    assert {(row.actor, row.object_type, row.object_id) for row in rows} == {
+        ("token:tests", "memory", memory.uid)
+    }
+    assert all(row.detail["content_hash"] for row in rows)
+    assert rows[3].detail["fields"] == ["importance"]
+
+
+def test_reading_and_refused_writes_leave_no_row(remember, low):
+    memory = remember("words", sensitivity="secret")
+    memories.touch(memory)
+    memories.trash([memory.uid], low)
+    assert JournalEntry.objects.count() == 1
+
+
+def test_an_update_that_changes_nothing_leaves_no_row(remember, actor):
+    memory = remember("words", importance=0.5)
+    memories.update(memory.uid, MemoryPatch(importance=0.5, content="words", tags=[]), actor)
+    assert JournalEntry.objects.count() == 1
+
+
+DETAILS = st.dictionaries(
+    st.text(max_size=20),
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(max_size=30),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        max_leaves=5,
+    ),
+    max_size=5,
+)
+NAMES = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=40)
+
+
+@given(DETAILS, NAMES, NAMES, NAMES)
+def test_whatever_is_written_verifies(db, actor, detail, operation, project, owner):
+    with undone():
+        writer = replace(actor, name=owner)
+        changes = [journal.Change(operation, "memory", project, detail, project, "public", owner)] * 2
+        journal.record(writer, changes, timezone.now())
+        assert journal.verify() == journal.Verification(True, 2, None)
+        row = JournalEntry.objects.get(seq=2)
+        assert row.detail == json.loads(json.dumps(detail))
+        assert journal.as_line(row)["hash"] == row.hash

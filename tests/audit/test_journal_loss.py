@@ -1,0 +1,193 @@
+"""Lost journal rows are recorded in the journal and reported until a person acknowledges them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+from django.db import transaction
+
+from memoryhub.audit import journal, journal_loss, mirror, verification
+from memoryhub.core.transactions import write
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
+from memoryhub.models import JournalEntry
+from tests.conftest import cut_journal, without_journal_triggers
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def five_rows(remember):
+    for n in range(5):
+        remember(f"memory {n}")
+
+
+def acknowledge(actor, through=None):
+    with write():
+        return journal.acknowledge_loss(actor, through)
+
+
+def recorded() -> list[JournalEntry]:
+    return list(JournalEntry.objects.filter(operation="journal_loss").order_by("seq"))
+
+
+def test_lost_rows_are_still_reported_after_the_next_write(five_rows, remember):
+    cut_journal(3)
+    remember("the next")
+    found = journal.verify()
+    assert (found.ok, found.first_bad_seq) == (False, 4)
+    assert (found.loss.first_seq, found.loss.last_seq, found.loss.rows) == (4, 5, 2)
+
+
+def test_the_loss_is_a_journal_row_that_names_the_mirror_set_aside(five_rows, remember, journal_mirror):
+    before = journal_mirror.read_bytes()
+    cut_journal(3)
+    remember("the next")
+    [row] = recorded()
+    assert (row.seq, row.actor, row.sensitivity) == (5, "system:journal", "secret")
+    assert row.detail["journal_rows"] == 3
+    assert (journal_mirror.parent / row.detail["file"]).read_bytes() == before
+    assert mirror.set_aside() == [journal_mirror.parent / row.detail["file"]]
+    assert verification.audit().in_step
+
+
+def test_a_loss_is_recorded_once(five_rows, remember):
+    cut_journal(3)
+    remember("the next")
+    remember("another")
+    assert len(recorded()) == 1
+
+
+def test_a_loss_is_recorded_once_when_the_mirror_could_not_be_set_aside(five_rows, remember, monkeypatch):
+    cut_journal(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(mirror, "append", lambda lines, after="": None)
+        remember("the next")
+    remember("another")
+    [row] = recorded()
+    assert [path.name for path in mirror.set_aside()] == [row.detail["file"]]
+
+
+def test_a_loss_is_found_again_when_the_write_is_rolled_back(five_rows, remember):
+    cut_journal(3)
+    with suppress(RuntimeError), transaction.atomic():
+        remember("never")
+        raise RuntimeError
+    assert recorded() == []
+    remember("the next")
+    assert journal.verify().loss.rows == 2
+
+
+def test_an_acknowledged_loss_is_not_reported(five_rows, remember, actor):
+    cut_journal(3)
+    remember("the next")
+    assert acknowledge(actor).rows == 2
+    assert journal.verify() == journal.Verification(True, 6)
+    newest = JournalEntry.objects.latest("seq")
+    assert (newest.operation, newest.actor) == ("journal_loss_acknowledged", actor.name)
+
+
+def test_a_loss_that_no_write_has_found_yet_can_be_acknowledged(five_rows, actor):
+    cut_journal(3)
+    assert acknowledge(actor).rows == 2
+    assert journal.verify() == journal.Verification(True, 5)
+    assert verification.audit().in_step
+
+
+def test_nothing_is_acknowledged_without_a_loss(five_rows, actor):
+    assert acknowledge(actor) is None
+    assert journal.last_number() == 5
+
+
+def test_a_second_loss_is_reported_after_the_first_was_acknowledged(five_rows, remember, actor):
+    cut_journal(3)
+    acknowledge(actor)
+    remember("a")
+    cut_journal(5)
+    remember("b")
+    loss = journal.verify().loss
+    assert (loss.first_seq, loss.last_seq, loss.rows) == (6, 6, 1)
+
+
+def test_a_later_loss_is_not_acknowledged_with_the_one_that_was_shown(five_rows, remember, actor):
+    cut_journal(3)
+    remember("a")
+    shown = journal_loss.pending()
+    remember("b")
+    cut_journal(5)
+    remember("c")
+    acknowledge(actor, shown.recorded_in)
+    assert journal_loss.pending().rows == 1
+
+
+def test_an_end_that_was_rewritten_is_a_loss(five_rows, remember, journal_mirror):
+    mirrored = journal_mirror.read_bytes()
+    cut_journal(3)
+    journal_mirror.unlink()
+    remember("another fourth")
+    remember("another fifth")
+    remember("a sixth")
+    journal_mirror.write_bytes(mirrored)
+    remember("the next")
+    assert (journal_loss.pending().first_seq, journal_loss.pending().rows) == (4, 2)
+
+
+def test_a_loss_of_all_rows_is_reported(five_rows, remember):
+    cut_journal(0)
+    remember("the next")
+    assert (journal_loss.pending().first_seq, journal_loss.pending().rows) == (1, 5)
+
+
+def test_the_mirror_of_another_store_is_set_aside_without_a_loss(five_rows, remember, journal_mirror):
+    lines = [json.loads(line) for line in journal_mirror.read_text().splitlines()]
+    foreign = [json.dumps(dict(line, hash=f"{line['seq']:064}")) + "\n" for line in (*lines, *lines)]
+    journal_mirror.write_text("".join(foreign))
+    remember("the next")
+    assert journal.verify() == journal.Verification(True, 6)
+    assert len(mirror.set_aside()) == 1
+
+
+def test_a_mirror_older_than_an_empty_store_is_set_aside_without_a_loss(five_rows, remember, journal_mirror):
+    cut_journal(0)
+    lines = [json.loads(line) for line in journal_mirror.read_text().splitlines()]
+    older = [json.dumps(dict(line, at="2001-01-01T00:00:00Z")) + "\n" for line in lines]
+    journal_mirror.write_text("".join(older))
+    remember("the next")
+    assert recorded() == []
+    assert len(mirror.set_aside()) == 1
+
+
+def test_an_imported_row_about_a_loss_of_another_store_is_not_reported(five_rows):
+    detail = {"first_seq": 1, "last_seq": 2, "rows": 2, "file": "x", "imported": {"seq": 1, "hash": "x"}}
+    at = JournalEntry.objects.latest("seq").at
+    with write():
+        journal.adopt([(at, "system:journal", journal.Change("journal_loss", "journal", "", detail))])
+    assert journal.verify().ok
+
+
+def test_an_imported_acknowledgement_does_not_end_the_report(five_rows, remember):
+    cut_journal(3)
+    remember("the next")
+    detail = {"through": 10**6, "imported": {"seq": 1, "hash": "x"}}
+    change = journal.Change("journal_loss_acknowledged", "journal", "", detail)
+    with write():
+        journal.adopt([(JournalEntry.objects.latest("seq").at, "ada", change)])
+    assert not journal.verify().ok
+
+
+def test_a_broken_chain_is_reported_before_a_loss(five_rows, remember):
+    cut_journal(3)
+    remember("the next")
+    with without_journal_triggers():
+        JournalEntry.objects.filter(seq=2).update(actor="someone else")
+    assert journal.verify().first_bad_seq == 2
+
+
+def test_the_action_that_finds_a_loss_can_be_undone_whole(five_rows, actor):
+    made = [services.store_fact(FactDraft(subject=s, predicate="is", object="x"), actor)[0] for s in "ab"]
+    cut_journal(6)
+    ended = services.end_facts([fact.uid for fact in made], actor)
+    assert len(recorded()) == 1
+    assert len(services.begin_again(ended.id, actor, ended.first, ended.last)) == 2

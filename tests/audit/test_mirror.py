@@ -1,0 +1,208 @@
+"""The journal's mirror: every row once, in order, whatever happens to the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from contextlib import suppress
+
+import pytest
+from django.db import connection, transaction
+
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.audit import journal, mirror, verification
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.models import JournalEntry, Memory
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def numbers(path):
+    return [json.loads(line)["seq"] for line in path.read_text("utf-8").splitlines()]
+
+
+def everything():
+    return list(JournalEntry.objects.order_by("seq").values_list("seq", flat=True))
+
+
+@pytest.fixture
+def write(actor):
+    """``write(3)`` stores three more memories, each in a transaction of its own."""
+    count = 0
+
+    def more(times: int = 1) -> None:
+        nonlocal count
+        for _ in range(times):
+            count += 1
+            memories.remember(MemoryDraft(content=f"memory {count} é 記憶"), actor)
+
+    return more
+
+
+def test_each_row_is_a_line_in_the_shape_of_the_api(write, journal_mirror):
+    write(3)
+    lines = [json.loads(line) for line in journal_mirror.read_text("utf-8").splitlines()]
+    assert lines == [journal.as_line(row) for row in JournalEntry.objects.order_by("seq")]
+    assert set(lines[0]) == set("seq at actor operation object_type object_id detail hash".split())
+    assert lines[0]["at"].endswith("Z")
+
+
+def test_rows_written_later_are_as_they_are_stored(write, journal_mirror):
+    """Loading a row leaves out the hash of a skipped text; the mirror is compared with the stored bytes."""
+    write()
+    memory = Memory.objects.get()
+    with transaction.atomic():
+        journal.record(Actor("old"), [journal.of_memory("dedup_skip", memory, candidate_hash="5f" * 32)])
+    journal_mirror.unlink()
+    write()
+    assert verification.audit().in_step
+    assert "5f5f" in journal_mirror.read_text("utf-8")
+
+
+def test_the_folder_and_file_are_made(write, journal_mirror):
+    assert not journal_mirror.parent.exists()
+    write()
+    assert numbers(journal_mirror) == [1]
+
+
+def test_a_rolled_back_change_is_not_mirrored(write, journal_mirror, actor):
+    from django.db import transaction
+
+    write()
+    with suppress(RuntimeError), transaction.atomic():
+        memories.remember(MemoryDraft(content="never"), actor)
+        raise RuntimeError
+    write()
+    assert numbers(journal_mirror) == [1, 2]
+
+
+@pytest.mark.parametrize("cut", [1, 10, 60])
+def test_a_torn_last_line_is_written_again(write, journal_mirror, cut):
+    write(3)
+    whole = journal_mirror.read_bytes()
+    journal_mirror.write_bytes(whole[:-cut])
+    write()
+    assert numbers(journal_mirror) == [1, 2, 3, 4]
+
+
+def test_a_file_torn_in_its_only_line_begins_anew(write, journal_mirror):
+    write()
+    journal_mirror.write_bytes(journal_mirror.read_bytes()[:20])
+    write()
+    assert numbers(journal_mirror) == [1, 2]
+    assert len(list(journal_mirror.parent.iterdir())) == 1
+
+
+def test_a_crash_between_commit_and_mirror_is_made_up_for(write, journal_mirror, monkeypatch):
+    write()
+    with monkeypatch.context() as patch:
+        patch.setattr(mirror, "append", lambda lines, after="": None)
+        write(3)
+    assert numbers(journal_mirror) == [1]
+    write()
+    assert numbers(journal_mirror) == [1, 2, 3, 4, 5]
+
+
+def test_a_removed_file_is_written_anew(write, journal_mirror):
+    write(3)
+    journal_mirror.unlink()
+    write()
+    assert numbers(journal_mirror) == [1, 2, 3, 4]
+
+
+def test_an_empty_file_is_filled(write, journal_mirror):
+    write(2)
+    journal_mirror.write_bytes(b"")
+    write()
+    assert numbers(journal_mirror) == [1, 2, 3]
+
+
+def test_the_mirror_of_a_longer_store_is_kept_aside(write, journal_mirror):
+    write(2)
+    foreign = dict(journal.as_line(JournalEntry.objects.get(seq=2)), seq=900)
+    journal_mirror.write_text(json.dumps(foreign) + "\n")
+    write()
+    assert numbers(journal_mirror) == [1, 2, 3]
+    [kept] = [path for path in journal_mirror.parent.iterdir() if path != journal_mirror]
+    assert numbers(kept) == [900]
+
+
+def test_the_mirror_of_another_store_of_the_same_length_is_kept_aside(write, journal_mirror):
+    """The numbers fit, the rows do not."""
+    write(2)
+    lines = [json.loads(line) for line in journal_mirror.read_text("utf-8").splitlines()]
+    foreign = [json.dumps(dict(line, hash="f" * 64)) + "\n" for line in lines]
+    journal_mirror.write_text("".join(foreign), "utf-8")
+    write()
+    assert numbers(journal_mirror) == [1, 2, 3]
+    assert len(list(journal_mirror.parent.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"hello\n", b"{}\n", b"[1]\n", b'{"seq": "x", "hash": 1}\n', b"\xff\xfe\n" * 9]
+)
+def test_a_file_of_something_else_is_kept_aside(write, journal_mirror, garbage):
+    journal_mirror.parent.mkdir()
+    journal_mirror.write_bytes(garbage)
+    write(2)
+    assert numbers(journal_mirror) == [1, 2]
+    [kept] = [path for path in journal_mirror.parent.iterdir() if path != journal_mirror]
+    assert kept.read_bytes() == garbage
+
+
+def test_a_long_line_is_still_a_line(write, journal_mirror, actor):
+    from django.db import transaction
+
+    with transaction.atomic():
+        journal.record(actor, [journal.Change("import", "run", "r", {"ids": ["x" * 16] * 9000})])
+    write(2)
+    assert numbers(journal_mirror) == [1, 2, 3]
+    assert len(list(journal_mirror.parent.iterdir())) == 1
+
+
+def test_a_file_that_cannot_be_written_does_not_fail_the_change(write, journal_mirror, caplog):
+    journal_mirror.mkdir(parents=True)
+    write()
+    assert everything() == [1]
+    assert "journal mirror" in caplog.text
+    journal_mirror.rmdir()
+    write()
+    assert numbers(journal_mirror) == [1, 2]
+
+
+def test_a_file_moved_away_by_log_rotation_is_begun_anew(write, journal_mirror):
+    write(2)
+    journal_mirror.rename(journal_mirror.with_suffix(".old"))
+    write()
+    assert numbers(journal_mirror) == [1, 2, 3]
+
+
+def test_a_writer_that_waited_while_the_file_was_renamed_writes_to_the_new_one(write, journal_mirror):
+    write()
+    with mirror._locked() as held:
+        waiting = threading.Thread(target=lambda: (write(), connection.close()))
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+        journal_mirror.rename(journal_mirror.with_suffix(".old"))
+        assert held.fileno() > 0
+    waiting.join()
+    assert numbers(journal_mirror) == [1, 2]
+    assert numbers(journal_mirror.with_suffix(".old")) == [1]
+
+
+def test_an_append_costs_no_query_when_the_file_is_in_step(write, journal_mirror, django_assert_num_queries):
+    write(2)
+    row, before = JournalEntry.objects.get(seq=2), JournalEntry.objects.get(seq=1)
+    whole = journal_mirror.read_bytes()
+    journal_mirror.write_bytes(whole[: whole.index(b"\n") + 1])
+    with django_assert_num_queries(0):
+        mirror.append([journal.as_line(row)], before.hash)
+    assert journal_mirror.read_bytes() == whole
+
+
+def test_the_mirror_is_the_owners_alone(write, journal_mirror):
+    write()
+    assert os.stat(journal_mirror).st_mode & 0o077 == 0

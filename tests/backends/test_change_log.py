@@ -1,0 +1,67 @@
+"""What is lacking is told: in the statistics behind the gate, and by the doctor."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryhub import embeddings
+from memoryhub.access.policy import Clearance
+from memoryhub.embeddings import EmbeddingError
+from memoryhub.models import Embedding
+from memoryhub.ops.doctor import services as doctor
+from memoryhub.ops.doctor.registry import Status
+from memoryhub.stats.counts import vector_statistics
+
+
+def test_the_statistics_tell_what_lacks_a_vector_behind_the_gate(embedding, four_levels):
+    said = vector_statistics(Clearance())
+    assert said == {"embedding_model": embedding.name, "embedding_missing": 0, "vector_bytes": 4 * 512}
+    Embedding.objects.all().delete()
+    assert vector_statistics(Clearance())["embedding_missing"] == 1
+    assert vector_statistics(Clearance.up_to("private"))["embedding_missing"] == 2
+    assert vector_statistics(Clearance.up_to("secret"))["embedding_missing"] == 3
+
+
+def test_without_a_provider_nothing_is_lacking(remember):
+    remember("zebra")
+    assert vector_statistics(Clearance()) == {
+        "embedding_model": "",
+        "embedding_missing": 0,
+        "vector_bytes": 0,
+    }
+
+
+def test_a_provider_that_cannot_be_loaded_does_not_keep_the_statistics_from_being_told(db, monkeypatch):
+    def fail():
+        raise EmbeddingError("wordllama cannot be loaded")
+
+    monkeypatch.setattr(embeddings, "configured", fail)
+    assert vector_statistics(Clearance())["embedding_model"] == ""
+
+
+def test_the_doctor_counts_the_vectors_and_what_lacks_one(embedding, remember):
+    remember("zebra")
+    [found] = doctor.vectors.findings()
+    assert (found.status, found.text) == (Status.OK, f"1 of {embedding.name}, 0.0 MB")
+    Embedding.objects.all().delete()
+    [found] = doctor.vectors.findings()
+    assert found.status == Status.WARN
+    assert found.text.startswith("1 memories have no vector")
+    assert "manage.py maintain embed" in found.mend
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_the_doctor_has_nothing_to_say_where_none_is_configured(remember, count):
+    for _ in range(count):
+        remember("zebra")
+    [found] = doctor.vectors.findings()
+    assert found.status == Status.OK
+
+
+def test_a_provider_that_is_missing_does_not_make_the_store_unready(client, remember, monkeypatch):
+    def fail():
+        raise EmbeddingError("wordllama cannot be loaded")
+
+    monkeypatch.setattr(embeddings, "configured", fail)
+    remember("zebra")
+    assert client.get("/readyz").status_code == 200

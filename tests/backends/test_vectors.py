@@ -1,0 +1,275 @@
+"""The index of vectors in the process: it holds what the table holds, at every moment."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memoryhub.backends import schema, vector_index, vector_log
+from memoryhub.backends.vector_index import VectorIndex
+from memoryhub.models import Embedding, Memory
+from tests import vectors as made_up
+from tests.vectors import MODEL, SIZE, cosines, memories, of_table, put, random_units, unit
+
+
+@pytest.fixture
+def held() -> VectorIndex:
+    """An index that has seen nothing yet."""
+    return VectorIndex(MODEL, SIZE)
+
+
+def contents(index: VectorIndex) -> dict[int, list[float]]:
+    return {pk: vector.tolist() for pk, vector in index.of(index.view().pks).items()}
+
+
+def fits(index: VectorIndex) -> bool:
+    """Whether the index holds what the table does, and counts and scores it so."""
+    wanted = of_table(index.model)
+    found = index.of(index.view().pks)
+    query = unit(1, 2, 3)
+    scores = dict(zip(*map(np.ndarray.tolist, index.scores(query)), strict=True))
+    return (
+        len(index) == len(wanted) == len(found)
+        and all(np.allclose(found[pk], vector, atol=1e-6) for pk, vector in wanted.items())
+        and scores == pytest.approx(cosines(query, wanted, list(wanted)), abs=1e-5)
+    )
+
+
+def test_plain_cosines_are_those_of_the_stored_vectors(db, held):
+    put(zip(memories(30), random_units(30), strict=True))
+    pks, found = held.scores(unit(1, -1), centred=False)
+    assert dict(zip(pks.tolist(), found.tolist(), strict=True)) == pytest.approx(
+        cosines(unit(1, -1), of_table()), abs=1e-5
+    )
+
+
+def test_the_mean_is_taken_off_both_sides(db, held):
+    put(zip(memories(30), random_units(30), strict=True))
+    assert fits(held)
+    pks, found = held.scores(unit(1), mean=held.view().mean([]))
+    assert dict(zip(pks.tolist(), found.tolist(), strict=True)) == pytest.approx(
+        cosines(unit(1), of_table()), abs=1e-5
+    )
+
+
+def test_a_question_without_direction_scores_nothing(db, held):
+    put([(memories(1)[0], unit(1))])
+    assert len(held.scores(np.zeros(SIZE, np.float32)).pks) == 0
+
+
+@pytest.mark.parametrize("vector", [np.zeros(SIZE), np.full(SIZE, np.nan), np.ones(SIZE - 1)])
+def test_a_vector_that_cannot_be_compared_is_left_out(db, held, vector):
+    one, other = memories(2)
+    put([(one, vector), (other, unit(1))])
+    assert list(contents(held)) == [other.pk]
+
+
+def test_vectors_of_another_model_are_left_out(db, held):
+    one, other = memories(2)
+    put([(one, unit(1))], "another")
+    put([(other, unit(1))])
+    assert list(contents(held)) == [other.pk]
+
+
+@pytest.mark.django_db(transaction=True)
+class TestBetweenTransactions:
+    def test_what_was_written_and_removed_is_seen_at_the_next_use(self, held):
+        rows = memories(20)
+        put(zip(rows, random_units(20), strict=True))
+        assert fits(held)
+        Embedding.objects.filter(memory__in=rows[5:9]).delete()
+        assert fits(held)
+        put(zip(rows[5:7], random_units(2, seed=9), strict=True))
+        assert fits(held)
+
+    def test_only_what_is_new_is_read(self, held):
+        rows = memories(50)
+        put(zip(rows, random_units(50), strict=True))
+        assert len(held) == 50
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            assert len(held) == 50
+        assert len(queries) == 1
+        Embedding.objects.filter(memory__in=rows[:3]).delete()
+        put(zip(rows[:2], random_units(2), strict=True))
+        with CaptureQueriesContext(connection) as queries:
+            assert len(held) == 49
+        assert len(queries) == 3
+
+    def test_a_rollback_leaves_no_trace(self, held):
+        rows = memories(4)
+        put(zip(rows[:2], random_units(2), strict=True))
+        before = contents(held)
+        with transaction.atomic():
+            Embedding.objects.filter(memory=rows[0]).delete()
+            put([(rows[2], unit(1)), (rows[0], unit(0, 1))])
+            assert fits(held)
+            transaction.set_rollback(True)
+        assert contents(held) == before
+        put([(rows[3], unit(0, 0, 1))])  # takes the number that was given back
+        assert fits(held)
+
+    def test_another_thread_sees_nothing_of_an_open_transaction(self, held):
+        rows = memories(2)
+        put([(rows[0], unit(1))])
+        seen = []
+
+        def look():
+            seen.append(list(contents(held)))
+            connection.close()
+
+        with transaction.atomic():
+            put([(rows[1], unit(0, 1))])
+            assert len(held) == 2
+            thread = threading.Thread(target=look)
+            thread.start()
+            thread.join()
+        assert seen == [[rows[0].pk]]
+        assert len(held) == 2
+
+    def test_who_missed_some_deletions_reads_all_anew(self, held, monkeypatch):
+        monkeypatch.setattr(vector_log, "KEPT", 5)
+        schema.drop_triggers()
+        schema.install()
+        rows = memories(30)
+        put(zip(rows, random_units(30), strict=True))
+        assert fits(held)
+        Embedding.objects.filter(memory__in=rows[:20]).delete()
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT count(*) FROM {vector_log.GONE}")
+            assert cursor.fetchone()[0] == 5
+        assert fits(held)
+        monkeypatch.undo()
+        schema.drop_triggers()
+        schema.install()
+
+    def test_what_is_removed_while_the_triggers_are_away_is_noticed(self, held):
+        rows = memories(3)
+        put(zip(rows, random_units(3), strict=True))
+        assert len(held) == 3
+        schema.drop_triggers()
+        Embedding.objects.filter(memory=rows[0]).delete()
+        assert len(held) == 2
+        Embedding.objects.filter(memory=rows[1]).delete()
+        assert len(held) == 1
+        schema.install()
+        assert fits(held)
+
+    def test_it_grows_and_shrinks_with_the_table(self, held, monkeypatch):
+        monkeypatch.setattr(vector_index, "SPARE", 4)
+        monkeypatch.setattr(vector_index, "PAGE", 7)
+        rows = memories(100)
+        for start in range(0, 100, 9):
+            put(zip(rows[start : start + 9], random_units(9, start), strict=False))
+            assert fits(held)
+        Embedding.objects.filter(memory__in=rows[10:90]).delete()
+        assert fits(held)
+        assert held.memory_bytes < 40 * SIZE * 4
+
+    def test_what_is_gone_is_overwritten_in_memory_at_once(self, held):
+        rows = memories(5)
+        put(zip(rows, random_units(5), strict=True))
+        before = held.view()
+        Embedding.objects.filter(memory=rows[2]).delete()
+        held.refresh()
+        assert not before.matrix[2].any()
+
+    def test_a_thread_may_search_while_another_writes(self, held):
+        rows = memories(400)
+        put(zip(rows[:100], random_units(100), strict=True))
+        problems: list[Exception] = []
+        done = threading.Event()
+
+        def look():
+            try:
+                while not done.is_set():
+                    pks, found = held.scores(unit(1))
+                    assert len(set(pks.tolist())) == len(pks) >= 100
+                    assert np.isfinite(found).all()
+                    assert (np.abs(found) < 1.001).all()
+            except Exception as error:  # noqa: BLE001 a thread's own would be lost
+                problems.append(error)
+            finally:
+                connection.close()
+
+        threads = [threading.Thread(target=look) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for start in range(100, 400, 4):
+            put(zip(rows[start : start + 4], random_units(4, start), strict=True))
+            Embedding.objects.filter(memory=rows[start]).delete()
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert problems == []
+        assert fits(held)
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["put", "remove", "text", "other", "look"]), st.integers(0, 9)), max_size=25
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps)
+def test_it_fits_the_table_after_any_steps(django_db_blocker, vector_rows, steps):
+    index, rows = vector_rows
+    Embedding.objects.all().delete()
+    for number, (step, which) in enumerate(steps):
+        row = rows[which]
+        if step == "put" and not Embedding.objects.filter(memory=row).exists():
+            put([(row, random_units(1, number)[0])])
+        elif step == "other" and not Embedding.objects.filter(memory=row).exists():
+            put([(row, random_units(1, number)[0])], "another")
+        elif step == "remove":
+            Embedding.objects.filter(memory=row).delete()
+        elif step == "text":
+            Memory.objects.filter(pk=row.pk).update(content=f"another text {number}")
+        else:
+            assert fits(index)
+    assert fits(index)
+
+
+@pytest.fixture
+def vector_rows(transactional_db):
+    return VectorIndex(MODEL, SIZE), memories(10)
+
+
+def test_a_process_has_one_index_of_a_model_and_keeps_few():
+    one = vector_index.index("a", 4)
+    assert vector_index.index("a", 4) is one
+    for name in ("b", "c"):
+        vector_index.index(name, 4)
+    assert vector_index.index("a", 4) is not one
+
+
+@pytest.mark.parametrize("column", schema.COLUMNS)
+def test_another_text_takes_the_vector_away(db, column):
+    [one] = memories(1)
+    put([(one, unit(1))])
+    setattr(one, column, "another")
+    one.save()
+    assert not Embedding.objects.exists()
+
+
+def test_the_same_text_again_leaves_the_vector(db):
+    [one] = memories(1)
+    put([(one, unit(1))])
+    one.importance = 0.9
+    one.save()
+    assert Embedding.objects.get().memory_id == one.pk
+
+
+def test_a_vector_is_never_changed_in_place(db):
+    [one] = memories(1)
+    put([(one, unit(1))])
+    with pytest.raises(Exception, match="deleted and inserted"), transaction.atomic():
+        Embedding.objects.update(model="another")
+    assert Embedding.objects.get().model == made_up.MODEL

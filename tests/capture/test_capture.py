@@ -1,0 +1,309 @@
+"""What of a tool call becomes a memory, and what has a reason why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryhub import memories
+from memoryhub.models import Event, Memory
+from tests.capture.conftest import DATABASE, FIX, Sitting
+
+KEY = "aZ3kQ8mW1xT6vB4nR9pL2cY7dF5gH0jS3uE8"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("bugfix", FIX),
+        ("feature", "feat(queue): members wait in line for a tool that is out; the first has three days"),
+        (
+            "refactor",
+            "refactor: the rates move into a module of their own; nobody else may read the file now",
+        ),
+        (
+            "decision",
+            "We decided to keep one SQLite file instead of a server, because accounting copies it",
+        ),
+        ("discovery", "Turns out the export is made on a Mac, so its names are in NFD and not in NFC"),
+        (
+            "change",
+            "chore: raise the limit to ninety seconds, because trains are slow and must not time out",
+        ),
+    ],
+)
+def test_each_type_of_observation_is_recognised(sitting, kind, message):
+    assert sitting.commit(message).memory.type == kind
+
+
+def test_a_decision_written_into_a_document_is_kept(sitting):
+    text = (
+        "# 3. Lapsed offers are computed, not written\n\nWe decided against a job at night, because the"
+        " computer at the counter is off then. An offer lapses when it is looked at after three days."
+    )
+    event = sitting.tool(
+        "Write", {"file_path": "docs/decisions/0003-lapsed.md", "content": text}, {"success": True}
+    )
+    assert event.memory.type == "decision"
+    assert event.memory.title == "Lapsed offers are computed, not written"
+
+
+def test_a_memory_is_described_and_linked(sitting):
+    sitting.tool("Read", {"file_path": "src/cache.py"}, {"file": {"content": "x = 1"}})
+    sitting.tool("Edit", {"file_path": "src/importer.py", "old_string": "a", "new_string": "b"}, {})
+    memory = sitting.commit(FIX).memory
+    assert memory.title == "Read each file once"
+    assert memory.subtitle == "in importer.py"
+    assert memory.abstract.startswith("The cache key ignored the encoding")
+    assert 0.6 <= memory.importance <= 0.85
+    assert memory.session_id == "s1"
+    assert memory.project == "shop"
+    assert memory.discovery_tokens > 0
+    assert {(one.access, one.path) for one in memory.files.all()} == {
+        ("read", "src/cache.py"),
+        ("modified", "src/importer.py"),
+    }
+    assert "problem-solution" in {one.value for one in memory.labels.filter(kind="concept")}
+    assert memory.author == "token:bot"
+
+
+def test_the_cost_of_a_discovery_is_that_of_the_work_since_the_last_one(sitting):
+    sitting.tool("Read", {"file_path": "a.py"}, "word " * 400)
+    first = sitting.commit(FIX).memory
+    second = sitting.commit(
+        "feat: members wait in line for a tool that is out, and the first has three days"
+    ).memory
+    assert first.discovery_tokens > 400
+    assert second.discovery_tokens < 100
+
+
+def test_the_four_parts_are_kept_with_the_event(sitting):
+    event = sitting.commit(FIX)
+    parts = event.memorability_parts
+    assert set(parts) == {"substance", "salience", "distinctiveness", "type_weight", "total"}
+    assert event.memorability == parts["total"] >= 0.3
+
+
+def test_what_is_below_the_gate_is_skipped_and_shows_its_parts(sitting):
+    event = sitting.commit("wording of a label")
+    assert event.memory is None
+    assert event.skip_reason == "below the gate"
+    assert event.memorability < 0.3
+    assert set(event.memorability_parts) >= {"substance", "total"}
+
+
+def test_the_gate_stands_where_the_configuration_puts_it(sitting, configure):
+    configure(memorability_threshold=1.0)
+    assert sitting.commit(FIX).skip_reason == "below the gate"
+
+
+def test_reading_and_listing_are_routine(sitting):
+    for tool, given in (
+        ("Read", {"file_path": "a.py"}),
+        ("Grep", {"pattern": "x"}),
+        ("Bash", {"command": "ls"}),
+    ):
+        assert sitting.tool(tool, given, DATABASE).skip_reason == "routine"
+    assert sitting.memories() == []
+
+
+def test_the_same_words_again_are_a_duplicate(sitting):
+    sitting.commit(FIX)
+    event = sitting.commit(FIX)
+    assert event.skip_reason == "duplicate"
+    assert len(sitting.memories()) == 1
+
+
+def test_nearly_the_same_words_are_a_duplicate_too(sitting, remember):
+    remember(FIX.replace("fix(importer): ", "importer: "), project="shop")
+    event = sitting.commit(FIX)
+    assert event.memory is None
+    assert event.skip_reason == "duplicate"
+    assert event.memorability_parts["distinctiveness"] < 0.2
+
+
+def test_another_project_knows_nothing_of_it(sitting, remember):
+    remember(FIX, project="elsewhere")
+    assert sitting.commit(FIX).memory is not None
+
+
+def test_what_a_person_threw_away_does_not_come_back(sitting, actor):
+    memory = sitting.commit(FIX).memory
+    memories.trash([memory.uid], actor)
+    event = sitting.commit(FIX)
+    assert event.skip_reason == "forgotten before"
+    assert sitting.memories() == []
+
+
+def test_looking_for_the_likes_counts_no_access(sitting, remember):
+    known = remember(FIX + " It was the path.", project="shop")
+    sitting.commit(FIX)
+    known.refresh_from_db()
+    assert (known.accessed_count, known.last_accessed_at) == (0, None)
+
+
+def test_without_memorability_capture_goes_on_and_says_so(sitting, configure):
+    configure(capability_memorability=False)
+    event = sitting.commit("wording of a label")
+    assert event.memory is not None
+    assert event.memorability is None
+    assert "memory.memorability is switched off" in event.handlers[1]["detail"]
+
+
+def test_memorability_that_fails_does_not_stop_capture(sitting, monkeypatch):
+    def explode(*args):
+        raise RuntimeError("secret words")
+
+    monkeypatch.setattr("memoryhub.capture.memorability.score", explode)
+    event = sitting.commit(FIX)
+    assert event.memory is not None
+    assert "memory.memorability failed" in event.handlers[1]["detail"]
+    assert "secret words" not in event.handlers[1]["detail"]
+
+
+# --- What is never kept -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("Read", {"file_path": "/srv/shop/.env"}),
+        (
+            "Write",
+            {"file_path": ".env.production", "content": f"# because we must never lose it\nTOKEN={KEY}"},
+        ),
+        ("Edit", {"file_path": "config/secrets.yml", "new_string": f"# we decided to rotate it\nkey: {KEY}"}),
+        ("Bash", {"command": "cat ~/.aws/credentials"}),
+        ("Bash", {"command": "source .env && ./deploy"}),
+        ("Read", {"file_path": "/home/ada/.ssh/id_ed25519"}),
+        ("Read", {"file_path": "tls/server.key"}),
+    ],
+)
+def test_what_touches_a_file_of_credentials_is_secret_and_leaves_its_name_alone(sitting, tool, given):
+    event = sitting.tool(tool, given, f"TOKEN={KEY} because we decided so, and never otherwise")
+    assert event.skip_reason == "secret"
+    assert event.sensitivity == "private"
+    assert event.keywords == []
+    assert KEY not in event.preview
+    assert KEY not in str(sitting.row.state)
+    assert sitting.memories() == []
+
+
+@pytest.mark.parametrize("path", [".env.example", "src/secrets.py", "docs/keys.md", "id_rsa.pub"])
+def test_files_that_only_sound_like_it_are_not(sitting, path):
+    assert sitting.tool("Read", {"file_path": path}, "text").sensitivity == "public"
+
+
+def test_a_credential_in_a_commit_message_keeps_it_from_memory(sitting):
+    event = sitting.commit(f"fix: the deploy failed because the token ghp_{KEY} had expired last week")
+    assert event.skip_reason == "secret"
+    assert "[secret removed]" in event.preview
+    assert KEY not in event.preview
+    assert not Memory.objects.exists()
+
+
+def test_a_failure_with_a_credential_in_it_is_noted_without(sitting):
+    sitting.tool("Bash", {"command": "pytest"}, f"E   AuthError: ghp_{KEY} was refused\n1 failed")
+    assert KEY not in str(sitting.row.state)
+
+
+def test_an_injected_block_is_never_captured_back(sitting):
+    block = f"<memory-context>\n{DATABASE}, so we decided to never use it\n</memory-context>"
+    event = sitting.tool("Task", {"prompt": "look"}, block)
+    assert event.memory is None
+    assert event.skip_reason == "injected block"
+    assert "planner" not in event.preview
+    assert sitting.memories() == []
+
+
+def test_an_unclosed_block_hides_all_that_follows(sitting):
+    event = sitting.tool(
+        "Task", {"prompt": "look"}, f"<memory-context foo>\n{DATABASE}, because we never looked"
+    )
+    assert event.memory is None
+
+
+def test_what_stands_beside_a_block_is_captured_without_it(sitting):
+    block = f"<memory-context>\n{DATABASE}\n</memory-context>"
+    said = "The worker must never write to the share on Sundays, because the backup of the office runs then."
+    event = sitting.tool("Task", {"prompt": "When may the worker write?"}, f"{block}\n\n{said}")
+    assert said in event.memory.content
+    assert "planner" not in event.memory.content
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "mcp__letsgo__search_memories",
+        "mcp__memoryhub__get_memory",
+        "mcp__hub__memory_recall",
+        "memory_store",
+        "store_memory",
+        "mcp__mira__memory",
+    ],
+)
+def test_the_tools_of_memory_are_never_captured_back(sitting, tool):
+    event = sitting.tool(
+        tool, {"query": "x"}, {"content": f"{DATABASE}. We decided so because it never fails."}
+    )
+    assert event.skip_reason == "memory tool"
+    assert sitting.memories() == []
+
+
+def test_a_preview_is_short_and_on_one_line(sitting):
+    event = sitting.tool("Bash", {"command": "make"}, "many words on a line\n" * 500)
+    assert len(event.preview) <= 300
+    assert "\n" not in event.preview
+
+
+def test_the_preview_is_as_long_as_configured(sitting, configure):
+    configure(event_preview_chars=40)
+    assert len(sitting.tool("Bash", {"command": "make"}, "word " * 99).preview) <= 40
+
+
+def test_a_prompt_is_kept_as_a_preview_without_credentials(sitting):
+    sitting.ok("prompt:submit", {"prompt": f"Use ghp_{KEY} please <memory-context>old</memory-context>"})
+    preview = Event.objects.get().preview
+    assert KEY not in preview
+    assert "old" not in preview
+
+
+def test_a_level_that_is_told_goes_over_to_the_memory(sitting):
+    assert sitting.commit(FIX, sensitivity="private").memory.sensitivity == "private"
+
+
+def test_a_recovery_without_a_commit_is_told_at_the_end(sitting):
+    sitting.tool(
+        "Bash", {"command": "pytest -q"}, "FAILED tests/test_a.py::test_sum - ValueError: no rate\n1 failed"
+    )
+    sitting.tool("Edit", {"file_path": "rates.py", "new_string": "x"}, {})
+    sitting.tool("Bash", {"command": "pytest -q"}, "3 passed in 0.1s")
+    sitting.end()
+    [memory] = sitting.memories("bugfix")
+    assert "no rate" in memory.content
+
+
+def test_hundreds_of_routine_calls_leave_no_memory(bot):
+    sitting = Sitting(bot)
+    for n in range(30):
+        sitting.tool("Read", {"file_path": f"f{n}.py"}, f"def f{n}(): return {n}")
+    sitting.end()
+    assert sitting.memories() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("bugfix", "Fixed the bug in auth.py: the token refresh failed because the clock skew was ignored."),
+        ("decision", "We decided to use one queue instead of two because workers starve otherwise."),
+        ("discovery", "Root cause: the cache key ignored the tenant, so customers saw each other's data."),
+        ("discovery", "Discovered that the payment gateway silently truncates references of 35 characters."),
+        ("feature", "Implemented the retry queue with exponential backoff and added tests for it."),
+        ("refactor", "Refactored the session module: extracted the token store and renamed the manager."),
+    ],
+)
+@pytest.mark.parametrize("tool", ["Bash", "mcp__tracker__resolve_issue", "str_replace"])
+def test_what_a_tool_claims_in_words_is_kept(sitting, tool, kind, said):
+    event = sitting.tool(tool, {"command": "make deploy", "path": "src/a.py"}, said)
+    assert event.memory is not None, event.skip_reason
+    assert event.memory.type == kind
+    assert said in event.memory.content

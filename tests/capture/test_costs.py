@@ -1,0 +1,55 @@
+"""What an event costs does not grow with what is stored."""
+
+from __future__ import annotations
+
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tests.capture.conftest import DATABASE, FIX
+
+OTHER = (
+    "fix(rates): the rate of a weekend is that of Friday, because the bank publishes none, so it never warned"
+)
+
+
+def statements(work):
+    with CaptureQueriesContext(
+        connection,
+    ) as caught:
+        work()
+    return [one["sql"] for one in caught.captured_queries if "SAVEPOINT" not in one["sql"]]
+
+
+def grow(sitting, remember, rows):
+    for n in range(rows):
+        remember(f"{DATABASE} and number {n} of the encoding cache importer rate", project="shop")
+        sitting.tool("Read", {"file_path": f"f{n}.py"}, "text")
+
+
+def test_a_routine_call_takes_a_fixed_few_statements(sitting, remember):
+    sitting.ok("session:start")
+    before = statements(lambda: sitting.tool("Read", {"file_path": "a.py"}, DATABASE))
+    grow(sitting, remember, 25)
+    after = statements(lambda: sitting.tool("Read", {"file_path": "b.py"}, DATABASE))
+    assert len(after) <= len(before) <= 20
+
+
+def test_a_call_that_is_kept_takes_no_more_in_a_full_store(sitting, remember):
+    sitting.ok("session:start")
+    before = statements(lambda: sitting.commit(FIX))
+    grow(sitting, remember, 25)
+    after = statements(lambda: sitting.commit(OTHER))
+    assert abs(len(after) - len(before)) <= 3, "three: the neighbours that there are now"
+
+
+def test_the_state_of_a_session_does_not_grow_for_ever(sitting):
+    sizes = []
+    for n in range(60):
+        sitting.tool(
+            "Edit",
+            {"file_path": f"f{n}.py", "new_string": f"# step {n}: because it must never be {n} again\n"},
+            {},
+            extra={"tool_use_id": f"toolu_{n}"},
+        )
+        sizes.append(len(str(sitting.row.state)))
+    assert max(sizes) < 40_000

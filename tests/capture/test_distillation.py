@@ -1,0 +1,386 @@
+"""From tool calls to what is worth telling: candidates and reasons to skip."""
+
+import pytest
+
+from memoryhub.capture.classification import classify
+from memoryhub.capture.distillation import PATIENCE, Candidate, Work, distill, without_injections
+from memoryhub.capture.observation import observe
+
+FAILING = "tests/test_a.py F\nE   AssertionError: assert 1 == 2\n1 failed in 0.2s"
+
+
+def run(command, output, work=None):
+    return distill(observe("Bash", {"command": command}, {"stdout": output}), work or Work())
+
+
+def test_reading_and_listing_are_routine():
+    assert (
+        distill(observe("Read", {"file_path": "a.py"}, "We decided to rewrite it all."), Work()) == "routine"
+    )
+    assert run("ls -la", "total 12\ndrwxr-xr-x 3 root root 4096 Nov 20 09:54 .") == "routine"
+
+
+def test_a_failure_is_noted_and_its_repair_is_told_at_the_end():
+    work = Work()
+    assert run("pytest -q", FAILING, work) == "failure noted"
+    distill(observe("Edit", {"file_path": "src/tax.py", "new_string": "round(x)"}, {}), work)
+    assert run("pytest -q tests", "3 passed in 0.2s", work) == "repair noted"
+    assert not work.failure
+    [told] = work.due(all_of_them=True)
+    assert told.resolves
+    assert "AssertionError: assert 1 == 2" in told.text
+    assert told.files_modified == ("src/tax.py",)
+    assert not work.due(all_of_them=True)
+
+
+def test_a_repair_is_told_once_with_the_commit_that_follows():
+    work = Work()
+    run("pytest -q", FAILING, work)
+    run("pytest -q", "3 passed in 0.2s", work)
+    told = run("git commit -m 'fix: round once'", "[main 1]", work)
+    assert told.text == "fix: round once\n\nProblem: AssertionError: assert 1 == 2"
+    assert not work.due(all_of_them=True)
+
+
+def test_a_test_that_failed_before_its_feature_was_there_is_no_problem():
+    work = Work()
+    run("pytest -q", FAILING, work)
+    run("pytest -q", "3 passed in 0.2s", work)
+    told = run("git commit -m 'feat: taxes by country'", "[main 1]", work)
+    assert told.text == "feat: taxes by country"
+    assert not work.due(all_of_them=True)
+
+
+def test_another_program_that_passes_mends_no_failure():
+    work = Work()
+    run("pytest -q", FAILING, work)
+    assert run("ruff check", "OK (all passed) 3 passed", work) == "routine"
+    assert work.failure
+
+
+def test_a_commit_after_a_failure_tells_the_problem_too():
+    work = Work()
+    run("pytest -q", FAILING, work)
+    told = run("git commit -m 'Round once'", "[main 1] Round once", work)
+    assert told.text == "Round once\n\nProblem: AssertionError: assert 1 == 2"
+    assert work == Work(calls=2)
+
+
+REASON = "x = 1\n# read the size first, because the writer truncates the file in place\ny = 2"
+
+
+def edit(new, old="", path="a.py", work=None):
+    given = {"file_path": path, "old_string": old, "new_string": new}
+    return distill(observe("Edit", given, {}), work or Work())
+
+
+def test_a_comment_that_gives_a_reason_is_noted_and_other_code_is_not():
+    work = Work()
+    assert edit(REASON, "x = 1", work=work) == "reason noted"
+    assert edit("x = 1  # one") == "routine"
+    assert edit("# Changelog, because everybody must have one of these", path="CHANGELOG.md") == "routine"
+    [told] = work.due(all_of_them=True)
+    assert told.text == "read the size first, because the writer truncates the file in place"
+    assert told.files_modified == ("a.py",)
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "// Bewusst ohne Datum, weil sonst die Zeitzone des Rechners mitspielt",
+        "# 行番号がずれるので、空行は必ず残しておくこと",
+        "-- jamais en heure locale, car le serveur change de fuseau",
+    ],
+)
+def test_reasons_are_read_in_other_languages_too(comment):
+    assert edit(comment) == "reason noted"
+
+
+def test_a_reason_that_the_commit_tells_is_not_told_twice():
+    work = Work()
+    edit(REASON, work=work)
+    run("git commit -m 'fix: read the size before the writer truncates the file in place'", "", work)
+    assert not work.due(all_of_them=True)
+
+
+def test_a_reason_that_the_commit_leaves_out_is_told_after_it():
+    work = Work()
+    edit(REASON, work=work)
+    run("git commit -m 'feat: a table of contents'", "", work)
+    assert [one.source for one in work.due()] == ["comment"]
+
+
+def test_without_a_commit_a_reason_is_told_after_a_while():
+    work = Work()
+    edit(REASON, work=work)
+    for _ in range(PATIENCE - 1):
+        run("ls", "a.py", work)
+    assert not work.due()
+    run("ls", "a.py", work)
+    assert len(work.due()) == 1
+
+
+def test_a_secret_in_a_comment_is_not_even_noted():
+    work = Work()
+    key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
+    assert edit(f"# never use the key {key} here, because it is revoked", work=work) == "secret"
+    assert not work.notes
+
+
+def test_a_commit_without_a_message_that_says_something_keeps_the_work_open():
+    work = Work()
+    edit("y = 2", path="b.py", work=work)
+    run("git commit -qm 'feat: one' b.py", "", work)
+    edit("x = 2", work=work)
+    assert run("git commit -qam wip", "", work) == "routine"
+    told = run("git commit --amend -m 'feat: two of everything'", "", work)
+    assert told.files_modified == ("a.py",)
+
+
+def test_an_amended_commit_is_about_the_files_of_both():
+    work = Work()
+    edit("x = 2", work=work)
+    run("git commit -qam 'feat: two'", "", work)
+    edit("y = 2", path="b.py", work=work)
+    assert run("git commit --amend -am 'feat: two of all'", "", work).files_modified == ("a.py", "b.py")
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("git log --oneline -5", "b65569e fix: a tool laid by for one member must never go to another."),
+        ("cat docs/why.md | head -20", "We keep one file because the treasurer opens it in an editor."),
+        ("cd api && git diff HEAD~2", "+ We never retry a payment because the bank counts it twice."),
+        ("node --test test/", "# Subtest: a tool is never lent twice because of a lapsed offer"),
+    ],
+)
+def test_what_a_command_only_shows_is_routine(command, output):
+    assert run(command, output) == "routine"
+
+
+def test_a_sentence_with_a_reason_in_an_output_is_told():
+    said = "The cache was stale because the token had been revoked before it was read."
+    assert run("python diagnose.py", f"checked 12\n{said}\n0x12 0x14 0x16").text == said
+    assert run("python diagnose.py", "The cache holds twelve entries of the user.") == "routine"
+
+
+def test_an_answer_is_told_when_it_gives_a_reason():
+    url = {"url": "https://example.com", "prompt": "When are rates published?"}
+    told = distill(
+        observe("WebFetch", url, {"result": "Never on Sundays, because markets are closed."}), Work()
+    )
+    assert told.text == ("Never on Sundays, because markets are closed.\n\nAsked: When are rates published?")
+    plain = {"result": "The valid forms of the function are NFC, NFD, NFKC and NFKD."}
+    assert distill(observe("WebFetch", url, plain), Work()) == "routine"
+
+
+def test_a_decision_in_a_document_is_told():
+    text = "# 4. One database\n\nWe keep SQLite rather than PostgreSQL, since one machine is enough for us.\n"
+    told = distill(observe("Write", {"file_path": "docs/adr/0004.md", "content": text}, {}), Work())
+    assert classify(told.text).type == "decision"
+
+
+def test_what_was_injected_is_never_captured_back():
+    block = "<memory-context>\nWe decided to use tabs in every file of the project.\n</memory-context>"
+    assert without_injections(f"before {block} after") == "before  after"
+    assert without_injections("<memory-context> never closed, and on it goes") == ""
+    assert distill(observe("Task", {"prompt": "?"}, block), Work()) == "routine"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("a <memory-context>b <memory-context>c</memory-context> d</memory-context> e", "a  e"),
+        ("a <memory-context>b</memory-context> c <memory-context>d</memory-context> e", "a  c  e"),
+        ("a < Memory-Context id='1' >b</ memory-context > c", "a  c"),
+        ("a </memory-context> b", "a  b"),
+        ("a </memory-context <memory-context>b</memory-context> c", "a  c"),
+    ],
+)
+def test_a_block_ends_where_it_was_closed_as_often_as_opened(text, kept):
+    assert without_injections(text) == kept
+
+
+@pytest.mark.parametrize(
+    ("command", "taken"),
+    [
+        (
+            "git add tests && git commit -m 'test: one more of them because it broke twice'",
+            ("tests/test_b.py",),
+        ),
+        ("git commit -m 'docs: why a; b is so because of c' -- a.py && git log", ("a.py",)),
+        ("git add a.py\ngit commit -F - <<'END'\nchore: it's never needed\nEND", ("a.py",)),
+        ("git add a.py && git add -A && git commit -m 'style: never a tab'", ("a.py", "tests/test_b.py")),
+        ("git add a.py && git commit -am 'style: never a tab'", ("a.py", "tests/test_b.py")),
+        ("git commit -m 'style: never a tab'", ("a.py", "tests/test_b.py")),
+    ],
+)
+def test_a_commit_is_about_the_files_that_it_names(command, taken):
+    work = Work()
+    edit("x = 2", work=work)
+    edit("y = 2", path="tests/test_b.py", work=work)
+    assert run(command, "", work).files_modified == taken
+
+
+def test_a_commit_of_some_files_leaves_the_failure_to_the_one_that_mends_it():
+    work = Work()
+    edit("def test_a(): ...", path="tests/test_a.py", work=work)
+    run("pytest -q", FAILING, work)
+    edit("x = 2", work=work)
+    run("pytest -q", "3 passed in 0.2s", work)
+    run("git add tests && git commit -m 'test: of a'", "", work)
+    told = run("git add -A && git commit -m 'fix: two'", "", work)
+    assert "Problem: AssertionError: assert 1 == 2" in told.text
+    assert told.files_modified == ("a.py",)
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ("test: a batch that fails halfway is saved once", False),
+        ("style: run the formatter", False),
+        ("chore: version 0.8 instead of 1.0 because the API still moves", True),
+        ("docs: usage\n\nThe example showed an option that is gone.", True),
+        ("fix: round once", True),
+        ("Round once at the end", True),
+    ],
+)
+def test_a_headline_of_upkeep_alone_is_routine(message, kept):
+    assert isinstance(run(f"git commit -m '{message}'", ""), Candidate) is kept
+
+
+@pytest.mark.parametrize(
+    ("written", "heading"),
+    [
+        ("# Gotchas\n\n## Numbers that look alike\n\n{}", "## Numbers that look alike"),
+        ("# 3. Keep the oldest row\n\n## Context\n\n{}", "# 3. Keep the oldest row"),
+        ("# Gotchas\n\n{}", "# Gotchas"),
+    ],
+)
+def test_the_heading_of_a_document_is_one_that_says_something(written, heading):
+    said = "Always pass numbers through order_number() before they are compared."
+    path = "docs/decisions/0001.md"
+    told = distill(observe("Write", {"file_path": path, "content": written.format(said)}, {}), Work())
+    assert told.text == f"{heading}\n{said}"
+
+
+def test_a_short_line_in_a_document_counts_only_as_a_rule_or_a_reason():
+    def added(line):
+        return distill(observe("Edit", {"file_path": "CLAUDE.md", "new_string": line}, {}), Work())
+
+    assert added("- Read the gotchas before touching the parser.") == "routine"
+    assert isinstance(added("- Never touch the parser before reading."), Candidate)
+
+
+def test_a_file_that_is_removed_again_was_a_draft():
+    work = Work()
+    for path in ("a.py", "try/b.py", "c.py"):
+        edit("x = 2", path=path, work=work)
+    run("python try/b.py && rm -r ./try c.py; ls", "", work)
+    assert run("git commit -am 'fix: two'", "", work).files_modified == ("a.py",)
+
+
+def test_what_git_says_is_changed_is_what_the_commit_is_about():
+    work = Work()
+    run(
+        "sed -i s/a/b/ src/a.py && git status --short",
+        " M src/a.py\n?? src/new/\nR  old.py -> b.py\n M .env\n?? inbox.csv",
+        work,
+    )
+    run(
+        "git diff --stat | cat",
+        " src/c.py     |  4 ++--\n src/d.png | Bin 0 -> 12 bytes\n 2 files changed",
+        work,
+    )
+    run("git diff HEAD~3 --stat", " src/long_ago.py | 2 +-", work)
+    told = run("git commit -qam 'refactor: a becomes b everywhere'", "", work)
+    assert told.files_modified == ("src/a.py", "b.py", "src/c.py", "src/d.png")
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        (
+            "Bump black from 21.5b2 to 21.6b0 (#1374)\n\nBumps [black](https://example.org).\n- [Notes](x)",
+            False,
+        ),
+        ("Release 3.23\n\nRefs #79, #363", False),
+        ("Fix typo in the README", False),
+        ("Added screenshots to the docs of facets, refs #255", False),
+        ("Applied Black", False),
+        ("Pin httpx below 1.0 because its new client drops our headers", True),
+        (
+            "Mark test_queries.py as xfail\n\nCanned queries use a permission that has not been moved yet.",
+            True,
+        ),
+        ("Add a docs command that prints all settings", True),
+    ],
+)
+def test_upkeep_is_known_without_a_prefix_too(message, kept):
+    assert isinstance(run(f"git commit -F - <<'END'\n{message}\nEND", ""), Candidate) is kept
+
+
+ESSAY = "\n\n".join(
+    [
+        "Certainly! Let's look at this step by step, because it matters.",
+        "## Benefits of caching",
+        "Caching is always a good idea because it saves time for everybody who waits for an answer. " * 6,
+        "- Think about what you need before you begin, since plans change and time is short for us. " * 6,
+        "`load()` in src/store.py ignores the version, so an older program must never save it.",
+    ]
+)
+
+
+def test_of_an_essay_only_what_is_said_about_something_is_told():
+    told = distill(observe("Task", {"prompt": "How?"}, {"content": ESSAY}), Work())
+    assert told.text == f"{ESSAY.splitlines()[-1]}\n\nAsked: How?"
+
+
+def test_advice_that_would_fit_anybody_is_routine():
+    advice = ESSAY.rpartition("\n")[0]
+    assert distill(observe("Task", {"prompt": "How?"}, {"content": advice}), Work()) == "routine"
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("npx tsc --noEmit", "src/cart.ts(31,7): error TS2322: Type 'string' is not assignable to 'number'."),
+        ("gcc -c cart.c", "cart.c:31:5: error: expected ';' before 'return'"),
+        ("make", "cc -c cart.c\ncart.c:3:10: fatal error: tax.h: No such file or directory"),
+    ],
+)
+def test_what_a_compiler_refuses_is_a_failure_and_its_silence_the_repair(command, output):
+    work = Work()
+    assert run(command, output, work) == "failure noted"
+    assert "error" in work.failure
+    assert run("ls", "", work) == "routine", "another command says nothing about it"
+    assert run(command, "", work) == "repair noted"
+    [told] = work.due(all_of_them=True)
+    assert told.resolves
+    assert "cart" in told.text
+
+
+def test_a_line_number_before_a_word_like_error_is_no_failure():
+    assert run("rg retry", "app.log:31: errors are retried twice") == "routine"
+
+
+def test_a_bare_revert_is_told_by_what_git_answers_and_leaves_open_what_is_worked_on():
+    work = Work(modified=["src/open.py"], read=["src/read.py"], failure="AssertionError")
+    output = '[main 1a2b3c4] Revert "feat: lazy reading"\n Date: today\n 1 file changed, 2 deletions(-)'
+    found = run("cd shop && git revert --no-edit HEAD", output, work)
+    assert isinstance(found, Candidate)
+    assert (found.text, found.source) == ('Revert "feat: lazy reading"', "commit")
+    assert (found.files_modified, found.resolves) == ((), False)
+    assert (work.modified, work.failure) == (["src/open.py"], "AssertionError")
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("git revert HEAD", "error: could not revert 1a2b3c4... feat: lazy reading"),
+        ("git log --oneline", '[main 1a2b3c4] Revert "feat: lazy reading"'),
+        ("git revert --abort", ""),
+    ],
+)
+def test_a_revert_that_was_not_made_is_none(command, output):
+    assert not isinstance(run(command, output), Candidate)

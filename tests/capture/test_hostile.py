@@ -1,0 +1,113 @@
+"""Arbitrary JSON, in any place and any order: an answer each time, and a store that is sound."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memoryhub import capture
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.capture.event_preview import read_call
+from memoryhub.capture.observation import MAX_OUTPUT, output_text
+from memoryhub.models import Event
+
+ACTOR = Actor("token:odd", Clearance.up_to("secret", owner="ada"))
+TEXTS = st.text(max_size=40) | st.sampled_from(
+    [
+        "\x00",
+        "\ud800",
+        "git commit -m 'fix: it failed because of \x00'",
+        "<memory-context>",
+        "FAILED x - E\n1 failed",
+        "1 passed",
+        ".env",
+        "'" * 9,
+        'git commit -m "',
+        "🦆" * 20,
+        "数据库索引选错了因为统计信息过期",
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+GIVEN = JSON | st.dictionaries(
+    st.sampled_from(["command", "file_path", "content", "new_string", "edits", "prompt", "patch", "path"]),
+    JSON,
+)
+NUMBERS = count()  # no event says the very same as the one before, which would be that one delivered twice
+TOOLS = st.sampled_from(["Bash", "Edit", "Write", "Read", "Task", "mcp__a__search_memories", ""]) | TEXTS
+
+
+@given(tool=TOOLS, asked=GIVEN, response=JSON, cwd=TEXTS)
+def test_any_call_can_be_read(tool, asked, response, cwd):
+    call = read_call(tool, asked, response, cwd, 300)
+    assert len(call.preview) <= 300
+    assert "\x00" not in call.preview
+    call.preview.encode()
+    assert all(path.encode() for path in call.files)
+
+
+@pytest.mark.django_db
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_event_is_taken_and_no_handler_fails(caplog, data):
+    event = data.draw(st.sampled_from([*capture.EVENTS, capture.CHECKPOINT]))
+    happening = capture.Happening(
+        event=event,
+        session_id=data.draw(st.sampled_from(["a", "b", "ä\x00b"])),
+        project=data.draw(st.sampled_from(["", "p"])),
+        cwd=data.draw(TEXTS),
+        sensitivity=data.draw(st.sampled_from(["public", "private", "secret"])),
+        data={
+            "tool_name": data.draw(TOOLS),
+            "tool_input": data.draw(GIVEN),
+            "tool_response": data.draw(JSON),
+            "prompt": data.draw(JSON),
+            "reason": data.draw(JSON),
+            "source": data.draw(JSON),
+            "number": next(NUMBERS),
+        },
+    )
+    done = capture.dispatch(happening, ACTOR)
+    assert [one for one in done.handlers if one.status == "failed"] == []
+    assert done.event is not None
+    assert Event.objects.filter(pk=done.event.pk).exists()
+
+
+def test_bottomless_nesting_is_read_up_to_a_depth():
+    nested: object = "the bottom"
+    for _ in range(5000):
+        nested = [nested]
+    assert output_text(nested) == ""
+    nested = {"a": "top", "b": {}}
+    for _ in range(5000):
+        nested = {"content": nested}
+    assert read_call("Task", nested, nested, "", 300).preview == ""
+
+
+def test_of_a_huge_answer_the_beginning_is_read():
+    rows = [{"text": "word " * 100} for _ in range(5000)]
+    assert len(output_text(rows)) <= MAX_OUTPUT
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("half", [rb"\ud83d", rb"\udc4d", rb"\udc4d\ud83d"])
+def test_an_output_that_was_cut_within_a_character_is_taken(bot, half):
+    body = (
+        rb'{"session_id": "s", "cwd": "/shop", "hook_event_name": "PostToolUse", "tool_name": "Bash",'
+        rb' "tool_input": {"command": "make"}, "tool_response": {"stdout": "thumbs \ud83d\udc4d up %s"}}'
+    ) % half
+    response = bot.raw_post("/hooks/claude-code", body)
+    assert (response.status_code, response.json()) == (200, {})
+    assert Event.objects.get().preview.startswith("make thumbs \U0001f44d up \ufffd")
+
+
+@pytest.mark.django_db
+def test_an_event_of_ones_own_making_is_read_strictly(bot):
+    body = rb'{"event": "prompt:submit", "session_id": "s", "data": {"prompt": "\ud83d"}}'
+    assert bot.raw_post("/events", body).status_code == 400

@@ -1,0 +1,345 @@
+"""Session summaries and checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryhub import memories
+from memoryhub.capture import CHECKPOINT, Happening, dispatch
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Memory
+from tests.capture.conftest import FIX
+
+FEATURE = "feat(queue): members wait in line for a tool that is out; the first in line has three days"
+DECISION = "We decided to keep one SQLite file instead of a server, because accounting copies it to a laptop"
+
+
+def summary(sitting):
+    [found] = sitting.memories("session_summary")
+    return found
+
+
+def test_a_session_in_which_nothing_was_kept_has_no_summary(sitting):
+    sitting.ok("session:start")
+    sitting.tool("Read", {"file_path": "a.py"}, "text")
+    answer = sitting.end()
+    assert answer["handlers"][0]["status"] == "skipped"
+    assert Memory.objects.count() == 0
+
+
+def test_a_summary_tells_what_was_asked_decided_solved_done_and_where(sitting):
+    sitting.ok("prompt:submit", {"prompt": "Old rows come back after a restart, please mend that"})
+    sitting.tool("Edit", {"file_path": "src/importer.py", "new_string": "x"}, {})
+    sitting.commit(FIX)
+    sitting.commit(DECISION)
+    sitting.commit(FEATURE)
+    answer = sitting.end()
+    made = summary(sitting)
+    assert made.uid in answer["handlers"][0]["detail"]
+    text = made.content
+    assert "Asked for: Old rows come back after a restart" in text
+    assert "Decisions:\n- We decided to keep one SQLite file" in text
+    assert "Problems solved:\n- Read each file once" in text
+    assert "Done:\n- Members wait in line" in text
+    assert "Files changed: src/importer.py" in text
+    assert made.title.startswith("Session: ")
+    assert made.title.endswith(", and 2 more")
+    assert sitting.row.summary == made
+
+
+def test_the_event_of_the_end_leads_to_the_summary(sitting):
+    sitting.commit(FIX)
+    sitting.end()
+    assert sitting.row.events.get(event="session:end").memory == summary(sitting)
+
+
+def test_a_session_that_ends_twice_has_one_summary(sitting):
+    sitting.commit(FIX)
+    sitting.end()
+    first = summary(sitting)
+    answer = sitting.end()
+    assert summary(sitting) == first
+    assert "unchanged" in answer["handlers"][0]["detail"]
+
+
+def test_a_session_that_goes_on_has_its_summary_updated(sitting):
+    sitting.commit(FIX)
+    sitting.end()
+    first = summary(sitting)
+    sitting.commit(FEATURE)
+    answer = sitting.end()
+    after = summary(sitting)
+    assert after.uid == first.uid
+    assert "updated" in answer["handlers"][0]["detail"]
+    assert "Members wait in line" in after.content
+
+
+def test_the_same_session_gives_the_same_text(sit):
+    texts = []
+    for project in ("one", "two"):
+        sitting = sit("s1", project)
+        sitting.commit(FIX)
+        sitting.commit(FEATURE)
+        sitting.end()
+        texts.append(summary(sitting).content)
+    assert texts[0] == texts[1]
+
+
+def test_a_summary_that_a_person_threw_away_stays_there(sitting, actor):
+    sitting.commit(FIX)
+    sitting.end()
+    memories.trash([summary(sitting).uid], actor)
+    sitting.end()
+    assert sitting.memories("session_summary") == []
+
+
+def test_with_more_to_tell_it_is_back(sitting, actor):
+    sitting.commit(FIX)
+    sitting.end()
+    memories.trash([summary(sitting).uid], actor)
+    sitting.commit(FEATURE)
+    sitting.end()
+    assert "Members wait" in summary(sitting).content
+
+
+def test_two_sessions_that_changed_the_same_file_have_a_summary_each(sit):
+    for session_id in ("one", "two"):
+        sitting = sit(session_id)
+        sitting.tool("Edit", {"file_path": "src/importer.py", "new_string": "x"}, {})
+        sitting.end()
+        assert summary(sitting).session_id == session_id
+
+
+def test_a_summary_is_under_the_highest_level_of_what_was_captured(sitting):
+    sitting.commit(FIX)
+    sitting.commit(FEATURE, sensitivity="private")
+    sitting.end()
+    assert summary(sitting).sensitivity == "private"
+    assert "Members wait" in summary(sitting).content
+
+
+def test_what_was_stored_at_a_higher_level_is_left_out(sitting, remember):
+    sitting.commit(FIX)
+    remember(
+        "The combination of the safe is in the blue book",
+        session_id="s1",
+        project="shop",
+        sensitivity="secret",
+    )
+    sitting.end()
+    assert summary(sitting).sensitivity == "public"
+    assert "safe" not in summary(sitting).content
+
+
+def test_a_file_of_credentials_alone_does_not_make_the_summary_private(sitting):
+    sitting.tool("Read", {"file_path": ".env"}, "A=1")
+    sitting.commit(FIX)
+    sitting.end()
+    assert summary(sitting).sensitivity == "public"
+    assert ".env" not in summary(sitting).content
+
+
+def test_personal_memories_are_not_told(sitting, remember):
+    sitting.commit(FIX)
+    remember("Ada dislikes the new chairs", session_id="s1", project="shop", scope="personal")
+    sitting.end()
+    assert "chairs" not in summary(sitting).content
+
+
+def test_an_agent_without_the_clearance_ends_the_session_all_the_same(sit):
+    low = sit(clearance="public")
+    low.commit(FIX, sensitivity="secret")
+    low.end()
+    low.commit(FEATURE, sensitivity="secret")
+    low.end()
+    made = summary(low)
+    assert made.sensitivity == "secret"
+    assert "Members wait" in made.content
+    assert low.agent.get(f"/memories/{made.uid}", allow_secret="true").status_code == 404
+
+
+# --- Checkpoints --------------------------------------------------------------------------------------------
+
+
+def test_after_so_many_tool_calls_there_is_a_checkpoint(sitting, configure):
+    configure(checkpoint_events=5)
+    sitting.commit(FIX)
+    for n in range(3):
+        sitting.tool("Read", {"file_path": f"f{n}.py"}, "text")
+    assert sitting.memories("checkpoint") == []
+    event = sitting.tool("Read", {"file_path": "last.py"}, "text")
+    [made] = sitting.memories("checkpoint")
+    assert "checkpoint: made" in event.handlers[1]["detail"]
+    assert "Read each file once" in made.content
+    assert made.title.startswith("So far: ")
+
+
+def test_a_checkpoint_tells_what_came_since_the_last_one(sitting, configure):
+    configure(checkpoint_events=2)
+    sitting.tool("Read", {"file_path": "a.py"}, "text")
+    sitting.commit(FIX)
+    sitting.tool("Read", {"file_path": "b.py"}, "text")
+    sitting.commit(FEATURE)
+    first, second = sitting.memories("checkpoint")
+    assert "Read each file once" in first.content
+    assert "Read each file once" not in second.content
+    assert "Members wait" in second.content
+
+
+def test_a_checkpoint_tells_what_its_own_call_captured_at_a_higher_level(sitting, configure):
+    configure(checkpoint_events=2)
+    sitting.commit(FIX)
+    sitting.commit(FEATURE, sensitivity="private")
+    [made] = sitting.memories("checkpoint")
+    assert "Read each file once" in made.content
+    assert "Members wait" in made.content
+    assert made.sensitivity == "private"
+
+
+def test_a_checkpoint_names_the_file_that_its_own_call_changed(sitting, configure):
+    configure(checkpoint_events=2)
+    sitting.commit(FIX)
+    sitting.tool("Edit", {"file_path": "src/late.py", "new_string": "x"}, {})
+    [made] = sitting.memories("checkpoint")
+    assert "Files changed: src/late.py" in made.content
+
+
+def test_a_checkpoint_says_nothing_of_a_file_that_was_changed_above_its_level(sitting, configure):
+    configure(checkpoint_events=2)
+    sitting.commit(FIX)
+    sitting.tool("Edit", {"file_path": "src/late.py", "new_string": "x"}, {}, sensitivity="private")
+    [made] = sitting.memories("checkpoint")
+    assert made.sensitivity == "public"
+    assert "late.py" not in made.content
+
+
+def test_a_summary_tells_what_the_end_itself_captured_at_a_higher_level(sitting):
+    sitting.commit(FEATURE)
+    sitting.tool("Bash", {"command": "pytest"}, {"stdout": "E   LedgerError: no such book\n1 failed"})
+    sitting.tool("Edit", {"file_path": "src/book.py", "new_string": "x"}, {})
+    sitting.tool("Bash", {"command": "pytest"}, {"stdout": "3 passed"})
+    sitting.end(sensitivity="private")
+    [late] = sitting.memories("bugfix")
+    assert late.sensitivity == "private"
+    assert late.title in summary(sitting).content
+    assert summary(sitting).sensitivity == "private"
+
+
+def test_a_checkpoint_of_nothing_is_not_made(sitting, configure):
+    configure(checkpoint_events=2)
+    for n in range(6):
+        sitting.tool("Read", {"file_path": f"f{n}.py"}, "text")
+    assert sitting.memories("checkpoint") == []
+
+
+def test_zero_makes_no_checkpoints(sitting, configure):
+    configure(checkpoint_events=0)
+    sitting.commit(FIX)
+    sitting.commit(FEATURE)
+    assert sitting.memories("checkpoint") == []
+
+
+def test_summaries_do_not_tell_of_checkpoints(sitting, configure):
+    configure(checkpoint_events=1)
+    sitting.commit(FIX)
+    sitting.end()
+    assert "So far" not in summary(sitting).content
+
+
+@pytest.mark.parametrize(("usual", "days"), [(90, 14), (3, 3), (0, 14)])
+def test_a_checkpoint_lives_for_two_weeks_at_most(sitting, configure, usual, days):
+    configure(checkpoint_events=1, default_ttl_days=usual)
+    sitting.commit(FIX)
+    assert sitting.memories("checkpoint")[0].ttl_days == days
+
+
+def test_a_summary_takes_in_the_checkpoints(sitting, configure):
+    configure(checkpoint_events=1)
+    sitting.commit(FIX)
+    sitting.commit(FEATURE)
+    made = sitting.memories("checkpoint")
+    sitting.end()
+    assert sitting.memories("checkpoint") == []
+    taken = Memory.objects.filter(type="checkpoint")
+    assert {one.uid for one in taken} == {one.uid for one in made}
+    assert {(one.merged_into, one.trash_reason) for one in taken} == {(summary(sitting), "merged")}
+
+
+def test_a_checkpoint_that_was_taken_in_comes_back_from_the_trash(sitting, configure, actor):
+    configure(checkpoint_events=1)
+    sitting.commit(FIX)
+    [made] = sitting.memories("checkpoint")
+    sitting.end()
+    memories.restore([made.uid], actor)
+    assert sitting.memories("checkpoint") == [made]
+
+
+def test_checkpoints_of_a_session_that_goes_on_are_taken_in_at_its_next_end(sitting, configure):
+    configure(checkpoint_events=1)
+    sitting.commit(FIX)
+    sitting.end()
+    sitting.commit(FEATURE)
+    assert len(sitting.memories("checkpoint")) == 1
+    sitting.end()
+    assert sitting.memories("checkpoint") == []
+
+
+def test_the_event_of_a_checkpoint_leads_to_the_summary_that_took_it_in(sitting, actor):
+    sitting.commit(FIX)
+    dispatch(Happening(CHECKPOINT, "s1", "shop"), actor)
+    [made] = sitting.memories("checkpoint")
+    event = sitting.row.events.get(event=CHECKPOINT)
+    assert event.memory == made
+    sitting.end()
+    event.refresh_from_db()
+    assert event.memory == summary(sitting)
+
+
+def test_a_checkpoint_that_a_person_changed_stays(sitting, configure, actor):
+    configure(checkpoint_events=1)
+    sitting.commit(FIX)
+    [made] = sitting.memories("checkpoint")
+    memories.update(made.uid, MemoryPatch(content="What matters so far, by hand"), actor)
+    sitting.end()
+    assert sitting.memories("checkpoint") == [made]
+
+
+def test_a_checkpoint_above_the_level_of_the_summary_stays(sitting, configure, actor):
+    configure(checkpoint_events=2)
+    sitting.commit(FIX, sensitivity="secret")
+    sitting.tool("Read", {"file_path": "a.py"}, "text")
+    [made] = sitting.memories("checkpoint")
+    memories.trash([one.uid for one in sitting.memories("bugfix")], actor)
+    configure(checkpoint_events=0)
+    sitting.commit(FEATURE)
+    sitting.end()
+    assert (made.sensitivity, summary(sitting).sensitivity) == ("secret", "public")
+    assert sitting.memories("checkpoint") == [made]
+
+
+def test_what_an_agent_stored_as_a_checkpoint_is_left_alone(sitting, remember):
+    own = remember("so far", type="checkpoint", session_id="s1", project="shop")
+    sitting.commit(FIX)
+    sitting.end()
+    assert sitting.memories("checkpoint") == [own]
+
+
+def test_the_end_of_one_session_takes_in_no_other_ones_checkpoints(sitting, sit, configure):
+    configure(checkpoint_events=1)
+    others = (sit("s2"), sit("s1", "web"))
+    for other in others:
+        other.commit(DECISION)
+    sitting.commit(FIX)
+    sitting.end()
+    assert [len(other.memories("checkpoint")) for other in others] == [1, 1]
+
+
+def test_a_session_without_a_summary_keeps_its_checkpoints(sitting, configure, actor):
+    configure(checkpoint_events=1)
+    sitting.commit(FIX)
+    sitting.end()
+    memories.trash([summary(sitting).uid], actor)
+    [made] = Memory.objects.filter(type="checkpoint")
+    memories.restore([made.uid], actor)
+    assert "thrown away before" in sitting.end()["handlers"][0]["detail"]
+    assert sitting.memories("checkpoint") == [made]

@@ -1,0 +1,305 @@
+"""Which provider the configuration means, and what is said of one that cannot work."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from django.core.checks import run_checks
+
+from memoryhub.config import Config, ConfigError, load
+from memoryhub.embeddings import EmbeddingError, configured
+from memoryhub.embeddings import provider as embeddings_provider
+from memoryhub.embeddings.base import MOST_CHARS
+from memoryhub.embeddings.provider import RememberedQueries
+from memoryhub.embeddings.settings import Chosen, problems
+from memoryhub.ops import checks
+from memoryhub.ops.doctor import services as doctor
+from memoryhub.ops.doctor.registry import Status
+from tests.embeddings import servers
+from tests.embeddings.conftest import KEY
+from tests.embeddings.models import write_encoder
+
+
+@pytest.fixture(autouse=True)
+def afresh(monkeypatch, configure) -> None:
+    """As in a process that has embedded nothing yet, with the default provider."""
+    configure(embeddings=Config().embeddings)
+    monkeypatch.setattr(embeddings_provider, "_loaded", embeddings_provider._Loaded())
+
+
+@pytest.fixture
+def loads(monkeypatch) -> Iterator[list[str]]:
+    """The providers that were loaded, in order."""
+    found: list[str] = []
+    make = embeddings_provider.make
+
+    def counted(chosen: Chosen) -> object:
+        found.append(chosen.provider)
+        return make(chosen)
+
+    monkeypatch.setattr(embeddings_provider, "make", counted)
+    return found
+
+
+def test_wordllama_is_the_default():
+    assert configured().name == "wordllama/l2_supercat/256"
+
+
+def test_none_is_none(configure):
+    configure(embeddings="none")
+    assert configured() is None
+
+
+def test_a_provider_is_loaded_once(loads):
+    assert configured() is configured()
+    assert loads == ["wordllama"]
+
+
+def test_threads_that_come_at_once_load_one(loads):
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(configured())) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, found))) == 1
+    assert loads == ["wordllama"]
+
+
+def test_another_configuration_is_another_provider(configure, tmp_path, endpoint):
+    configure(embeddings="onnx", embeddings_folder=str(write_encoder(tmp_path / "tiny")))
+    assert configured().name.startswith("onnx/tiny@")
+    configure(embeddings="openai", embeddings_url=endpoint.url, embeddings_model="m")
+    assert configured().name == "openai/m"
+    configure(embeddings="none")
+    assert configured() is None
+
+
+def test_a_provider_that_cannot_be_loaded_is_not_tried_again_at_once(configure, loads, tmp_path):
+    configure(embeddings="onnx", embeddings_folder=str(tmp_path))
+    for _ in range(3):
+        with pytest.raises(EmbeddingError, match=r"no file model\.onnx"):
+            configured()
+    assert loads == ["onnx"]
+
+
+def test_a_provider_that_was_mended_is_found_after_a_while(configure, monkeypatch, tmp_path):
+    configure(embeddings="onnx", embeddings_folder=str(tmp_path))
+    with pytest.raises(EmbeddingError):
+        configured()
+    write_encoder(tmp_path)
+    monkeypatch.setattr(embeddings_provider, "RETRY_SECONDS", -1.0)
+    assert configured().dimensions == 16
+
+
+def test_the_key_comes_from_the_settings(configure, settings, endpoint):
+    settings.EMBEDDINGS_KEY = "one"
+    configure(embeddings="openai", embeddings_url=endpoint.url, embeddings_model="m")
+    configured().documents(["zebra"])
+    settings.EMBEDDINGS_KEY = "two"
+    configured().documents(["zebra"])
+    assert [headers["Authorization"] for _, headers, _ in endpoint.asked] == ["Bearer one", "Bearer two"]
+
+
+def test_the_key_shows_in_no_description():
+    assert KEY not in repr(Chosen("openai", key=KEY))
+
+
+# Questions asked lately
+
+
+class Counting:
+    """A provider that counts how often it was asked."""
+
+    name, dimensions, in_process = "counting", 2, True
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, object]] = []
+
+    def documents(self, texts):
+        return np.ones((len(texts), 2), dtype=np.float32)
+
+    def query(self, text, weights=None):
+        self.asked.append((text, weights))
+        if text == "fail":
+            raise EmbeddingError("no")
+        return np.array([1, 0], dtype=np.float32)
+
+
+def test_the_same_question_is_embedded_once():
+    inner = Counting()
+    remembered = RememberedQueries(inner, weighs=True)
+    for weights in (None, {}, {"a": 0.5, "b": 1.0}, {"b": 1.0, "a": 0.5}, {"a": 0.6}):
+        remembered.query("a b", weights)
+    assert inner.asked == [("a b", None), ("a b", {"a": 0.5, "b": 1.0}), ("a b", {"a": 0.6})]
+
+
+def test_of_a_very_long_question_the_beginning_counts():
+    inner = Counting()
+    RememberedQueries(inner, weighs=True).query("a" * 100_000)
+    [(text, _)] = inner.asked
+    assert text == "a" * MOST_CHARS
+
+
+def test_a_failure_is_not_remembered():
+    inner = Counting()
+    remembered = RememberedQueries(inner, weighs=True)
+    for _ in range(2):
+        with pytest.raises(EmbeddingError):
+            remembered.query("fail")
+    assert len(inner.asked) == 2
+
+
+def test_old_questions_make_room():
+    inner = Counting()
+    remembered = RememberedQueries(inner, weighs=True, kept=2)
+    for text in "abca":
+        remembered.query(text)
+    assert len(inner.asked) == 4
+
+
+def test_a_remembered_vector_cannot_be_written_to():
+    with pytest.raises(ValueError, match="read-only"):
+        RememberedQueries(Counting(), weighs=True).query("a")[0] = 5
+
+
+# What cannot work
+
+
+@pytest.mark.parametrize(
+    ("fields", "key"),
+    [
+        ({"provider": "openai", "model": "m"}, "embeddings_url is empty"),
+        ({"provider": "openai", "url": "https://host/v1"}, "embeddings_model is empty"),
+        ({"provider": "openai", "model": "m", "url": "https:///v1"}, "embeddings_url is no address"),
+        ({"provider": "openai", "model": "m", "url": "http://host:99999"}, "embeddings_url is no address"),
+        ({"provider": "openai", "model": "m", "url": "http://[::1"}, "embeddings_url is no address"),
+        ({"provider": "openai", "model": "m", "url": "http://hôst/v1"}, "embeddings_url is no address"),
+        ({"provider": "openai", "model": "m", "url": "http://h", "key": "a\nb"}, "MEMORYHUB_EMBEDDINGS_KEY"),
+        ({"provider": "onnx"}, "embeddings_folder is empty"),
+        ({"provider": "onnx", "folder": "/" + "x" * 5000}, "embeddings_folder holds no file model.onnx"),
+        ({"provider": "onnx", "folder": "\x00"}, "embeddings_folder holds no file model.onnx"),
+        ({"provider": "onnx", "folder": "~nobody-here/x"}, "embeddings_folder holds no file model.onnx"),
+    ],
+)
+def test_what_cannot_work_is_told_with_its_key(fields, key):
+    found = problems(Chosen(**fields))
+    assert key in found[0].text
+    assert all(problem.mend for problem in found)
+    with pytest.raises(EmbeddingError, match=key):
+        embeddings_provider.make(Chosen(**fields))
+
+
+@pytest.mark.parametrize("package", ["wordllama", "onnxruntime"])
+def test_a_missing_package_is_told(monkeypatch, tmp_path, package):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
+    provider = "onnx" if package == "onnxruntime" else package
+    [found] = problems(Chosen(provider, folder=str(write_encoder(tmp_path))))
+    assert found == (
+        f'embeddings is "{provider}", and the package {package} is not installed',
+        f"Install it: pip install {package}.",
+    )
+
+
+@pytest.mark.parametrize("provider", ["wordllama", "none"])
+def test_what_needs_no_settings_has_no_problems(provider):
+    assert problems(Chosen(provider)) == []
+
+
+def test_the_system_check_warns_and_lets_the_hub_run(configure):
+    configure(embeddings="openai")
+    found = [message for message in run_checks() if message.id == "memoryhub.W004"]
+    assert ["embeddings_url" in found[0].msg, "embeddings_model" in found[1].msg] == [True, True]
+    assert not any(message.is_serious() for message in found)
+    assert "search goes by words alone" in found[0].hint
+
+
+@pytest.mark.parametrize(
+    ("url", "ids"),
+    [
+        ("http://models.example/v1", ["memoryhub.W005"]),
+        ("https://models.example/v1", []),
+        ("http://127.0.0.1:1/v1", []),
+        ("http://[::1]:1/v1", []),
+        ("http://localhost:1/v1", []),
+    ],
+)
+def test_an_endpoint_that_is_far_and_not_encrypted_is_a_warning(configure, url, ids):
+    configure(embeddings="openai", embeddings_url=url, embeddings_model="m")
+    assert [message.id for message in checks.embeddings_can_work()] == ids
+
+
+# The doctor
+
+
+def look() -> list[tuple[Status, str]]:
+    return [(finding.status, finding.text) for finding in doctor.provider.findings()]
+
+
+def test_the_doctor_asks_the_provider():
+    assert look() == [(Status.OK, "wordllama/l2_supercat/256 answers, with vectors of 256 numbers")]
+
+
+def test_the_doctor_is_content_with_none(configure):
+    configure(embeddings="none")
+    assert look() == [(Status.OK, "none: search goes by words alone")]
+
+
+def test_the_doctor_tells_what_is_not_set_once(configure):
+    configure(embeddings="openai", embeddings_model="m")
+    assert look() == [(Status.WARN, 'embeddings is "openai", and embeddings_url is empty')]
+
+
+def test_the_doctor_tells_of_an_endpoint_that_does_not_answer(configure):
+    configure(embeddings="openai", embeddings_model="m", embeddings_url=servers.unused_url())
+    assert look() == [(Status.WARN, "the embeddings endpoint cannot be reached: Connection refused")]
+
+
+# The configuration
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "wanted"),
+    [
+        ("MEMORYHUB_EMBEDDINGS", "bert", "wordllama, onnx, openai or none"),
+        ("MEMORYHUB_EMBEDDINGS_URL", "host/v1", "an http or https address"),
+        ("MEMORYHUB_EMBEDDINGS_URL", "ftp://host/v1", "an http or https address"),
+        ("MEMORYHUB_EMBEDDINGS_URL", "https://me:pass@host/v1", "without a password"),
+        ("MEMORYHUB_EMBEDDINGS_MODEL", "two words", "a model's name"),
+        ("MEMORYHUB_EMBEDDINGS_TIMEOUT_SECONDS", "0", "between 0.1 and 600"),
+        ("MEMORYHUB_EMBEDDINGS_BATCH", "0", "between 1 and 2048"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(variable, value, wanted):
+    with pytest.raises(ConfigError, match=wanted):
+        load({variable: value})
+
+
+def test_the_key_is_no_tunable(tmp_path):
+    (tmp_path / "memoryhub.toml").write_text(f'embeddings_key = "{KEY}"')
+    with pytest.raises(ConfigError, match="unknown key 'embeddings_key'") as caught:
+        load({}, tmp_path)
+    assert KEY not in str(caught.value)
+
+
+def test_the_variables_of_the_key_are_known():
+    environ = {"MEMORYHUB_EMBEDDINGS_KEY": KEY, "MEMORYHUB_EMBEDDINGS_KEY_FILE": "/run/key"}
+    assert load(environ).warnings == ()
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--markdown",)])
+def test_show_config_tells_only_that_there_is_a_key(settings, capsys, options, monkeypatch):
+    from django.core.management import call_command
+
+    monkeypatch.setenv("MEMORYHUB_EMBEDDINGS_KEY", KEY)
+    settings.EMBEDDINGS_KEY = KEY
+    call_command("show_config", *options)
+    shown = capsys.readouterr().out
+    assert KEY not in shown
+    assert "MEMORYHUB_EMBEDDINGS_KEY" in shown
+    assert options == ("--markdown",) or f"set, {len(KEY)} characters" in shown

@@ -1,0 +1,29 @@
+"""An agent's HTTP client at an address of one's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from memoryhub.access.policy import Actor
+from memoryhub.accounts.tokens import issue_token
+from memoryhub.http import rate_limit
+
+
+@pytest.fixture(autouse=True)
+def _count_anew() -> Iterator[None]:
+    rate_limit.forget()
+    yield
+    rate_limit.forget()
+
+
+@pytest.fixture
+def token(db: None, actor: Actor) -> Callable[..., str]:
+    """``token("bot")``: the text of a token that may read and write."""
+
+    def make(name: str = "bot", **options: Any) -> str:
+        return issue_token(name, "ada", "secret", actor=actor, **options)[1]
+
+    return make

@@ -1,0 +1,160 @@
+"""No form of another site does anything here, and no address leads away from here."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from memoryhub.models import Memory
+from tests.http.walking import enter, patterns
+
+ELSEWHERE = [
+    "https://evil.example/",
+    "//evil.example/",
+    "///evil.example/",
+    "/\\evil.example/",
+    "\\\\evil.example/",
+    "http:evil.example",
+    "https:///evil.example",
+    "javascript" + ":alert(1)",
+    "data:text/html,evil",
+    " //evil.example",
+    "/\t/evil.example",
+    "\x01https://evil.example",
+    "//testserver@evil.example/",
+    "https://testserver.evil.example/",
+]
+# Their callers bring a token with each request, or the check is made once the size of the file is known.
+EXEMPT = ("api/v1/", "^mcp", "transfer/import/")
+LEADING = ("Location", "HX-Redirect", "HX-Location", "HX-Push-Url", "HX-Replace-Url")
+
+
+@pytest.fixture
+def boss(db):
+    return User.objects.create_superuser("boss", password="a good password")
+
+
+def addresses(value="1"):
+    """Every address, with something in the place of its arguments."""
+    for address, pattern in patterns():
+        path = re.sub(r"<[^>]+>", value, re.sub(r"<int:[^>]+>", "1", address))
+        if not re.search(r"[(?*]", path):
+            yield "/" + path.strip("^$"), address, pattern
+
+
+def test_only_the_doors_of_agents_are_without_the_check_of_forms():
+    exempt = {address for address, pattern in patterns() if getattr(pattern.callback, "csrf_exempt", False)}
+    assert {one for one in exempt if not one.startswith(EXEMPT)} <= {"healthz", "readyz"}
+
+
+@pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
+def test_a_form_of_another_site_is_refused_at_every_page(boss, remember, method):
+    memory = remember("hay")
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(boss)
+    asked = 0
+    for path, address, _ in addresses(memory.uid):
+        if address.startswith(("api/v1/", "healthz", "readyz")):
+            continue
+        asked += 1
+        response = getattr(client, method)(
+            path, {"uid": memory.uid, "act": "trash"} if method == "post" else ""
+        )
+        assert response.status_code in (403, 405), (path, response.status_code)
+        assert response.status_code == 403 or method != "post" or path == "/transfer/import/", path
+    assert asked > 60
+    assert Memory.objects.live().count() == 1
+
+
+def test_being_signed_in_opens_nothing_at_the_doors_of_agents(boss):
+    """So that a form of another site, which brings the cookie along, does nothing there."""
+    client = enter(boss)
+    for path, address, _ in addresses():
+        if address.startswith("api/v1/") and not address.endswith(
+            ("healthz", "readyz", "openapi.json", "docs")
+        ):
+            for method in ("get", "post", "patch", "delete"):
+                response = getattr(client, method)(path)
+                assert response.status_code in (401, 404, 405), (method, path, response.status_code)
+    assert client.post("/mcp/letsgo", "{}", content_type="application/json").status_code == 401
+
+
+def test_a_form_of_this_site_is_taken(boss):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(boss)
+    page = client.get("/").content.decode()
+    [token, *_] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', page)
+    sent = {"level": "secret", "on": "1", "csrfmiddlewaretoken": token}
+    assert client.post("/switch/", sent).status_code == 302
+    foreign = client.post("/switch/", sent, headers={"Origin": "https://evil.example"})
+    assert foreign.status_code == 403
+
+
+def stays_here(response):
+    for name in LEADING:
+        where = response.headers.get(name, "")
+        parts = urlsplit(where.strip())
+        assert parts.scheme in ("", "http", "https"), where
+        assert parts.netloc in ("", "testserver"), where
+        assert not re.match(r"[\s\x00-\x1f]*[/\\][\s\x00-\x1f]*[/\\]", where), where
+    return True
+
+
+@pytest.mark.parametrize("elsewhere", ELSEWHERE[:4])
+def test_no_address_leads_to_another_site(boss, remember, elsewhere):
+    memory = remember("hay")
+    told = dict.fromkeys(("next", "back", "url", "redirect", "return_to", "from"), elsewhere)
+    headers = {
+        "HX-Current-URL": elsewhere.encode("ascii", "ignore").decode().strip("\x01"),
+        "HX-Request": "true",
+    }
+    for client in (enter(boss), Client()):
+        for path, _, _ in addresses(memory.uid):
+            if path.startswith(("/api/", "/admin/")):
+                continue
+            assert stays_here(client.get(path, told, headers=headers)), path
+
+
+@pytest.mark.parametrize("elsewhere", ELSEWHERE)
+def test_what_a_form_says_comes_next_is_a_page_of_this_hub(boss, remember, elsewhere):
+    forms = [
+        ("switch", {"level": "private", "on": "1"}),
+        ("act", {"act": "trash"}),
+        ("duplicates-decide", {"decision": "apart"}),
+        ("duplicates-undo", {}),
+        ("fact-decide", {}),
+        ("fact-undo", {}),
+    ]
+    client = enter(boss)
+    led = 0
+    for name, said in forms:
+        memory = remember(f"hay for {name}")
+        response = client.post(reverse(name), {**said, "uid": memory.uid, "next": elsewhere})
+        assert response.status_code < 500
+        assert stays_here(response), name
+        led += "Location" in response
+    assert led >= 2
+    entering = Client().post(f"/login/?next={elsewhere}", {"username": "boss", "password": "a good password"})
+    assert entering.status_code == 302
+    assert stays_here(entering)
+    assert stays_here(client.post("/logout/", {"next": elsewhere}))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//evil.example",
+        "//evil.example/memories",
+        "/%5Cevil.example",
+        "/\\evil.example",
+        "///evil.example/..",
+    ],
+)
+def test_a_missing_slash_leads_nowhere_else(boss, path):
+    for client in (enter(boss), Client()):
+        assert stays_here(client.get(path))

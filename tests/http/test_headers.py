@@ -1,0 +1,194 @@
+"""The headers of every answer, whatever made it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from django.conf import settings as django_settings
+from django.contrib.auth.models import User
+from django.contrib.staticfiles import finders
+from django.test import Client
+from django.urls import reverse
+
+from memoryhub.http.middleware import HEADERS
+from tests.http.walking import Walk, enter, patterns
+from tests.policy import policy
+
+ROOT = str(django_settings.BASE_DIR)
+
+
+@pytest.fixture
+def boss(db):
+    return User.objects.create_superuser("boss", password="a good password")
+
+
+def is_guarded(response):
+    for close in response._resource_closers:  # files; response.close() would end the test's transaction too
+        close()
+    for name in HEADERS:
+        assert response.headers.get(name), f"no {name}"
+    allowed = policy(response)
+    assert allowed["default-src"] == allowed["base-uri"] == allowed["frame-ancestors"] == ["'none'"]
+    for name, sources in allowed.items():
+        assert set(sources) <= {"'none'", "'self'", "data:"}, (name, sources)
+        assert "data:" not in sources or name == "img-src"
+    assert response["X-Frame-Options"] == "DENY"
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert response["Cross-Origin-Opener-Policy"] == response["Cross-Origin-Resource-Policy"] == "same-origin"
+    return True
+
+
+def not_kept(response):
+    return "no-store" in response["Cache-Control"]
+
+
+def test_every_page_fragment_and_download_has_them_and_is_kept_nowhere(boss, remember):
+    remember("hay", tags=["a"], session_id="s")
+    client = enter(boss)
+    walk = Walk(client)
+    addresses = [*walk.pages(), *walk.admin()]
+    assert len(addresses) > 60
+    for address in addresses:
+        response = client.get(address)
+        assert is_guarded(response), address
+        if address != reverse("admin:jsi18n"):
+            assert not_kept(response), address
+
+
+@pytest.mark.parametrize("method", ["get", "post", "put", "delete", "head", "options", "trace"])
+def test_every_address_has_them_whatever_it_answers_to_a_stranger(db, method):
+    client = Client(raise_request_exception=False)
+    for address, pattern in patterns():
+        if pattern.pattern.converters or "(" in address or "<" in address:
+            continue
+        response = getattr(client, method)("/" + address.strip("^$"))
+        assert response.status_code < 500, address
+        assert is_guarded(response), address
+        assert not_kept(response), address
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/nowhere/", 404),
+        ("/memories", 301),
+        ("/memories/", 302),
+        ("/memories/nothing/", 302),
+        ("/api/v1/nothing", 404),
+        ("/api/v1/memories", 401),
+        ("/mcp/letsgo", 405),
+        ("/healthz", 200),
+        ("/static/nothing.js", 404),
+        ("/admin/", 302),
+        ("/favicon.ico", 404),
+        ("//evil.example/%2e%2e", 404),
+    ],
+)
+def test_errors_and_redirects_have_them(db, path, status):
+    response = Client().get(path)
+    assert response.status_code in (status, 302 if status == 301 else status)
+    assert is_guarded(response)
+    assert not_kept(response)
+
+
+def test_a_wrong_host_a_refused_form_and_a_failure_have_them(boss, monkeypatch):
+    assert is_guarded(Client().get("/", headers={"Host": "evil.example"}))
+    strict = Client(enforce_csrf_checks=True, raise_request_exception=False)
+    strict.force_login(boss)
+    refused = strict.post("/switch/", {"level": "secret"})
+    assert refused.status_code == 403
+    assert is_guarded(refused)
+    monkeypatch.setattr("memoryhub.web.search.render", None, raising=False)
+    monkeypatch.setattr("memoryhub.web.home.views.home", None)
+    broken = strict.get("/search/?q=x")
+    assert broken.status_code in (200, 500)
+    assert is_guarded(broken)
+
+
+def test_static_files_have_them_and_may_be_kept(db):
+    for path in ("css/base.css", "js/hub.js", "img/icon.svg", "fonts/literata-latin-400-700.woff2"):
+        assert finders.find(path)
+        response = Client().get(f"/static/{path}")
+        assert response.status_code == 200
+        assert is_guarded(response)
+        assert "max-age" in response["Cache-Control"]
+        assert policy(response) == {**policy(response), "form-action": ["'none'"]}
+
+
+def test_pages_load_from_the_hub_alone_and_run_nothing_inline(db):
+    allowed = policy(Client().get("/login/"))
+    assert allowed["script-src"] == allowed["style-src"] == allowed["connect-src"] == ["'self'"]
+    assert allowed["form-action"] == ["'self'"]
+    assert not {"object-src", "frame-src", "worker-src", "media-src"} & set(allowed)  # so 'none', by default
+
+
+def test_what_is_no_page_may_load_nothing_at_all(db):
+    for path in ("/static/img/icon.svg", "/static/css/base.css"):
+        response = Client().get(path)
+        assert is_guarded(response)
+        assert set(map(tuple, policy(response).values())) == {("'none'",)}
+
+
+def started(code, **environment):
+    """What a fresh process with these settings prints, as JSON."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MEMORYHUB_", "LETSGO_", "DJANGO_"))}
+    environ = {**clean, "DJANGO_SETTINGS_MODULE": "memoryhub.settings", **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import django, json; django.setup(); {code}"],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_behind_tls_cookies_are_secure_and_of_this_host_alone(tmp_path):
+    names = "SESSION_COOKIE_SECURE CSRF_COOKIE_SECURE SESSION_COOKIE_HTTPONLY CSRF_COOKIE_HTTPONLY"
+    code = (
+        "from django.conf import settings as s; from django.test import Client;"
+        "from django.core.management import call_command; call_command('migrate', verbosity=0);"
+        "from django.contrib.auth.models import User; User.objects.create_user('ada', password='pw');"
+        "c = Client(headers={'host': 'hub.example', 'x-forwarded-proto': 'https'});"
+        "page = c.get('/login/'); entered = c.post('/login/', {'username': 'ada', 'password': 'pw'});"
+        "plain = Client(headers={'host': 'hub.example'}).get('/login/');"
+        "cookies = [one.OutputString() for r in (page, entered) for one in r.cookies.values()];"
+        "print(json.dumps({'cookies': cookies, 'plain': [plain.status_code, plain['Location']],"
+        "'hsts': page['Strict-Transport-Security'], 'csp': page['Content-Security-Policy'],"
+        f"'flags': [getattr(s, n) for n in '{names}'.split()]}}))"
+    )
+    told = started(
+        code,
+        LETSGO_HOME=str(tmp_path),
+        MEMORYHUB_EMBEDDINGS="none",
+        MEMORYHUB_HTTPS="1",
+        MEMORYHUB_BEHIND_PROXY="1",
+        MEMORYHUB_ALLOWED_HOSTS="hub.example",
+    )
+    assert told["flags"] == [True] * 4
+    assert told["plain"] == [301, "https://hub.example/login/"]
+    assert told["hsts"] == "max-age=31536000; includeSubDomains; preload"
+    assert "upgrade-insecure-requests" in told["csp"]
+    assert {cookie.partition("=")[0] for cookie in told["cookies"]} == {
+        "__Host-csrftoken",
+        "__Host-sessionid",
+    }
+    for cookie in told["cookies"]:
+        attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
+        assert {"secure", "httponly", "path=/", "samesite=lax"} <= attributes, cookie
+        assert not any(part.startswith("domain") for part in attributes)
+
+
+def test_on_loopback_without_tls_cookies_work_and_nothing_is_told_to_use_tls(db):
+    response = Client().get("/login/")
+    assert "Strict-Transport-Security" not in response
+    assert "upgrade-insecure-requests" not in response["Content-Security-Policy"]
+    cookie = response.cookies["csrftoken"]
+    assert cookie["httponly"]
+    assert cookie["samesite"] == "Lax"
+    assert not cookie["secure"]

@@ -1,0 +1,105 @@
+"""A read that takes too long is broken off, and the door says so; writes are never broken off."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import OperationalError, connection
+from django.test import Client
+
+from memoryhub.core.timeouts import Deadline, TooLate, patient_for, was_broken_off
+from memoryhub.core.transactions import write
+from memoryhub.models import Memory
+from tests.http.walking import enter
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+LONG = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 300000) SELECT count(*) FROM n"
+
+
+def read(sql):
+    with connection.cursor() as cursor:
+        return cursor.execute(sql).fetchone()
+
+
+def endless(*args, **kwargs):
+    return read(ENDLESS)
+
+
+def test_an_endless_read_is_broken_off():
+    with patient_for(0.05), pytest.raises(OperationalError) as broken:
+        read(ENDLESS)
+    assert was_broken_off(broken.value)
+    assert read("SELECT 1") == (1,)
+
+
+def test_without_a_limit_nothing_is_broken_off():
+    assert read(LONG) == (300_000,)
+    with patient_for(0):
+        assert read(LONG) == (300_000,)
+
+
+def test_each_read_has_its_own_time():
+    with patient_for(60):
+        for _ in range(3):
+            assert read(LONG) == (300_000,)
+
+
+def test_what_is_being_written_is_not_broken_off():
+    with patient_for(0.000001), write():
+        assert read(LONG) == (300_000,)
+
+
+def test_the_limit_still_holds_after_a_deadline_of_an_answer():
+    with patient_for(0.05):
+        with pytest.raises(TooLate), Deadline(1).reading():
+            read(ENDLESS)
+        with pytest.raises(OperationalError):
+            read(ENDLESS)
+
+
+def test_the_limit_holds_on_a_new_connection():
+    connection.close()
+    with patient_for(0.05), pytest.raises(OperationalError):
+        read(ENDLESS)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/v1/memories", None),
+        ("/api/v1/tools/letsgo/list_memories", {}),
+    ],
+)
+def test_the_api_says_that_it_took_too_long(token, configure, monkeypatch, path, body):
+    raw = token()
+    configure(request_seconds=0.05)
+    monkeypatch.setattr("memoryhub.models.querysets.MemoryQuerySet.visible_to", endless)
+    client = Client(headers={"Authorization": f"Bearer {raw}"})
+    response = (
+        client.post(path, json.dumps(body), "application/json") if body is not None else client.get(path)
+    )
+    assert response.status_code == 503, response.content
+    assert response.json()["code"] == "took_too_long"
+    assert int(response["Retry-After"]) >= 1
+
+
+def test_a_page_says_that_it_took_too_long(configure, monkeypatch):
+    client = enter(User.objects.create_superuser("boss", password="a good password"))
+    configure(request_seconds=0.05)
+    monkeypatch.setattr("memoryhub.models.querysets.MemoryQuerySet.visible_to", endless)
+    response = client.get("/memories/")
+    assert response.status_code == 503
+    assert b"This took too long" in response.content
+    assert "no-store" in response["Cache-Control"]
+
+
+def test_a_store_under_a_tiny_limit_still_writes(configure, token):
+    raw = token()
+    configure(request_seconds=0.0001)
+    client = Client(headers={"Authorization": f"Bearer {raw}"})
+    response = client.post("/api/v1/memories", json.dumps({"content": "hay"}), "application/json")
+    assert response.status_code in (201, 503)
+    assert Memory.objects.count() == (response.status_code == 201)

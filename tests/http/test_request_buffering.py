@@ -1,0 +1,284 @@
+"""Who sends or reads slowly holds up nobody else: seen from outside, through granian."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+import pytest
+
+from memoryhub.http.request_buffering import MOST
+from tests.commands import hub as hubs
+from tests.http.served import PIECE
+
+CHUNKED = "Transfer-Encoding: chunked"
+
+
+@contextmanager
+def served() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """The port and the process of a server of its own."""
+    port = hubs.free_port()
+    options = [
+        "--interface",
+        "rsgi",
+        "--no-ws",
+        "--http",
+        "1",
+        "--backpressure",
+        "512",
+        "--log-level",
+        "critical",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "granian", *options, "--port", str(port), "tests.http.served:application"],
+        cwd=hubs.ROOT,
+        start_new_session=True,
+    )
+    try:
+        for _ in range(600):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield port, process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # the worker too
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with served() as (port, _):
+        yield port
+
+
+def ask(port, path, body=None, method=None, **headers):
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request(method or ("GET" if body is None else "POST"), path, body, headers)
+        answer = connection.getresponse()
+        return answer, answer.read()
+
+
+def state(port):
+    return json.loads(ask(port, "/state")[1])
+
+
+def wait_until(port, name, value):
+    """Until the server has counted so many; fails by the time limit of the whole run, if ever."""
+    for _ in range(600):
+        if (now := state(port))[name] >= value:
+            return now
+        time.sleep(0.1)
+    pytest.fail(f"{name} never became {value}: {now}")
+
+
+@contextmanager
+def speaking(port, head, body=b""):
+    """A connection on which this was sent, and not more."""
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(60)
+        client.sendall("\r\n".join([head, "Host: localhost", "", ""]).encode() + body)
+        yield client
+
+
+def all_of(client):
+    content = b""
+    while found := client.recv(65536):
+        content += found
+    return content
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, MOST - 1, MOST, MOST + 1, 20 * MOST])
+def test_a_body_comes_through_whole(port, size):
+    sent = (b"0123456789" * (size // 10 + 1))[:size]
+    assert ask(port, "/echo", sent)[1] == sent
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 3 * MOST])
+def test_a_body_in_chunks_comes_through_whole(port, size):
+    sent = (b"0123456789" * (size // 10 + 1))[:size]
+    assert ask(port, "/echo", iter([sent[:500], sent[500:]]))[1] == sent
+
+
+@pytest.mark.parametrize("size", [10, MOST + 10])
+def test_lines_of_a_body_are_lines(port, size):
+    sent = b"one\ntwo\n" + b"x" * size
+    assert ask(port, "/lines", sent)[1] == sent.upper()
+
+
+def test_who_waits_for_leave_to_send_gets_it(port):
+    head = "POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: 3"
+    with speaking(port, head) as client:
+        assert client.recv(100).startswith(b"HTTP/1.1 100 ")
+        client.sendall(b"hay")
+        assert all_of(client).endswith(b"\r\n\r\nhay")
+
+
+@pytest.mark.parametrize(
+    ("length", "body"),
+    [("Content-Length: 100", b"{"), (f"Content-Length: {9 * MOST}", b"{"), (CHUNKED, b"1\r\n{\r\n")],
+    ids=["short", "long", "chunked"],
+)
+def test_a_body_that_stops_is_408_and_the_connection_ends(port, length, body):
+    with speaking(port, f"POST /echo HTTP/1.1\r\n{length}", body) as client:
+        answer = all_of(client)
+    assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert b'"code": "too_slow"' in answer
+
+
+def test_the_rest_of_a_long_body_that_stops_is_broken_off_too(port):
+    with speaking(port, f"POST /echo HTTP/1.1\r\nContent-Length: {9 * MOST}", bytes(2 * MOST)) as client:
+        assert all_of(client).startswith(b"HTTP/1.1 500 "), "what this application does with an error"
+    assert ask(port, "/echo", b"hay")[1] == b"hay"
+
+
+@pytest.mark.parametrize(
+    ("length", "body"), [("Content-Length: 9", b"{"), (CHUNKED, b"1\r\n{\r\n5\r\n{")], ids=["told", "chunked"]
+)
+def test_a_body_that_breaks_off_reaches_nobody(port, length, body):
+    with speaking(port, f"POST /echo HTTP/1.1\r\n{length}", body) as client:
+        client.shutdown(socket.SHUT_WR)
+        answer = all_of(client)
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b'"code": "unreadable_body"' in answer
+
+
+def test_clients_that_stop_sending_take_no_thread_and_hold_up_nobody(port):
+    before = state(port)["threads"]
+    with ExitStack() as stack:
+        for _ in range(400):
+            stack.enter_context(speaking(port, "POST /echo HTTP/1.1\r\nContent-Length: 9", b"{"))
+        assert state(port)["threads"] <= before + 2, "the two that work may not have been needed before"
+        assert ask(port, "/echo", b"hay")[1] == b"hay"
+
+
+def test_a_body_that_nobody_reads_is_no_hindrance(port):
+    assert ask(port, "/unread", bytes(MOST))[1] == b"not read"
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 4, 5, 300])
+def test_an_answer_in_pieces_comes_whole_and_is_closed(port, number):
+    before = state(port)
+    assert ask(port, f"/pieces?{number}")[1] == PIECE * number
+    after = wait_until(port, "left", before["left"] + 1)
+    assert after["closed"] == before["closed"] + 1
+
+
+@pytest.mark.parametrize("number", [4, 40])
+def test_an_answer_in_pieces_that_fails_does_not_end_as_if_it_were_whole(port, number):
+    before = state(port)
+    with pytest.raises(http.client.IncompleteRead):
+        ask(port, f"/failing?{number}")
+    assert wait_until(port, "left", before["left"] + 1)["closed"] == before["closed"] + 1
+    assert ask(port, "/echo", b"hay")[1] == b"hay"
+
+
+def test_nothing_is_made_for_who_asks_for_the_head_of_an_answer_in_pieces(port):
+    before = state(port)
+    answer, content = ask(port, "/pieces?300", method="HEAD")
+    assert (answer.status, content) == (200, b"")
+    after = state(port)
+    assert (after["made"], after["closed"]) == (before["made"], before["closed"] + 1)
+
+
+def test_an_answer_in_pieces_that_fails_at_once_is_500(port):
+    before = state(port)
+    assert ask(port, "/failing?1")[0].status == 500
+    assert wait_until(port, "left", before["left"] + 1)["closed"] == before["closed"] + 1
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux ends such connections")
+def test_who_stops_reading_is_given_up_and_little_was_made_for_it(port):
+    before = state(port)
+    with speaking(port, "GET /pieces?100000 HTTP/1.1") as client:
+        assert client.recv(12) == b"HTTP/1.1 200"
+        after = wait_until(port, "left", before["left"] + 1)
+    assert after["closed"] == before["closed"] + 1
+    assert after["made"] - before["made"] < 64 * 1024 * 1024, "what the system keeps for a connection"
+
+
+def test_who_leaves_while_reading_ends_the_answer(port):
+    before = state(port)
+    with speaking(port, "GET /pieces?100000 HTTP/1.1") as client:
+        assert client.recv(12) == b"HTTP/1.1 200"
+    assert wait_until(port, "left", before["left"] + 1)["closed"] == before["closed"] + 1
+
+
+def test_more_readers_that_stop_than_threads_work_hold_up_nobody(port):
+    with ExitStack() as stack:
+        for _ in range(6):
+            client = stack.enter_context(speaking(port, "GET /pieces?100000 HTTP/1.1"))
+            assert client.recv(12) == b"HTTP/1.1 200"
+        assert ask(port, "/echo", b"hay")[1] == b"hay"
+
+
+def test_what_an_application_raises_is_500_and_the_next_request_is_answered(port):
+    assert ask(port, "/broken")[0].status == 500
+    assert ask(port, "/echo", b"hay")[1] == b"hay"
+
+
+def test_a_header_may_be_given_twice(port):
+    answer, _ = ask(port, "/unread")
+    assert answer.headers.get_all("Set-Cookie") == ["a=1", "b=2"]
+
+
+def test_a_request_arrives_in_the_words_of_wsgi(port):
+    head = [
+        "GET /words/caf%C3%A9/a%20b?q=%C3%A9 HTTP/1.1",
+        "Connection: close",
+        "Cookie: a=1",
+        "Cookie: b=2",
+        "X-Forwarded-For: 192.0.2.1",
+        "X-Forwarded-For: 192.0.2.2",
+        "X_Forwarded_For: 192.0.2.3",
+        "Content-Type: text/plain",
+    ]
+    with speaking(port, "\r\n".join(head)) as client:
+        found = json.loads(all_of(client).partition(b"\r\n\r\n")[2])
+    assert found["PATH_INFO"].encode("latin-1").decode() == "/words/café/a b"
+    assert found["QUERY_STRING"] == "q=%C3%A9"
+    assert found["HTTP_COOKIE"] == "a=1;b=2"
+    assert found["HTTP_X_FORWARDED_FOR"] == "192.0.2.1,192.0.2.2"
+    assert found["CONTENT_TYPE"] == "text/plain"
+    assert found["REMOTE_ADDR"] == found["SERVER_NAME"] == "127.0.0.1"
+    assert found["SERVER_PORT"] == str(port)
+    assert found["SERVER_PROTOCOL"] == "HTTP/1.1"
+    assert (found["REQUEST_METHOD"], found["wsgi.url_scheme"]) == ("GET", "http")
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_request_without_a_host_names_none_and_not_the_server(port, version):
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(60)
+        client.sendall(f"GET /words HTTP/{version}\r\nConnection: close\r\n\r\n".encode())
+        found = json.loads(all_of(client).partition(b"\r\n\r\n")[2])
+    assert found["HTTP_HOST"] == "", "which Django refuses; without it the server's name would count"
+    assert found["SERVER_PROTOCOL"] == f"HTTP/{version}"
+
+
+@pytest.mark.parametrize("value", [b"\xff, 192.0.2.1", "café, 192.0.2.1".encode()])
+def test_a_header_that_cannot_be_read_is_not_taken_for_one_that_was_not_sent(port, value):
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(60)
+        head = b"GET /words HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Forwarded-For: "
+        client.sendall(head + value + b"\r\n\r\n")
+        found = json.loads(all_of(client).partition(b"\r\n\r\n")[2])
+    assert found["HTTP_X_FORWARDED_FOR"] == "?"
+    assert found["HTTP_HOST"] == "localhost"
+
+
+def test_a_stop_waits_for_what_is_under_way():
+    with served() as (port, process), speaking(port, "GET /patiently HTTP/1.1") as client:
+        wait_until(port, "working", 1)
+        process.send_signal(signal.SIGTERM)
+        assert all_of(client).endswith(b"done")
+        assert process.wait(20) == 0

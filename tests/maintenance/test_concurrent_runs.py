@@ -1,0 +1,348 @@
+"""Runs on a real file: taken once, killed in the middle, beside agents that write; the server's worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import connection
+from django.utils import timezone
+
+from memoryhub import memories
+from memoryhub.audit import journal
+from memoryhub.maintenance import executor, runs, scheduler, worker
+from memoryhub.maintenance.executor import is_given_up, own_name
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.models import JournalEntry, MaintenanceRun, Memory
+from tests.maintenance.stepping import importances
+from tests.memories.test_concurrency import at_once
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
+
+
+def aged(actor, count: int) -> None:
+    """So many memories that nobody has touched for ten days."""
+    drafts = [MemoryDraft(content=f"aged {n}") for n in range(count)]
+    for start in range(0, count, 500):
+        memories.remember_many(drafts[start : start + 500], actor, hold_cap=False)
+    Memory.objects.update(updated_at=timezone.now() - timedelta(days=10))
+
+
+def until(true: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait; an assertion when it does not come true."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)
+
+
+def test_of_eight_that_want_a_run_one_gets_it(actor, remember, lifting):
+    for n in range(10):
+        remember(f"memory {n}")
+    for _ in range(5):
+        run, got = runs.start("lift", {}, actor), []
+
+        def take(number: int, run: MaintenanceRun = run, got: list[bool] = got) -> None:
+            got.append(runs.work(MaintenanceRun.objects.get(pk=run.pk)))
+
+        assert at_once(take) == []
+        assert Counter(got) == {True: 1, False: 7}
+    assert importances() == [1.0] * 10
+
+
+def test_of_eight_that_ask_for_the_same_one_gets_it(actor, remember, lifting):
+    remember("a memory")
+    refused = at_once(lambda number: runs.start("lift", {}, actor))
+    assert [type(error) for error in refused] == [memories.Conflict] * 7
+    assert MaintenanceRun.objects.count() == 1
+
+
+def test_of_eight_that_keep_the_schedule_one_queues_the_day(configure, monkeypatch):
+    configure(maintenance_operations="consolidate", maintenance_at="00:00")
+    tomorrow = timezone.now() + timedelta(days=1)
+    assert at_once(lambda number: scheduler.start_due(tomorrow)) == []
+    assert MaintenanceRun.objects.filter(operation="consolidate").count() == 1
+
+
+WORKER = """
+import os
+import django
+from django.conf import settings
+django.setup()
+settings.DATABASES["default"]["NAME"] = os.environ["TEST_DB"]
+settings.MEMORY_LOG = os.environ["TEST_LOG"]
+from dataclasses import replace
+settings.MEMORYHUB = replace(settings.MEMORYHUB, maintenance_step_ms=1)
+from memoryhub.maintenance import runs
+from memoryhub.models import MaintenanceRun
+runs.work(MaintenanceRun.objects.get())
+"""
+
+
+@pytest.fixture
+def other_process(journal_mirror) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that works on the only run there is."""
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "TEST_DB": str(connection.settings_dict["NAME"]),
+        "TEST_LOG": str(journal_mirror),
+    }
+    process = subprocess.Popen([sys.executable, "-c", WORKER], env=environment, cwd=django_settings.BASE_DIR)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_killed_run_is_marked_and_goes_on_where_it_was(actor, request):
+    aged(actor, 3000)
+    run = runs.start("consolidate", {}, actor)
+    process = request.getfixturevalue("other_process")
+
+    def far_enough() -> bool:
+        run.refresh_from_db()
+        return run.done > 200
+
+    until(far_enough, 60)
+    os.kill(process.pid, signal.SIGKILL)  # a zombie until the end of the test, as with many a supervisor
+    until(lambda: runs.mark_interrupted() == 1)
+    run.refresh_from_db()
+    assert (run.status, run.cause) == (Status.FAILED, Cause.INTERRUPTED)
+    assert "interrupted" in run.error
+    assert 200 < run.done < 3000
+    untouched = Memory.objects.filter(consolidated_at=None).count()
+    assert untouched == 3000 - run.done, "what was counted was done, and what was done was counted"
+
+    run = runs.resume(run.uid, actor)
+    assert runs.work(run)
+    assert (run.status, run.done, run.result["changed"]) == (Status.DONE, 3000, 3000)
+    noted = JournalEntry.objects.filter(operation="consolidate").values_list("detail", flat=True)
+    times = Counter(change[0] for detail in noted for change in detail["changes"])
+    assert set(times.values()) == {1}, "nothing was done twice"
+    assert len(times) == 3000, "nothing was left out"
+    assert {one.change.uid for one in runs.changes_of(run, actor.clearance, 0, 3000)} == set(times)
+    assert journal.verify().ok
+
+
+def test_one_that_lives_is_not_given_up(actor, remember, lifting):
+    remember("a memory")
+    run, inside, go_on = runs.start("lift", {}, actor), threading.Event(), threading.Event()
+    lifting.before = lambda number: (inside.set(), go_on.wait(20))
+    thread = threading.Thread(target=_work_and_close, args=(run.pk,))
+    thread.start()
+    assert inside.wait(20)
+    later = timezone.now() + timedelta(minutes=5)
+    assert runs.mark_interrupted(later) == 0
+    go_on.set()
+    thread.join()
+    run.refresh_from_db()
+    assert run.status == Status.DONE
+
+
+def _work_and_close(pk: int) -> None:
+    runs.work(MaintenanceRun.objects.get(pk=pk))
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "given_up"),
+    [
+        ("elsewhere/1/1/1", 20, False),
+        ("elsewhere/1/1/1", 40, True),
+        ("", 40, True),
+        ("own", 600, False),
+        ("own", 1000, True),
+        ("own began earlier", 0, True),
+    ],
+)
+def test_who_is_given_up(name, seconds, given_up):
+    own = own_name()
+    host, pid, _, thread = own.split("/")
+    names = {"own": own, "own began earlier": f"{host}/{pid}/1/{thread}"}
+    now = timezone.now()
+    run = MaintenanceRun(worker=names.get(name, name), heartbeat_at=now - timedelta(seconds=seconds))
+    assert is_given_up(run, now) is given_up
+
+
+def test_a_machine_without_proc_asks_the_system(monkeypatch):
+    monkeypatch.setattr(executor, "_began", lambda pid: "")
+    now = timezone.now()
+    run = MaintenanceRun(worker=own_name(), heartbeat_at=now - timedelta(minutes=5))
+    assert not is_given_up(run, now)
+
+
+def test_agents_write_while_a_run_is_at_work(actor):
+    """Each write of the run is short, and it rests as long: the others get their turn."""
+    aged(actor, 4000)
+    run, ended, waited = runs.start("consolidate", {}, actor), threading.Event(), []
+
+    def work(number: int) -> None:
+        if number == 0:
+            try:
+                runs.work(run)
+            finally:
+                ended.set()
+            return
+        n = 0
+        while not ended.is_set():
+            began = time.perf_counter()
+            memories.remember(MemoryDraft(content=f"an agent's {number} {n}"), actor)
+            waited.append(time.perf_counter() - began)
+            n += 1
+            time.sleep(0.01)
+
+    assert at_once(work, times=3) == []
+    assert run.status == Status.DONE
+    assert len(waited) > 10
+    assert max(waited) < 1, "bounds of a crowded machine; docs/maintenance.md has the figures of an idle one"
+
+
+# The server's own worker
+
+
+@pytest.fixture
+def worker_of() -> Iterator[Callable[..., worker.Worker]]:
+    """``worker_of(dry_runs=False)`` is at work until the end of the test."""
+    started: list[worker.Worker] = []
+
+    def start(**options: bool) -> worker.Worker:
+        started.append(worker.Worker(**options))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    worker.finish(started)
+    for one in started:
+        one.join(20)
+        assert not one.is_alive()
+
+
+def ended(run: MaintenanceRun) -> Callable[[], bool]:
+    def look() -> bool:
+        run.refresh_from_db()
+        return run.status in (Status.DONE, Status.FAILED)
+
+    return look
+
+
+def test_it_works_on_what_is_queued_and_at_once(actor, remember, lifting, worker_of, monkeypatch):
+    monkeypatch.setattr(worker, "POLL", 60)
+    remember("a memory")
+    one = worker_of(dry_runs=False)
+    time.sleep(0.5)  # it has looked, and found nothing
+    run = runs.start("lift", {}, actor)
+    until(ended(run))
+    assert run.status == Status.DONE
+    assert one.is_alive()
+
+
+def test_it_finds_what_another_process_queued(actor, remember, lifting, worker_of, monkeypatch):
+    monkeypatch.setattr(worker, "POLL", 0.1)
+    monkeypatch.setattr(runs, "_wake", lambda: None)
+    remember("a memory")
+    worker_of(dry_runs=False)
+    run = runs.start("lift", {}, actor)
+    until(ended(run))
+    assert run.status == Status.DONE
+
+
+def test_it_marks_what_was_interrupted_when_it_starts(actor, remember, lifting, worker_of):
+    remember("a memory")
+    run = runs.start("lift", {}, actor)
+    MaintenanceRun.objects.update(
+        status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=timezone.now() - timedelta(hours=1)
+    )
+    worker_of(dry_runs=False)
+    until(ended(run))
+    assert run.cause == Cause.INTERRUPTED
+
+
+def test_a_dry_run_does_not_wait_for_a_long_run(actor, remember, lifting, worker_of):
+    remember("a memory")
+    inside, go_on = threading.Event(), threading.Event()
+    lifting.before = lambda number: (inside.set(), go_on.wait(20))
+    long = runs.start("lift", {}, actor)
+    worker_of(dry_runs=False)
+    assert inside.wait(20)
+    worker_of(dry_runs=True)
+    dry = runs.start("consolidate", {}, actor, dry_run=True)
+    until(ended(dry))
+    go_on.set()
+    until(ended(long))
+    assert (dry.status, long.status) == (Status.DONE, Status.DONE)
+
+
+def test_one_run_that_writes_waits_for_another(actor, remember, lifting):
+    remember("a memory")
+    first, second = runs.start("lift", {}, actor), runs.start("consolidate", {}, actor)
+    assert worker.next_run(False) == first
+    MaintenanceRun.objects.filter(pk=first.pk).update(
+        status=Status.RUNNING, worker=own_name(), heartbeat_at=timezone.now()
+    )
+    assert worker.next_run(False) is None
+    MaintenanceRun.objects.filter(pk=first.pk).update(worker="elsewhere/1/1/1", heartbeat_at=first.created_at)
+    MaintenanceRun.objects.filter(pk=first.pk).update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    assert worker.next_run(False) == second
+
+
+def test_it_outlives_errors(actor, remember, lifting, worker_of, monkeypatch, caplog):
+    monkeypatch.setattr(worker, "AFTER_ERROR", 0.05)
+    due = scheduler.start_due
+    monkeypatch.setattr(scheduler, "start_due", lambda: 1 / 0)
+    one = worker_of(dry_runs=False)
+    until(lambda: "met an error" in caplog.text)
+    monkeypatch.setattr(scheduler, "start_due", due)
+    remember("a memory")
+    run = runs.start("lift", {}, actor)
+    until(ended(run))
+    assert one.is_alive()
+    assert run.status == Status.DONE
+
+
+def test_it_ends_quickly_and_puts_its_run_back(actor, remember, lifting, worker_of):
+    for n in range(200):
+        remember(f"memory {n}")
+    lifting.before = lambda number: time.sleep(0.05)
+    run = runs.start("lift", {}, actor)
+    one = worker_of(dry_runs=False)
+
+    def begun() -> bool:
+        run.refresh_from_db()
+        return run.done > 0
+
+    until(begun)
+    began = time.monotonic()
+    worker.finish([one])
+    assert time.monotonic() - began < 1
+    assert not one.is_alive()
+    run.refresh_from_db()
+    assert (run.status, run.cause) == (Status.QUEUED, "")
+
+
+def test_it_is_not_begun_where_it_is_switched_off(configure):
+    configure(maintenance_worker=False)
+    assert worker.begin() == []
+
+
+def test_the_schedule_is_kept_by_the_worker(configure, remember, worker_of, monkeypatch):
+    configure(maintenance_operations="consolidate", maintenance_at="00:00")
+    remember("a memory")
+    tomorrow = timezone.now() + timedelta(days=1)
+    start_due = scheduler.start_due
+    monkeypatch.setattr(scheduler, "start_due", lambda: start_due(tomorrow))
+    worker_of(dry_runs=False)
+    until(lambda: MaintenanceRun.objects.filter(status=Status.DONE, actor="system:schedule").exists())
+
+
+def test_no_test_and_no_command_has_a_worker():
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, worker.Worker)]

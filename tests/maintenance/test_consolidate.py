@@ -1,0 +1,301 @@
+"""Consolidation: importance follows use, and nothing is counted twice."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memoryhub import memories as store
+from memoryhub.access.policy import Actor, Clearance, system
+from memoryhub.audit import journal
+from memoryhub.maintenance.registry import OPERATIONS, run_now
+from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
+from memoryhub.models import JournalEntry, Memory
+from tests.conftest import undone
+from tests.maintenance.conftest import DAY, whole_store
+
+
+def worth(memory):
+    memory.refresh_from_db()
+    return memory.importance
+
+
+def test_what_was_not_used_fades_by_two_hundredths_a_day(aged, run):
+    memory = aged("a", days=10, importance=0.8)
+    [change] = run("consolidate")
+    assert worth(memory) == pytest.approx(0.6)
+    assert (change.action, change.before, change.after) == ("decay", 0.8, worth(memory))
+    assert change.reason == "not used for 10 days: 0.80 → 0.60"
+
+
+@pytest.fixture
+def history(db, actor, now):
+    """A memory of three years ago that a person has imported just now."""
+    draft = MemoryDraft(content="Old news", created_at=now - 1000 * DAY, ttl_days=None, importance=0.5)
+    [made] = store.remember_many([draft], actor, now, hold_cap=False, imported_at=now)
+    return made.memory
+
+
+def test_imported_history_does_not_fade_for_the_years_before_it_came(history, run, now):
+    assert run("consolidate") == []
+    [change] = run("consolidate", at=now + 10 * DAY)
+    assert (change.action, worth(history)) == ("decay", pytest.approx(0.3))
+
+
+def test_imported_history_is_evicted_after_ninety_days_here(history, run, now):
+    Memory.objects.update(importance=0.01)
+    assert run("evict", at=now + 89 * DAY) == []
+    assert [change.uid for change in run("evict", at=now + 91 * DAY)] == [history.uid]
+
+
+@pytest.mark.parametrize("kind", ["decision", "discovery"])
+def test_decisions_and_discoveries_fade_at_half_rate(aged, run, kind):
+    memory = aged("a", days=10, importance=0.8, type=kind)
+    [change] = run("consolidate")
+    assert worth(memory) == pytest.approx(0.7)
+    assert change.reason == f"not used for 10 days: 0.80 → 0.70; half rate, a {kind}"
+
+
+def test_what_was_used_rises_by_the_logarithm_and_does_not_fade(aged, run):
+    memory = aged("a", days=10, importance=0.5, accesses=3)
+    [change] = run("consolidate")
+    assert worth(memory) == pytest.approx(0.5 + 0.03 * math.log(4))
+    assert (change.action, change.reason) == ("boost", "used 3 times: 0.50 → 0.54")
+
+
+def test_an_access_counts_once(aged, run, now):
+    memory = aged("a", days=10, importance=0.5, accesses=3)
+    run("consolidate")
+    once = worth(memory)
+    Memory.objects.update(accessed_count=4)
+    [change] = run("consolidate", at=now + DAY)
+    assert worth(memory) == pytest.approx(once + 0.03 * math.log(2))
+    assert change.reason == "used 1 time since the last consolidation: 0.54 → 0.56"
+
+
+def test_days_count_from_the_last_consolidation(aged, run, now):
+    memory = aged("a", days=10, importance=0.8)
+    run("consolidate")
+    [change] = run("consolidate", at=now + 2 * DAY)
+    assert worth(memory) == pytest.approx(0.56)
+    assert change.reason == "not used for 12 days, 2 of them since the last consolidation: 0.60 → 0.56"
+
+
+def test_the_rate_can_be_configured(aged, run, configure):
+    configure(consolidation_decay_rate=0.01)
+    memory = aged("a", days=10, importance=0.8)
+    run("consolidate")
+    assert worth(memory) == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("later", [timedelta(0), timedelta(seconds=30)])
+def test_a_second_run_changes_nothing(aged, run, now, later):
+    aged("a", days=10)
+    aged("b", days=10, accesses=3)
+    aged("c", days=200, importance=0.1)
+    aged("d", days=10, importance=1.0, accesses=3)
+    run("consolidate")
+    before = whole_store()
+    assert run("consolidate", at=now + later) == []
+    assert whole_store() == before
+
+
+def test_small_steps_lose_nothing(aged, run, now):
+    """Thirty minutes of decay are too little to be written; many of them are not."""
+    memory = aged("a", importance=0.8)
+    for n in range(1, 97):
+        run("consolidate", at=now + n * timedelta(minutes=30))
+    assert worth(memory) == pytest.approx(0.8 - 0.02 * 2, abs=0.0005)
+    assert memory.consolidated_at > now
+
+
+def test_an_access_at_the_top_does_not_hold_off_decay_for_ever(aged, run, now):
+    memory = aged("a", importance=1.0, accesses=2)
+    run("consolidate")
+    run("consolidate", at=now + 5 * DAY)
+    assert worth(memory) == pytest.approx(0.9)
+
+
+def test_what_was_changed_stays_as_new_as_it_was(aged, run):
+    memory = aged("a", days=10)
+    before = memory.updated_at
+    run("consolidate")
+    memory.refresh_from_db()
+    assert memory.updated_at == before
+
+
+def test_what_has_ended_is_left_alone(aged, run, actor, now):
+    trashed, expired = aged("a", days=10), aged("b", days=10)
+    store.trash([trashed.uid], actor, now=now)
+    store.act("expire", [expired.uid], actor, now=now - DAY)
+    assert run("consolidate") == []
+    assert (worth(trashed), worth(expired)) == (0.5, 0.5)
+
+
+def test_what_has_faded_and_was_long_not_used_goes_to_the_trash(aged, run):
+    old, young = aged("a", days=90, importance=0.3), aged("b", days=89, importance=0.3)
+    changes = {change.uid: change for change in run("consolidate")}
+    old.refresh_from_db()
+    assert (old.trash_reason, old.importance) == ("evicted", 0.0)
+    assert changes[old.uid].action == "evict"
+    assert changes[old.uid].reason == "faded to 0.00 and not used for 90 days: to the trash"
+    assert changes[young.uid].action == "decay"
+    assert Memory.objects.live().get() == young
+
+
+def test_one_project_can_be_consolidated_alone(aged, run):
+    mine, other = aged("a", days=10, project="p"), aged("b", days=10, project="q")
+    run("consolidate", project="p")
+    assert worth(mine) == pytest.approx(0.3)
+    assert worth(other) == 0.5
+
+
+def test_only_what_the_actor_may_see_is_touched_or_listed(four_levels, planned, run, now):
+    low = Actor("low", Clearance.up_to("public"))
+    Memory.objects.update(updated_at=now - 10 * DAY)
+    assert [change.uid for change in planned("consolidate", by=low)] == [four_levels["public"].uid]
+    run("consolidate", by=low)
+    assert worth(four_levels["public"]) == pytest.approx(0.3)
+    assert worth(four_levels["private"]) == 0.5
+
+
+def test_an_unknown_level_is_touched_by_nobody(four_levels, run, now):
+    Memory.objects.update(updated_at=now - 10 * DAY)
+    assert len(run("consolidate", by=system("daily"))) == 3
+    assert worth(four_levels["cosmic"]) == 0.5
+
+
+def test_no_row_is_skipped_by_steps_of_one(aged, configure, actor, now):
+    """Rows leave what is being paged through while it is paged through."""
+    configure(maintenance_step_ms=1)
+    for n in range(40):
+        aged(f"{n}", days=100, importance=0.3 if n % 2 else 0.5)
+    ran = run_now("consolidate", {}, actor, now=now)
+    assert (ran.seen, ran.changed) == (40, 40)
+    assert Memory.objects.trashed().count() == 40
+
+
+def test_rows_added_and_removed_meanwhile_skip_none(aged, actor, now):
+    memories = [aged(f"{n}", days=10) for n in range(450)]
+    steps = OPERATIONS["consolidate"].steps(OPERATIONS["consolidate"].Params(), actor, now)
+    first = next(steps)
+    first.apply("run")
+    store.trash([memory.uid for memory in memories[:150]], actor)
+    aged("new", days=10)
+    seen = [change.uid for step in steps for change in step.changes]
+    assert set(seen) >= {memory.uid for memory in memories[len(first.changes) :]}
+
+
+def test_what_changed_since_it_was_planned_is_left_for_the_next_run(aged, actor, now):
+    accessed, edited, calm = aged("a", days=10), aged("b", days=10), aged("c", days=10)
+    [step] = list(OPERATIONS["consolidate"].steps(OPERATIONS["consolidate"].Params(), actor, now))
+    store.touch(accessed, now)
+    store.update(edited.uid, MemoryPatch(importance=0.9), actor)
+    assert step.apply("run") == 1
+    assert [change.uid for change in step.applied] == [calm.uid]
+    assert (worth(accessed), worth(edited)) == (0.5, 0.9)
+
+
+def test_a_run_that_broke_off_before_it_noted_its_place_does_nothing_twice(aged, actor, now):
+    for n in range(10):
+        aged(f"{n}", days=10)
+    consolidate = OPERATIONS["consolidate"]
+    for step in consolidate.steps(consolidate.Params(), actor, now):
+        step.apply("run")  # and the position is lost
+    before = whole_store()
+    for step in consolidate.steps(consolidate.Params(), actor, now, {}):
+        step.apply("run")
+    assert whole_store() == before
+
+
+def test_a_run_goes_on_after_its_place(aged, actor, now):
+    memories = [aged(f"{n}", days=10) for n in range(300)]
+    consolidate = OPERATIONS["consolidate"]
+    first = next(consolidate.steps(consolidate.Params(), actor, now))
+    rest = list(consolidate.steps(consolidate.Params(), actor, now, first.position))
+    seen = [change.uid for step in [first, *rest] for change in step.changes]
+    assert seen == [memory.uid for memory in memories]
+
+
+def test_the_journal_has_a_row_for_each_project_level_and_owner(aged, run):
+    aged("a", days=10, project="p")
+    aged("b", days=10, project="p")
+    aged("c", days=10, project="p", sensitivity="secret")
+    aged("d", days=10, scope="personal")
+    run("consolidate", uid="r")
+    rows = JournalEntry.objects.filter(operation="consolidate").order_by("seq")
+    places = [(row.project, row.sensitivity, row.owner, len(row.detail["changes"])) for row in rows]
+    assert places == [("", "public", "ada", 1), ("p", "public", "", 2), ("p", "secret", "", 1)]
+    assert {(row.object_type, row.object_id, row.detail["run"]) for row in rows} == {("memories", "r", "r")}
+    assert journal.verify().ok
+
+
+def test_undo_gives_importances_back(aged, run, undo):
+    faded, used = aged("a", days=10), aged("b", days=10, accesses=2)
+    gone = aged("c", days=100, importance=0.2)
+    run("consolidate")
+    assert undo("consolidate") == 3  # one of them out of the trash, and its importance
+    assert (worth(faded), worth(used), worth(gone)) == (0.5, 0.5, 0.2)
+    assert not Memory.objects.trashed().exists()
+    assert undo("consolidate") == 0
+
+
+def test_undo_leaves_alone_what_someone_changed_since(aged, run, undo, actor):
+    mine, other = aged("a", days=10), aged("b", days=10)
+    run("consolidate")
+    store.update(mine.uid, MemoryPatch(importance=0.9), actor)
+    assert undo("consolidate") == 1
+    assert (worth(mine), worth(other)) == (0.9, 0.5)
+
+
+def test_what_was_undone_is_not_done_again_by_the_next_run(aged, run, undo, now):
+    memory = aged("a", days=10)
+    run("consolidate")
+    undo("consolidate")
+    assert run("consolidate", at=now + timedelta(minutes=1)) == []
+    assert worth(memory) == 0.5
+
+
+def test_undo_reaches_no_further_than_who_undoes(aged, run, undo):
+    low = Actor("low", Clearance.up_to("public"))
+    memory, secret = aged("a", days=10), aged("b", days=10, sensitivity="secret")
+    run("consolidate")
+    assert undo("consolidate", by=low) == 1
+    assert worth(memory) == 0.5
+    assert worth(secret) == pytest.approx(0.3)
+
+
+def test_a_dry_run_lists_what_the_run_then_does(aged, planned, run):
+    for n in range(30):
+        aged(
+            f"{n}",
+            days=n * 4,
+            accesses=n % 3,
+            importance=(n % 10) / 10,
+            type="decision" if n % 5 else "fact",
+        )
+    before = whole_store()
+    listed = planned("consolidate")
+    assert whole_store() == before
+    assert listed == run("consolidate")
+
+
+splits = st.lists(st.floats(0.001, 15), min_size=1, max_size=5)  # less than 90 days: nothing is evicted
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(splits, st.floats(0, 1), st.sampled_from(["change", "decision"]))
+def test_runs_in_between_make_no_difference(aged, run, now, days, importance, kind):
+    with undone():
+        often = aged("often", importance=importance, type=kind, project="often")
+        once = aged("once", importance=importance, type=kind, project="once")
+        at = now
+        for part in days:
+            at += part * DAY
+            run("consolidate", at=at, project="often")
+        run("consolidate", at=at, project="once")
+        assert worth(often) == pytest.approx(worth(once), abs=0.0005)

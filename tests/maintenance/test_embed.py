@@ -1,0 +1,362 @@
+"""Memories without a vector get one: by the operation, and by the server itself."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from django.utils import timezone
+
+from memoryhub import embeddings, memories
+from memoryhub.access.policy import system
+from memoryhub.embeddings import EmbeddingError
+from memoryhub.maintenance import runs, scheduler
+from memoryhub.maintenance import worker as maintenance_worker
+from memoryhub.maintenance.operations.embed import missing
+from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance.worker import CatchUp, Worker
+from memoryhub.memories import StoreError
+from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
+from memoryhub.models import Embedding, MaintenanceRun, Memory
+from memoryhub.search.semantic import nearest
+from tests.maintenance.conftest import whole_store
+
+Status = MaintenanceRun.Status
+
+
+class Provider:
+    """One that counts letters: good enough to tell texts apart."""
+
+    dimensions = 26
+
+    def __init__(self, name="tests/letters", *, in_process=False):
+        self.name, self.in_process = name, in_process
+        self.fails, self.asked = False, 0
+
+    def documents(self, texts):
+        self.asked += 1
+        if self.fails:
+            raise EmbeddingError("the endpoint of embeddings does not answer")
+        rows = np.array(
+            [[text.lower().count(chr(97 + n)) for n in range(26)] for text in texts], np.float32
+        ).reshape(len(texts), 26)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+
+    def query(self, text, weights=None):
+        return self.documents([text])[0]
+
+
+@pytest.fixture
+def choose(monkeypatch):
+    """``choose(provider)``: the configured one from now on; an error is raised, None stands for none."""
+
+    def configured(provider):
+        def answer():
+            if isinstance(provider, EmbeddingError):
+                raise provider
+            return provider
+
+        monkeypatch.setattr(embeddings, "configured", answer)
+        return provider
+
+    return configured
+
+
+@pytest.fixture
+def far(choose):
+    """A provider that is far away: storing does not wait for it."""
+    return choose(Provider())
+
+
+def lacking(name="tests/letters"):
+    return missing(name)
+
+
+def of_models():
+    return set(Embedding.objects.values_list("model", flat=True))
+
+
+def test_a_run_gives_every_memory_a_vector_and_says_why(far, remember, planned, run):
+    made = [remember(f"zebra number {n}") for n in range(5)]
+    listed = planned("embed")
+    assert [(change.action, change.uid, change.reason) for change in listed] == [
+        ("embed", one.uid, "it has no vector") for one in made
+    ]
+    assert Embedding.objects.count() == 0
+    assert far.asked == 0
+    assert run("embed") == listed
+    assert lacking() == 0
+    assert planned("embed") == []
+    assert run("embed") == []
+
+
+def test_those_in_the_trash_expired_and_of_an_unknown_level_get_theirs_too(far, four_levels, actor, run):
+    memories.trash([four_levels["public"].uid], actor)
+    memories.act("expire", [four_levels["private"].uid], actor)
+    run("embed")
+    assert Embedding.objects.count() == 4
+
+
+def test_a_project_alone(far, remember, planned, run):
+    remember("zebra", project="p")
+    remember("okapi", project="q")
+    assert len(planned("embed", project="p")) == len(run("embed", project="p")) == 1
+    assert lacking() == 1
+
+
+def test_memories_and_journal_stay_as_they_are(far, remember, run):
+    remember("zebra")
+    before = whole_store()
+    run("embed")
+    assert whole_store() == before
+
+
+def test_a_vector_of_another_model_is_replaced_and_stays_until_then(choose, far, remember, run, planned):
+    for n in range(3):
+        remember(f"zebra number {n}")
+    run("embed")
+    choose(Provider("tests/another"))
+    [reason] = {change.reason for change in planned("embed")}
+    assert reason == "its vector is of another model, tests/letters"
+    assert of_models() == {"tests/letters"}
+    run("embed")
+    assert of_models() == {"tests/another"}
+    assert Embedding.objects.count() == 3
+
+
+def test_a_text_that_changes_while_it_is_embedded_is_not_given_the_old_ones_vector(far, remember, actor, now):
+    one, other = remember("zebra"), remember("okapi")
+    walk = OPERATIONS["embed"].steps(OPERATIONS["embed"].Params(), actor, now)
+    next(walk).apply("run")
+    step = next(walk)
+    memories.update(one.uid, MemoryPatch(content="giraffe"), actor)
+    assert step.apply("run") == 1
+    assert [row.memory_id for row in Embedding.objects.all()] == [other.pk]
+    assert lacking() == 1
+
+
+def test_a_memory_that_is_erased_meanwhile_gets_none(far, remember, actor, now):
+    one = remember("zebra")
+    walk = OPERATIONS["embed"].steps(OPERATIONS["embed"].Params(), actor, now)
+    next(walk).apply("run")
+    step = next(walk)
+    Memory.objects.filter(pk=one.pk).delete()
+    assert step.apply("run") == 0
+
+
+def test_a_run_that_broke_off_goes_on(far, remember, actor, now, monkeypatch):
+    monkeypatch.setattr("memoryhub.maintenance.operations.embed._FIRST", 2)
+    for n in range(7):
+        remember(f"zebra number {n}")
+    walk = OPERATIONS["embed"].steps(OPERATIONS["embed"].Params(), actor, now)
+    next(walk).apply("run")
+    step = next(walk)
+    step.apply("run")
+    assert lacking() == 5
+    for later in OPERATIONS["embed"].steps(OPERATIONS["embed"].Params(), actor, now, step.position):
+        later.apply("run")
+    assert lacking() == 0
+
+
+def test_a_provider_that_fails_ends_the_run_in_its_own_words_and_keeps_what_was_done(
+    far, remember, actor, monkeypatch
+):
+    monkeypatch.setattr("memoryhub.maintenance.operations.embed._FIRST", 2)
+    for n in range(6):
+        remember(f"zebra number {n}")
+    run = runs.start("embed", {}, actor)
+
+    def fail(_):
+        far.fails = far.asked >= 1
+
+    assert runs.work(run, watcher=fail)
+    assert (run.status, run.cause) == (Status.FAILED, "error")
+    assert run.error == "the endpoint of embeddings does not answer"
+    assert 0 < lacking() < 6
+    far.fails = False
+    runs.resume(run.uid, actor)
+    run.refresh_from_db()
+    runs.work(run)
+    assert run.status == Status.DONE
+    assert lacking() == 0
+
+
+def test_without_a_provider_there_is_nothing_to_do(choose, remember, planned, run):
+    choose(None)
+    remember("zebra")
+    assert planned("embed") == run("embed") == []
+
+
+def test_the_daily_maintenance_embeds_where_there_is_a_provider(configure):
+    configure(embeddings="wordllama")
+    assert "embed" in scheduler.operations()
+    configure(embeddings="none")
+    assert "embed" not in scheduler.operations()
+
+
+def test_a_provider_that_cannot_be_loaded_is_told_in_words(choose, remember, planned):
+    choose(EmbeddingError("wordllama cannot be loaded"))
+    remember("zebra")
+    with pytest.raises(StoreError, match="wordllama cannot be loaded"):
+        planned("embed")
+
+
+def test_a_provider_in_this_process_embeds_with_the_store(choose, remember, actor):
+    choose(Provider(in_process=True))
+    one = remember("zebra")
+    assert Embedding.objects.get().memory_id == one.pk
+    before = bytes(Embedding.objects.get().vector)
+    memories.update(one.uid, MemoryPatch(content="giraffe"), actor)
+    assert bytes(Embedding.objects.get().vector) != before
+
+
+@pytest.mark.parametrize("given", [{"content": "giraffe"}, {"title": "A long-necked one"}])
+def test_a_change_of_text_is_embedded_anew_and_any_other_leaves_the_vector(choose, remember, actor, given):
+    choose(Provider(in_process=True))
+    one = remember("zebra")
+    first = Embedding.objects.get().pk
+    memories.update(one.uid, MemoryPatch(importance=0.9, tags=["x"]), actor)
+    assert Embedding.objects.get().pk == first
+    memories.update(one.uid, MemoryPatch(**given), actor)
+    assert Embedding.objects.get().pk > first
+
+
+def test_an_upsert_by_key_embeds_the_new_text(choose, remember):
+    provider = choose(Provider(in_process=True))
+    remember("zebra", key="k")
+    remember("giraffe", key="k")
+    [found] = nearest(Memory.objects.all(), provider.query("giraffe"), provider.name, 5, centred=False)
+    assert found[1] == pytest.approx(1, abs=1e-3)
+
+
+def test_a_merge_and_its_undoing_embed_what_the_memory_says_then(choose, remember, actor):
+    provider = choose(Provider(in_process=True))
+    one, other = remember("zebra"), remember("okapi")
+
+    def says(text):
+        found = dict(nearest(Memory.objects.all(), provider.query(text), provider.name, 5, centred=False))
+        return found[one.pk] == pytest.approx(1, abs=1e-3)
+
+    merged = memories.merge(one.uid, [other.uid], actor, content="giraffe")
+    assert says("giraffe")
+    memories.unmerge(merged.uid, actor)
+    assert says("zebra")
+
+
+def test_a_provider_that_fails_while_storing_loses_nothing(choose, remember, actor, caplog):
+    provider = choose(Provider(in_process=True))
+    provider.fails = True
+    with caplog.at_level(logging.WARNING):
+        done = memories.remember_many([MemoryDraft(content=f"zebra {n}") for n in range(3)], actor)
+    assert [one.outcome for one in done] == ["created"] * 3
+    assert Embedding.objects.count() == 0
+    assert "does not answer" in caplog.text
+    provider.fails = False
+    CatchUp().look()
+    assert lacking() == 0
+
+
+def test_a_provider_that_cannot_be_loaded_keeps_nothing_from_being_stored(choose, remember):
+    choose(EmbeddingError("wordllama cannot be loaded"))
+    assert remember("zebra").pk
+    assert Embedding.objects.count() == 0
+
+
+def test_the_server_embeds_a_few_without_a_run(far, remember):
+    remember("zebra")
+    Worker(dry_runs=False).turn()
+    assert lacking() == 0
+    assert MaintenanceRun.objects.count() == 0
+
+
+def test_the_server_queues_a_run_for_many_and_works_on_it(far, remember, monkeypatch):
+    monkeypatch.setattr(maintenance_worker, "FEW", 2)
+    for n in range(5):
+        remember(f"zebra number {n}")
+    worker = Worker(dry_runs=False)
+    assert worker.turn()
+    run = MaintenanceRun.objects.get()
+    assert (run.operation, run.status, run.actor) == ("embed", Status.DONE, "system:embedder")
+    assert run.result["counts"] == {"embed": 5}
+    assert lacking() == 0
+    worker.turn()
+    assert MaintenanceRun.objects.count() == 1
+
+
+def test_the_server_embeds_all_anew_after_a_change_of_the_model(choose, far, remember):
+    remember("zebra")
+    CatchUp().look()
+    choose(Provider("tests/another"))
+    CatchUp().look()
+    assert of_models() == {"tests/another"}
+
+
+def test_a_provider_that_fails_is_left_alone_for_longer_and_longer(far, remember, monkeypatch, caplog):
+    clock = [1000.0]
+    monkeypatch.setattr("memoryhub.maintenance.worker.time.monotonic", lambda: clock[0])
+    far.fails = True
+    remember("zebra")
+    catch_up = CatchUp()
+    asked = []
+    for _ in range(200):
+        before = far.asked
+        catch_up.look()
+        if far.asked > before:
+            asked.append(clock[0])
+        clock[0] += 5
+    assert np.diff(asked).tolist() == [15, 60, 600]
+    assert MaintenanceRun.objects.count() == 0
+    far.fails = False
+    clock[0] += 600
+    catch_up.look()
+    assert lacking() == 0
+
+
+def test_many_do_not_become_a_run_while_the_provider_fails(far, remember, monkeypatch):
+    monkeypatch.setattr(maintenance_worker, "FEW", 0)
+    far.fails = True
+    remember("zebra")
+    CatchUp().look()
+    assert MaintenanceRun.objects.count() == 0
+
+
+def test_what_somebody_stopped_does_not_begin_again_by_itself(far, remember, monkeypatch, actor):
+    monkeypatch.setattr(maintenance_worker, "FEW", 0)
+    remember("zebra")
+    CatchUp().look()
+    run = MaintenanceRun.objects.get()
+    runs.stop(run.uid, system("tests"))
+    CatchUp().look()
+    assert MaintenanceRun.objects.count() == 1
+    MaintenanceRun.objects.update(finished_at=timezone.now() - timedelta(days=2))
+    CatchUp().look()
+    assert MaintenanceRun.objects.count() == 2
+
+
+def test_nothing_begins_beside_a_run_that_is_under_way(far, remember, actor):
+    remember("zebra")
+    runs.start("embed", {}, actor)
+    CatchUp().look()
+    assert lacking() == 1
+
+
+def test_two_servers_do_not_embed_the_same_at_once(far, remember):
+    remember("zebra")
+    with maintenance_worker._alone() as alone:
+        assert alone
+        CatchUp().look()
+        assert lacking() == 1
+    CatchUp().look()
+    assert lacking() == 0
+
+
+@pytest.mark.parametrize("provider", [None, EmbeddingError("wordllama cannot be loaded")])
+def test_without_a_provider_the_worker_goes_on_with_its_runs(choose, remember, actor, provider):
+    choose(provider)
+    remember("zebra")
+    runs.start("reindex", {}, actor)
+    assert Worker(dry_runs=False).turn()
+    assert MaintenanceRun.objects.get().status == Status.DONE

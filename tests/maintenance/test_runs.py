@@ -1,0 +1,283 @@
+"""Runs of maintenance: asked for, worked on, stopped and resumed."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import OperationalError
+
+from memoryhub import memories
+from memoryhub.access.policy import Clearance, system
+from memoryhub.maintenance import executor, run_scope, runs
+from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.models import JournalEntry, MaintenanceRun, RunChanges
+from tests.maintenance.stepping import ago, done, importances
+
+Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
+
+
+# Asking for one
+
+
+def test_an_unknown_operation_is_refused_by_its_field(db, actor):
+    with pytest.raises(memories.StoreError, match="choose one of") as refused:
+        runs.start("frobnicate", {}, actor)
+    assert refused.value.field == "operation"
+
+
+def test_an_unknown_parameter_is_named(five, actor):
+    with pytest.raises(memories.StoreError, match="has no such parameter; it knows project") as refused:
+        runs.start("lift", {"colour": "red"}, actor)
+    assert refused.value.field == "colour"
+    assert not MaintenanceRun.objects.exists()
+
+
+def test_a_parameter_of_the_wrong_kind_is_named(five, actor):
+    with pytest.raises(memories.StoreError) as refused:
+        runs.start("lift", {"project": ["p"]}, actor)
+    assert refused.value.field == "project"
+
+
+def test_a_project_out_of_reach_is_refused(five, confined):
+    with pytest.raises(memories.Forbidden):
+        runs.start("lift", {"project": "p"}, confined)
+
+
+@pytest.mark.parametrize("operation", ["consolidate", "compress"])
+def test_what_is_switched_off_is_refused(db, actor, configure, operation):
+    configure(capability_consolidation=False, capability_compression=False)
+    with pytest.raises(memories.StoreError, match="is switched off in the configuration") as refused:
+        runs.start(operation, {}, actor)
+    assert refused.value.field == "operation"
+
+
+def test_one_run_of_an_operation_at_a_time(five, actor):
+    first = runs.start("lift", {}, actor)
+    with pytest.raises(memories.Conflict, match=f"run {first.uid} of lift is queued"):
+        runs.start("lift", {"project": "p"}, actor)
+    done(first)
+    assert runs.start("lift", {"project": "p"}, actor)
+
+
+def test_other_projects_other_operations_and_dry_runs_are_free(five, actor):
+    runs.start("lift", {"project": "p"}, actor)
+    runs.start("lift", {"project": "q"}, actor)
+    runs.start("consolidate", {"project": "p"}, actor)
+    for _ in range(2):
+        runs.start("lift", {"project": "p"}, actor, dry_run=True)
+
+
+def test_those_confined_to_other_projects_do_not_meet(five, actor, confined):
+    runs.start("lift", {}, confined)
+    assert runs.start("lift", {"project": "p"}, actor)
+    with pytest.raises(memories.Conflict):
+        runs.start("lift", {"project": "zoo"}, actor)
+
+
+def test_one_that_died_is_no_obstacle(five, actor):
+    dead = runs.start("lift", {}, actor)
+    MaintenanceRun.objects.update(status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=ago(60))
+    runs.start("lift", {}, actor)
+    dead.refresh_from_db()
+    assert dead.cause == Cause.INTERRUPTED
+
+
+def test_asking_is_journaled_under_the_asker(five, actor):
+    run = runs.start("lift", {"project": "p"}, actor)
+    row = JournalEntry.objects.get(object_type="run")
+    assert (row.actor, row.operation, row.object_id, row.project) == (actor.name, "run", run.uid, "p")
+    assert row.detail == {"operation": "lift", "dry_run": False}
+
+
+# Working on it
+
+
+def test_it_does_its_work_and_counts_it(five, actor):
+    run = done(runs.start("lift", {}, actor))
+    assert importances() == [0.6] * 5
+    assert (run.done, run.total) == (5, 5)
+    assert run.result == {"counts": {"boost": 5}, "changes": 5, "changed": 5, "listed": 5}
+    assert run.finished_at
+    assert run.worker == ""
+
+
+def test_a_dry_run_changes_nothing_and_lists_the_same(five, actor):
+    dry = done(runs.start("lift", {}, actor, dry_run=True))
+    assert importances() == [0.5] * 5
+    wet = done(runs.start("lift", {}, actor))
+    listed = [[one.change for one in runs.changes_of(run, actor.clearance)] for run in (dry, wet)]
+    assert listed[0] == listed[1]
+    assert len(listed[0]) == 5
+
+
+def test_it_works_under_the_reach_of_the_asker(five, remember, low):
+    remember("hidden", project="p", sensitivity="secret")
+    done(runs.start("lift", {}, low))
+    assert importances() == [0.6] * 5 + [0.5]
+
+
+def test_its_reach_survives_the_database():
+    clearance = Clearance.up_to("private", owner="ada", projects=["b", "a"])
+    assert run_scope.of(MaintenanceRun(reach=run_scope.as_json(clearance))) == clearance
+    assert (
+        run_scope.of(MaintenanceRun(reach=run_scope.as_json(system("x").clearance))) == system("x").clearance
+    )
+    assert run_scope.of(MaintenanceRun()) == Clearance(frozenset(), projects=frozenset())
+
+
+def test_an_unknown_level_in_a_kept_reach_opens_nothing():
+    kept = {"levels": ["cosmic", "public"], "owner": "", "projects": None}
+    assert run_scope.of(MaintenanceRun(reach=kept)).levels == {"public"}
+
+
+def test_only_a_waiting_run_can_be_taken(five, actor):
+    run = done(runs.start("lift", {}, actor))
+    assert not runs.work(run)
+    assert importances() == [0.6] * 5
+
+
+def test_a_failure_is_told_without_its_words_and_logged(five, actor, lifting, caplog):
+    lifting.before = lambda number: 1 / 0 if number == 3 else None
+    run = runs.start("lift", {}, actor)
+    assert runs.work(run)
+    assert (run.status, run.cause) == (Status.FAILED, Cause.ERROR)
+    assert run.error == "ZeroDivisionError; the log of the hub has the details"
+    assert "division by zero" in caplog.text
+    assert importances() == [0.6] * 3 + [0.5] * 2, "what was done stays"
+    assert run.done == 3
+
+
+def test_a_failed_run_goes_on_where_it_was(five, actor, lifting):
+    lifting.before = lambda number: 1 / 0 if number == 3 else None
+    run = runs.start("lift", {}, actor)
+    runs.work(run)
+    lifting.before = lambda number: None
+    done(runs.resume(run.uid, actor))
+    assert importances() == [0.6] * 5
+    run.refresh_from_db()
+    assert run.result == {"counts": {"boost": 5}, "changes": 5, "changed": 5, "listed": 5}
+    assert len(runs.changes_of(run, actor.clearance)) == 5
+    assert (run.error, run.cause) == ("", "")
+
+
+def test_a_busy_database_is_tried_again(five, actor, lifting, monkeypatch):
+    met = []
+
+    def busy_once(self, changes):
+        met.append(changes)
+        if len(met) == 2:
+            raise OperationalError("database is locked")
+        return keep(self, changes)
+
+    keep = executor._AtWork._keep
+    monkeypatch.setattr(executor._AtWork, "_keep", busy_once)
+    run = done(runs.start("lift", {}, actor))
+    assert importances() == [0.6] * 5
+    assert run.result["changed"] == 5
+    assert len(met) == 6
+
+
+def test_one_that_was_given_up_writes_nothing_more(five, actor, lifting):
+    """It was taken for dead in the middle of a step, and somebody else may be at it."""
+
+    def give_up(number: int) -> None:
+        if number == 2:
+            MaintenanceRun.objects.update(status=Status.FAILED, cause=Cause.INTERRUPTED, worker="")
+
+    lifting.before = give_up
+    run = runs.start("lift", {}, actor)
+    runs.work(run)
+    assert importances() == [0.6] * 2 + [0.5] * 3
+    assert (run.status, run.done) == (Status.FAILED, 2)
+
+
+def test_the_list_of_changes_is_bounded_and_the_count_is_not(five, actor, lifting, monkeypatch):
+    monkeypatch.setattr(executor, "KEPT", 3)
+    lifting.size = 2
+    for dry_run in (True, False):
+        run = done(runs.start("lift", {}, actor, dry_run=dry_run))
+        assert sum(len(step.changes) for step in RunChanges.objects.filter(run=run)) == 3
+        assert run.result["changes"] == 5
+
+
+def test_a_dry_run_writes_down_what_it_has_found_so_far(five, actor, lifting, monkeypatch):
+    monkeypatch.setattr(executor, "SAVES", 0)
+    seen = []
+    lifting.before = lambda number: seen.append(MaintenanceRun.objects.get().done)
+    run = done(runs.start("lift", {}, actor, dry_run=True))
+    assert seen == [0, 1, 2, 3, 4]
+    assert len(runs.changes_of(run, actor.clearance)) == 5
+
+
+# Stopping and resuming
+
+
+def test_a_running_one_stops_between_two_steps(five, actor, lifting):
+    run = runs.start("lift", {}, actor)
+    lifting.before = lambda number: runs.stop(run.uid, actor) if number == 2 else None
+    assert runs.work(run)
+    assert (run.status, run.cause) == (Status.FAILED, Cause.STOPPED)
+    assert importances() == [0.6] * 2 + [0.5] * 3
+    lifting.before = lambda number: None
+    done(runs.resume(run.uid, actor))
+    assert importances() == [0.6] * 5
+
+
+def test_a_waiting_one_stops_at_once(five, actor):
+    run = runs.stop(runs.start("lift", {}, actor).uid, actor)
+    assert (run.status, run.cause) == (Status.FAILED, Cause.STOPPED)
+    assert not runs.work(run)
+
+
+def test_ctrl_c_stops_it(five, actor, lifting):
+    def press(number: int) -> None:
+        if number == 2:
+            raise KeyboardInterrupt
+
+    lifting.before = press
+    run = runs.start("lift", {}, actor)
+    with pytest.raises(KeyboardInterrupt):
+        runs.work(run)
+    run.refresh_from_db()
+    assert run.cause == Cause.STOPPED
+
+
+def test_a_server_that_ends_puts_it_back_into_the_queue(five, actor):
+    run = runs.start("lift", {}, actor)
+    looked = []
+    runs.work(run, leaving=lambda: looked.append(1) or len(looked) > 2)
+    assert (run.status, run.cause, run.done) == (Status.QUEUED, "", 2)
+    done(run)
+    assert importances() == [0.6] * 5
+
+
+def test_what_is_done_can_neither_stop_nor_go_on(five, actor):
+    run = done(runs.start("lift", {}, actor))
+    for deed in (runs.stop, runs.resume):
+        with pytest.raises(memories.Conflict):
+            deed(run.uid, actor)
+
+
+def test_it_cannot_go_on_beside_another(five, actor):
+    run = runs.stop(runs.start("lift", {}, actor).uid, actor)
+    runs.start("lift", {}, actor)
+    with pytest.raises(memories.Conflict):
+        runs.resume(run.uid, actor)
+
+
+@pytest.mark.parametrize("deed", [runs.stop, runs.resume, runs.undo])
+def test_what_is_not_there_is_not_found(db, actor, deed):
+    with pytest.raises(memories.NotFound):
+        deed("nothing", actor)
+
+
+def test_every_operation_of_the_wire_is_there():
+    wire = "purge_expired consolidate compress summarize_old evict reindex empty_trash prune_events embed"
+    assert set(wire.split()) == set(OPERATIONS)
+
+
+def test_a_run_whose_operation_this_hub_does_not_know_fails_in_words(five, actor):
+    run = runs.start("lift", {}, actor)
+    MaintenanceRun.objects.update(operation="of_tomorrow")
+    run.refresh_from_db()
+    assert runs.work(run)
+    assert (run.status, run.error) == (Status.FAILED, "this hub knows no operation of this name")

@@ -1,0 +1,224 @@
+"""Tools called through MCP: the same results and refusals as over HTTP, the same gate, and the session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from memoryhub.access.policy import system
+from memoryhub.accounts import tokens
+from memoryhub.core.vocabulary import Right
+from memoryhub.http.authentication import Caller
+from memoryhub.mcp import http
+from memoryhub.mcp.stdio import Wire
+from memoryhub.models import AgentToken, JournalEntry, Memory
+from memoryhub.toolsets import TOOLSETS
+from memoryhub.toolsets.base import Tool, Toolset
+from tests.mcp.conftest import Door
+
+SECRET = "AKIA" + "IOSFODNN7EXAMPLQ"
+
+
+@pytest.fixture
+def both(bot: Door) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
+    """``both("get_memory", id="x")``: what MCP says, and the body that the API answers."""
+
+    def ask(name: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        path = f"/api/v1/tools/letsgo/{name}"
+        over_http = bot.http.post(path, json.dumps(arguments), content_type="application/json")
+        return bot.call(name, **arguments), over_http.json()
+
+    return ask
+
+
+class TestResults:
+    def test_they_are_those_of_the_api_as_data_and_as_text(self, both: Any, remember: Any) -> None:
+        remember("a bilby digs", project="den")
+        for name, arguments in (
+            ("list_memories", {}),
+            ("search_memories", {"query": "bilby"}),
+            ("search_by_concept", {"concept": "none"}),
+            ("get_timeline", {"limit": 1}),
+            ("query_facts", {}),
+        ):
+            said, answered = both(name, **arguments)
+            assert said["isError"] is False
+            assert said["structuredContent"] == answered["result"]
+            [text] = said["content"]
+            assert json.loads(text["text"]) == answered["result"]
+
+    def test_arguments_that_are_not_known_are_named(self, bot: Door) -> None:
+        _, note = bot.call("list_memories", sort="up")["content"]
+        assert note["text"] == "These arguments are not known and were ignored: sort"
+
+    @pytest.mark.parametrize(
+        ("value", "text", "data"),
+        [
+            ("Memory stored", "Memory stored", {"result": "Memory stored"}),
+            ([{"a": "ü"}], '[{"a":"ü"}]', {"result": [{"a": "ü"}]}),
+            ({"a": 1}, '{"a":1}', {"a": 1}),
+        ],
+    )
+    def test_a_sentence_stays_a_sentence_and_a_list_a_list(
+        self, bot: Door, monkeypatch: pytest.MonkeyPatch, value: Any, text: str, data: Any
+    ) -> None:
+        offer(monkeypatch, lambda caller, given: value)
+        found = bot.call("probe")
+        assert found["content"] == [{"type": "text", "text": text}]
+        assert found["structuredContent"] == data
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("name", "arguments"),
+        [
+            ("get_memory", {"id": "nothing"}),
+            ("get_memory", {}),
+            ("search_memories", {"query": "x", "limit": 0, "min_score": 7}),
+            ("store_memory", {"content": ""}),
+            ("store_memory", {"content": "x", "type": "no such type"}),
+            ("store_memory", {"content": f"key {SECRET}"}),
+            ("update_memory", {"id": "nothing", "title": "t"}),
+            ("delete_fact", {"id": "nothing"}),
+        ],
+    )
+    def test_they_have_the_words_of_the_problem(
+        self, both: Any, name: str, arguments: dict[str, Any]
+    ) -> None:
+        said, problem = both(name, **arguments)
+        assert said["isError"] is True
+        [text] = said["content"]
+        assert problem["detail"] in text["text"]
+        for error in problem["errors"]:
+            assert error["message"] in text["text"]
+        assert {**said["structuredContent"], "request_id": ""} == {**problem, "request_id": ""}
+
+    def test_the_model_reads_no_sentence_twice(self, bot: Door) -> None:
+        [text] = bot.call("store_memory", content=SECRET)["content"]
+        assert text["text"].count("line 1 of content") == 1
+
+    @pytest.mark.parametrize("arguments", [{"content": SECRET}, {"content": "x", "tags": [SECRET]}])
+    def test_no_word_of_a_secret_is_told(
+        self, bot: Door, caplog: pytest.LogCaptureFixture, arguments: dict[str, Any]
+    ) -> None:
+        found = bot.call("store_memory", **arguments)
+        assert found["structuredContent"]["code"] == "secret_detected"
+        assert SECRET not in str(found) + caplog.text
+        assert not JournalEntry.objects.filter(detail__icontains=SECRET).exists()
+
+    def test_a_right_is_needed(self, door: Callable[..., Door]) -> None:
+        reader = door(rights=["read"])
+        assert reader.call("list_memories")["isError"] is False
+        for name, arguments in (("store_memory", {"content": "x"}), ("purge_expired", {})):
+            found = reader.call(name, **arguments)
+            assert found["isError"] is True
+            assert found["structuredContent"]["code"] == "missing_right"
+        assert not Memory.objects.exists()
+        assert "lacks the right 'read'" in door(rights=["write"]).call("list_memories")["content"][0]["text"]
+
+    def test_a_fault_tells_nothing_and_is_logged_under_its_number(
+        self, bot: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fault(caller: Caller, given: Any) -> None:
+            raise ZeroDivisionError("a private word")
+
+        offer(monkeypatch, fault)
+        found = bot.call("probe")
+        assert found["isError"] is True
+        assert "private word" not in str(found)
+        assert found["structuredContent"]["request_id"] in caplog.text
+
+
+class TestGate:
+    """A level is seen when it is asked for and allowed; an unknown one never."""
+
+    @pytest.mark.parametrize("clearance", ["public", "private", "secret"])
+    @pytest.mark.parametrize("asked", [(), ("private",), ("secret",), ("private", "secret")])
+    @pytest.mark.parametrize("tool", ["search_memories", "list_memories"])
+    def test_levels(
+        self, door: Callable[..., Door], four_levels: Any, clearance: str, asked: tuple[str, ...], tool: str
+    ) -> None:
+        cleared = ("public", "private", "secret")
+        allowed = set(cleared[: cleared.index(clearance) + 1])
+        flags: dict[str, Any] = {f"allow_{level}": True for level in asked}
+        if tool == "search_memories":
+            flags.update(query="zebra", min_score=0)
+        found = door(clearance).done(tool, **flags)
+        seen = {one["sensitivity"] for one in found.get("results", found.get("memories"))}
+        assert seen == {"public", *asked} & allowed
+
+    def test_what_one_may_not_see_is_not_there(self, door: Callable[..., Door], four_levels: Any) -> None:
+        agent = door("private")
+        nothing = agent.call("get_memory", id="nothing")["content"]
+        for level in ("secret", "cosmic"):
+            everything = {"allow_private": True, "allow_secret": True}
+            found = agent.call("get_memory", id=four_levels[level].uid, **everything)
+            assert found["content"] == nothing
+            for tool in ("delete_memory", "update_memory"):
+                assert agent.call(tool, id=four_levels[level].uid, title="t")["isError"] is True
+
+    def test_projects(self, door: Callable[..., Door], remember: Any) -> None:
+        for project in ("den", "barn"):
+            remember(f"a bilby of the {project}", project=project)
+        confined = door(projects=["den"])
+        assert [one["project"] for one in confined.done("list_memories")["memories"]] == ["den"]
+        assert confined.call("store_memory", content="x", project="barn")["isError"] is True
+
+    def test_personal_memories(self, door: Callable[..., Door], remember: Any) -> None:
+        mine = remember("ada's own bilby", scope="personal")
+        assert len(door().done("list_memories")["memories"]) == 1
+        _, raw = tokens.issue_token("other", "bob", "secret", actor=system("tests"))
+        assert Door(raw).done("list_memories")["memories"] == []
+        assert Door(raw).call("get_memory", id=mine.uid)["isError"] is True
+
+
+class TestSession:
+    """Tools are told which conversation a call is of, where the protocol knows one."""
+
+    def test_over_http_it_is_that_of_the_handshake(self, bot: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+        offer(monkeypatch, lambda caller, given: caller.session)
+        first, second = bot.begin(), bot.begin()
+        names = [self.said(bot, session) for session in (first, first, second)]
+        assert names[0] == names[1] != names[2]
+        assert all(name.startswith("mcp-") for name in names)
+        assert bot.call("probe")["content"][0]["text"] == ""
+        stateless = bot.post_stateless("tools/call", {"name": "probe"}, Mcp_Session_Id=first).json()
+        assert stateless["result"]["content"][0]["text"] == ""
+
+    def said(self, bot: Door, session: str) -> str:
+        answered = bot.ask("tools/call", {"name": "probe"}, Mcp_Session_Id=session)
+        return str(answered["result"]["content"][0]["text"])
+
+    def test_over_stdio_it_lasts_from_one_handshake_to_the_next(self, bot: Door) -> None:
+        wire = Wire(probing(lambda caller, given: caller.session), self.admit, 10_000)
+        call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"probe"}}'
+        hello = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}'
+        names = []
+        for line in (call, hello, call, call, hello, call):
+            content = wire.answer(line)["result"].get("content")
+            names += [content[0]["text"]] if content else []
+        assert names[0] == ""
+        assert names[1] == names[2] != names[3]
+
+    def admit(self) -> Caller:
+        return Caller.of(AgentToken.objects.get())
+
+
+class Nothing(BaseModel):
+    """No arguments."""
+
+
+def probing(handler: Callable[[Caller, Any], Any]) -> Toolset:
+    """LetsGo's toolset with one tool more."""
+    tool = Tool("probe", "For this test.", Nothing, handler, Right.READ)
+    return replace(TOOLSETS["letsgo"], tools=(*TOOLSETS["letsgo"].tools, tool))
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, handler: Callable[[Caller, Any], Any]) -> None:
+    """Serve that toolset over HTTP."""
+    monkeypatch.setattr(http, "TOOLSETS", {"letsgo": probing(handler)})

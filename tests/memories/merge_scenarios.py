@@ -1,0 +1,24 @@
+"""What the tests of merging look at: all that is stored of a memory, and who sees little of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.rows import LISTS, listed
+from memoryhub.models import Memory
+
+
+def whole(memory: Memory) -> dict[str, Any]:
+    """Everything that is stored of a memory but its revisions."""
+    fresh = Memory.objects.get(pk=memory.pk)
+    columns = {field.attname: getattr(fresh, field.attname) for field in Memory._meta.concrete_fields}
+    return columns | {name: listed(fresh, name) for name in LISTS}
+
+
+def public() -> Actor:
+    return Actor("token:public", Clearance())
+
+
+def uids(memories: list[Memory]) -> list[str]:
+    return [memory.uid for memory in memories]

@@ -1,0 +1,264 @@
+"""``max_memories`` for each project and owner: the least worth keeping leave for the trash."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from memoryhub import memories as store
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.core.vocabulary import TrashReason
+from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.stats import counts
+
+DAY = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def fill(remember):
+    """Memories ``a b c …`` of ages, accesses and importances that are given."""
+
+    def make(*rows):
+        for number, (accessed, day, importance) in enumerate(rows):
+            memory = remember("abcdefgh"[number], importance=importance)
+            Memory.objects.filter(pk=memory.pk).update(
+                accessed_count=accessed, updated_at=DAY + timedelta(days=day)
+            )
+
+    return make
+
+
+def live():
+    return "".join(sorted(Memory.objects.live().values_list("content", flat=True)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "left"),
+    [
+        ([(1, 0, 0.1), (0, 9, 0.9), (2, 0, 0.1)], "acz"),  # least accessed
+        ([(0, 3, 0.1), (0, 1, 0.9), (0, 2, 0.1)], "acz"),  # then changed longest ago
+        ([(0, 1, 0.5), (0, 1, 0.2), (0, 1, 0.9)], "acz"),  # then least important
+        ([(0, 1, 0.5), (0, 1, 0.5), (0, 1, 0.5)], "bcz"),  # then oldest row
+    ],
+)
+def test_the_order_of_leaving(fill, remember, configure, rows, left):
+    configure(max_memories=3)
+    fill(*rows)
+    remember("z")
+    assert live() == left
+
+
+def test_what_leaves_lies_in_the_trash_with_its_reason_and_a_journal_row(fill, remember, configure):
+    configure(max_memories=2)
+    fill((0, 1, 0.5), (0, 2, 0.5))
+    remember("z")
+    gone = Memory.objects.trashed().get()
+    assert (gone.content, gone.trash_reason) == ("a", TrashReason.EVICTED.value)
+    assert JournalEntry.objects.get(operation="evict").object_id == gone.uid
+
+
+def test_what_was_just_stored_stays_though_all_others_were_accessed(fill, remember, configure):
+    configure(max_memories=2)
+    fill((5, 1, 0.5), (9, 2, 0.5))
+    remember("z", importance=0.0, created_at="2001-01-01T00:00:00Z")
+    assert live() == "bz"
+
+
+def test_a_batch_beyond_the_cap_keeps_as_many_as_fit(db, actor, configure):
+    configure(max_memories=3)
+    store.remember_many([MemoryDraft(content=f"{n}") for n in range(8)], actor)
+    assert Memory.objects.live().count() == 3
+    assert Memory.objects.trashed().count() == 5
+
+
+def test_each_project_has_its_own_cap(remember, configure):
+    configure(max_memories=2)
+    for project in ("p", "q"):
+        for n in range(2):
+            remember(f"{n}", project=project)
+    assert not Memory.objects.trashed().exists()
+    remember("more", project="p")
+    assert Memory.objects.trashed().get().project == "p"
+
+
+def test_no_cap_is_zero(remember, configure):
+    configure(max_memories=0)
+    for n in range(20):
+        remember(f"{n}")
+    assert not Memory.objects.trashed().exists()
+
+
+def test_expired_and_trashed_memories_do_not_count(remember, actor, configure):
+    configure(max_memories=2)
+    expired, trashed = remember("a"), remember("b")
+    store.act("expire", [expired.uid], actor)
+    store.trash([trashed.uid], actor)
+    remember("c")
+    remember("d")
+    assert Memory.objects.live().count() == 2
+
+
+def test_a_refresh_evicts_nobody(remember, configure):
+    configure(max_memories=2)
+    remember("a")
+    remember("b")
+    remember("a")
+    assert live() == "ab"
+
+
+def test_a_revival_counts_as_one_that_came(remember, actor, configure):
+    configure(max_memories=2)
+    first = remember("a")
+    store.trash([first.uid], actor)
+    remember("b")
+    remember("c")
+    remember("a")
+    assert live() == "ac"
+
+
+def test_lowering_the_cap_does_not_empty_a_project(remember, configure):
+    for n in "abcde":
+        remember(n)
+    configure(max_memories=2)
+    remember("z")
+    assert Memory.objects.live().count() == 5
+
+
+def test_an_import_may_go_beyond_the_cap(db, actor, configure):
+    configure(max_memories=2)
+    store.remember_many([MemoryDraft(content=f"{n}") for n in range(5)], actor, hold_cap=False)
+    assert Memory.objects.live().count() == 5
+
+
+def test_eviction_can_be_undone(fill, remember, actor, configure):
+    configure(max_memories=1)
+    fill((0, 1, 0.5))
+    remember("z")
+    store.restore([Memory.objects.trashed().get().uid], actor)
+    assert live() == "az"
+
+
+def test_the_dashboard_warns_at_nine_tenths(remember, actor, configure):
+    configure(max_memories=10)
+    for n in range(8):
+        remember(f"{n}", project="p")
+    assert counts.statistics(actor.clearance)["near_cap"] == {}
+    remember("9", project="p")
+    assert counts.statistics(actor.clearance)["near_cap"] == {"p": 9}
+
+
+def by(name, level="secret", owner="ada", **more):
+    return Actor(f"token:{name}", Clearance.up_to(level, owner=owner), **more)
+
+
+@pytest.fixture
+def others(remember):
+    """Memories of another agent in project p, one of each kind."""
+    bob = by("bob", owner="bob")
+    fields = [{"sensitivity": level} for level in ("public", "private", "secret")] + [{"scope": "personal"}]
+    return [remember(f"bob {n}", bob, project="p", **more) for n, more in enumerate(fields)]
+
+
+def trashed():
+    return sorted(Memory.objects.trashed().values_list("content", flat=True))
+
+
+def test_store_evicts_only_memories_of_the_same_author(others, remember, configure):
+    configure(max_memories=3)
+    for n in range(5):
+        remember(f"mine {n}", by("eve", "public", "eve"), project="p")
+    assert trashed() == ["mine 0", "mine 1"]
+
+
+def test_batch_evicts_only_memories_of_the_same_author(others, configure):
+    configure(max_memories=3)
+    drafts = [MemoryDraft(content=f"mine {n}", project="p") for n in range(5)]
+    store.remember_many(drafts, by("eve", "public", "eve"))
+    assert trashed() == ["mine 0", "mine 1"]
+
+
+def test_each_author_has_a_cap_in_a_project(remember, configure):
+    configure(max_memories=2)
+    for name in ("one", "two"):
+        for n in range(2):
+            remember(f"{name} {n}", by(name), project="p")
+    assert trashed() == []
+    remember("one more", by("one"), project="p")
+    assert trashed() == ["one 0"]
+
+
+def test_personal_memories_count_for_their_owner(remember, configure):
+    configure(max_memories=2)
+    for agent in ("one", "two"):
+        remember(f"of ada by {agent}", by(agent), scope="personal")
+        remember(f"shared by {agent}", by(agent))
+    assert trashed() == []
+    remember("of ada by three", by("three"), scope="personal")
+    assert trashed() == ["of ada by one"]
+
+
+def test_hidden_memories_of_the_same_author_are_neither_counted_nor_evicted(remember, configure):
+    configure(max_memories=2)
+    for n in range(3):
+        remember(f"secret {n}", by("bot"), sensitivity="secret")
+    Memory.objects.update(deleted_at=None, trash_reason="")
+    memories = [remember(f"public {n}", by("bot", "public")) for n in range(2)]
+    assert trashed() == []
+    assert not any(memory.over_cap for memory in memories)
+    remember("public 2", by("bot", "public"))
+    assert trashed() == ["public 0"]
+
+
+def test_store_above_clearance_succeeds_over_the_cap(db, configure):
+    configure(max_memories=2)
+    drafts = [MemoryDraft(content=f"{n}", sensitivity="secret") for n in range(3)]
+    results = store.remember_many(drafts, by("eve", "public"))
+    assert [done.memory.over_cap for done in results] == [True, True, True]
+    assert trashed() == []
+
+
+def test_store_that_can_evict_is_not_over_the_cap(remember, configure):
+    configure(max_memories=1)
+    remember("a")
+    assert not remember("b").over_cap
+
+
+def test_store_stays_over_a_cap_that_was_lowered(remember, configure):
+    for n in "abc":
+        remember(n)
+    configure(max_memories=1)
+    assert remember("d").over_cap
+
+
+def test_actor_without_permission_to_delete_evicts_nothing(remember, configure):
+    configure(max_memories=1)
+    clerk = by("clerk", may_delete=False)
+    remember("a", clerk)
+    assert remember("b", clerk).over_cap
+    assert trashed() == []
+
+
+def test_move_evicts_only_memories_of_the_same_author(others, remember, configure):
+    configure(max_memories=1)
+    eve = by("eve", "public", "eve")
+    remember("mine", eve, project="p")
+    store.update(remember("moved", eve).uid, MemoryPatch(project="p"), eve)
+    assert trashed() == ["mine"]
+
+
+def test_evict_leaves_memories_that_the_actor_cannot_see(others):
+    store.evict("p", 9, by("eve", "public", "eve"))
+    assert trashed() == ["bob 0"]
+
+
+def test_dashboard_counts_per_project_and_owner(remember, actor, configure):
+    configure(max_memories=10)
+    for name in ("one", "two"):
+        for n in range(8):
+            remember(f"{name} {n}", by(name), project="p")
+    assert counts.statistics(actor.clearance)["near_cap"] == {}
+    remember("one 8", by("one"), project="p")
+    assert counts.statistics(actor.clearance)["near_cap"] == {"p": 9}
+    assert counts.near_cap(Memory.objects.live()) == {"p": 9}

@@ -1,0 +1,182 @@
+"""The same words again: one memory per project, scope, owner and level, and nothing revealed by it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
+from memoryhub.models import JournalEntry, Memory
+
+
+def give(actor, content="same words", **fields):
+    return memories.remember(MemoryDraft(content=content, **fields), actor)
+
+
+def test_the_same_content_is_the_same_memory(remember, actor):
+    first = remember("same words")
+    again = give(actor)
+    assert (again.outcome, again.memory.uid) == ("refreshed", first.uid)
+    assert Memory.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"project": "a"}, {"project": "b"}),
+        ({"scope": "project"}, {"scope": "team"}),
+        ({"scope": "project"}, {"scope": "personal"}),
+    ],
+)
+def test_the_same_content_elsewhere_is_another_memory(remember, one, other):
+    assert remember("same words", **one).uid != remember("same words", **other).uid
+
+
+def test_two_owners_keep_the_same_personal_words_apart(remember, stranger):
+    mine = remember("same words", scope="personal")
+    theirs = remember("same words", by=stranger, scope="personal")
+    assert (mine.owner, theirs.owner) == ("ada", "bob")
+    assert mine.uid != theirs.uid
+
+
+def test_content_counts_to_the_last_blank(remember):
+    assert remember("same words").uid != remember("same words ").uid
+
+
+def test_a_repeat_refreshes_the_date_and_nothing_else_of_a_memory(remember, actor):
+    first = remember("same words", title="Mine", importance=0.9, tags=["t"])
+    later = timezone.now() + timedelta(hours=1)
+    again = memories.remember(
+        MemoryDraft(content="same words", title="Other", importance=0.1), actor, later
+    ).memory
+    assert again.updated_at == later
+    assert again.created_at == first.created_at
+    assert (again.title, again.importance) == ("Mine", 0.9)
+
+
+def test_a_repeat_from_history_does_not_make_a_memory_older(remember, actor):
+    first = remember("same words")
+    again = give(actor, created_at="2020-01-01T00:00:00Z").memory
+    assert again.updated_at == first.updated_at
+
+
+@pytest.mark.parametrize(
+    ("was", "comes"), [("public", "private"), ("private", "public"), ("public", "secret")]
+)
+def test_a_repeat_keeps_the_higher_level(remember, was, comes):
+    first = remember("same words", sensitivity=was)
+    again = remember("same words", sensitivity=comes)
+    assert again.uid == first.uid
+    assert Memory.objects.get().sensitivity == max(was, comes, key=["public", "private", "secret"].index)
+
+
+def test_a_repeat_revives_a_trashed_memory(remember, actor):
+    memory = remember("same words")
+    memories.trash([memory.uid], actor)
+    again = remember("same words")
+    assert (again.uid, again.deleted_at, again.trash_reason) == (memory.uid, None, "")
+    assert JournalEntry.objects.get(operation="dedup_refresh").detail["revived"] is True
+
+
+def test_a_repeat_revives_an_expired_memory_with_a_new_expiry(remember, actor):
+    memory = remember("same words", ttl_days=10)
+    later = timezone.now() + timedelta(days=30)
+    again = memories.remember(MemoryDraft(content="same words"), actor, later).memory
+    assert again.uid == memory.uid
+    assert again.expires_at == later + timedelta(days=10)
+
+
+def test_a_repeat_with_a_ttl_of_its_own_sets_that(remember, actor):
+    remember("same words", ttl_days=10)
+    assert give(actor, ttl_days=0).memory.expires_at is None
+    assert Memory.objects.get().ttl_days is None
+
+
+def test_a_repeat_is_journaled(remember):
+    memory = remember("same words")
+    remember("same words")
+    operations = JournalEntry.objects.filter(object_id=memory.uid).order_by("seq")
+    assert list(operations.values_list("operation", flat=True)) == ["insert", "dedup_refresh"]
+
+
+def test_a_copy_above_the_writers_clearance_is_not_revealed(remember, low):
+    hidden = remember("same words", sensitivity="secret")
+    own = give(low)
+    assert (own.outcome, own.memory.sensitivity) == ("created", "public")
+    assert own.memory.uid != hidden.uid
+    assert Memory.objects.get(uid=hidden.uid).updated_at == hidden.updated_at
+
+
+def test_a_hidden_copy_at_the_very_level_of_the_draft_is_not_revealed(remember, low):
+    hidden = remember("same words", sensitivity="secret")
+    own = give(low, sensitivity="secret")
+    assert (own.outcome, own.memory.sensitivity) == ("created", "secret")
+    assert own.memory.uid != hidden.uid
+
+
+def test_repeated_write_ups_by_the_same_author_find_their_own_row(remember, low):
+    remember("same words", sensitivity="secret")
+    own = give(low, sensitivity="secret")
+    again = give(low, sensitivity="secret")
+    assert (again.outcome, again.memory.uid) == ("refreshed", own.memory.uid)
+    assert Memory.objects.count() == 2
+
+
+def test_a_write_up_that_someone_else_has_worked_on_is_not_shown_to_its_author(low, actor, db):
+    own = give(low, sensitivity="secret").memory
+    memories.update(own.uid, MemoryPatch(overview="what the board decided"), actor)
+    again = give(low, sensitivity="secret")
+    assert (again.outcome, again.memory.overview) == ("created", "")
+
+
+def test_a_copy_of_an_unknown_level_is_nobodys(remember, actor):
+    odd = remember("same words")
+    Memory.objects.update(sensitivity="cosmic")
+    assert remember("same words").uid != odd.uid
+
+
+def test_a_copy_in_the_trash_above_the_clearance_stays_there(remember, low, actor):
+    hidden = remember("same words", sensitivity="secret")
+    memories.trash([hidden.uid], actor)
+    assert give(low).outcome == "created"
+    assert Memory.objects.get(uid=hidden.uid).deleted_at
+
+
+def test_someone_who_sees_both_copies_refreshes_the_stricter_one(remember, low, actor):
+    hidden = remember("same words", sensitivity="secret")
+    give(low)
+    assert give(actor).memory.uid == hidden.uid
+
+
+def test_raising_beside_a_hidden_copy_makes_two_of_that_level(remember, low, stranger):
+    hidden = remember("same words", sensitivity="private")
+    own = give(low).memory
+    raised = give(low, sensitivity="private")
+    assert (raised.outcome, raised.memory.uid) == ("refreshed", own.uid)
+    assert set(Memory.objects.values_list("uid", "sensitivity")) == {
+        (hidden.uid, "private"),
+        (own.uid, "private"),
+    }
+
+
+def test_the_database_itself_refuses_a_second_copy(remember):
+    memory = remember("same words")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Memory.objects.create(content="same words", content_hash=memory.content_hash)
+
+
+def test_a_token_confined_to_other_projects_writes_its_own_copy(remember, confined):
+    remember("same words", project="shop")
+    own = give(confined, project="zoo")
+    assert (own.outcome, own.memory.project) == ("created", "zoo")
+
+
+def test_clearance_with_a_gap_does_not_find_the_level_between(remember, db):
+    odd = Actor("user:gap", Clearance(frozenset({"public", "secret"}), owner="gap"))
+    hidden = remember("same words", sensitivity="private")
+    assert give(odd, sensitivity="secret").memory.uid != hidden.uid

@@ -1,0 +1,94 @@
+"""The number of queries does not grow with the rows: measured at five memories and again at sixty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import memories, serializers
+from memoryhub.access.policy import Clearance
+from memoryhub.core.pagination import page
+from memoryhub.facts import services
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.history import journal_of, revisions
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.search.hybrid import search
+from memoryhub.stats import counts as stats_counts
+from memoryhub.stats.timeline import timeline, with_counts
+
+CLEARANCE = Clearance.up_to("secret", owner="ada")
+
+
+def live():
+    return MemoryFilter().select(CLEARANCE)
+
+
+READS: dict[str, Callable[[], Any]] = {
+    "a search by words": lambda: [
+        serializers.hit(hit) for hit in search(live(), "zebra", limit=200, min_score=0).hits
+    ],
+    "a search by a piece": lambda: search(live(), "ebra stri", limit=200, min_score=0),
+    "a search by two letters": lambda: search(live(), "eb", limit=200, min_score=0),
+    "a list with details": lambda: serializers.memories(
+        page(live(), "updated_at", 200, None).items, serializers.preview
+    ),
+    "a list of objects": lambda: [serializers.memory(row) for row in live().with_details()],
+    "the timeline": lambda: [serializers.entry(e) for e in timeline(CLEARANCE, MemoryFilter(), limit=200)[0]],
+    "the statistics": lambda: stats_counts.statistics(CLEARANCE),
+    "the facets": lambda: stats_counts.facets(live()),
+    "the plot": lambda: stats_counts.per_day(live()),
+    "the facts": lambda: [serializers.fact(fact) for fact in services.query_facts(CLEARANCE)],
+    "the sessions": lambda: [serializers.session(row, n=row.memory_count) for row in with_counts(CLEARANCE)],
+    "the journal": lambda: list(JournalEntry.objects.visible_to(CLEARANCE)),
+    "a history": lambda: [
+        revisions(Memory.objects.order_by("pk")[0], CLEARANCE),
+        list(journal_of(Memory.objects.order_by("pk")[0], CLEARANCE)),
+    ],
+}
+
+
+def grow(actor, first: int, last: int) -> None:
+    drafts = [
+        MemoryDraft(
+            content=f"zebra stripes number {n}",
+            tags=[f"t{n}", "all"],
+            concepts=["gotcha"],
+            files_read=[f"src/{n}.py"],
+            entities=[{"entity": f"e{n}"}],
+            session_id=f"s{n}",
+            project=f"p{n % 7}",
+            sensitivity=("public", "private", "secret")[n % 3],
+        )
+        for n in range(first, last)
+    ]
+    stored = memories.remember_many(drafts, actor)
+    for result in stored:
+        draft = FactDraft(subject="s", predicate="p", object=result.memory.uid, memory_id=result.memory.uid)
+        services.store_fact(draft.model_copy(update={"project": result.memory.project}), actor)
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_read_costs_the_same_number_of_queries(db, actor, read):
+    counts = []
+    for first, last in ((0, 5), (5, 60)):
+        grow(actor, first, last)
+        with CaptureQueriesContext(connection) as queries:
+            assert read() is not None
+        counts.append(len(queries))
+    assert counts[0] == counts[1] <= 20
+
+
+# What is removed goes in short transactions; the costs of one are fixed.
+@pytest.mark.parametrize("size", [2, 25])
+def test_trash_restore_and_purge_cost_the_same_for_many(db, actor, django_assert_max_num_queries, size):
+    grow(actor, 0, size)
+    uids = list(Memory.objects.values_list("uid", flat=True))
+    with django_assert_max_num_queries(10):
+        memories.trash(uids, actor)
+    with django_assert_max_num_queries(30):
+        memories.empty_trash(actor)

@@ -1,0 +1,265 @@
+"""Changing a memory: what it was is kept, nothing is overwritten unseen, it stays distinct."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from pydantic import ValidationError
+
+from memoryhub import memories
+from memoryhub.memories import Conflict, NotFound
+from memoryhub.memories.rows import listed
+from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
+from memoryhub.models import JournalEntry, Memory, Revision, Session
+from tests.conftest import index_is_sound
+
+
+def change(memory, actor, now=None, **fields):
+    return memories.update(memory.uid, MemoryPatch(**fields), actor, now)
+
+
+NEW_VALUES = {
+    "title": "A new title",
+    "subtitle": "s",
+    "abstract": "a",
+    "overview": "o",
+    "category": "c",
+    "type": "decision",
+    "importance": 0.9,
+    "trust": 0.1,
+    "confidence": 1.0,
+    "sensitivity": "secret",
+    "scope": "team",
+    "project": "elsewhere",
+    "session_id": "s-9",
+    "key": "k",
+    "discovery_tokens": 12,
+    "ttl_days": 3.0,
+    "content": "new content",
+}
+NEW_LISTS = {
+    "tags": ["x", "y"],
+    "concepts": ["gotcha"],
+    "files_read": ["a/b.py"],
+    "files_modified": ["c.py"],
+    "entities": [{"entity": "Ada", "entity_type": "person"}],
+}
+
+
+def test_every_settable_field_is_covered():
+    assert set(NEW_VALUES) | set(NEW_LISTS) == set(MemoryPatch.model_fields)
+
+
+@pytest.mark.parametrize("name", NEW_VALUES)
+def test_a_field_is_set_and_what_it_was_is_kept(remember, actor, name):
+    memory = remember("old content")
+    was = getattr(memory, name)
+    change(memory, actor, **{name: NEW_VALUES[name]})
+    stored = Memory.objects.get()
+    assert getattr(stored, name) == NEW_VALUES[name]
+    revision = Revision.objects.get()
+    assert revision.before[name] == was
+    assert (revision.number, revision.actor, revision.sensitivity) == (1, "token:tests", "public")
+    assert name in JournalEntry.objects.get(operation="update").detail["fields"]
+
+
+@pytest.mark.parametrize("name", NEW_LISTS)
+def test_a_list_is_replaced_and_what_it_was_is_kept(remember, actor, name):
+    old = [{"entity": "Bob", "entity_type": "person"}] if name == "entities" else ["old"]
+    memory = remember("content", **{name: old})
+    change(memory, actor, **{name: NEW_LISTS[name]})
+    assert listed(Memory.objects.get(), name) == NEW_LISTS[name]
+    assert Revision.objects.get().before == {name: old}
+    change(memory, actor, **{name: []})
+    assert listed(Memory.objects.get(), name) == []
+
+
+def test_fields_that_are_not_given_stay(remember, actor):
+    memory = remember("content", importance=0.9, tags=["t"], title="Mine", key="k")
+    before = Memory.objects.values().get()
+    change(memory, actor, category="other")
+    after = Memory.objects.values().get()
+    assert {name for name in before if before[name] != after[name]} == {"category", "updated_at"}
+    assert listed(memory, "tags") == ["t"]
+
+
+def test_the_same_values_again_change_nothing(remember, actor):
+    memory = remember("content", tags=["a", "b"], entities=[{"entity": "Ada"}, {"entity": "Bob"}])
+    at = memory.updated_at
+    again = change(
+        memory, actor, content="content", tags=["b", "a"], entities=[{"entity": "Bob"}, {"entity": "Ada"}]
+    )
+    assert again.updated_at == at
+    assert not Revision.objects.exists()
+
+
+def test_revisions_are_numbered_and_keep_the_level_of_their_time(remember, actor):
+    memory = remember("one", sensitivity="secret")
+    change(memory, actor, content="two")
+    change(memory, actor, sensitivity="public")
+    change(memory, actor, content="three")
+    rows = Revision.objects.order_by("number").values_list("number", "sensitivity", "before__content")
+    assert list(rows) == [(1, "secret", "one"), (2, "secret", None), (3, "public", "two")]
+
+
+def test_a_change_makes_a_memory_newer_and_a_read_does_not(remember, actor):
+    memory = remember("content")
+    later = timezone.now() + timedelta(hours=1)
+    memories.touch(memory, later)
+    assert Memory.objects.get().updated_at == memory.updated_at
+    change(memory, actor, later, importance=0.9)
+    stored = Memory.objects.get()
+    assert (stored.updated_at, stored.accessed_count, stored.last_accessed_at) == (later, 1, later)
+
+
+def test_a_made_title_and_abstract_follow_the_content(remember, actor):
+    memory = remember("first words of the memory")
+    change(memory, actor, content="other words now")
+    stored = Memory.objects.get()
+    assert (stored.title, stored.abstract) == ("other words now", "other words now")
+
+
+def test_a_written_title_and_abstract_stay(remember, actor):
+    memory = remember("first words", title="Mine", abstract="By hand")
+    change(memory, actor, content="other words")
+    stored = Memory.objects.get()
+    assert (stored.title, stored.abstract) == ("Mine", "By hand")
+
+
+def test_an_emptied_title_is_made_anew(remember, actor):
+    memory = remember("first words", title="Mine")
+    for nothing in ("", "   ", None):
+        change(memory, actor, title="Mine")
+        change(memory, actor, title=nothing)
+        assert Memory.objects.get().title == "first words"
+
+
+def test_the_index_follows_a_change(remember, actor):
+    memory = remember("xylophone")
+    change(memory, actor, content="trombone", title="tuba")
+    assert not Memory.objects.search("xylophone").exists()
+    assert Memory.objects.search("trombone").get() == Memory.objects.search("tuba").get() == memory
+    assert index_is_sound()
+
+
+def test_a_change_since_it_was_opened_is_a_conflict(remember, actor):
+    memory = remember("content")
+    opened = memory.updated_at
+    change(memory, actor, importance=0.9)
+    with pytest.raises(Conflict) as refused:
+        memories.update(memory.uid, MemoryPatch(importance=0.1), actor, unchanged_since=opened)
+    assert refused.value.field == "updated_at"
+    assert Memory.objects.get().importance == 0.9
+
+
+def test_a_read_since_it_was_opened_is_no_conflict(remember, actor):
+    memory = remember("content")
+    memories.touch(memory)
+    memories.update(memory.uid, MemoryPatch(importance=0.1), actor, unchanged_since=memory.updated_at)
+    assert Memory.objects.get().importance == 0.1
+
+
+def test_words_that_another_memory_has_are_a_conflict(remember, actor):
+    first, second = remember("one"), remember("two")
+    with pytest.raises(Conflict, match=first.uid) as refused:
+        change(second, actor, content="one")
+    assert refused.value.field == "content"
+    assert Memory.objects.get(pk=second.pk).content == "two"
+    assert not Revision.objects.exists()
+
+
+def test_words_of_a_memory_in_the_trash_are_a_conflict_that_says_so(remember, actor):
+    first, second = remember("one"), remember("two")
+    memories.trash([first.uid], actor)
+    with pytest.raises(Conflict, match="in the trash"):
+        change(second, actor, content="one")
+
+
+def test_words_of_a_hidden_memory_are_no_conflict(remember, low):
+    remember("one", sensitivity="private")
+    second = remember("two")
+    change(second, low, content="one", sensitivity="private")
+    assert Memory.objects.filter(content="one", sensitivity="private").count() == 2
+
+
+@pytest.mark.parametrize("move", [{"project": "b"}, {"scope": "team"}, {"sensitivity": "secret"}])
+def test_moving_onto_an_equal_memory_is_a_conflict(remember, actor, move):
+    place = {"project": "a", "scope": "project", "sensitivity": "public"}
+    level = move.get("sensitivity", "public")
+    twin = remember("one", **{**place, **move})
+    mine = Memory.objects.get(pk=twin.pk)
+    Memory.objects.filter(pk=twin.pk).update(sensitivity="cosmic")  # out of the way of deduplication
+    other = remember("one", **place)
+    Memory.objects.filter(pk=twin.pk).update(sensitivity=level)
+    with pytest.raises(Conflict, match=mine.uid):
+        change(other, actor, **move)
+
+
+def test_a_memory_in_the_trash_is_not_changed(remember, actor):
+    memory = remember("content")
+    memories.trash([memory.uid], actor)
+    with pytest.raises(Conflict, match="restore"):
+        change(memory, actor, importance=0.9)
+
+
+def test_an_expired_memory_is_not_changed_unless_it_gets_a_new_time(remember, actor):
+    memory = remember("content", ttl_days=1)
+    later = timezone.now() + timedelta(days=2)
+    with pytest.raises(Conflict, match="expired"):
+        change(memory, actor, later, importance=0.9)
+    change(memory, actor, later, ttl_days=1)
+    assert Memory.objects.get().expires_at == later + timedelta(days=1)
+
+
+def test_the_same_number_of_days_again_is_a_new_lease(remember, actor):
+    memory = remember("content", ttl_days=5)
+    later = timezone.now() + timedelta(days=2)
+    change(memory, actor, later, ttl_days=5)
+    assert Memory.objects.get().expires_at == later + timedelta(days=5)
+    assert JournalEntry.objects.get(operation="update").detail["fields"] == ["ttl_days"]
+
+
+def test_a_memory_that_does_not_exist_is_not_found(db, actor):
+    with pytest.raises(NotFound):
+        memories.update("nosuchmemory", MemoryPatch(title="x"), actor)
+
+
+def test_a_patch_that_sets_nothing_is_refused():
+    with pytest.raises(ValidationError, match="at least one of"):
+        MemoryPatch()
+
+
+def test_a_change_of_session_is_seen_in_that_session(remember, actor):
+    memory = remember("content", session_id="s1", project="p")
+    change(memory, actor, session_id="s2")
+    assert Session.objects.filter(session_id="s2", project="p").exists()
+    change(memory, actor, project="q")
+    assert Session.objects.filter(session_id="s2", project="q").exists()
+
+
+def test_a_refused_change_leaves_everything_as_it_was(remember, actor):
+    remember("taken")
+    memory = remember("content", tags=["t"], session_id="s1")
+    before = Memory.objects.values().get(pk=memory.pk)
+    with pytest.raises(Conflict):
+        change(memory, actor, content="taken", tags=["u"], session_id="s2", importance=1)
+    assert Memory.objects.values().get(pk=memory.pk) == before
+    assert listed(memory, "tags") == ["t"]
+    assert not Session.objects.filter(session_id="s2").exists()
+    assert JournalEntry.objects.count() == 2
+
+
+def test_a_memory_given_up_to_the_secret_is_changed_by_its_writer_once(remember, low):
+    """Raising beyond one's own clearance is allowed; what is out of sight then cannot be changed."""
+    memory = remember("content")
+    change(memory, low, sensitivity="secret")
+    with pytest.raises(NotFound):
+        change(memory, low, importance=0.9)
+
+
+def test_a_key_upsert_beside_a_batch_counts_once(remember, actor):
+    remember("one", key="k")
+    memories.remember(MemoryDraft(content="two", key="k", tags=["t"]), actor)
+    assert Revision.objects.get().before["content"] == "one"

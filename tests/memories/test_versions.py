@@ -1,0 +1,278 @@
+"""Earlier versions as a whole: read behind the gate, brought back, and the last change taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.audit.journal import verify
+from memoryhub.memories.schemas import EntityDraft, MemoryPatch
+from memoryhub.memories.versions import FIELDS, Hidden, current, versions_of
+from memoryhub.models import JournalEntry, Memory
+
+Remember = Callable[..., Memory]
+ALL = Clearance.up_to("secret", "ada")
+PUBLIC = Clearance.up_to("public", "ada")
+
+
+def change(memory: Memory, actor: Actor, **fields: Any) -> Memory:
+    return memories.update(memory.uid, MemoryPatch(**fields), actor)
+
+
+def said(memory: Memory) -> dict[str, Any]:
+    """Every field that a version keeps, as stored now."""
+    fresh = Memory.objects.get(pk=memory.pk)
+    return {name: current(fresh, name) for name in FIELDS}
+
+
+@pytest.fixture
+def story(remember: Remember, actor: Actor) -> tuple[Memory, list[dict[str, Any]]]:
+    """A memory with three changes, and all it said before each of them and now."""
+    memory = remember("first text", tags=["a", "b"], importance=0.2, project="p")
+    states = [said(memory)]
+    for fields in (
+        {"content": "second text", "tags": ["b", "c"]},
+        {"title": "A title", "importance": 0.9, "entities": [EntityDraft(entity="Ann")]},
+        {"content": "third text", "category": "odd", "key": "k", "files_read": ["a.py"]},
+    ):
+        memory = change(memory, actor, **fields)
+        states.append(said(memory))
+    return memory, states
+
+
+class TestReading:
+    def test_each_version_is_the_whole_memory_as_it_was(
+        self, story: tuple[Memory, list[dict[str, Any]]]
+    ) -> None:
+        memory, states = story
+        found = versions_of(memory, [0, 1, 2, 3], ALL)
+        assert [found[number].values for number in (1, 2, 3, 0)] == states
+
+    def test_what_there_is_not_is_left_out(self, story: tuple[Memory, list[dict[str, Any]]]) -> None:
+        assert versions_of(story[0], [4, 99, -1], ALL) == {}
+
+    def test_a_version_under_a_hidden_level_is_not_there(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("open words")
+        memory = change(memory, actor, content="closed words", sensitivity="private")
+        memory = change(memory, actor, content="open again", sensitivity="public")
+        assert set(versions_of(memory, [1, 2], PUBLIC)) == {1}
+        assert versions_of(memory, [2], ALL)[2].values["content"] == "closed words"
+        assert versions_of(memory, [2], ALL)[2].levels["content"] == "private"
+
+    def test_a_value_that_a_hidden_change_replaced_is_hidden(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("words", title="one", category="old")
+        memory = change(memory, actor, title="two")
+        memory = change(memory, actor, sensitivity="private")
+        memory = change(memory, actor, category="closed", sensitivity="public")
+        version = versions_of(memory, [1], PUBLIC)[1]
+        assert version.values["title"] == "one"
+        assert version.values["category"] == Hidden(3)
+        assert version.hidden == ["category"]
+
+
+class TestRestoring:
+    @pytest.mark.parametrize("number", [1, 2, 3])
+    def test_everything_says_what_it_said(
+        self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor, number: int
+    ) -> None:
+        memory, states = story
+        memories.restore_version(memory.uid, number, actor)
+        assert said(memory) == states[number - 1]
+        assert verify().ok
+
+    def test_it_is_one_more_revision_and_a_row_of_the_journal(
+        self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
+    ) -> None:
+        memory, states = story
+        memories.restore_version(memory.uid, 1, actor)
+        last = memory.revisions.first()
+        assert last is not None
+        assert (last.number, last.reason, last.actor) == (4, "restore of 1", actor.name)
+        assert last.before["content"] == "third text"
+        row = JournalEntry.objects.latest("seq")
+        assert (row.operation, row.object_id) == ("update", memory.uid)
+        assert (row.detail["revision"], row.detail["reason"]) == (4, "restore of 1")
+        assert versions_of(Memory.objects.get(pk=memory.pk), [4], ALL)[4].values == states[3]
+
+    def test_the_words_are_found_again(
+        self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
+    ) -> None:
+        memory, _ = story
+        memories.restore_version(memory.uid, 1, actor)
+        found = Memory.objects.filter(text_index__terms="first")
+        assert [one.pk for one in found] == [memory.pk]
+
+    def test_a_level_is_never_lowered(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one")
+        change(memory, actor, content="two", sensitivity="secret")
+        back = memories.restore_version(memory.uid, 1, actor)
+        assert (back.content, back.sensitivity) == ("one", "secret")
+
+    def test_what_was_secret_comes_back_as_a_secret(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one", sensitivity="secret")
+        change(memory, actor, content="two", sensitivity="public")
+        back = memories.restore_version(memory.uid, 1, actor)
+        assert (back.content, back.sensitivity) == ("one", "secret")
+
+    def test_a_personal_memory_stays_personal(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one", scope="team")
+        memory = change(memory, actor, title="mine", scope="personal")
+        back = memories.restore_version(memory.uid, 1, actor)
+        assert (back.title, back.scope, back.owner) == ("one", "personal", "ada")
+
+    def test_how_long_it_lives_stays(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one", ttl_days=1)
+        memory = change(memory, actor, title="t", ttl_days=90)
+        back = memories.restore_version(memory.uid, 1, actor)
+        assert (back.title, back.ttl_days, back.expires_at) == ("one", 90, memory.expires_at)
+
+    def test_what_is_so_already_changes_nothing(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one", title="t")
+        change(memory, actor, title="u")
+        change(memory, actor, title="t")
+        rows = JournalEntry.objects.count()
+        memories.restore_version(memory.uid, 1, actor)
+        assert JournalEntry.objects.count() == rows
+        assert memory.revisions.count() == 2
+
+    @pytest.mark.parametrize("number", [0, -1, 4, 99])
+    def test_there_is_no_such_version(
+        self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor, number: int
+    ) -> None:
+        with pytest.raises(memories.NotFound):
+            memories.restore_version(story[0].uid, number, actor)
+
+
+class TestRefusals:
+    def test_who_may_not_see_a_version_cannot_bring_it_back(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("open")
+        change(memory, actor, content="closed", sensitivity="private")
+        change(memory, actor, content="open again", sensitivity="public")
+        with pytest.raises(memories.NotFound, match="no such version"):
+            memories.restore_version(memory.uid, 2, Actor("user:bob", PUBLIC))
+        assert Memory.objects.get(pk=memory.pk).content == "open again"
+
+    def test_nor_one_of_which_a_part_is_hidden(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("words", title="one", category="old")
+        change(memory, actor, title="two")
+        change(memory, actor, sensitivity="private")
+        change(memory, actor, category="closed", sensitivity="public")
+        with pytest.raises(memories.Conflict, match=r"you may not see: category"):
+            memories.restore_version(memory.uid, 1, Actor("user:bob", PUBLIC))
+        assert Memory.objects.get(pk=memory.pk).title == "two"
+
+    def test_a_memory_out_of_reach_is_not_found(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one", project="zoo")
+        change(memory, actor, content="two")
+        confined = Actor("user:bob", Clearance.up_to("secret", "bob", ["farm"]))
+        for deed in (memories.restore_version, memories.take_back):
+            with pytest.raises(memories.NotFound):
+                deed(memory.uid, 1, confined)
+
+    def test_nor_is_a_version_from_a_project_out_of_reach(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one", project="zoo")
+        change(memory, actor, content="two", project="farm")
+        confined = Actor("user:bob", Clearance.up_to("secret", "bob", ["farm"]))
+        for deed in (memories.restore_version, memories.take_back):
+            with pytest.raises(memories.NotFound):
+                deed(memory.uid, 1, confined)
+
+    def test_a_change_by_someone_else_is_not_written_over_unseen(
+        self, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember("one")
+        seen = change(memory, actor, content="two").updated_at
+        change(memory, actor, content="three")
+        with pytest.raises(memories.Conflict, match="someone changed"):
+            memories.restore_version(memory.uid, 1, actor, unchanged_since=seen)
+        assert Memory.objects.get(pk=memory.pk).content == "three"
+
+    def test_another_memory_with_these_words_is_named(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one")
+        change(memory, actor, content="two")
+        other = remember("one")
+        with pytest.raises(memories.Conflict, match=other.uid):
+            memories.restore_version(memory.uid, 1, actor)
+
+    def test_a_credential_does_not_come_back(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one")
+        change(memory, actor, content="two")
+        token = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6"
+        memory.revisions.update(before={"content": f"the token is {token}"})
+        with pytest.raises(memories.SecretDetected):
+            memories.restore_version(memory.uid, 1, actor)
+
+    def test_values_that_are_no_longer_stored_are_named(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one")
+        change(memory, actor, type="decision")
+        memory.revisions.update(before={"type": "poem", "title": "x" * 501})
+        with pytest.raises(memories.Conflict, match="title, type"):
+            memories.restore_version(memory.uid, 1, actor)
+
+    @pytest.mark.parametrize("deed", [memories.restore_version, memories.take_back])
+    def test_the_trash_is_left_first(self, remember: Remember, actor: Actor, deed: Any) -> None:
+        memory = remember("one")
+        change(memory, actor, content="two")
+        memories.trash([memory.uid], actor)
+        with pytest.raises(memories.Conflict, match="in the trash"):
+            deed(memory.uid, 1, actor)
+
+
+class TestTakingBack:
+    def test_all_is_as_it_was_also_a_level_that_rose(
+        self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
+    ) -> None:
+        memory, states = story
+        change(memory, actor, content="fourth", sensitivity="secret", tags=[])
+        memories.take_back(memory.uid, 4, actor)
+        assert said(memory) == states[3]
+        last = memory.revisions.first()
+        assert last is not None
+        assert (last.number, last.reason) == (5, "undo")
+
+    def test_a_restore_can_be_taken_back(
+        self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
+    ) -> None:
+        memory, states = story
+        memories.restore_version(memory.uid, 1, actor)
+        memories.take_back(memory.uid, 4, actor)
+        assert said(memory) == states[3]
+
+    def test_a_change_since_then_is_kept(
+        self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
+    ) -> None:
+        with pytest.raises(memories.Conflict, match="changed since"):
+            memories.take_back(story[0].uid, 2, actor)
+
+    def test_so_is_one_that_left_no_revision(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one")
+        change(memory, actor, title="t")
+        later = timezone.now() + timedelta(seconds=1)
+        Memory.objects.filter(pk=memory.pk).update(updated_at=later)
+        with pytest.raises(memories.Conflict, match="changed since"):
+            memories.take_back(memory.uid, 1, actor)
+
+    def test_what_was_replaced_under_a_hidden_level_stays_hidden(
+        self, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember("closed", sensitivity="private")
+        change(memory, actor, content="open", sensitivity="public")
+        with pytest.raises(memories.NotFound):
+            memories.take_back(memory.uid, 1, Actor("user:bob", PUBLIC))
+
+    def test_a_time_to_live_is_not_made_up(self, remember: Remember, actor: Actor) -> None:
+        memory = remember("one", ttl_days=3)
+        change(memory, actor, ttl_days=9)
+        with pytest.raises(memories.Conflict, match="expires"):
+            memories.take_back(memory.uid, 1, actor)
+
+    @pytest.mark.parametrize("number", [1, 7])
+    def test_there_is_no_such_change(self, remember: Remember, actor: Actor, number: int) -> None:
+        with pytest.raises(memories.NotFound):
+            memories.take_back(remember("one").uid, number, actor)

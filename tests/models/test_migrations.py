@@ -1,0 +1,203 @@
+"""Triggers and indexes survive migrations, though a table that Django remakes has lost its triggers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.conf import settings as django_settings
+from django.core.management import call_command
+from django.core.management.sql import emit_post_migrate_signal, emit_pre_migrate_signal
+from django.db import DatabaseError, connection, models, transaction
+
+from memoryhub import memories
+from memoryhub.backends import schema
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import JournalEntry, Memory
+from tests.conftest import index_is_sound, raw
+
+OF_MARKS = ("memory", "session", "event")
+TRIGGERS = {
+    "memoryhub_text_insert",
+    "memoryhub_text_update",
+    "memoryhub_text_delete",
+    "memoryhub_trigram_insert",
+    "memoryhub_trigram_update",
+    "memoryhub_trigram_delete",
+    "memoryhub_journal_no_update",
+    "memoryhub_journal_no_delete",
+    "memoryhub_journal_no_replace",
+    "memoryhub_vector_delete",
+    "memoryhub_vector_no_update",
+    "memoryhub_vector_stale",
+    *{f"memoryhub_mark_{of}_{event}" for of in OF_MARKS for event in ("insert", "update", "delete")},
+}
+
+
+def triggers() -> set[str]:
+    return {name for (name,) in raw("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
+
+
+@contextmanager
+def remade(model: type[models.Model], name: str) -> Iterator[None]:
+    """The table with a column of another type, remade as a migration's AlterField does; and back again."""
+    old = model._meta.get_field(name)
+    new = models.CharField(max_length=old.max_length + 7, default="general")
+    new.set_attributes_from_name(name)
+    new.model = model
+    with connection.schema_editor() as editor:
+        editor.alter_field(model, old, new, strict=True)
+    try:
+        yield
+    finally:
+        with connection.schema_editor() as editor:
+            editor.alter_field(model, new, old, strict=True)
+        schema.install()
+
+
+def test_all_is_in_place(db):
+    assert triggers() == TRIGGERS
+    assert schema.problems(deep=True) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_remade_table_has_lost_its_triggers(remember):
+    """The danger itself: should Django ever keep them, this whole precaution could go."""
+    remember("zebra")
+    with remade(Memory, "category"):
+        of_other_tables = {"memoryhub_vector_delete", "memoryhub_vector_no_update"} | {
+            name for name in TRIGGERS if name.startswith(("memoryhub_mark_session", "memoryhub_mark_event"))
+        }
+        assert not {name for name in triggers() - of_other_tables if "journal" not in name}
+        assert any("trigger memoryhub_text_insert is missing" in problem for problem in schema.problems())
+        remember("written unindexed")
+        assert not Memory.objects.search("unindexed").exists()
+        assert not index_is_sound()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("model", "column"), [(Memory, "category"), (JournalEntry, "operation")])
+def test_a_migration_that_remakes_a_table_keeps_triggers_and_index(remember, actor, model, column):
+    memory = remember("zebra before")
+    emit_pre_migrate_signal(verbosity=0, interactive=False, db="default")
+    with remade(model, column):
+        Memory.objects.filter(pk=memory.pk).update(title="", content="written by a data migration")
+        emit_post_migrate_signal(verbosity=0, interactive=False, db="default")
+        assert triggers() == TRIGGERS
+        assert schema.problems(deep=True) == []
+        assert Memory.objects.search("migration").get() == memory
+        remember("zebra after")
+        assert Memory.objects.search("after").count() == 1
+        memories.update(memory.uid, MemoryPatch(content="okapi"), actor)
+        assert Memory.objects.search("okapi").exists()
+        with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+            raw("DELETE FROM memoryhub_journalentry")
+    assert schema.problems(deep=True) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_signals_of_migrate_are_connected(remember):
+    remember("zebra")
+    schema.drop_triggers()
+    remember("unindexed zebra")
+    call_command("migrate", verbosity=0)
+    assert schema.problems(deep=True) == []
+    assert Memory.objects.search("unindexed").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_migrate_puts_a_changed_trigger_right(db):
+    raw("DROP TRIGGER memoryhub_journal_no_delete")
+    name, table = "memoryhub_journal_no_delete", "memoryhub_journalentry"
+    raw(f"CREATE TRIGGER {name} BEFORE DELETE ON {table} BEGIN SELECT 1; END")
+    assert schema.problems() == ["trigger memoryhub_journal_no_delete is not the one this version installs"]
+    call_command("migrate", verbosity=0)
+    assert schema.problems() == []
+
+
+@pytest.mark.parametrize("table", ["memoryhub_text", "memoryhub_trigram"])
+def test_an_index_that_differs_from_its_table_is_found_and_rebuilt(remember, table):
+    memory = remember("zebra")
+    raw(
+        f"INSERT INTO {table}({table}, rowid, title, subtitle, abstract, overview, content) "
+        "VALUES ('delete', %s, %s, '', %s, '', %s)",
+        memory.pk,
+        memory.title,
+        memory.abstract,
+        memory.content,
+    )
+    assert schema.problems() == [f"index {table} does not hold as many rows as its table"]
+    assert schema.problems(deep=True) == [f"index {table} does not fit its table"]
+    schema.rebuild(table)
+    assert schema.problems(deep=True) == []
+
+
+def test_a_missing_index_is_found_and_made(remember):
+    remember("zebra")
+    raw("DROP TABLE memoryhub_trigram")
+    assert schema.problems() == ["table memoryhub_trigram is missing"]
+    schema.install()
+    assert schema.problems(deep=True) == []
+
+
+STORY = """
+import json, sys
+import django
+django.setup()
+from django.core.management import call_command
+from django.db import connection
+from memoryhub.audit import journal; from memoryhub import memories as store
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.backends import schema
+from memoryhub.access.policy import Actor; from memoryhub.access.policy import Clearance
+told = {}
+def tables():
+    return sorted(t for t in connection.introspection.table_names() if t.startswith("memoryhub_"))
+call_command("migrate", verbosity=0)
+told["first"] = schema.problems(deep=True)
+store.remember(MemoryDraft(content="xylophone"), Actor("x", Clearance.up_to("public")))
+call_command("migrate", "memoryhub", "zero", verbosity=0)
+told["at zero"] = tables()
+told["missing"] = schema.tables_missing()
+call_command("migrate", verbosity=0)
+told["again"] = schema.problems(deep=True)
+store.remember(MemoryDraft(content="trombone"), Actor("x", Clearance.up_to("public")))
+from memoryhub.models import Memory
+told["found"] = [Memory.objects.search(word).count() for word in ("xylophone", "trombone")]
+told["journal"] = journal.verify().rows
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.slow
+def test_a_store_goes_to_zero_and_back(tmp_path):
+    environment = {
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("LETSGO_", "MEMORYHUB_"))
+        },
+        "DJANGO_SETTINGS_MODULE": "memoryhub.settings",
+        "LETSGO_HOME": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", STORY],
+        env=environment,
+        cwd=django_settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "first": [],
+        "at zero": [],
+        "missing": ["memoryhub_memory", "memoryhub_journalentry"],
+        "again": [],
+        "found": [0, 1],
+        "journal": 1,
+    }

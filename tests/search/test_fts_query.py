@@ -1,0 +1,178 @@
+"""Reading what was typed: nothing raises, nothing of it is an operator of the index."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from memoryhub.backends import fts_query as queries
+from memoryhub.backends.schema import INDEXES
+
+HOSTILE = [
+    "",
+    " ",
+    "\t\n",
+    "\x00",
+    "a\x00b",
+    '"',
+    '""',
+    '" "',
+    '"unclosed',
+    "'; DROP TABLE memoryhub_memory; --",
+    "AND",
+    "OR NOT AND",
+    "NEAR(a b, 3)",
+    "title:secret",
+    "{title content}: x",
+    "-word",
+    "+word",
+    "^word",
+    "*",
+    "word*",
+    "**",
+    "(",
+    ")",
+    "((((",
+    "a AND (b OR",
+    "C++",
+    "C#",
+    "foo.bar",
+    "foo.bar()",
+    "a->b",
+    "->",
+    "?!",
+    "...",
+    "…",
+    "%",
+    "_",
+    "100%_",
+    "\\",
+    "\\'",
+    "🦓",
+    "🦓🦓🦓",
+    "👩‍👩‍👧",
+    "\u0301",
+    '"\u0301"',
+    "´",
+    "¨ x",
+    "e\u0301",
+    "\ud800",
+    "\udfff\ud800",
+    "\u202e\u200b\ufeff",
+    "ﷺ",
+    "İ",
+    "ß",
+    "検",
+    "検索",
+    "全文検索エンジン",
+    "한국어",
+    "ไทย",
+    "𠮷野家",
+    "検索 AND *",
+    "a" * 5000,
+    "word " * 1000,
+    ".".join(["part"] * 500),
+    '"' + "phrase " * 250 + '"',
+    '"a" ' * 300,
+    "the of and",
+    "<script>alert(1)</script>",
+    "${jndi:ldap://x}",
+    "../../etc/passwd",
+]
+
+
+@pytest.fixture(scope="module")
+def ask():
+    """Runs an expression against an index with one row."""
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    for table, options in INDEXES.items():
+        connection.execute(f"CREATE VIRTUAL TABLE {table} USING fts5(x, {options})")
+        connection.execute(f"INSERT INTO {table} VALUES ('a title with word and foo.bar, C++ and 全文検索')")
+    yield lambda table, expression: connection.execute(
+        f"SELECT rowid FROM {table} WHERE {table} MATCH ?", [expression]
+    ).fetchall()
+    connection.close()
+
+
+def expressions(typed: str) -> dict[str, str]:
+    query = queries.parse(typed)
+    texts = query.spellings([*query.literals, *query.words, *queries.cjk_runs(query.text)])
+    return {
+        "memoryhub_text": queries.word_expression(query),
+        "memoryhub_trigram": queries.trigram_expression(texts),
+    }
+
+
+@pytest.mark.parametrize("typed", HOSTILE)
+def test_hostile_input_becomes_a_valid_expression(ask, typed):
+    for table, expression in expressions(typed).items():
+        if expression:
+            ask(table, expression)
+
+
+@settings(max_examples=400)
+@given(st.one_of(st.text(), st.text(alphabet='"*^():{}+-ANDORNEAR \t\x00ab.検索', max_size=40)))
+@example("´")
+def test_any_text_becomes_a_valid_expression(ask, typed):
+    for table, expression in expressions(typed).items():
+        if expression:
+            ask(table, expression)
+
+
+@given(st.text())
+def test_every_term_has_something_to_look_for(typed):
+    for term in queries.parse(typed).terms:
+        assert term.literal or term.words
+        assert len(term.stems) == len(term.words)
+
+
+@given(st.text(max_size=5000))
+def test_a_long_query_is_bounded(typed):
+    query = queries.parse(typed * 3 + '"a b c d e f g h" ' * 200)
+    assert len(query.terms) <= queries.MAX_TERMS
+    assert len(query.words) <= queries.MAX_WORDS
+
+
+def test_stop_words_are_left_out_beside_others():
+    assert queries.parse("what is the cache").words == ("cache",)
+
+
+def test_a_query_of_stop_words_keeps_them():
+    assert queries.parse("to be or not to be").words == ("to", "be", "or", "not")
+
+
+def test_a_dotted_name_is_its_words_and_itself():
+    [term] = queries.parse("Foo.bar()").terms
+    assert (term.words, term.literal) == (("foo", "bar"), "foo.bar")
+
+
+def test_a_sentence_ends_without_becoming_a_literal():
+    assert queries.parse("Where is the cache? In memory.").literals == ()
+
+
+def test_quotes_make_a_phrase():
+    [term] = queries.parse('"lost  Update"').terms
+    assert (term.words, term.literal) == (("lost", "update"), "lost update")
+
+
+def test_a_script_without_spaces_becomes_pairs():
+    assert queries.parse("全文検索").literals == ("全文", "文検", "検索")
+
+
+def test_a_mix_of_scripts_is_taken_apart():
+    query = queries.parse("SQLite全文検索FTS5")
+    assert query.words == ("sqlite", "fts5")
+    assert query.literals == ("全文", "文検", "検索")
+
+
+def test_an_unknown_spelling_is_looked_for_as_typed_too():
+    query = queries.parse("Überleg")
+    assert query.spellings(query.words) == ["uberleg", "überleg"]
+
+
+def test_quotes_in_a_text_stay_text(ask):
+    assert queries.any_of(['a" OR "word']) == '"a"" OR ""word"'
+    assert ask("memoryhub_text", queries.any_of(['nothing" OR "word'])) == []

@@ -1,0 +1,68 @@
+"""What a reader may not see leaves no trace in the scores of what they may."""
+
+from memoryhub import memories
+from memoryhub.access.policy import Clearance
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.models import Memory
+from memoryhub.search.hybrid import search
+
+
+def public():
+    return Memory.objects.visible_to(Clearance()).live()
+
+
+def matches(typed):
+    return [
+        (hit.memory.uid, hit.components.match, hit.snippet)
+        for hit in search(public(), typed, min_score=0).hits
+    ]
+
+
+def test_a_word_of_a_secret_memory_does_not_change_the_scores_of_public_ones(remember):
+    for n in range(20):
+        remember(f"quokka habitat report number {n}")
+    before = matches("quokka habitat swordfish9")
+    assert before
+    remember("the password hint is swordfish9", sensitivity="secret")
+    assert matches("quokka habitat swordfish9") == before
+
+
+def test_a_hidden_word_is_still_looked_for_inside_visible_words(remember):
+    remember("the superswordfish9x release")
+    before = matches("swordfish9")
+    remember("swordfish9", sensitivity="secret")
+    assert matches("swordfish9") == before
+    assert before
+
+
+def test_a_word_that_many_hidden_memories_hold_is_as_rare_as_it_is_among_those_seen(
+    remember, actor, configure
+):
+    configure(max_memories=0)
+    for n in range(20):
+        remember(f"quokka habitat report number {n}")
+    remember("krasmodel quokka")
+    before = matches("quokka krasmodel")
+    assert before
+    drafts = [MemoryDraft(content=f"krasmodel {n} is launched", sensitivity="secret") for n in range(100)]
+    memories.remember_many(drafts, actor)
+    assert matches("quokka krasmodel") == before
+
+
+def test_a_word_of_very_many_hidden_memories_is_a_word_that_nobody_used(remember, actor, configure):
+    configure(max_memories=0)
+    for n in range(20):
+        remember(f"quokka habitat report number {n}")
+    before = matches("quokka habitat krasmodel")
+    assert before
+    drafts = [MemoryDraft(content=f"krasmodel {n} is launched", sensitivity="secret") for n in range(1200)]
+    memories.remember_many(drafts, actor)
+    assert matches("quokka habitat krasmodel") == before
+
+
+def test_a_word_is_found_under_hundreds_of_newer_hidden_ones(remember, actor, configure):
+    configure(max_memories=0)
+    old = remember("three turtles were counted", created_at="2021-01-01")
+    drafts = [MemoryDraft(content=f"a turtle {n}", sensitivity="secret") for n in range(1200)]
+    memories.remember_many(drafts, actor)
+    assert [uid for uid, _, _ in matches("turtle")] == [old.uid]

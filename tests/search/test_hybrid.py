@@ -1,0 +1,242 @@
+"""Search by words and by meaning together, through the store."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import embeddings
+from memoryhub import memories as store
+from memoryhub.access.policy import Clearance
+from memoryhub.embeddings import EmbeddingError, provider
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.models import Memory
+from memoryhub.search import hybrid, term_frequencies
+from memoryhub.search.hybrid import beside, search
+
+pytestmark = [pytest.mark.usefixtures("embedding"), pytest.mark.django_db]
+
+
+def seen(level="public", **more):
+    return Memory.objects.visible_to(Clearance.up_to(level, **more)).live()
+
+
+def contents(typed, memories=None, **options):
+    found = search(seen() if memories is None else memories, typed, **options)
+    return [hit.memory.content for hit in found.hits]
+
+
+@pytest.fixture
+def talk(remember):
+    """Two people, each turn a memory of one session, old enough for their age to say nothing."""
+
+    def add(*turns, session="talk-1", **more):
+        return [
+            remember(turn, session_id=session, project="zoo", created_at=f"2021-03-01T10:{n:02}:00Z", **more)
+            for n, turn in enumerate(turns)
+        ]
+
+    return add
+
+
+def test_a_memory_that_says_it_in_other_words_is_found(remember):
+    remember("The automobile was repaired at the workshop", created_at="2021-01-01")
+    remember("Tomatoes grow best in full sun", created_at="2021-01-01")
+    assert contents("fixing the car in a garage", mode="semantic", min_score=0)[0].startswith(
+        "The automobile"
+    )
+    assert contents("fixing the car in a garage", mode="lexical") == []
+
+
+def test_the_answer_to_a_question_is_found_by_the_words_of_the_question(talk):
+    talk("Ada: Where did you spend the carnival holidays?", "Bob: In Rijeka, with my sister.", "Ada: Lovely!")
+    talk("Ada: I baked bread.", "Bob: My boat leaks again.", session="talk-2")
+    found = contents("Where did Bob spend the carnival holidays?", min_score=0)
+    assert found[0] == "Bob: In Rijeka, with my sister."
+
+
+def test_a_hidden_neighbour_lends_nothing(talk, remember):
+    [before] = talk("Ada: Is the quokka enclosure finished?")
+    talk("Bob: Yes, since Monday.", session="talk-2")
+    Memory.objects.filter(session_id="talk-2").update(session_id="talk-1", created_at="2021-03-01T10:01:00Z")
+    shown = [one for one in contents("quokka enclosure", min_score=0) if one.startswith("Bob")]
+    assert shown
+    Memory.objects.filter(pk=before.pk).update(sensitivity="secret")
+    assert contents("quokka enclosure", min_score=0) == []
+
+
+def test_neighbours_are_those_of_the_same_session_project_and_gate(talk, remember):
+    one, two, three, four = talk("one", "two", "three", "four")
+    talk("other", session="talk-2")
+    Memory.objects.filter(pk=two.pk).update(sensitivity="secret")
+    found = beside(seen(), [three.pk])
+    assert (found[three.pk].before, found[three.pk].after) == ([one.pk], [four.pk])
+    assert beside(seen("secret"), [three.pk])[three.pk].before == [two.pk, one.pk]
+
+
+def test_neighbours_of_one_moment_follow_the_order_in_which_they_were_stored(remember):
+    made = [
+        remember(f"fact {n}", session_id="s", project="zoo", created_at="2021-01-01T00:00:00Z")
+        for n in range(5)
+    ]
+    found = beside(seen(), [made[2].pk])[made[2].pk]
+    assert found.before == [made[1].pk, made[0].pk]
+    assert found.after == [made[3].pk, made[4].pk]
+
+
+def test_who_is_in_no_session_has_no_neighbours(remember):
+    made = remember("alone", project="zoo")
+    remember("alone too", project="zoo")
+    assert beside(seen(), [made.pk]) == {}
+
+
+@pytest.mark.parametrize(
+    "typed", ["xyzzy plugh frobnicate", "zzzzqqq", "鯨鯨鯨", "🦄🦄", "Kohlrabi Quarkauflauf"]
+)
+@pytest.mark.parametrize("floor", [None, 0.0])
+def test_nonsense_finds_nothing_by_meaning_either(corpus, typed, floor):
+    for memory in Memory.objects.all():
+        assert memory.embedding.model
+    assert search(seen(), typed, min_score=floor).total == 0
+
+
+def test_one_common_word_among_others_finds_little(corpus):
+    assert search(seen(), "the release of the kraken from the deep sea").total <= len(corpus) // 50
+
+
+def test_an_exact_title_comes_first(corpus):
+    for memory in corpus[::29]:
+        found = search(seen(), memory.title)
+        assert found.mode == "hybrid"
+        assert found.hits[0].memory == memory
+        assert found.hits[0].components.match == 1.0
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
+def test_each_mode_says_what_it_did_and_orders_by_score(corpus, mode):
+    found = search(seen(), "payment webhook time zone", mode=mode, min_score=0)
+    scores = [hit.score for hit in found.hits]
+    assert found.mode == mode
+    assert scores
+    assert scores == sorted(scores, reverse=True)
+    assert bool(found.model) == (mode != "lexical")
+    assert found.failure == ""
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+def test_without_a_provider_words_are_searched_and_the_answer_says_so(corpus, configure, mode):
+    configure(embeddings="none")
+    found = search(seen(), "payment webhook", mode=mode)
+    assert found.hits
+    assert found.mode == "lexical"
+    assert "by words alone" in found.failure
+
+
+def test_with_a_provider_that_fails_words_are_searched_and_the_answer_says_why(corpus, monkeypatch):
+    def fail():
+        raise EmbeddingError("the endpoint did not answer in time")
+
+    monkeypatch.setattr(embeddings, "configured", fail)
+    found = search(seen(), "payment webhook")
+    assert found.hits
+    assert found.mode == "lexical"
+    assert found.failure == "searched by words alone: the endpoint did not answer in time"
+
+
+def test_a_provider_that_is_down_is_logged_once_and_not_with_each_search(corpus, monkeypatch, caplog):
+    def fail():
+        raise EmbeddingError("the endpoint did not answer in time")
+
+    monkeypatch.setattr(embeddings, "configured", fail)
+    monkeypatch.setattr(provider, "_warned", {})
+    for _ in range(3):
+        search(seen(), "payment webhook")
+    [record] = caplog.records
+    assert record.getMessage() == "searched by words alone: the endpoint did not answer in time"
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
+@pytest.mark.parametrize("level", ["public", "private", "secret"])
+def test_no_mode_shows_what_may_not_be_seen(four_levels, mode, level):
+    levels = {
+        "public": {"public"},
+        "private": {"public", "private"},
+        "secret": {"public", "private", "secret"},
+    }
+    found = search(seen(level), "zebra stripes", mode=mode, min_score=0)
+    assert {hit.memory.sensitivity for hit in found.hits} == levels[level]
+    assert found.total == len(levels[level])
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+def test_a_hidden_memory_changes_no_score(remember, mode):
+    for n in range(20):
+        remember(f"quokka habitat report number {n}", session_id="s", project="zoo")
+
+    def shown():
+        found = search(seen(), "quokka habitat swordfish9", mode=mode, min_score=0, limit=50)
+        return [(hit.memory.uid, hit.components.match) for hit in found.hits]
+
+    before = shown()
+    remember("the password hint is swordfish9", sensitivity="secret", session_id="s", project="zoo")
+    assert before == shown()
+
+
+def test_a_filter_comes_before_the_cut(remember):
+    for n in range(120):
+        remember(f"harbour crane maintenance log {n}", project="port")
+    wanted = remember("harbour crane maintenance in the museum", project="museum")
+    assert contents("harbour crane maintenance", seen().filter(project="museum"), limit=5) == [wanted.content]
+
+
+def test_an_erased_memory_is_found_by_no_mode(remember, actor):
+    made = remember("The automobile was repaired at the workshop")
+    assert contents("automobile workshop", mode="semantic", min_score=0)
+    store.erase([made.uid], actor)
+    for mode in ("hybrid", "lexical", "semantic"):
+        assert contents("automobile workshop", mode=mode, min_score=0) == []
+
+
+def test_the_number_of_queries_does_not_grow_with_the_rows(actor, configure):
+    configure(max_memories=0)
+
+    def queries(first, last):
+        texts = (f"zebra stripes number {n}" for n in range(first, last))
+        drafts = [MemoryDraft(content=text, session_id="s", project="zoo") for text in texts]
+        store.remember_many(drafts, actor)
+        search(seen(), "zebra stripes at the waterhole", min_score=0)
+        term_frequencies.forget()
+        with CaptureQueriesContext(connection) as captured:
+            search(seen(), "zebra stripes at the waterhole", min_score=0)
+        return len(captured)
+
+    few = queries(0, 80)
+    assert queries(80, 900) <= few
+
+
+def test_where_a_word_is_too_common_to_be_ordered_its_newest_and_its_titles_are_found(remember, monkeypatch):
+    monkeypatch.setattr(hybrid, "POSTED", 20)
+    for n in range(60):
+        remember(f"a note on release matters {n}", title=f"Note {n}", project="zoo")
+    titled = remember("all about it", title="Release", project="zoo")
+    both = remember("the release of the quokka", title="Some more", project="zoo")
+    assert contents("release", limit=1) == [titled.content]
+    assert both.content in contents("release quokka", limit=2)
+
+
+def test_of_many_that_match_alike_the_one_of_most_worth_is_found(actor, configure):
+    configure(max_memories=0)
+    texts = [f"harbour pilot note {n}" for n in range(300)]
+    drafts = [
+        MemoryDraft(content=text, importance=1.0 if n == 150 else 0.5, created_at="2021-01-01")
+        for n, text in enumerate(texts)
+    ]
+    store.remember_many(drafts, actor)
+    assert contents("harbour", limit=1) == [texts[150]]
+
+
+def test_as_many_are_found_as_are_asked_for(actor, configure):
+    configure(max_memories=0)
+    store.remember_many([MemoryDraft(content=f"harbour pilot note {n}") for n in range(260)], actor)
+    assert len(contents("harbour pilot", limit=200)) == 200

@@ -1,0 +1,185 @@
+"""The score and its four parts: bounds, monotony, and a match that spreads."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from memoryhub.backends.fts_query import parse
+from memoryhub.core import text
+from memoryhub.search import scoring
+from memoryhub.search.scoring import Components, Weights, composite, match, rarity, recency, term_weights
+
+SHARE = st.floats(0, 1)
+WORDS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "cache",
+    "caches",
+    "metadata",
+    "data",
+    "foo.bar",
+    "検索",
+    "C++",
+]
+PHRASE = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
+FIELDS = st.dictionaries(
+    st.sampled_from(sorted(scoring.FIELD_CREDIT)), PHRASE | st.text(max_size=60), max_size=5
+)
+FREQUENCIES = st.dictionaries(
+    st.sampled_from(["alpha", "beta", "gamma", "cach", "data"]), st.integers(0, 5000)
+)
+
+
+def match_of(typed, fields, frequencies=None, total=1000):
+    query = parse(typed)
+    return match(query, term_weights(query, frequencies or {}, total), fields)
+
+
+@given(PHRASE | st.text(max_size=80), FIELDS, FREQUENCIES, st.integers(0, 10_000))
+@example("...", {"title": "..."}, {}, 0)
+@example(".", {"content": "x"}, {}, 0)
+def test_a_match_lies_between_0_and_1(typed, fields, frequencies, total):
+    assert 0.0 <= match_of(typed, fields, frequencies, total) <= 1.0
+
+
+@given(SHARE, SHARE, SHARE, SHARE)
+def test_a_score_lies_between_0_and_1(a, b, c, d):
+    assert 0.0 <= composite(Components(a, b, c, d), Weights()) <= 1.0 + 1e-12
+
+
+@given(st.tuples(SHARE, SHARE, SHARE, SHARE), st.integers(0, 3), SHARE)
+def test_a_better_part_is_a_better_score(parts, which, better):
+    assume(better >= parts[which])
+    raised = tuple(better if n == which else part for n, part in enumerate(parts))
+    assert composite(Components(*raised), Weights()) >= composite(Components(*parts), Weights())
+
+
+def test_the_documented_weights():
+    only = [composite(Components(*(float(n == m) for m in range(4))), Weights()) for n in range(4)]
+    assert only == pytest.approx([0.55, 0.20, 0.15, 0.10])
+
+
+@given(st.floats(-1000, 36500), st.floats(0.001, 36500))
+def test_recency_lies_between_0_and_1(age, half_life):
+    assert 0.0 <= recency(age, half_life) <= 1.0
+
+
+def test_recency_halves_at_21_days():
+    assert [recency(days) for days in (0, 21, 42, 63)] == pytest.approx([1, 0.5, 0.25, 0.125])
+
+
+def test_the_future_counts_as_now():
+    assert recency(-3) == 1.0
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_rarity_is_positive_and_falls_with_frequency(frequency, total):
+    assert rarity(frequency, total) > 0
+    assert rarity(frequency + 1, max(total, frequency + 1)) < rarity(frequency, max(total, frequency + 1))
+
+
+@given(
+    st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon"]), min_size=1, unique=True),
+    FREQUENCIES,
+)
+def test_more_coverage_is_a_better_match(words, frequencies):
+    """Each further word of the query in the content makes the match better."""
+    typed = "alpha beta gamma delta epsilon"
+    values = [
+        match_of(typed, {"content": "x " + " y ".join(words[:n])}, frequencies) for n in range(len(words) + 1)
+    ]
+    assert values == sorted(values)
+    assert values[0] == 0.0 < values[-1]
+
+
+@given(PHRASE, st.sampled_from(sorted(scoring.FIELD_CREDIT)))
+def test_a_better_place_is_never_a_worse_match(typed, place):
+    written = f"before {typed} after"
+    there = match_of(typed, {"title": "other", place: written})
+    assert there >= match_of(typed, {"title": "other", "content": written})
+
+
+def test_the_exact_title_alone_is_1():
+    assert match_of("The cache is stale", {"title": "the Cache is  stale.", "content": "x"}) == 1.0
+    assert match_of("The cache is stale", {"title": "The cache is stale today", "content": "x"}) < 1.0
+
+
+def test_nothing_shared_is_0():
+    assert match_of("alpha beta", {"title": "gamma", "content": "delta"}) == 0.0
+    assert match_of("alpha", {}) == 0.0
+    assert match_of("", {"title": "x"}) == 0.0
+
+
+def test_a_text_of_dots_is_no_title_of_everything():
+    assert match_of(".", {"content": "no dot"}) == 0.0
+    assert match_of("..", {"title": "Named", "content": "no dots"}) == 0.0
+
+
+def test_the_match_spreads():
+    """From everything in the title down to one common word of five: all in between is in use."""
+    frequencies = {"alpha": 2, "beta": 20, "gamma": 200, "delta": 500, "common": 900}
+    typed = "alpha beta gamma delta common"
+    values = [
+        match_of(typed, fields, frequencies)
+        for fields in (
+            {"title": typed},
+            {"title": f"{typed} and more"},
+            {"title": "x", "content": f"y {typed} z"},
+            {"title": "x", "content": "alpha beta gamma"},
+            {"title": "x", "content": "alpha beta"},
+            {"title": "x", "content": "alpha"},
+            {"title": "x", "content": "gamma delta"},
+            {"title": "x", "content": "common"},
+        )
+    ]
+    assert values == sorted(values, reverse=True)
+    assert len(set(values)) == len(values)
+    assert values[0] == 1.0
+    assert values[-1] < 0.01
+    assert sum(0.2 < value < 0.8 for value in values) >= 3
+
+
+def test_a_rare_word_says_more_than_a_common_one():
+    frequencies = {"rare": 1, "common": 900}
+    rare = match_of("rare common", {"content": "rare"}, frequencies)
+    assert rare > 10 * match_of("rare common", {"content": "common"}, frequencies)
+
+
+def test_a_word_is_worth_more_than_a_piece_of_one():
+    assert match_of("data", {"content": "the data"}) > match_of("data", {"content": "the metadata"}) > 0
+
+
+def test_a_name_as_it_stands_is_worth_more_than_its_parts():
+    whole = match_of("foo.bar", {"content": "call foo.bar now"})
+    assert (
+        whole > match_of("foo.bar", {"content": "foo and bar"}) > match_of("foo.bar", {"content": "foo"}) > 0
+    )
+
+
+def test_a_phrase_in_order_is_worth_more():
+    assert match_of("lost update", {"content": "the lost update problem"}) > match_of(
+        "lost update", {"content": "the update was lost"}
+    )
+
+
+@given(
+    st.lists(
+        st.sampled_from(["cache", "cached", "cacher", "catch", "metacache", "CACHE", "Càche"]), max_size=12
+    )
+)
+def test_words_are_counted_as_the_index_counts_them_up_to_where_more_add_nothing(words):
+    written = " ".join(words)
+    needle = scoring._Needle(parse("cache").terms[0])
+    there = sum(text.stem(word) == "cach" for word in text.words(written))
+    assert needle._count(0, text.fold(written)) == min(there, scoring.REPEATS + 1)
+
+
+def test_the_weights_of_a_query_follow_its_rarest_words():
+    query = parse('"rare common" common 検索')
+    phrase, common, literal = term_weights(query, {"common": 500, "rare": 1}, 1000)
+    assert common < literal < phrase

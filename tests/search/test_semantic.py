@@ -1,0 +1,185 @@
+"""The nearest memories of a queryset: exactly those, whatever the gate and the filters leave."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.models import Memory
+from memoryhub.search import semantic
+from memoryhub.search.semantic import nearest
+from tests.vectors import MODEL, cosines, memories, of_table, put, random_units, unit
+
+
+def by_hand(rows, query, most, *, centred=True):
+    """The same by going through the table."""
+    table = of_table()
+    among = {pk: table[pk] for pk in rows.values_list("pk", flat=True) if pk in table}
+    found = cosines(query, among, list(among) if centred else None)
+    return sorted(((pk, score) for pk, score in found.items()), key=lambda one: (-one[1], -one[0]))[:most]
+
+
+def same(found, wanted):
+    return [pk for pk, _ in found] == [pk for pk, _ in wanted] and [score for _, score in found] == (
+        pytest.approx([score for _, score in wanted], abs=1e-4)
+    )
+
+
+@pytest.fixture
+def many(db):
+    """Three hundred memories of three levels and projects, and some under a level that nobody knows."""
+    rows = []
+    for number, level in enumerate((*LEVELS, "cosmic")):
+        for project in ("a", "b", "c"):
+            rows += memories(25, sensitivity=level, project=project, copy=number)
+    put(zip(rows, random_units(len(rows)), strict=True))
+    return rows
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize(
+    "clearance",
+    [
+        Clearance(),
+        Clearance.up_to("private"),
+        Clearance.up_to("secret", "ada", ["b"]),
+        Clearance.up_to("secret"),
+    ],
+)
+def test_the_nearest_are_those_that_the_reader_may_see(many, clearance, centred):
+    rows = Memory.objects.visible_to(clearance).live()
+    for most in (1, 10, 1000):
+        query = random_units(1, most)[0]
+        found = nearest(rows, query, MODEL, most, centred=centred)
+        assert same(found, by_hand(rows, query, most, centred=centred))
+        assert len(found) == min(most, rows.count())
+
+
+def test_what_is_hidden_leaves_no_trace_in_the_scores(many):
+    rows = Memory.objects.visible_to(Clearance()).live()
+    before = nearest(rows, unit(1), MODEL, 5)
+    put(zip(memories(50, sensitivity="secret"), [unit(1)] * 50, strict=True))
+    assert nearest(rows, unit(1), MODEL, 5) == before
+
+
+@pytest.mark.parametrize("hidden", [1, 20, 50, 200, 700])
+def test_hidden_memories_do_not_change_the_mean_of_a_sample(many, sampled, hidden):
+    rows = Memory.objects.visible_to(Clearance()).live()
+    before = nearest(rows, unit(1), MODEL, 5)
+    put(zip(memories(hidden, sensitivity="secret"), [unit(1)] * hidden, strict=True))
+    assert nearest(rows, unit(1), MODEL, 5) == before
+
+
+def test_personal_memories_of_others_are_not_found(db):
+    mine, theirs = (
+        memories(1, scope="personal", owner="ada")[0],
+        memories(1, scope="personal", owner="bob")[0],
+    )
+    put([(mine, unit(1)), (theirs, unit(1))])
+    found = nearest(Memory.objects.visible_to(Clearance(owner="ada")).live(), unit(1), MODEL, 9)
+    assert [pk for pk, _ in found] == [mine.pk]
+
+
+def test_what_lies_in_the_trash_or_has_expired_is_left_to_the_queryset(many):
+    from django.utils import timezone
+
+    Memory.objects.filter(pk__in=[row.pk for row in many[:10]]).update(deleted_at=timezone.now())
+    Memory.objects.filter(pk__in=[row.pk for row in many[10:20]]).update(expires_at=timezone.now())
+    live = Memory.objects.visible_to(Clearance()).live()
+    assert same(nearest(live, unit(1), MODEL, 400), by_hand(live, unit(1), 400))
+    trashed = Memory.objects.visible_to(Clearance()).trashed()
+    assert len(nearest(trashed, unit(1), MODEL, 400)) == 10
+
+
+def test_memories_without_a_vector_are_left_out(db):
+    one, _ = memories(2)
+    put([(one, unit(1))])
+    assert [pk for pk, _ in nearest(Memory.objects.all(), unit(1), MODEL, 9)] == [one.pk]
+    assert nearest(Memory.objects.all(), unit(1), "another", 9) == []
+
+
+def test_a_question_without_direction_finds_nothing(many):
+    assert nearest(Memory.objects.all(), np.zeros(8, np.float32), MODEL, 9) == []
+
+
+def test_of_equal_ones_the_newer_comes_first(db):
+    rows = memories(6)
+    put((row, unit(1, 2)) for row in rows)
+    assert [pk for pk, _ in nearest(Memory.objects.all(), unit(1), MODEL, 3)] == [
+        row.pk for row in reversed(rows[3:])
+    ]
+
+
+@pytest.fixture
+def sampled(monkeypatch):
+    """So small a sample that a few hundred memories are many."""
+    monkeypatch.setattr(semantic, "SAMPLE", 20)
+    monkeypatch.setattr(semantic, "TELLING", 4)
+
+
+@pytest.mark.parametrize("projects", [["a"], ["a", "b", "c"]])
+@pytest.mark.parametrize("most", [1, 30, 400])
+def test_it_is_exact_where_only_a_sample_tells_what_the_queryset_holds(many, sampled, projects, most):
+    rows = Memory.objects.visible_to(Clearance.up_to("secret", projects=projects))
+    query = random_units(1, most)[0]
+    found = nearest(rows, query, MODEL, most, centred=False)
+    assert same(found, by_hand(rows, query, most, centred=False))
+    centred = nearest(rows, query, MODEL, most)
+    assert {pk for pk, _ in centred} <= set(rows.values_list("pk", flat=True))
+    assert len(centred) == len(found)
+
+
+def test_it_is_exact_where_what_is_sought_lies_on_the_far_side(many, sampled):
+    """The best of all are hidden, so what a sample foretells is wrong."""
+    query = unit(1)
+    table = of_table()
+    far = sorted(table, key=lambda pk: float(table[pk] @ query))[:150]
+    rows = Memory.objects.filter(pk__in=far)
+    assert same(nearest(rows, query, MODEL, 40, centred=False), by_hand(rows, query, 40, centred=False))
+
+
+def test_queries_do_not_grow_with_what_is_stored(many, sampled):
+    def asked(rows, most):
+        with CaptureQueriesContext(connection) as queries:
+            nearest(rows, unit(1), MODEL, most)
+        return len([one for one in queries if "memoryhub_memory" in one["sql"]])
+
+    few = Memory.objects.filter(project="a", sensitivity="public")
+    for rows in (few, Memory.objects.all(), Memory.objects.none()):
+        assert max(asked(rows, most) for most in (1, 50, 5000)) <= 3
+    put(zip(memories(500), random_units(500, 3), strict=True))
+    for rows in (few, Memory.objects.all()):
+        assert max(asked(rows, most) for most in (1, 50, 5000)) <= 3
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    levels=st.lists(st.sampled_from([*LEVELS, "cosmic"]), min_size=1, max_size=40),
+    asked=st.sampled_from(LEVELS),
+    projects=st.sampled_from([None, ["a"], ["a", "b"], []]),
+    most=st.integers(1, 45),
+    centred=st.booleans(),
+    seed=st.integers(0, 10_000),
+    share=st.integers(1, 40),
+)
+def test_any_store_gate_and_filter_give_what_brute_force_gives(
+    empty, levels, asked, projects, most, centred, seed, share
+):
+    Memory.objects.all().delete()
+    made = [memories(1, sensitivity=level, project="abc"[n % 3], copy=n)[0] for n, level in enumerate(levels)]
+    put(list(zip(made, random_units(len(made), seed), strict=True))[:share])
+    rows = Memory.objects.visible_to(Clearance.up_to(asked, "ada", projects)).live()
+    query = random_units(1, seed + 1)[0]
+    assert same(
+        nearest(rows, query, MODEL, most, centred=centred), by_hand(rows, query, most, centred=centred)
+    )
+
+
+@pytest.fixture
+def empty(db):
+    """A store that each example fills for itself."""

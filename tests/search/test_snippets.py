@@ -1,0 +1,105 @@
+"""Extracts: escaped whatever the text, hits marked, the original words kept."""
+
+from __future__ import annotations
+
+import re
+import time
+import unicodedata
+from html import unescape
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from memoryhub.backends.fts_query import parse
+from memoryhub.core.text import collapse
+from memoryhub.search.snippets import WIDTH, mark, snippet
+
+MARKUP = st.text(alphabet="<>&\"'/=;abz ém日\u0301\n", max_size=200)
+
+
+def bare(html: str) -> str:
+    """The text a reader sees."""
+    return unescape(re.sub(r"</?mark>", "", html))
+
+
+@given(
+    MARKUP | st.text(max_size=300),
+    st.text(max_size=30) | st.sampled_from(["a", "<", "&", "mark", "z a", '"b a"']),
+)
+@example("<script>alert(1)</script>", "script")
+@example("a</mark>b", "mark")
+@example("&lt;", "lt")
+@example("İİİ x İ", "x")
+@example("क़" * 20, "क")
+@example("x\u0302" * 30 + " end", "end")
+def test_an_extract_is_escaped_balanced_and_true(text, typed):
+    for html in (
+        snippet(parse(typed), text),
+        mark(parse(typed), text),
+        snippet(parse(typed), text, width=20),
+    ):
+        without = re.sub(r"</?mark>", "", html)
+        assert "<" not in without
+        assert ">" not in without
+        assert re.fullmatch(r"(?:[^<]|<mark>[^<]+</mark>)*", html, re.DOTALL)
+        seen = bare(html).removeprefix("…").removesuffix("…")
+        assert seen in unicodedata.normalize("NFC", collapse(text))
+
+
+@given(MARKUP, st.text(max_size=20))
+def test_a_marked_text_is_the_whole_text(text, typed):
+    assert bare(mark(parse(typed), text)) == unicodedata.normalize("NFC", collapse(text))
+
+
+@given(st.text(max_size=3000), st.text(max_size=20))
+def test_an_extract_is_not_longer_than_its_width(text, typed):
+    assert len(bare(snippet(parse(typed), text))) <= WIDTH + 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "text", "marked"),
+    [
+        ("caches", "The cache was cached; caching caches.", ["cache", "cached", "caching", "caches"]),
+        ("Überlegung", "Die Überlegungen, die überlegung", ["überlegung"]),
+        ("cafe", "Ein Café und cafe\u0301", ["Café", "café"]),
+        ("файл", "Файл найден", ["Файл"]),
+        ("検索", "全文検索の検索", ["検索", "検索"]),
+        ("C++", "in C++ and c++", ["C++", "c++"]),
+        ("foo.bar", "foo.bar and foo and bar", ["foo.bar", "foo", "bar"]),
+        ("adata", "metadata is data", ["adata"]),
+        ("data", "metadata is data", ["data"]),
+        ('"lost update"', "a lost  update was lost", ["lost update", "lost"]),
+        ("<b>", "say <b> twice <b>", ["b", "b"]),
+        ("🦓", "a 🦓!", ["🦓"]),
+        ("nothing", "here", []),
+        ("", "here", []),
+    ],
+)
+def test_what_is_marked(typed, text, marked):
+    found = re.findall(r"<mark>(.*?)</mark>", snippet(parse(typed), text))
+    assert [unescape(one) for one in found] == marked
+
+
+def test_the_window_is_where_most_hits_are():
+    text = "zebra " + "filler " * 100 + "zebra meets okapi and zebra " + "filler " * 100
+    html = snippet(parse("zebra okapi"), text)
+    assert html.count("<mark>") == 3
+    assert html.startswith("…")
+    assert html.endswith("…")
+
+
+def test_a_short_text_is_shown_whole():
+    assert snippet(parse("b"), "a\n\n  b   c") == "a <mark>b</mark> c"
+
+
+def test_a_long_text_full_of_hits_takes_no_time():
+    text = "zebra " * 16_000
+    began = time.process_time()
+    snippet(parse("zebra"), text)
+    assert time.process_time() - began < 2  # it was half a minute when each hit looked at every other
+
+
+def test_cuts_are_made_at_words():
+    html = snippet(parse("needle"), "straw " * 300 + "needle " + "straw " * 300)
+    assert set(bare(html).strip("…").split()) == {"straw", "needle"}

@@ -1,0 +1,178 @@
+"""What waits for a reviewer: why, in which order, until when; and never what may not be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Memory
+from memoryhub.stats import review_items
+from memoryhub.stats.review_items import FLAGGED, NEW, REASONS, UNSURE, Reader, counts, queue
+
+Remember = Callable[..., Memory]
+ADA = Actor("user:ada", Clearance.up_to("secret", owner="ada"))
+
+
+def reader(since_days: float = 1) -> Reader:
+    return Reader("user:ada", timezone.now() - timedelta(days=since_days))
+
+
+def waiting(reason: str, clearance: Clearance = ADA.clearance, who: Reader | None = None) -> list[Memory]:
+    return list(queue(Memory.objects.visible_to(clearance).live(), reason, who or reader()))
+
+
+def change(memory: Memory, **values: Any) -> Memory:
+    Memory.objects.filter(pk=memory.pk).update(**values)
+    memory.refresh_from_db()
+    return memory
+
+
+class TestNew:
+    def test_what_others_stored_since_the_reader_looked_waits_newest_first(self, remember: Remember) -> None:
+        one, other = remember("one"), remember("other")
+        assert waiting(NEW) == [other, one]
+
+    def test_what_was_stored_before_does_not(self, remember: Remember) -> None:
+        change(remember("old"), created_at=timezone.now() - timedelta(days=3))
+        assert waiting(NEW) == []
+        assert len(waiting(NEW, who=reader(4))) == 1
+
+    def test_what_was_brought_in_since_waits_however_old_it_is(self, remember: Remember) -> None:
+        long_ago = timezone.now() - timedelta(days=900)
+        old = change(remember("old"), created_at=long_ago, imported_at=timezone.now())
+        assert waiting(NEW) == [old]
+
+    def test_the_readers_own_does_not(self, remember: Remember) -> None:
+        remember("mine", by=ADA)
+        assert waiting(NEW) == []
+        assert len(waiting(NEW, who=Reader("user:eve", timezone.now() - timedelta(days=1)))) == 1
+
+    def test_who_has_never_looked_is_shown_the_last_two_weeks(self) -> None:
+        now = timezone.now()
+        assert Reader.of("user:ada", None, now).since == now - timedelta(days=review_items.FIRST_DAYS)
+        assert Reader.of("user:ada", now, now).since == now
+
+
+class TestUnsure:
+    def test_claims_under_the_limit_wait_the_least_sure_first(self, remember: Remember) -> None:
+        made = [remember(f"{n}", confidence=n) for n in (0.39, 0.1, 0.4, 0.9)]
+        assert waiting(UNSURE) == [made[1], made[0]]
+
+    def test_it_waits_however_long_ago_it_was_stored(self, remember: Remember) -> None:
+        change(remember("?", confidence=0.1), created_at=timezone.now() - timedelta(days=900))
+        assert len(waiting(UNSURE)) == 1
+
+
+class TestFlagged:
+    def test_what_has_a_flag_waits(self, remember: Remember) -> None:
+        remember("harmless")
+        flagged = change(remember("harmful"), flags=["governor:override"])
+        assert waiting(FLAGGED) == [flagged]
+
+
+class TestApproval:
+    @pytest.fixture
+    def every_reason(self, remember: Remember) -> Memory:
+        return change(remember("it", confidence=0.1), flags=["governor:leak"])
+
+    def test_what_is_approved_waits_for_nobody_any_more(self, every_reason: Memory) -> None:
+        assert [waiting(reason) for reason in REASONS] == [[every_reason]] * 3
+        memories.act("approve", [every_reason.uid], ADA)
+        assert [waiting(reason) for reason in REASONS] == [[]] * 3
+
+    def test_what_an_agent_changes_after_that_waits_again(self, every_reason: Memory, actor: Actor) -> None:
+        memories.act("approve", [every_reason.uid], ADA)
+        memories.update(every_reason.uid, MemoryPatch(content="something else"), actor)
+        assert waiting(UNSURE) == [every_reason]
+
+    def test_what_a_person_changes_after_that_does_not(self, every_reason: Memory) -> None:
+        memories.act("approve", [every_reason.uid], ADA)
+        memories.update(every_reason.uid, MemoryPatch(content="something better"), ADA)
+        assert waiting(UNSURE) == []
+
+    def test_an_approval_taken_back_brings_it_back(self, every_reason: Memory) -> None:
+        done = memories.act("approve", [every_reason.uid], ADA)
+        memories.undo_act(done.id, ADA, done.first, done.last)
+        assert [waiting(reason) for reason in REASONS] == [[every_reason]] * 3
+
+
+class TestGate:
+    @pytest.mark.parametrize("reason", REASONS)
+    @pytest.mark.parametrize(
+        ("clearance", "seen"),
+        [
+            (Clearance(frozenset()), set()),
+            (Clearance.up_to("cosmic"), set()),
+            (Clearance.up_to("public"), {"public"}),
+            (Clearance.up_to("private"), {"public", "private"}),
+            (Clearance.up_to("secret"), {"public", "private", "secret"}),
+            (Clearance.up_to("secret", projects=["elsewhere"]), set()),
+        ],
+        ids=["nothing", "unknown", "public", "private", "secret", "confined"],
+    )
+    def test_only_what_may_be_seen_waits_and_is_counted(
+        self, four_levels: dict[str, Memory], reason: str, clearance: Clearance, seen: set[str]
+    ) -> None:
+        Memory.objects.update(confidence=0.1, flags=["governor:leak"])
+        assert {memory.sensitivity for memory in waiting(reason, clearance)} == seen
+        counted = counts(Memory.objects.visible_to(clearance).live(), reader())
+        assert counted == {**dict.fromkeys(REASONS, len(seen)), "all": len(seen)}
+        assert review_items.waiting(Memory.objects.visible_to(clearance).live(), reader(), 9) == len(seen)
+
+    def test_a_personal_memory_waits_for_its_owner_alone(self, remember: Remember) -> None:
+        eve = Actor("token:eve", Clearance.up_to("secret", owner="eve"))
+        hers = remember("hers", by=eve, scope="personal", confidence=0.1)
+        assert waiting(NEW) == waiting(UNSURE) == []
+        assert waiting(UNSURE, eve.clearance) == [hers]
+
+    def test_what_lies_in_the_trash_or_has_expired_does_not_wait(
+        self, remember: Remember, actor: Actor
+    ) -> None:
+        memories.trash([remember("gone", confidence=0.1).uid], actor)
+        change(remember("past", confidence=0.1), expires_at=timezone.now() - timedelta(days=1))
+        assert waiting(UNSURE) == []
+
+
+def test_one_memory_counts_once_among_all(remember: Remember) -> None:
+    change(remember("one", confidence=0.1), flags=["governor:leak"])
+    remember("two")
+    found = counts(Memory.objects.visible_to(ADA.clearance).live(), reader())
+    assert found == {NEW: 2, UNSURE: 1, FLAGGED: 1, "all": 2}
+
+
+def test_counting_takes_one_query_whatever_there_is(remember: Remember) -> None:
+    for n in range(12):
+        remember(f"number {n}", confidence=0.1)
+    with CaptureQueriesContext(connection) as queries:
+        counts(Memory.objects.visible_to(ADA.clearance).live(), reader())
+    assert len(queries) == 1
+
+
+class TestTheBadgesNumber:
+    def number(self, most: int = 99, since_days: float = 1) -> int:
+        return review_items.waiting(Memory.objects.visible_to(ADA.clearance).live(), reader(since_days), most)
+
+    def test_it_is_the_number_of_all_that_wait_for_whatever_reason(self, remember: Remember) -> None:
+        long_ago = timezone.now() - timedelta(days=900)
+        remember("mine", by=ADA)
+        change(remember("every reason", confidence=0.1), flags=["governor:leak"], imported_at=timezone.now())
+        change(remember("brought in"), created_at=long_ago, imported_at=timezone.now())
+        change(remember("unsure", confidence=0.1), created_at=long_ago)
+        change(remember("flagged"), created_at=long_ago, flags=["governor:leak"])
+        change(remember("old"), created_at=long_ago)
+        assert self.number() == counts(Memory.objects.visible_to(ADA.clearance).live(), reader())["all"] == 4
+
+    def test_it_ends_where_it_may_end_though_each_waits_for_many_reasons(self, remember: Remember) -> None:
+        for n in range(6):
+            remember(f"number {n}", confidence=0.1)
+        Memory.objects.update(flags=["governor:leak"], imported_at=timezone.now())
+        assert [self.number(most) for most in (1, 5, 6, 7)] == [1, 5, 6, 6]

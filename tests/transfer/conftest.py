@@ -1,0 +1,137 @@
+"""Files in and out, and a store with everything in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryhub import capture, memories
+from memoryhub.access.policy import LEVELS, Actor, Clearance
+from memoryhub.facts import services
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.models import Evidence, Fact, JournalEntry, Memory, Session
+from memoryhub.transfer.export import Selection
+from memoryhub.transfer.formats import FORMATS, OWN
+from memoryhub.transfer.id_map import Ids
+from memoryhub.transfer.loader import Order, Tally, load
+from memoryhub.transfer.reader import opened
+from memoryhub.transfer.records import Options
+from tests.commands.conftest import home, jsonl, run
+from tests.conftest import without_journal_triggers
+
+__all__ = ["home", "jsonl", "run"]
+
+OPERATOR = Actor("command:operator", Clearance(frozenset(LEVELS), every_owner=True))
+ADA = Actor("user:ada", Clearance.up_to("secret", owner="ada"))
+BOB = Actor("token:bob", Clearance(owner="bob"))
+
+
+class Loaded:
+    """What became of a file: the tally and the errors, each as "place: problem"."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.errors: list[str] = []
+
+
+@pytest.fixture
+def bring_in(tmp_path: Path) -> Callable[..., Loaded]:
+    """``bring_in(raw)`` imports a file's bytes (or lines of JSON) as an operator who may restore."""
+
+    def bring(content: bytes | list[dict[str, Any]], by: Actor = OPERATOR, **how: Any) -> Loaded:
+        raw = content if isinstance(content, bytes) else b"".join(map(as_line, content))
+        path = tmp_path / how.pop("name", "file.jsonl")
+        path.write_bytes(raw)
+        loaded = Loaded()
+        order = Order(
+            by,
+            lambda place, problem: loaded.errors.append(f"{place}: {problem}"),
+            **{"restores": by is OPERATOR, **how},
+        )
+        with opened(FORMATS[OWN], str(path), Options()) as reading, Ids() as ids:
+            list(load(reading, order, loaded.tally, ids))
+        return loaded
+
+    return bring
+
+
+def as_line(shape: dict[str, Any]) -> bytes:
+    return json.dumps(shape).encode() + b"\n"
+
+
+def out(by: Actor = OPERATOR, *, whole: bool = True, **narrowed: Any) -> list[dict[str, Any]]:
+    """What goes out, line by line."""
+    selection = Selection(by, MemoryFilter(**narrowed), whole)
+    return [json.loads(line) for line in selection.lines()]
+
+
+def raw_out(by: Actor = OPERATOR) -> bytes:
+    return b"".join(Selection(by, MemoryFilter(), whole=True).lines())
+
+
+def of_kind(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [line for line in lines if line["kind"] == kind]
+
+
+def wipe() -> None:
+    """An empty store, as after migrate."""
+    with without_journal_triggers():
+        for model in (Fact, Session, Memory, JournalEntry):
+            model.objects.all().delete()
+
+
+@pytest.fixture
+def full_store(db: None) -> None:
+    """A store with everything in it that the hub can make."""
+
+    def put(content: str, by: Actor = ADA, **fields: Any) -> Memory:
+        return memories.remember(MemoryDraft(content=content, **fields), by).memory
+
+    kept = put("The build runs on two machines", project="shop", tags=["ci"], files_read=["ci.yml"])
+    other = put("The build runs on two machines now", project="shop", concepts=["gotcha"], session_id="s1")
+    memories.update(kept.uid, MemoryPatch(content="The build runs on four machines", importance=0.9), ADA)
+    memories.update(kept.uid, MemoryPatch(title="Build farm", tags=["ci", "farm"]), ADA)
+    memories.merge(kept.uid, [other.uid], ADA)
+    memories.trash([put("thrown away", sensitivity="private").uid], ADA)
+    expired = put("long gone", ttl_days=1)
+    Memory.objects.filter(pk=expired.pk).update(expires_at=datetime(2021, 1, 1, tzinfo=UTC))
+    put("for ada's eyes", scope="personal", sensitivity="secret", key="diary")
+    put("for bob's eyes", by=BOB, scope="personal", entities=[{"entity": "Bob", "entity_type": "person"}])
+    put("said at two levels", sensitivity="secret", project="shop")
+    put("said at two levels", by=BOB, project="shop")  # who may not know of the other one
+    keyed = put("colour = blue", key="colour", project="shop", created_at="2020-02-03T04:05:06Z")
+    put("colour = green", key="colour", project="shop")
+    memories.touch(keyed)
+    Evidence.objects.create(memory=keyed, session_id="s1")
+    services.store_fact(
+        FactDraft(subject="build", predicate="runs on", object="4 machines", project="shop"), ADA
+    )
+    hanging = FactDraft(subject="ada", predicate="likes", object="blue", project="shop", memory_id=keyed.uid)
+    services.store_fact(hanging.model_copy(update={"confidence": 0.25}), ADA)
+    ended, _ = services.store_fact(FactDraft(subject="build", predicate="runs on", object="2 machines"), ADA)
+    holds, _ = services.store_fact(FactDraft(subject="build", predicate="runs on", object="8 machines"), ADA)
+    Fact.objects.filter(pk=ended.pk).update(valid_until=holds.valid_from, superseded_by=holds)
+    _work(datetime.now(UTC) - timedelta(hours=1))
+
+
+def _work(at: datetime) -> None:
+    """A session with events, one of which became a memory."""
+
+    def happen(event: str, minutes: int, **data: Any) -> None:
+        happening = capture.Happening(
+            event, "s2", "shop", cwd="/srv/shop", at=at + timedelta(minutes=minutes), data=data
+        )
+        capture.dispatch(happening, ADA)
+
+    happen("session:start", 0)
+    happen("prompt:submit", 1, prompt="Why does the importer read every file twice?")
+    message = "fix(importer): read each file once\n\nThe cache key ignored the encoding of the path."
+    command = {"command": f'git commit -m "{message}"'}
+    happen("tool:post", 2, tool_name="Bash", tool_input=command, tool_response={"stdout": "1 file"})
+    happen("session:end", 3, reason="exit")

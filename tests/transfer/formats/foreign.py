@@ -1,0 +1,211 @@
+"""Files as other programs write them: their tables and fields, with contents of our own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from memoryhub.transfer.formats import FORMATS
+from memoryhub.transfer.records import Bad, History, Item, Options, Record, Unmapped
+
+LETSGO = """
+CREATE TABLE memories (
+    id TEXT PRIMARY KEY, content TEXT NOT NULL, content_hash TEXT NOT NULL DEFAULT '',
+    category TEXT DEFAULT 'general', importance REAL DEFAULT 0.5, trust REAL DEFAULT 0.5,
+    sensitivity TEXT DEFAULT 'public', tags TEXT DEFAULT '', created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL, expires_at TEXT DEFAULT NULL, title TEXT DEFAULT '', subtitle TEXT DEFAULT '',
+    type TEXT DEFAULT 'change', concepts TEXT DEFAULT '[]', files_read TEXT DEFAULT '[]',
+    files_modified TEXT DEFAULT '[]', session_id TEXT DEFAULT NULL, project TEXT DEFAULT NULL,
+    accessed_count INTEGER DEFAULT 0, discovery_tokens INTEGER DEFAULT 0);
+CREATE TABLE schema_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE facts (
+    id TEXT PRIMARY KEY, subject TEXT NOT NULL, predicate TEXT NOT NULL, object TEXT NOT NULL,
+    confidence REAL DEFAULT 1.0, source_entry_id TEXT DEFAULT NULL, created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL);
+CREATE TABLE memory_journal (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, memory_id TEXT NOT NULL, operation TEXT NOT NULL,
+    timestamp TEXT NOT NULL, detail TEXT DEFAULT '');
+CREATE VIRTUAL TABLE memories_fts USING fts5(
+    content, title, subtitle, content='memories', content_rowid='rowid');
+CREATE TRIGGER memories_ai AFTER INSERT ON memories BEGIN
+    INSERT INTO memories_fts(rowid, content, title, subtitle)
+    VALUES (new.rowid, new.content, new.title, new.subtitle); END;
+"""
+# Before titles, expiry and the hash; the index has one column.
+LETSGO_OLD = """
+CREATE TABLE memories (
+    id TEXT PRIMARY KEY, content TEXT NOT NULL, category TEXT DEFAULT 'general', importance REAL DEFAULT 0.5,
+    trust REAL DEFAULT 0.5, sensitivity TEXT DEFAULT 'public', tags TEXT DEFAULT '',
+    created_at TEXT NOT NULL, updated_at TEXT NOT NULL);
+CREATE TABLE memory_journal (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, memory_id TEXT NOT NULL, operation TEXT NOT NULL,
+    timestamp TEXT NOT NULL, detail TEXT DEFAULT '');
+CREATE VIRTUAL TABLE memories_fts USING fts5(content, content='memories', content_rowid='rowid');
+"""
+# What went before LetsGo: lists in columns of JSON, single statements, summaries of sessions.
+LETSGO_OLDEST = """
+CREATE TABLE memories (
+    id TEXT PRIMARY KEY, type TEXT NOT NULL DEFAULT 'change', title TEXT NOT NULL DEFAULT '',
+    subtitle TEXT NOT NULL DEFAULT '', content TEXT NOT NULL, facts_json TEXT DEFAULT '[]',
+    concepts_json TEXT DEFAULT '[]', files_read_json TEXT DEFAULT '[]',
+    files_modified_json TEXT DEFAULT '[]', session_id TEXT, project TEXT,
+    category TEXT NOT NULL DEFAULT 'general', importance REAL DEFAULT 0.5, tags_json TEXT DEFAULT '[]',
+    metadata_json TEXT DEFAULT '{}', created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL,
+    accessed_count INTEGER DEFAULT 0, discovery_tokens INTEGER DEFAULT 0);
+CREATE TABLE session_summaries (
+    id TEXT PRIMARY KEY, session_id TEXT NOT NULL, project TEXT, request TEXT, investigated TEXT,
+    learned TEXT, completed TEXT, next_steps TEXT, notes TEXT, files_read_json TEXT DEFAULT '[]',
+    files_edited_json TEXT DEFAULT '[]', discovery_tokens INTEGER DEFAULT 0, created_at TEXT NOT NULL,
+    created_at_epoch INTEGER NOT NULL);
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY, session_id TEXT UNIQUE NOT NULL, project TEXT, user_prompt TEXT,
+    started_at TEXT NOT NULL, started_at_epoch INTEGER NOT NULL, completed_at TEXT,
+    completed_at_epoch INTEGER, status TEXT NOT NULL DEFAULT 'active', prompt_count INTEGER DEFAULT 0);
+CREATE TABLE user_prompts (
+    id TEXT PRIMARY KEY, session_id TEXT NOT NULL, prompt_number INTEGER NOT NULL,
+    prompt_text TEXT NOT NULL, created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL);
+"""
+MEMORY_MCP = """
+CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);
+CREATE TABLE memories (
+    id TEXT PRIMARY KEY, content TEXT NOT NULL,
+    type TEXT NOT NULL CHECK(type IN ('fact', 'entity', 'relationship', 'self')),
+    importance REAL NOT NULL CHECK(importance >= 0 AND importance <= 10), embedding BLOB,
+    created_at INTEGER NOT NULL, last_accessed INTEGER NOT NULL, expires_at INTEGER,
+    metadata TEXT NOT NULL DEFAULT '{}',
+    is_deleted INTEGER NOT NULL DEFAULT 0 CHECK(is_deleted IN (0, 1)),
+    summary TEXT, access_count INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE entities (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, type TEXT NOT NULL,
+    metadata TEXT NOT NULL DEFAULT '{}', created_at INTEGER NOT NULL);
+CREATE TABLE memory_entities (
+    memory_id TEXT NOT NULL, entity_id TEXT NOT NULL, created_at INTEGER NOT NULL,
+    PRIMARY KEY (memory_id, entity_id));
+CREATE TABLE provenance (
+    id TEXT PRIMARY KEY, memory_id TEXT NOT NULL, operation TEXT NOT NULL, timestamp INTEGER NOT NULL,
+    source TEXT NOT NULL, context TEXT, user_id TEXT, changes TEXT);
+CREATE VIRTUAL TABLE memories_fts USING fts5(
+    memory_id UNINDEXED, content, summary, tokenize = 'porter unicode61');
+CREATE VIEW v_active_memories AS SELECT * FROM memories WHERE is_deleted = 0;
+CREATE TABLE cloud_sync_queue (memory_id TEXT PRIMARY KEY, status TEXT NOT NULL DEFAULT 'pending');
+"""
+# As its documentation lists the columns.
+MEMORY_MCP_AS_DOCUMENTED = """
+CREATE TABLE memories (
+    id INTEGER PRIMARY KEY, content TEXT, summary TEXT, type TEXT, importance REAL, created_at TEXT,
+    last_accessed TEXT, access_count INTEGER, expires_at TEXT, is_deleted INTEGER);
+CREATE TABLE entities (id INTEGER PRIMARY KEY, memory_id INTEGER, entity TEXT, entity_type TEXT);
+CREATE TABLE provenance (
+    id INTEGER PRIMARY KEY, memory_id INTEGER, operation TEXT, timestamp TEXT, metadata TEXT);
+"""
+CLAUDE_MEM = """
+CREATE TABLE schema_versions (id INTEGER PRIMARY KEY, version INTEGER UNIQUE NOT NULL, applied_at TEXT);
+CREATE TABLE sdk_sessions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, content_session_id TEXT UNIQUE NOT NULL,
+    memory_session_id TEXT UNIQUE, project TEXT NOT NULL, platform_source TEXT NOT NULL DEFAULT 'claude',
+    user_prompt TEXT, started_at TEXT NOT NULL, started_at_epoch INTEGER NOT NULL, completed_at TEXT,
+    completed_at_epoch INTEGER, status TEXT NOT NULL DEFAULT 'active', custom_title TEXT);
+CREATE TABLE observations (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, memory_session_id TEXT NOT NULL, project TEXT NOT NULL, text TEXT,
+    type TEXT NOT NULL, title TEXT, subtitle TEXT, facts TEXT, narrative TEXT, concepts TEXT,
+    files_read TEXT, files_modified TEXT, prompt_number INTEGER, discovery_tokens INTEGER DEFAULT 0,
+    content_hash TEXT, agent_type TEXT, agent_id TEXT, merged_into_project TEXT, generated_by_model TEXT,
+    metadata TEXT, created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL);
+CREATE TABLE session_summaries (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, memory_session_id TEXT NOT NULL, project TEXT NOT NULL,
+    request TEXT, investigated TEXT, learned TEXT, completed TEXT, next_steps TEXT, files_read TEXT,
+    files_edited TEXT, notes TEXT, prompt_number INTEGER, discovery_tokens INTEGER DEFAULT 0,
+    merged_into_project TEXT, created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL);
+CREATE TABLE user_prompts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, content_session_id TEXT NOT NULL, prompt_number INTEGER NOT NULL,
+    prompt_text TEXT NOT NULL, created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL);
+CREATE TABLE directives (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL DEFAULT 'global', project TEXT,
+    content TEXT NOT NULL, status TEXT NOT NULL DEFAULT 'active', source TEXT NOT NULL DEFAULT 'manual',
+    created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL, updated_at_epoch INTEGER NOT NULL);
+CREATE VIRTUAL TABLE observations_fts USING fts5(
+    title, subtitle, narrative, text, facts, concepts, content='observations', content_rowid='id');
+"""
+CLAUDE_MEM_4 = """
+CREATE TABLE sdk_sessions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, claude_session_id TEXT UNIQUE NOT NULL,
+    sdk_session_id TEXT UNIQUE, project TEXT NOT NULL, started_at TEXT, started_at_epoch INTEGER);
+CREATE TABLE observations (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, sdk_session_id TEXT NOT NULL, project TEXT NOT NULL,
+    text TEXT NOT NULL, type TEXT NOT NULL, created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL);
+"""
+CLAUDE_MEM_FIRST = """
+CREATE TABLE memories (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, text TEXT NOT NULL,
+    document_id TEXT UNIQUE, keywords TEXT, created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL,
+    project TEXT NOT NULL, archive_basename TEXT, origin TEXT NOT NULL DEFAULT 'transcript', title TEXT,
+    subtitle TEXT, facts TEXT, concepts TEXT, files_touched TEXT);
+CREATE TABLE overviews (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, content TEXT NOT NULL,
+    created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL, project TEXT NOT NULL,
+    origin TEXT NOT NULL DEFAULT 'claude');
+CREATE TABLE transcript_events (id INTEGER PRIMARY KEY, session_id TEXT, raw_json TEXT);
+"""
+
+
+def sqlite_file(
+    path: Path, schema: str, rows: Mapping[str, Iterable[Mapping[str, Any]]], *, wal: bool = False
+) -> Path:
+    """A file with these tables and rows, closed."""
+    connection = sqlite3.connect(path)
+    if wal:
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.executescript(schema)
+    for table, values in rows.items():
+        for row in values:
+            names = ", ".join(row)
+            marks = ", ".join("?" * len(row))
+            connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(row.values()))
+    connection.commit()
+    connection.close()
+    return path
+
+
+def lines_file(path: Path, objects: Iterable[Mapping[str, Any] | str]) -> Path:
+    """JSON lines; a text is a line as it is."""
+    lines = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in objects]
+    path.write_text("\n".join([*lines, ""]), "utf-8")
+    return path
+
+
+def openmemory_zip(
+    path: Path, tables: Mapping[str, Any] | None, lines: Iterable[Mapping[str, Any]] | None, folder: str = ""
+) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        if tables is not None:
+            archive.writestr(f"{folder}memories.json", json.dumps(tables, indent=2))
+        if lines is not None:
+            raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+            archive.writestr(f"{folder}memories.jsonl.gz", gzip.compress(raw))
+    return path
+
+
+class Read:
+    """What a format made of a file."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.items: list[Item] = list(FORMATS[name].read(path, Options(name=path.name)))
+        self.records = [item for item in self.items if isinstance(item, Record)]
+        self.bad = {
+            item.place: [str(one) for one in item.problems] for item in self.items if isinstance(item, Bad)
+        }
+        self.unmapped = {item.what: item.count for item in self.items if isinstance(item, Unmapped)}
+
+    def history(self, kind: str) -> list[Any]:
+        """The lines of the hub's own file that it made: journal, session, event, revision."""
+        shapes: list[Any] = [item.shape for item in self.items if isinstance(item, History)]
+        return [shape for shape in shapes if shape.kind == kind]
+
+    @property
+    def drafts(self) -> list[Any]:
+        return [record.draft for record in self.records]

@@ -1,0 +1,327 @@
+"""Files of other programs through the loader and the command: what a user has afterwards."""
+
+from __future__ import annotations
+
+import tracemalloc
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryhub.access.policy import LEVELS, Actor, Clearance
+from memoryhub.facts import services
+from memoryhub.memories.errors import NotFound
+from memoryhub.memories.imported_history import Past
+from memoryhub.memories.schemas import FactDraft
+from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
+from memoryhub.transfer.formats import FORMATS, recognised
+from memoryhub.transfer.id_map import Ids
+from memoryhub.transfer.loader import Order, Tally, load
+from memoryhub.transfer.reader import opened
+from memoryhub.transfer.records import Options, Problem
+from tests.transfer.formats.foreign import (
+    CLAUDE_MEM,
+    LETSGO,
+    MEMORY_MCP,
+    lines_file,
+    openmemory_zip,
+    sqlite_file,
+)
+
+OPERATOR = Actor("command:operator", Clearance(frozenset(LEVELS), every_owner=True))
+MADE, EPOCH = "2026-03-01T10:00:00+00:00", 1_772_359_200_000
+WHEN = {"created_at": MADE, "updated_at": MADE}
+KEY = "AKIA" + "QWERTYUIOPASDFGH"
+
+pytestmark = pytest.mark.django_db
+
+
+class Brought:
+    def __init__(self, path: Path, by: Actor = OPERATOR, **how: Any) -> None:
+        self.tally, self.errors = Tally(), list[str]()
+        order = Order(by, self._hear, **{"restores": by is OPERATOR, **how})
+        with opened(recognised(path), str(path), Options(project=order.project)) as reading, Ids() as ids:
+            list(load(reading, order, self.tally, ids))
+
+    def _hear(self, place: str, problem: Problem) -> None:
+        self.errors.append(f"{place}: {problem}")
+
+
+def letsgo(tmp_path: Path) -> Path:
+    def row(number: int, content: str, **values: Any) -> dict[str, Any]:
+        return {"id": f"a{number}", "content": content, **WHEN, **values}
+
+    return sqlite_file(
+        tmp_path / "letsgo.db",
+        LETSGO,
+        {
+            "memories": [
+                row(1, "Cache keys carry the tenant", accessed_count=5, type="decision", project="shop"),
+                row(2, "Salaries are paid on the 25th", sensitivity="private"),
+                row(3, "For nobody", sensitivity="internal"),
+                row(4, f"The key is {KEY}"),
+                row(5, "Ended", expires_at="2026-05-01T10:00:00+00:00"),
+            ],
+            "facts": [
+                {"id": "f1", "subject": "shop", "predicate": "runs on", "object": "Kubernetes", **WHEN}
+                | {"source_entry_id": "a1", "confidence": 0.6},
+                {"id": "f2", "subject": "nobody", "predicate": "sees", "object": "this", **WHEN}
+                | {"source_entry_id": "a3"},
+            ],
+            "memory_journal": [
+                {"memory_id": "a1", "operation": "insert", "timestamp": MADE},
+                {"memory_id": "a2", "operation": "insert", "timestamp": MADE},
+            ],
+        },
+    )
+
+
+def test_a_letsgo_file_is_here_afterwards_with_its_past(tmp_path: Path) -> None:
+    brought = Brought(letsgo(tmp_path))
+    cache = Memory.objects.get(content="Cache keys carry the tenant")
+    assert (cache.accessed_count, cache.type, cache.project, cache.ttl_days) == (5, "decision", "shop", None)
+    assert cache.created_at == cache.updated_at == datetime.fromisoformat(MADE)
+    assert Memory.objects.get(content__startswith="Salaries").sensitivity == "private"
+    fact = Fact.objects.get()
+    assert (fact.subject, fact.confidence, fact.memory) == ("shop", 0.6, cache)
+    rows = JournalEntry.objects.filter(actor="letsgo").order_by("seq")
+    assert [(row.operation, row.sensitivity) for row in rows] == [("insert", "public"), ("insert", "private")]
+    assert rows[0].object_id == cache.uid
+    assert len(brought.errors) == 3
+    assert KEY not in str(brought.errors)
+    assert not Memory.objects.filter(content__contains=KEY).exists()
+
+
+def test_what_had_ended_is_ended_here(tmp_path: Path) -> None:
+    Brought(letsgo(tmp_path))
+    ended = Memory.objects.get(content="Ended")
+    assert ended.expires_at == datetime(2026, 5, 1, 10, tzinfo=UTC)
+    assert not Memory.objects.live().filter(pk=ended.pk).exists()
+
+
+def test_a_fact_of_a_memory_that_was_refused_is_refused_with_it(tmp_path: Path) -> None:
+    brought = Brought(letsgo(tmp_path))
+    assert not Fact.objects.filter(subject="nobody").exists()
+    assert "facts row 2: memory_id: its memory was not imported" in brought.errors
+
+
+def test_the_same_file_again_changes_nothing(tmp_path: Path) -> None:
+    path = letsgo(tmp_path)
+    Brought(path)
+    kinds = (Memory, Fact, Session, Event)
+    before = [list(kind.objects.order_by("pk").values()) for kind in kinds]
+    adopted = JournalEntry.objects.filter(actor="letsgo").count()
+    again = Brought(path)
+    assert again.tally.outcomes["created"] == 0
+    assert [list(kind.objects.order_by("pk").values()) for kind in kinds] == before
+    assert JournalEntry.objects.filter(actor="letsgo").count() == adopted
+
+
+def test_a_dry_run_tells_the_same_and_stores_nothing(tmp_path: Path) -> None:
+    path = letsgo(tmp_path)
+    foreseen = Brought(path, dry_run=True)
+    assert not Memory.objects.exists()
+    assert not Fact.objects.exists()
+    done = Brought(path)
+    assert foreseen.tally.outcomes == done.tally.outcomes
+    assert foreseen.tally.others == done.tally.others
+    assert foreseen.errors == done.errors
+
+
+def test_who_may_not_restore_brings_memories_and_facts_but_no_history(tmp_path: Path) -> None:
+    by = Actor("token:bob", Clearance.up_to("public", owner="bob", projects=["shop"]))
+    brought = Brought(letsgo(tmp_path), by, project="shop")
+    assert Memory.objects.filter(project="shop").exists()
+    assert not JournalEntry.objects.filter(actor="letsgo").exists()
+    assert any(what.startswith("journal rows: only whoever") for what in brought.tally.unmapped)
+
+
+def test_who_does_not_read_a_level_brings_its_memories_with_their_facts_and_only_once(tmp_path: Path) -> None:
+    secret = {"id": "a", "content": "The vault moves on Friday", "sensitivity": "secret", "project": "shop"}
+    fact = {"id": "f", "subject": "vault", "predicate": "moves on", "object": "Friday"}
+    tables = {"memories": [{**secret, **WHEN}], "facts": [{**fact, "source_entry_id": "a", **WHEN}]}
+    path = sqlite_file(tmp_path / "letsgo.db", LETSGO, tables)
+    by = Actor("token:bob", Clearance.up_to("public", owner="bob", projects=["shop"]))
+    assert [Brought(path, by).errors for _ in range(2)] == [[], []]
+    fact_here = Fact.objects.get()
+    assert (fact_here.sensitivity, fact_here.memory) == ("secret", Memory.objects.get())
+    assert not Fact.objects.visible_to(by.clearance).exists()
+
+
+def test_a_fact_does_not_hang_itself_on_a_hidden_memory_of_somebody_else(tmp_path: Path) -> None:
+    by = Actor("token:bob", Clearance.up_to("public", owner="bob"))
+    hidden = Memory.objects.create(uid="hidden", content="c", content_hash="h", sensitivity="secret")
+    draft = FactDraft(subject="s", predicate="p", object="o", memory_id=hidden.uid)
+    with pytest.raises(NotFound, match="its memory is not here"):
+        services.adopt_fact(draft, Past(), by)
+
+
+def test_a_memory_mcp_file_is_here_with_entities_trash_and_earlier_versions(tmp_path: Path) -> None:
+    def row(number: int, content: str, **values: Any) -> dict[str, Any]:
+        fixed = {"type": "fact", "importance": 8, "created_at": EPOCH, "last_accessed": EPOCH}
+        return {"id": f"mem_{number}", "content": content, "summary": "Short", **fixed, **values}
+
+    changes = '{"content": {"from": "Grace moved billing", "to": "x"}}'
+    update = {"id": "p", "memory_id": "mem_1", "operation": "update", "timestamp": EPOCH, "source": "user"}
+    path = sqlite_file(
+        tmp_path / "memory.db",
+        MEMORY_MCP,
+        {
+            "memories": [row(1, "Grace moved billing to Kubernetes"), row(2, "Forgotten", is_deleted=1)],
+            "entities": [{"id": "e", "name": "Grace", "type": "person", "created_at": EPOCH}],
+            "memory_entities": [{"memory_id": "mem_1", "entity_id": "e", "created_at": EPOCH}],
+            "provenance": [{**update, "changes": changes}],
+        },
+    )
+    assert Brought(path).errors == []
+    kept = Memory.objects.get(content="Grace moved billing to Kubernetes")
+    assert [(one.entity, one.entity_type) for one in kept.entities.all()] == [("Grace", "person")]
+    assert (kept.abstract, kept.importance) == ("Short", 0.8)
+    assert [revision.before for revision in kept.revisions.all()] == [{"content": "Grace moved billing"}]
+    assert JournalEntry.objects.filter(actor="memory-mcp:user", object_id=kept.uid).exists()
+    forgotten = Memory.objects.get(content="Forgotten")
+    assert forgotten.deleted_at == datetime(2026, 3, 1, 10, tzinfo=UTC)
+
+
+def test_a_claude_mem_file_is_here_with_its_sessions(tmp_path: Path) -> None:
+    when = {"created_at": MADE, "created_at_epoch": EPOCH}
+    session = {"content_session_id": "c-1", "memory_session_id": "ms", "project": "shop"}
+    observed = {"memory_session_id": "ms", "project": "shop", "type": "bugfix", "narrative": "Carts live."}
+    prompt = {"content_session_id": "c-1", "prompt_number": 1, "prompt_text": "Why?", **when}
+    path = sqlite_file(
+        tmp_path / "claude-mem.db",
+        CLAUDE_MEM,
+        {
+            "sdk_sessions": [{**session, "started_at": MADE, "started_at_epoch": EPOCH}],
+            "observations": [{**observed, **when}],
+            "user_prompts": [prompt],
+        },
+    )
+    assert Brought(path).errors == []
+    row = Session.objects.get()
+    assert (row.session_id, row.project, row.agent) == ("c-1", "shop", "claude")
+    assert [(event.event, event.preview) for event in Event.objects.filter(session=row)] == [
+        ("prompt:submit", "Why?")
+    ]
+    assert Memory.objects.get().session_id == "c-1"
+
+
+def test_an_openmemory_archive_is_here_with_its_trash(tmp_path: Path) -> None:
+    def row(number: int, state: str) -> dict[str, Any]:
+        return {"id": str(number), "content": f"Fact {number}", "state": state, **WHEN}
+
+    tables = {"memories": [row(1, "active"), row(2, "archived"), row(3, "deleted")]}
+    assert Brought(openmemory_zip(tmp_path / "o.zip", tables, None), project="home").errors == []
+    live = Memory.objects.live().order_by("content")
+    assert [(one.content, one.project) for one in live] == [("Fact 1", "home"), ("Fact 2", "home")]
+    assert list(live[1].labels.values_list("value", flat=True)) == ["archived"]
+    assert Memory.objects.trashed().get().content == "Fact 3"
+
+
+def test_a_knowledge_graph_is_found_by_what_its_entities_are_called(tmp_path: Path) -> None:
+    line = {"type": "entity", "name": "Grace_Okoro", "entityType": "person", "observations": ["Likes tea"]}
+    Brought(lines_file(tmp_path / "memory.jsonl", [line]))
+    assert Memory.objects.about_entity("Grace_Okoro").get().content == "Grace_Okoro: Likes tea"
+    assert services.query_facts(OPERATOR.clearance, subject="Grace_Okoro").get().object == "person"
+
+
+HALF = "\\ud83d"  # what JSON makes of a smiley that was cut in two
+HALVES = {
+    "letsgo.db": lambda path: sqlite_file(
+        path, LETSGO, {"memories": [{"id": "a", "content": "c", "concepts": f'["{HALF}"]', **WHEN}]}
+    ),
+    "mcp.db": lambda path: sqlite_file(
+        path,
+        MEMORY_MCP,
+        {
+            "memories": [
+                {
+                    "id": "a",
+                    "content": "c",
+                    "type": "fact",
+                    "importance": 5,
+                    "created_at": EPOCH,
+                    "last_accessed": EPOCH,
+                    "metadata": f'{{"tags": ["{HALF}"]}}',
+                }
+            ]
+        },
+    ),
+    "graph.jsonl": lambda path: lines_file(
+        path, [f'{{"type":"entity","name":"n","entityType":"{HALF}","observations":["o"]}}']
+    ),
+    "pigo.jsonl": lambda path: lines_file(
+        path,
+        [f'{{"id":"{HALF}","abstract":"a","overview":"","content":"c","category":"cases","active_count":0}}'],
+    ),
+    "openmemory.zip": lambda path: openmemory_zip(
+        path, {"memories": [{"id": "\ud83d", "content": "c", "state": "active"}]}, None
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_a_character_that_was_cut_in_two_costs_its_own_item_alone(tmp_path: Path, name: str) -> None:
+    brought = Brought(HALVES[name](tmp_path / name))
+    assert brought.tally.failed == 1
+    assert all("half of a surrogate pair" in error for error in brought.errors)
+    assert not Memory.objects.exists()
+
+
+def test_an_interrupted_import_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    rows = [{"id": str(i), "content": f"Thing number {i}", **WHEN} for i in range(2500)]
+    path = sqlite_file(tmp_path / "letsgo.db", LETSGO, {"memories": rows})
+    order, ids = Order(OPERATOR, lambda place, problem: None), Ids()
+    with opened(FORMATS["letsgo"], str(path), Options()) as reading:
+        mark = next(load(reading, order, Tally(), ids))
+    assert Memory.objects.count() == 1000
+    tally = Tally()
+    with opened(FORMATS["letsgo"], str(path), Options()) as reading:
+        assert reading.go_on(mark)
+        list(load(reading, order, tally, ids))
+    assert tally.outcomes == {"created": 1500}
+    assert Memory.objects.count() == 2500
+
+
+# -- large files
+
+
+def wide(number: int) -> dict[str, Any]:
+    return {"id": f"{number:06}", "content": f"Thing {number} " + "x" * 20_000, **WHEN}
+
+
+def peak_while_reading(name: str, path: Path) -> tuple[int, int]:
+    """Items, and the most bytes that Python held for them at once."""
+    tracemalloc.start()
+    try:
+        items = sum(1 for _ in FORMATS[name].read(path, Options()))
+        return items, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_sqlite_file_is_never_whole_in_memory(tmp_path: Path) -> None:
+    path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": map(wide, range(1500))})
+    assert path.stat().st_size > 30_000_000
+    items, peak = peak_while_reading("letsgo", path)
+    assert items == 1500
+    assert peak < 4_000_000
+
+
+def test_a_large_archive_is_never_whole_in_memory(tmp_path: Path) -> None:
+    rows = [{**wide(number), "state": "active"} for number in range(1500)]
+    path = openmemory_zip(tmp_path / "o.zip", {"memories": rows}, rows)
+    items, peak = peak_while_reading("openmemory", path)
+    assert items == 1500
+    assert peak < 8_000_000
+
+
+def test_large_files_of_lines_are_never_whole_in_memory(tmp_path: Path) -> None:
+    lines = [
+        {"abstract": "a", "overview": "", "category": "cases", "active_count": 0, **wide(number)}
+        for number in range(1500)
+    ]
+    items, peak = peak_while_reading("pigo", lines_file(tmp_path / "memories.jsonl", lines))
+    assert items == 1500
+    assert peak < 4_000_000

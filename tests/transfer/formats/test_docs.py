@@ -1,0 +1,41 @@
+"""What the page about formats says is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from memoryhub.transfer import files, foreign_sqlite
+from memoryhub.transfer.formats import FORMATS, OWN, WRITERS, knowledge_graph
+
+PAGE = Path(__file__).parents[3].joinpath("docs", "formats.md").read_text("utf-8")
+FOREIGN = sorted(FORMATS.keys() - {OWN, "markdown"})
+
+
+def section(name: str) -> str:
+    [found] = [part for part in re.split(r"^## ", PAGE, flags=re.M) if f"(`{name}`)" in part.splitlines()[0]]
+    return found
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_every_format_has_a_section_with_a_table(name: str) -> None:
+    assert "| there | here |" in section(name)
+
+
+def test_the_page_tells_of_no_format_that_is_not_there() -> None:
+    assert sorted(re.findall(r"^## .*\(`([a-z-]+)`\)", PAGE, flags=re.M)) == FOREIGN
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_the_page_says_which_of_them_can_be_written(name: str) -> None:
+    assert ("both ways" in section(name).splitlines()[0]) == (name in WRITERS)
+
+
+def test_its_numbers_are_those_of_the_code() -> None:
+    assert f"a value may have {foreign_sqlite.MAX_VALUE_BYTES // 1024**2} MiB" in " ".join(PAGE.split())
+    assert f"unpack to {files._MOST_GROWTH} times their size" in PAGE
+    assert f"over {knowledge_graph._LONGEST_NAME} characters" in PAGE
+    assert knowledge_graph._MOST_THINGS == 10
+    assert "first ten" in PAGE

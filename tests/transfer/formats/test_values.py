@@ -1,0 +1,234 @@
+"""Values as strangers write them: whatever they are, something is made of them, or said about them."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from memoryhub.transfer.formats import FORMATS, openmemory
+from memoryhub.transfer.records import Bad, History, Options, Record, Unmapped, UnreadableFile
+from memoryhub.transfer.values import Fields, Notes, days_between, named
+from tests.transfer.formats.foreign import CLAUDE_MEM, LETSGO, MEMORY_MCP, Read, lines_file, sqlite_file
+
+MOMENT = datetime(2026, 3, 1, 10, tzinfo=UTC)
+
+
+def fields(**values: Any) -> Fields:
+    return Fields(values, Notes())
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2026-03-01T10:00:00+00:00",
+        "2026-03-01T10:00:00Z",
+        "2026-03-01T11:00:00.000000000+01:00",
+        "2026-03-01 10:00:00",
+        "20260301T100000",
+        1_772_359_200,
+        1_772_359_200.0,
+        "1772359200",
+        1_772_359_200_000,
+        1_772_359_200_000_000,
+    ],
+)
+def test_a_moment_is_read_however_it_is_written(written: Any) -> None:
+    assert fields(at=written).moment("at") == MOMENT
+
+
+@pytest.mark.parametrize(
+    "written", ["soon", 10**30, float("inf"), True, [1], "0001-01-01T00:00:00Z", b"x", -1e13]
+)
+def test_what_is_no_moment_is_said_to_be_none(written: Any) -> None:
+    told = fields(at=written)
+    assert told.moment("at") is None
+    assert [str(problem) for problem in told.problems] == ["at: is no moment between 1900 and 9999"]
+
+
+def test_the_first_moment_that_is_filled_counts() -> None:
+    assert fields(a=None, b="", c=1_772_359_200).moment("a", "b", "c") == MOMENT
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ('["a", "b"]', ["a", "b"]),
+        (["a", 1], ["a", "1"]),
+        ("a, b,,", ["a", "b"]),
+        ("single", ["single"]),
+        ("", []),
+        (None, []),
+        ("[]", []),
+    ],
+)
+def test_lists_are_read_from_json_and_from_commas(written: Any, found: list[str]) -> None:
+    assert fields(tags=written).words("tags") == found
+
+
+@pytest.mark.parametrize("written", ["[1", '[{"a": 1}]', {"a": 1}, 5, [[1]], "[" * 100_000])
+def test_what_is_no_list_of_words_is_said_to_be_none(written: Any) -> None:
+    told = fields(tags=written)
+    assert told.words("tags") == []
+    assert len(told.problems) == 1
+
+
+def test_how_long_a_memory_was_meant_to_live() -> None:
+    later = datetime(2026, 3, 11, 10, tzinfo=UTC)
+    assert days_between(MOMENT, later, MOMENT) == 10
+    assert days_between(None, later, MOMENT) == 10
+    assert days_between(MOMENT, None, later) == 0
+    assert 0 < days_between(later, MOMENT, later) < 0.001
+    assert days_between(MOMENT, datetime(9999, 1, 1, tzinfo=UTC), MOMENT) == 36_500
+
+
+@pytest.mark.parametrize(
+    "word", ["", "x" * 31, "with\nlines", "\x1b[31m", "<b>", "AKIA" + "QWERTYUIOPASDFGH", "ghp_" + "a1B2" * 9]
+)
+def test_a_report_repeats_neither_texts_nor_tokens(word: str) -> None:
+    assert named(word) == "of another name"
+    assert named("source_app") == "source_app"
+
+
+def test_a_thousand_names_fill_no_report() -> None:
+    notes = Notes()
+    for number in range(1000):
+        notes.add(f"field f{number}")
+    told = {item.what: item.count for item in notes.items() if isinstance(item, Unmapped)}
+    assert len(told) == 101
+    assert told["other things"] == 900
+
+
+def test_a_file_is_recognised_without_being_read_to_its_end(tmp_path: Path) -> None:
+    line = {"id": "mem_1", "abstract": "", "content": "x", "category": "cases", "active_count": 0}
+    path = lines_file(tmp_path / "memories.jsonl", [line])
+    with open(path, "ab") as file:
+        file.truncate(40 * 1024**3)  # a hole: it takes no room on the disk, and for ever to read
+    assert [one for one in ("pigo", "knowledge-graph", "openmemory") if FORMATS[one].recognises(path)] == [
+        "pigo"
+    ]
+
+
+# -- whatever stands in the columns
+
+SCALARS = st.one_of(
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    st.text(max_size=30),
+    st.binary(max_size=20),
+    st.sampled_from(
+        ["[]", '["a"]', '{"tags": ["x"]}', '{"tags": 5}', "[1", "public", "secret", "1e400", "{}", "\x00"]
+    ),
+)
+TABLES = {
+    "letsgo": (LETSGO, "memories", ("memories", "facts", "memory_journal")),
+    "memory-mcp": (MEMORY_MCP, "memories", ("memories", "entities", "memory_entities", "provenance")),
+    "claude-mem": (
+        CLAUDE_MEM,
+        "observations",
+        ("observations", "session_summaries", "sdk_sessions", "directives"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_no_row_is_so_strange_that_reading_ends(
+    name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    _, _, tables = TABLES[name]
+    rows: dict[str, list[dict[str, Any]]] = {}
+    loose = ""
+    for table in tables:
+        columns = _columns(TABLES[name][0], table)
+        loose += f"CREATE TABLE {table} ({', '.join(columns)});"
+        rows[table] = data.draw(st.lists(st.fixed_dictionaries(dict.fromkeys(columns, SCALARS)), max_size=2))
+    path = sqlite_file(tmp_path_factory.mktemp("strange") / "x.db", loose, rows)
+    read = Read(name, path)
+    told = sum(isinstance(item, Record | Bad | History) for item in read.items)
+    assert told >= sum(len(rows[table]) for table in tables if table not in ("entities", "memory_entities"))
+
+
+def _columns(schema: str, table: str) -> list[str]:
+    import sqlite3
+
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(schema)
+    found = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    connection.close()
+    return found
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=15,
+)
+
+
+@pytest.mark.parametrize("name", ["pigo", "knowledge-graph", "openmemory"])
+@settings(max_examples=50)
+@given(data=st.data())
+def test_no_line_is_so_strange_that_reading_ends(
+    name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    keys = {
+        "pigo": "id category abstract overview content vector active_count created_at updated_at",
+        "knowledge-graph": "type name entityType observations from to relationType",
+        "openmemory": "id content metadata created_at updated_at state app categories",
+    }[name].split()
+    values = JSON | st.sampled_from(["entity", "relation", "deleted"])
+    lines = data.draw(st.lists(st.dictionaries(st.sampled_from(keys), values), max_size=3))
+    path = lines_file(tmp_path_factory.mktemp("strange") / "x.jsonl", lines)
+    items = list(FORMATS[name].read(path, Options()))
+    assert sum(isinstance(item, Record | Bad) for item in items) >= len(lines)
+
+
+@given(
+    value=st.dictionaries(st.text(max_size=8), JSON, max_size=6),
+    chunk=st.integers(1, 40),
+    spaced=st.booleans(),
+)
+def test_an_object_read_in_pieces_is_what_it_is_as_a_whole(
+    value: dict[str, Any], chunk: int, spaced: bool
+) -> None:
+    raw = json.dumps(value, ensure_ascii=False, indent=2 if spaced else None).encode()
+    before, openmemory._CHUNK = openmemory._CHUNK, chunk
+    try:
+        found: dict[str, Any] = {key: [] if isinstance(one, list) else one for key, one in value.items()}
+        for key, item in openmemory.members(io.BytesIO(raw), "x"):
+            if isinstance(value[key], list):
+                found[key].append(item)
+            else:
+                found[key] = item
+    finally:
+        openmemory._CHUNK = before
+    assert found == value
+
+
+@given(raw=st.binary(max_size=60))
+@example(b"{}0")
+@example(b'{"a": 1} {}')
+@example(b'{"a": 1')
+@example(b"\xef\xbb\xbf{}\n")
+def test_what_is_no_object_is_refused_in_words(raw: bytes) -> None:
+    try:
+        assert isinstance(json.loads(raw.decode("utf-8-sig")), dict)
+    except (ValueError, AssertionError):
+        with pytest.raises(UnreadableFile, match=r"^x: .*export it again$"):
+            list(openmemory.members(io.BytesIO(raw), "x"))
+
+
+def test_an_item_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(openmemory, "MAX_ITEM", 300_000)
+    raw = b'{"memories": ["' + b"x" * 2_000_000 + b'"]}'
+    with pytest.raises(UnreadableFile, match="holds an item of more than"):
+        list(openmemory.members(io.BytesIO(raw), "x"))

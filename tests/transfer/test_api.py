@@ -1,0 +1,320 @@
+"""Import and export over the API."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from memoryhub.audit.reveals import MOST_NAMED
+from memoryhub.maintenance import runs
+from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session
+from tests.api.conftest import API, agent, bad_fields, bot, is_problem
+from tests.transfer.conftest import as_line, of_kind, raw_out, wipe
+
+__all__ = ["agent", "bot"]
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
+TOKEN = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
+
+
+def lines(*shapes):
+    return b"".join(map(as_line, shapes))
+
+
+def send(bot, raw, **query):
+    path = f"{API}/import"
+    return bot.http.post(path, raw, content_type="application/octet-stream", query_params=query)
+
+
+def imported(bot, raw, **query):
+    """The report of a whole import."""
+    response = send(bot, raw, **query)
+    assert response.status_code == 202, response.content
+    uid = response.json()["id"]
+    assert runs.work(MaintenanceRun.objects.get(uid=uid))
+    return bot.get(f"/import/{uid}").json()
+
+
+def test_a_file_is_imported_by_a_run_and_reported(bot):
+    raw = lines({"content": "one", "odd": 1}, {"content": "two"}, {"content": ""})
+    report = imported(bot, raw, project="shop", name="/somewhere/notes.jsonl")
+    assert (report["status"], report["format"], report["name"]) == ("done", "memoryhub", "notes.jsonl")
+    assert report["counts"] == {"memories created": 2}
+    assert report["failed"] == 1
+    assert report["errors"] == ["line 3: content: String should have at least 1 character"]
+    assert report["ignored"] == [{"what": "odd", "count": 1}]
+    assert report["done"] == report["total"] == len(raw)
+    assert set(Memory.objects.values_list("project", flat=True)) == {"shop"}
+
+
+def test_nothing_is_stored_in_the_request_and_the_file_is_gone_after_the_run(bot, home):
+    response = send(bot, lines({"content": "later"}))
+    assert not Memory.objects.exists()
+    assert [path.stat().st_mode & 0o777 for path in (home / "imports").iterdir()] == [0o600]
+    runs.work(MaintenanceRun.objects.get(uid=response.json()["id"]))
+    assert Memory.objects.count() == 1
+    assert list((home / "imports").iterdir()) == []
+
+
+def test_the_same_file_again_adds_nothing(bot):
+    raw = lines({"content": "one"})
+    imported(bot, raw)
+    assert imported(bot, raw)["counts"] == {"memories refreshed": 1}
+    assert Memory.objects.count() == 1
+
+
+def test_a_form_with_a_packed_file_is_read_too(bot):
+    file = SimpleUploadedFile("notes.jsonl.gz", gzip.compress(lines({"content": "packed"})))
+    response = bot.http.post(f"{API}/import", {"file": file})
+    assert response.json()["name"] == "notes.jsonl.gz"
+    runs.work(MaintenanceRun.objects.get())
+    assert Memory.objects.get().content == "packed"
+
+
+def test_a_form_without_a_file_names_the_part(bot):
+    assert bad_fields(bot.http.post(f"{API}/import", {"other": "x"})) == {"file"}
+
+
+def test_a_format_that_nobody_knows_is_refused_and_keeps_no_file(bot, home):
+    assert bad_fields(send(bot, b"x", format="novel")) == {"format"}
+    assert not MaintenanceRun.objects.exists()
+    assert not (home / "imports").exists() or list((home / "imports").iterdir()) == []
+
+
+def test_a_dry_run_tells_what_would_happen(bot):
+    report = imported(bot, lines({"content": "one"}, {"content": " "}), dry_run=True)
+    assert report["counts"] == {"memories created": 1}
+    assert report["failed"] == 1
+    assert not Memory.objects.exists()
+    assert not JournalEntry.objects.filter(object_type="memory").exists()
+
+
+def test_a_file_that_cannot_be_read_says_so_in_the_run(bot):
+    response = send(bot, gzip.compress(lines({"content": "x" * 5000}))[:40], name="broken.gz")
+    uid = response.json()["id"]
+    runs.work(MaintenanceRun.objects.get(uid=uid))
+    report = bot.get(f"/import/{uid}").json()
+    assert report["status"] == "failed"
+    assert report["error"].startswith("broken.gz: the gzip file is damaged")
+
+
+def test_a_credential_is_refused_by_its_line_and_shows_nowhere(bot):
+    report = imported(bot, lines({"content": "fine"}, {"content": f"use {TOKEN}"}))
+    assert report["failed"] == 1
+    assert report["errors"][0].startswith("line 2: content: line 1 of content holds what looks like")
+    assert TOKEN not in json.dumps(report)
+    kept = [str(row) for row in JournalEntry.objects.values_list("detail", flat=True)]
+    assert not any(TOKEN in row for row in kept)
+    assert Memory.objects.count() == 1
+
+
+# Limits
+
+
+def test_a_file_that_says_to_be_too_large_is_refused_before_it_is_read(bot, configure):
+    configure(max_upload_mb=1)
+    body = is_problem(send(bot, b"x" * 3_000_000), 413, "body_too_large")
+    assert "import_memories" in body["detail"]
+
+
+def test_a_file_that_turns_out_too_large_leaves_nothing(bot, configure, home):
+    configure(max_upload_mb=1)
+    is_problem(send(bot, b"x" * 1_500_000), 413, "body_too_large")
+    assert list((home / "imports").iterdir()) == []
+    assert not MaintenanceRun.objects.exists()
+
+
+def test_a_file_larger_than_other_bodies_is_taken(bot, configure):
+    configure(max_body_bytes=2048)
+    raw = lines(*({"content": f"memory {n} {'x' * 100}"} for n in range(100)))
+    assert imported(bot, raw)["counts"] == {"memories created": 100}
+
+
+# Who may what
+
+
+def test_the_right_to_write_is_needed_to_import_and_to_read_to_export(agent):
+    reader, writer = agent(rights=["read"], name="r"), agent(rights=["write"], name="w")
+    is_problem(send(reader, b""), 403, "missing_right")
+    is_problem(writer.get("/export"), 403, "missing_right")
+    is_problem(agent("secret", name="none", rights=["maintain"]).get("/import"), 403, "missing_right")
+
+
+def test_a_token_writes_only_to_its_projects(agent):
+    confined = agent(projects=["shop"], rights=["read", "write"])
+    report = imported(confined, lines({"content": "a", "project": "farm"}, {"content": "b"}))
+    assert report["errors"] == ["line 1: project: you may write only to: shop; name one of them as project"]
+    assert Memory.objects.get().project == "shop"
+
+
+def test_without_the_right_to_maintain_ids_and_authors_and_history_stay_behind(full_store, agent):
+    raw = raw_out()
+    known = set(Memory.objects.values_list("uid", flat=True))
+    wipe()
+    report = imported(agent(rights=["read", "write"]), raw)
+    assert not known & set(Memory.objects.values_list("uid", flat=True))
+    assert set(Memory.objects.values_list("author", flat=True)) == {"token:bot"}
+    taken = {row["what"] for row in report["not_taken"]}
+    assert {"id", "author", "owner"} <= taken
+    assert any(row["what"].startswith("journal rows: only whoever may restore") for row in report["unmapped"])
+    assert not Session.objects.filter(agent="user:ada").exists()
+    assert not JournalEntry.objects.filter(actor="user:ada").exists()
+
+
+def test_somebody_elses_personal_memory_is_not_restored_in_their_name(full_store, bot):
+    raw = raw_out()
+    wipe()
+    report = imported(bot, raw)
+    assert any("somebody else's" in error for error in report["errors"])
+    assert not Memory.objects.filter(content="for bob's eyes").exists()
+    assert Memory.objects.get(content="for ada's eyes").owner == "ada"
+
+
+def test_an_import_is_shown_to_who_asked_for_it_alone(agent):
+    one = agent("secret", name="one", owner="ada")
+    other = agent("public", name="other", owner="bob")
+    uid = send(one, lines({"content": "x"})).json()["id"]
+    assert one.get(f"/import/{uid}").status_code == 200
+    for answer in (other.get(f"/import/{uid}"), other.post(f"/import/{uid}/stop")):
+        is_problem(answer, 404)
+    assert other.get("/import").json()["total"] == 0
+    assert one.get("/import").json()["total"] == 1
+
+
+def test_nobody_starts_an_import_as_maintenance(bot):
+    assert bad_fields(bot.post("/maintenance", {"operation": "import", "params": {"upload": "x"}}))
+
+
+# Stop and go on
+
+
+def test_an_import_is_stopped_between_two_steps_and_goes_on_where_it_was(bot, monkeypatch):
+    monkeypatch.setattr("memoryhub.transfer.jobs._FIRST", 2)
+    monkeypatch.setattr("memoryhub.transfer.jobs._MOST", 2)
+    uid = send(bot, lines(*({"content": f"memory {n}"} for n in range(6)))).json()["id"]
+    run = MaintenanceRun.objects.get(uid=uid)
+    runs.work(run, watcher=lambda run: bot.post(f"/import/{uid}/stop") if run.done else None)
+    assert bot.get(f"/import/{uid}").json()["cause"] == "stopped"
+    assert Memory.objects.count() == 2
+    assert bot.post(f"/import/{uid}/resume").status_code == 202
+    runs.work(MaintenanceRun.objects.get(uid=uid))
+    report = bot.get(f"/import/{uid}").json()
+    assert (report["status"], report["counts"]) == ("done", {"memories created": 6})
+
+
+@pytest.mark.parametrize("beyond", [{"projects": ["farm"]}, {"clearance": "public"}])
+def test_nobody_lets_an_import_go_on_beyond_what_their_token_reaches_by_now(bot, agent, beyond):
+    uid = send(bot, lines({"content": "x", "project": "shop"})).json()["id"]
+    bot.post(f"/import/{uid}/stop")
+    narrower = agent(**beyond)
+    assert narrower.post(f"/import/{uid}/resume").status_code in (403, 404)
+    assert MaintenanceRun.objects.get(uid=uid).status == "failed"
+
+
+def test_without_the_right_to_maintain_a_restore_does_not_go_on(bot, agent):
+    uid = send(bot, lines({"content": "x"})).json()["id"]
+    bot.post(f"/import/{uid}/stop")
+    is_problem(agent(rights=["read", "write"]).post(f"/import/{uid}/resume"), 403)
+    assert bot.post(f"/import/{uid}/resume").status_code == 202
+
+
+def test_a_token_of_the_same_name_that_is_somebody_elses_learns_nothing_of_an_import(agent):
+    uid = send(agent("private", owner="ada"), lines({"content": "x"}), name="diary.md").json()["id"]
+    other = agent("public", owner="bob")
+    assert other.get("/import").json()["total"] == 0
+    for response in (other.get(f"/import/{uid}"), other.post(f"/import/{uid}/stop")):
+        is_problem(response, 404)
+
+
+def test_the_report_names_the_projects_beyond_their_cap(bot, configure):
+    configure(max_memories=2)
+    raw = lines(*({"content": f"memory {n}", "project": "shop"} for n in range(3)), {"content": "y"})
+    expected = [{"what": "shop", "count": 3}]
+    assert imported(bot, raw, dry_run=True)["over_cap"] == expected
+    assert imported(bot, raw)["over_cap"] == expected
+    assert imported(bot, raw)["over_cap"] == []  # nothing came
+
+
+def test_the_cap_counts_what_the_token_sees_alone(agent, remember, configure):
+    configure(max_memories=2)
+    for n in range(3):
+        remember(f"hidden {n}", project="shop", sensitivity="secret")
+    assert imported(agent("public"), lines({"content": "x", "project": "shop"}))["over_cap"] == []
+
+
+def test_a_file_that_is_gone_says_so(bot, home):
+    uid = send(bot, lines({"content": "x"})).json()["id"]
+    for path in (home / "imports").iterdir():
+        path.unlink()
+    runs.work(MaintenanceRun.objects.get(uid=uid))
+    assert bot.get(f"/import/{uid}").json()["error"] == "the file is gone; upload it again"
+
+
+def test_errors_are_paged(bot):
+    uid = imported(bot, lines(*({"content": ""} for _ in range(5))))["id"]
+    first = bot.get(f"/import/{uid}", limit=3).json()
+    assert [error.split(":")[0] for error in first["errors"]] == ["line 1", "line 2", "line 3"]
+    assert first["more_errors"]
+    rest = bot.get(f"/import/{uid}", limit=3, start=3).json()
+    assert len(rest["errors"]) == 2
+    assert not rest["more_errors"]
+
+
+# Export
+
+
+def exported(bot, **query):
+    response = bot.get("/export", **query)
+    assert response.status_code == 200, response.content
+    return response, [json.loads(line) for line in response.getvalue().splitlines()]
+
+
+def test_an_export_shows_what_is_asked_for_and_allowed_and_counts_the_rest(four_levels, agent):
+    response, found = exported(agent("private", rights=["read"]), allow_private=True, allow_secret=True)
+    assert [line["sensitivity"] for line in found] == ["public", "private"]
+    assert response["X-Left-Out"] == "nothing"  # that it may know of
+    assert response["Content-Disposition"].startswith('attachment; filename="memories-')
+    assert response["Cache-Control"] == "no-store"
+    response, found = exported(agent("secret", name="other"))
+    assert [line["sensitivity"] for line in found] == ["public"]
+    assert response["X-Left-Out"] == "private=1, secret=1"
+
+
+def test_a_confined_token_exports_its_projects_alone(remember, agent):
+    remember("ours", project="shop")
+    remember("theirs", project="farm")
+    _, found = exported(agent(projects=["shop"]), whole=True)
+    assert [line["content"] for line in of_kind(found, "memory")] == ["ours"]
+    assert {line.get("project", "shop") for line in found} == {"shop"}
+
+
+def test_secrets_that_go_out_leave_a_row_in_the_journal(four_levels, bot):
+    exported(bot)
+    assert not JournalEntry.objects.filter(operation="export").exists()
+    exported(bot, allow_secret=True)
+    [secret] = Memory.objects.filter(sensitivity="secret")
+    assert JournalEntry.objects.get(operation="export").detail == {"secret": 1, "ids": [secret.uid]}
+
+
+def test_an_export_names_so_many_secrets_and_counts_the_rest(remember, bot):
+    made = [remember(f"secret {n}", sensitivity="secret") for n in range(MOST_NAMED + 2)]
+    exported(bot, allow_secret=True)
+    detail = JournalEntry.objects.get(operation="export").detail
+    assert detail == {"secret": MOST_NAMED + 2, "ids": [one.uid for one in reversed(made[2:])]}
+
+
+def test_a_personal_secret_that_goes_out_is_named_to_its_owner_alone(remember, agent, bot):
+    mine = remember("ada's own", sensitivity="secret", scope="personal", owner="ada")
+    ours = remember("ours", sensitivity="secret")
+    exported(bot, allow_secret=True)
+    rows = JournalEntry.objects.filter(operation="export").order_by("owner")
+    assert [(row.owner, row.detail["ids"]) for row in rows] == [("", [ours.uid]), ("ada", [mine.uid])]
+
+
+def test_an_unfit_export_names_the_field(bot):
+    assert bad_fields(bot.get("/export", format="novel")) == {"format"}
+    assert bad_fields(bot.get("/export", whole=True, type="decision")) == {"whole"}
+    assert bad_fields(bot.get("/export", whole=True, format="markdown")) == {"whole"}

@@ -1,0 +1,227 @@
+"""Markdown: sections and list items become memories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.transfer.export import Selection
+from memoryhub.transfer.formats import FORMATS, recognised
+from memoryhub.transfer.formats import markdown as module
+from memoryhub.transfer.formats.markdown import Markdown
+from memoryhub.transfer.records import Bad, Options, Record, Unmapped, UnreadableFile
+
+SHOP = """# Shop
+
+We sell **things**, and only
+on weekdays.
+
+## Commands
+
+- `make test` runs the tests
+- [x] `make serve` starts the server
+  - needs port 8000
+
+      indented code
+
+1. First
+2) Second
+
+### Known issues
+
+Payments fail on *29 February*.
+
+```python
+# not a heading
+- not an item
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+Decisions
+---------
+
+* We chose SQLite
+  because one file is enough.
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    """``read(text)``: the drafts of a file, and what it reports beside."""
+
+    def read_file(text, name="CLAUDE.md"):
+        path = tmp_path / "uploaded"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        items = list(Markdown().read(path, Options(name)))
+        drafts = [item.draft for item in items if isinstance(item, Record)]
+        assert not [item for item in items if isinstance(item, Bad)]
+        return drafts, {item.what: item.count for item in items if isinstance(item, Unmapped)}
+
+    return read_file
+
+
+def test_each_list_item_and_each_sections_text_is_a_memory(read):
+    drafts, unmapped = read(SHOP)
+    assert [draft.content for draft in drafts] == [
+        "We sell **things**, and only\non weekdays.",
+        "`make test` runs the tests",
+        "`make serve` starts the server\n- needs port 8000\n\n    indented code",
+        "First",
+        "Second",
+        "Payments fail on *29 February*.\n\n```python\n# not a heading\n- not an item\n```"
+        "\n\n| a | b |\n|---|---|\n| 1 | 2 |",
+        "We chose SQLite\nbecause one file is enough.",
+    ]
+    assert unmapped == {}
+
+
+def test_the_headings_say_what_it_is_about(read):
+    drafts, _ = read(SHOP)
+    about = {draft.content.split("\n")[0]: (draft.title, draft.subtitle, draft.category) for draft in drafts}
+    assert about["`make test` runs the tests"] == ("", "Shop › Commands", "Commands")
+    assert about["Payments fail on *29 February*."] == ("Known issues", "Shop › Commands", "Known issues")
+    assert about["We chose SQLite"] == ("", "Shop › Decisions", "Decisions")
+
+
+def test_the_heading_tells_the_type(read):
+    types = {draft.category: draft.type.value for draft in read(SHOP)[0]}
+    assert types == {
+        "Shop": "context",
+        "Commands": "context",
+        "Known issues": "discovery",
+        "Decisions": "decision",
+    }
+
+
+def test_instructions_do_not_expire(read):
+    drafts, _ = read(SHOP)
+    assert all("ttl_days" in draft.given and draft.ttl_days is None for draft in drafts)
+
+
+@pytest.mark.parametrize(
+    ("name", "scope"), [("CLAUDE.md", "project"), ("/home/ada/CLAUDE.local.md", "personal"), ("", "project")]
+)
+def test_the_local_file_is_its_owners_alone(read, name, scope):
+    drafts, _ = read("- one\n- two\n", name)
+    assert {draft.scope.value for draft in drafts} == {scope}
+
+
+def test_the_place_is_the_line_of_the_file(tmp_path):
+    path = tmp_path / "x.md"
+    path.write_text("---\na: b\n---\n# T\n\ntext\n\n- item\n")
+    places = [item.place for item in Markdown().read(path, Options()) if isinstance(item, Record)]
+    assert places == ["line 8", "line 6"]
+
+
+def test_what_is_no_memory_is_reported(read):
+    text = (
+        "---\nowner: x\n---\n# A\n<!-- hidden\n# not a heading -->\n"
+        "See @docs/build.md and `@not/this`.\n\n- ada@example.com\n- \n\n[home]: https://example.com\n"
+    )
+    drafts, unmapped = read(text)
+    assert [draft.content for draft in drafts] == ["ada@example.com", "See @docs/build.md and `@not/this`."]
+    assert unmapped["addresses of links that stand apart from their text ([name]: address)"] == 1
+    assert unmapped["front matter"] == 1
+    assert unmapped["HTML comments"] == 1
+    [imports] = [count for what, count in unmapped.items() if what.startswith("imports of other files")]
+    assert imports == 1
+    assert not any("hidden" in draft.content for draft in drafts)
+
+
+def test_text_without_any_heading_is_one_memory(read):
+    drafts, _ = read("Just a note.\n\nAnd more of it.\n")
+    assert [(draft.content, draft.category) for draft in drafts] == [
+        ("Just a note.\n\nAnd more of it.", "general")
+    ]
+
+
+def test_windows_line_ends_and_a_byte_order_mark_do_no_harm(read):
+    drafts, _ = read(b"\xef\xbb\xbf# T\r\n\r\n- one\r\n- two\r\n")
+    assert [draft.content for draft in drafts] == ["one", "two"]
+
+
+def test_an_empty_file_holds_nothing(read):
+    assert read("") == ([], {})
+    assert read("# Only\n\n## Headings\n") == ([], {})
+
+
+def test_a_long_item_is_named_and_does_not_lose_the_others(tmp_path):
+    path = tmp_path / "x.md"
+    path.write_text("- " + "x" * 100_001 + "\n- fine\n")
+    bad, good = Markdown().read(path, Options())
+    assert isinstance(bad, Bad)
+    assert (bad.place, bad.problems[0].field) == ("line 1", "content")
+    assert isinstance(good, Record)
+
+
+@pytest.mark.parametrize("raw", [b"caf\xe9\n- a\n- b", "- a\n- b\n".encode("utf-16")])
+def test_what_is_not_utf8_says_so(tmp_path, raw):
+    path = tmp_path / "x.md"
+    path.write_bytes(raw)
+    with pytest.raises(UnreadableFile, match="is not UTF-8 text; save it as UTF-8"):
+        list(Markdown().read(path, Options()))
+
+
+def test_a_huge_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_BYTES", 1024 * 1024)
+    path = tmp_path / "x.md"
+    path.write_bytes(b"- a\n" * 300_000)
+    with pytest.raises(UnreadableFile, match="is larger than 1 MiB; split it"):
+        list(Markdown().read(path, Options()))
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        ("# Rules\n\nBe kind.\n", "markdown"),
+        ("Notes\n\n- one\n- two\n", "markdown"),
+        ('{"content": "a"}\n', "memoryhub"),
+        ("hello\n", "memoryhub"),
+        ("", "memoryhub"),
+        ("\x00# x\n", "memoryhub"),
+    ],
+)
+def test_it_is_told_from_other_files_by_its_content(tmp_path, text, format):
+    path = tmp_path / "misleading.jsonl"
+    path.write_text(text)
+    assert recognised(path) is FORMATS[format]
+
+
+# The way out
+
+
+@pytest.mark.django_db
+def test_what_is_written_is_read_back_item_by_item(remember, tmp_path):
+    contents = {"one line", "two\nlines", "a list:\n- x\n- y", "with\n\nblank lines", "```\ncode\n```"}
+    for content in contents:
+        remember(content, project="shop", category="Rules")
+    remember("elsewhere", category="notes")
+    path = tmp_path / "out.md"
+    everything = Selection(Actor("x", Clearance()), MemoryFilter())
+    path.write_bytes(b"".join(Markdown().write(everything)))
+    read = [item.draft for item in Markdown().read(path, Options()) if isinstance(item, Record)]
+    assert {draft.content for draft in read} == {*contents, "elsewhere"}
+    assert {draft.category for draft in read} == {"shop: Rules", "notes"}
+
+
+@pytest.mark.django_db
+def test_only_what_may_be_seen_is_written(four_levels):
+    raw = b"".join(Markdown().write(Selection(Actor("x", Clearance()), MemoryFilter()))).decode()
+    assert "publicwords" in raw
+    assert not [word for word in ("privatewords", "secretwords", "unknownwords") if word in raw]
+
+
+def test_a_command_imports_it_twice_without_a_double(db, home, run, tmp_path):
+    path = Path(tmp_path / "CLAUDE.md")
+    path.write_text(SHOP)
+    first = run("import_memories", path, "--project", "shop")
+    assert first.code == 0
+    assert "This is Markdown (CLAUDE.md)." in first.out
+    assert "7 created" in first.out
+    assert "7 refreshed" in run("import_memories", path, "--project", "shop").out

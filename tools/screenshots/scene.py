@@ -1,0 +1,148 @@
+"""What the pictures show: the demo, as after ``manage.py quickstart``, with a team around it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.utils.crypto import get_random_string
+
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.accounts import people
+from memoryhub.capture import flagging_worker
+from memoryhub.maintenance import runs
+from memoryhub.models import (
+    Extraction,
+    Fact,
+    Injection,
+    JournalEntry,
+    MaintenanceRun,
+    Memory,
+    ModelUse,
+    Session,
+)
+from memoryhub.ops import demo
+from memoryhub.ops.demo import play_session
+from memoryhub.transfer import jobs
+from tools.screenshots import frozen_clock
+from tools.screenshots.frozen_clock import NOW
+from tools.screenshots.pages import ADMIN, NEWCOMER, READER
+
+_IMPORTS = settings.BASE_DIR / "fixtures/demo/imports"
+_TENDED = "greenhouse"
+# Days ago: calls, failures, tokens sent, tokens answered
+_USE = {
+    0: (42, 0, 61_300, 9_120),
+    1: (118, 2, 171_900, 24_700),
+    2: (96, 0, 139_400, 20_100),
+    5: (203, 7, 301_000, 44_800),
+}
+
+
+def prepare() -> dict[str, str]:
+    """Fill the store; returns the passwords of those who sign in for the pictures."""
+    settings.MEMORYHUB = replace(
+        settings.MEMORYHUB,
+        llm="openai",
+        llm_url="http://127.0.0.1:11434/v1",
+        llm_model="qwen3:8b",
+        llm_daily_calls=250,
+    )
+    call_command("migrate", verbosity=0)
+    demo.mark()
+    demo.load(NOW, [("9d 16:40", _import)])
+    play_session(NOW)
+    _language_model()
+    _watched()
+    passwords = _people()
+    _tended()
+    return passwords
+
+
+def _import(at: datetime) -> None:
+    """A file that another system wrote, with a line that is broken; and one that was looked through."""
+    actor = Actor(f"user:{ADMIN}", Clearance.up_to("public", owner=ADMIN))
+    with frozen_clock.standing_still(at):
+        for name, dry_run in (("CLAUDE.md", True), ("memory.jsonl", False)):
+            file = iter([(_IMPORTS / name).read_bytes()])
+            runs.work(jobs.start(file, name, actor, project="harbor-board", dry_run=dry_run))
+
+
+def _watched() -> None:
+    """As the server's own process does beside its requests: the governor looks at what was written."""
+    row: int | None = 0
+    while row is not None:
+        row = flagging_worker.look(row)
+
+
+def _tended() -> None:
+    """A run that somebody may take back, of one project."""
+    actor = Actor(f"user:{ADMIN}", Clearance.up_to("public", owner=ADMIN))
+    with frozen_clock.standing_still(NOW - timedelta(hours=6)):
+        runs.work(runs.start("consolidate", {"project": _TENDED}, actor))
+
+
+def _language_model() -> None:
+    """Some days of a model that reads conversations, and one that it could not read."""
+    for ago, (calls, failures, sent, answered) in _USE.items():
+        ModelUse.objects.create(
+            day=NOW.date() - timedelta(days=ago),
+            model="qwen3:8b",
+            calls=calls,
+            failures=failures,
+            prompt_tokens=sent,
+            completion_tokens=answered,
+        )
+    Extraction.objects.create(
+        status=Extraction.Status.DONE,
+        project="harbor-board",
+        session_id="hb-webhooks",
+        actor="token:claude-code",
+        extractor="rules",
+        tries=3,
+        error="the model answered too late three times; rules read it",
+        created_at=NOW - timedelta(days=1, hours=3),
+        finished_at=NOW - timedelta(days=1, hours=2),
+    )
+
+
+def _people() -> dict[str, str]:
+    passwords = {name: get_random_string(16) for name in (ADMIN, READER, NEWCOMER)}
+    admin = get_user_model().objects.create_superuser(ADMIN, password=passwords[ADMIN])
+    demo.gather(admin)
+    newcomer = people.add(NEWCOMER, "", admin, email=f"{NEWCOMER}@harbour.example")
+    people.change(newcomer, admin, role="curator", level="public", is_active=True, is_staff=False)
+    people.join(newcomer, "tide-clock", "", admin)
+    for name in (READER, NEWCOMER):
+        people.set_password(get_user_model().objects.get(username=name), passwords[name], admin)
+    return passwords
+
+
+def found() -> dict[str, str]:
+    """What the addresses of the pictures name."""
+    live = Memory.objects.live(NOW)
+    memory = live.filter(sensitivity="public", revisions__isnull=False, project="harbor-board").order_by(
+        "-accessed_count"
+    )[0]
+    return {
+        "memory": memory.uid,
+        "memory key": str(memory.pk),
+        "private": live.filter(sensitivity="private")[0].uid,
+        "trashed": Memory.objects.trashed().filter(sensitivity="public").order_by("pk")[0].uid,
+        "session": Session.objects.filter(ended_at__isnull=False).order_by("-last_at")[0].session_id,
+        "fact": Fact.objects.filter(predicate="uses_database").latest("updated_at").uid,
+        "injection": Injection.objects.filter(withheld__icontains="governor").latest("at").uid,
+        "journal row": str(JournalEntry.objects.filter(operation="update").latest("seq").seq),
+        "person": READER,
+        "nowhere": "nowhere",
+        "alike": live.filter(title__startswith="mmap of the index").get().uid,
+        "undoable": MaintenanceRun.objects.get(operation="consolidate", project=_TENDED).uid,
+        "run": MaintenanceRun.objects.filter(status="done", operation="consolidate", dry_run=True)
+        .latest("created_at")
+        .uid,
+        "failed": MaintenanceRun.objects.filter(status="failed").latest("created_at").uid,
+        "import": MaintenanceRun.objects.filter(operation="import", dry_run=False).latest("created_at").uid,
+    }
