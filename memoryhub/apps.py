@@ -18,19 +18,19 @@ class MemoryhubConfig(AppConfig):
     verbose_name = "memoryhub"
 
     def ready(self) -> None:
-        from memoryhub.accounts import memberships, roles, sign_in, tokens, usernames
+        from memoryhub.accounts import clearance, roles, sign_in, tokens, usernames
         from memoryhub.core import timeouts
         from memoryhub.maintenance import registry
         from memoryhub.ops import checks  # noqa: F401  checks register themselves
 
         registry.register("import", "memoryhub.transfer.jobs.IMPORT")
 
-        timeouts.connect()
-        memberships.connect()
-        usernames.connect()
-        sign_in.connect()
-        tokens.connect()
-        post_migrate.connect(roles.install, sender=self)
+        timeouts.watch_connections()
+        clearance.connect_signals()
+        usernames.connect_signals()
+        sign_in.connect_signals()
+        tokens.connect_signals()
+        post_migrate.connect(roles.install_roles, sender=self)
         pre_migrate.connect(_drop_triggers, sender=self)
         post_migrate.connect(_install_schema, sender=self)
 

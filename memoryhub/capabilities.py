@@ -44,21 +44,21 @@ CAPABILITIES: dict[str, Capability] = {
 }
 
 
-def is_on(name: str) -> bool:
+def is_enabled(name: str) -> bool:
     """Whether the configuration leaves a capability switched on."""
     setting = CAPABILITIES[name].setting
     return not setting or bool(getattr(settings.MEMORYHUB, setting))
 
 
-def switched_off(name: str) -> str:
+def disabled_message(name: str) -> str:
     """How a report says so."""
     return f"{name} is switched off"
 
 
-def consult(name: str, ask: Callable[[], T], notes: list[str]) -> T | None:
+def call_capability(name: str, ask: Callable[[], T], notes: list[str]) -> T | None:
     """What a capability says; ``None``, and a line in ``notes``, when it is switched off or fails."""
-    if not is_on(name):
-        notes.append(switched_off(name))
+    if not is_enabled(name):
+        notes.append(disabled_message(name))
         return None
     try:
         return ask()

@@ -9,11 +9,10 @@ from typing import Any
 from django.conf import settings
 
 from memoryhub.core.text import shorten
-from memoryhub.memories.details import Lists, lists_of
-from memoryhub.memories.rows import LISTS, listed
+from memoryhub.memories.rows import LIST_FIELDS, ListValues, list_values, load_lists
 from memoryhub.models import Event, Fact, Memory, Revision
 from memoryhub.search.hybrid import Hit
-from memoryhub.stats.timeline import Entry
+from memoryhub.stats.timeline import TimelineEntry
 
 _PLAIN = (
     "content title subtitle abstract overview category type importance trust confidence sensitivity scope"
@@ -27,26 +26,26 @@ def moment(at: datetime | None) -> str | None:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z") if at else None
 
 
-def memory(row: Memory, lists: Lists | None = None) -> dict[str, Any]:
+def memory(row: Memory, lists: ListValues | None = None) -> dict[str, Any]:
     """A whole memory. Lists not handed in are read; :func:`memories` reads those of many at once."""
     return {
         "id": row.uid,
         **{name: getattr(row, name) for name in _PLAIN},
         **{name: moment(getattr(row, name)) for name in _MOMENTS},
-        **(lists or {name: listed(row, name) for name in LISTS}),
+        **(lists or {name: list_values(row, name) for name in LIST_FIELDS}),
     }
 
 
 def memories(
-    rows: Iterable[Memory], shape: Callable[[Memory, Lists], dict[str, Any]] = memory
+    rows: Iterable[Memory], shape: Callable[[Memory, ListValues], dict[str, Any]] = memory
 ) -> list[dict[str, Any]]:
     """Many memories in one of the shapes, with one query for all their lists."""
     rows = list(rows)
-    lists = lists_of(rows)
+    lists = load_lists(rows)
     return [shape(row, lists[row.pk]) for row in rows]
 
 
-def preview(row: Memory, lists: Lists | None = None) -> dict[str, Any]:
+def preview(row: Memory, lists: ListValues | None = None) -> dict[str, Any]:
     """A memory in a list: a preview in the place of the content."""
     shown = memory(row, lists)
     del shown["content"]
@@ -115,7 +114,7 @@ def event(row: Event) -> dict[str, Any]:
     }
 
 
-def entry(row: Entry) -> dict[str, Any]:
+def entry(row: TimelineEntry) -> dict[str, Any]:
     """One line of a timeline."""
     head = {"at": moment(row.at), "kind": row.kind}
     if isinstance(row.row, Memory):

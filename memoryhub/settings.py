@@ -18,20 +18,20 @@ os.umask(0o077)  # what the hub writes (database, mirror, backups) is its owner'
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 try:
-    HOME = environment.home()
+    HOME = environment.read_home()
     MEMORY_DB = environment.read_path("LETSGO_MEMORY_DB", HOME / "memory.db")
     MEMORY_LOG = environment.read_path("LETSGO_MEMORY_LOG", HOME / "logs/memory-journal.jsonl")
-    MEMORYHUB_LOADED = config.load(os.environ, HOME)
+    MEMORYHUB_LOADED = config.load_config(os.environ, HOME)
     DEBUG = environment.read_flag("MEMORYHUB_DEBUG")
     HTTPS = environment.read_flag("MEMORYHUB_HTTPS")
     BEHIND_PROXY = environment.read_flag("MEMORYHUB_BEHIND_PROXY")
-    SECRET_KEY = environment.read_secret("MEMORYHUB_SECRET_KEY") or environment.stored_secret(
+    SECRET_KEY = environment.read_secret("MEMORYHUB_SECRET_KEY") or environment.load_or_create_secret(
         HOME / "secret-key"
     )
     DATABASE_URL = environment.read_secret("DATABASE_URL")
     EMBEDDINGS_KEY = environment.read_secret("MEMORYHUB_EMBEDDINGS_KEY")
     LLM_KEY = environment.read_secret("MEMORYHUB_LLM_KEY")
-    OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET = environment.read_provider("MEMORYHUB_OIDC")
+    OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET = environment.read_oidc_provider("MEMORYHUB_OIDC")
     OIDC_NAME = os.environ.get("MEMORYHUB_OIDC_NAME") or "your organisation"
     OIDC_CREATE = environment.read_flag("MEMORYHUB_OIDC_CREATE")
     TIME_ZONE = environment.read_time_zone("MEMORYHUB_TIME_ZONE")
@@ -60,8 +60,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "memoryhub.http.middleware.HeadersMiddleware",
-    "memoryhub.http.middleware.PatienceMiddleware",
+    "memoryhub.http.middleware.SecurityHeadersMiddleware",
+    "memoryhub.http.middleware.ReadTimeoutMiddleware",
     "memoryhub.http.problems.ApiProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "memoryhub.web.base.static_files.StaticFilesMiddleware",
@@ -75,7 +75,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "memoryhub.web.base.middleware.PageMiddleware",
     "memoryhub.web.base.middleware.PersonMiddleware",
-    "memoryhub.http.middleware.UploadsMiddleware",
+    "memoryhub.http.middleware.UploadLimitMiddleware",
 ]
 
 # As the style sheets call them.
@@ -105,8 +105,8 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "memoryhub.web.base.access.switches",
-                "memoryhub.web.base.access.person",
+                "memoryhub.web.base.context_processors.switches",
+                "memoryhub.web.base.context_processors.person_preferences",
             ],
         },
     },
@@ -216,7 +216,7 @@ CONTENT_SECURITY_POLICY = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"without_secrets": {"()": "memoryhub.security.log_filter.WithoutSecrets"}},
+    "filters": {"without_secrets": {"()": "memoryhub.security.log_filter.RedactSecretsFilter"}},
     "formatters": {
         "plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
         "server": {

@@ -14,9 +14,9 @@ urlpatterns = [
     path("admin/password_change/", RedirectView.as_view(pattern_name="you")),
     path("admin/", admin.site.urls),
     path("api/v1/", include("memoryhub.api.router")),
-    re_path(r"^mcp(?:/(?P<toolset>[^/]+))?/?$", mcp.endpoint),
-    path("healthz", health.at_root(health.healthz)),
-    path("readyz", health.at_root(health.readyz)),
+    re_path(r"^mcp(?:/(?P<toolset>[^/]+))?/?$", mcp.mcp_endpoint),
+    path("healthz", health.serve_at_root(health.healthz)),
+    path("readyz", health.serve_at_root(health.readyz)),
     path("", include("memoryhub.web.urls")),
 ]
 

@@ -24,16 +24,18 @@ serving.end_with_main_process()  # first, since the main process may end while t
 from django.db import connections  # noqa: E402
 
 from memoryhub import wsgi  # noqa: E402
-from memoryhub.http.request_buffering import THREADS, BodyFirst  # noqa: E402
+from memoryhub.http.request_buffering import THREADS_VARIABLE, RequestBuffer  # noqa: E402
 
-application = BodyFirst(wsgi.application, int(os.environ.get(THREADS, "2")), leave=connections.close_all)
+application = RequestBuffer(
+    wsgi.application, int(os.environ.get(THREADS_VARIABLE, "2")), leave=connections.close_all
+)
 
 __all__ = ["application"]
 
 from django.urls import get_resolver  # noqa: E402
 
 from memoryhub import embeddings  # noqa: E402 once the apps are loaded
-from memoryhub.capture.flagging_worker import Watch  # noqa: E402
+from memoryhub.capture.flagging_worker import FlaggingWorker  # noqa: E402
 from memoryhub.extraction.queue import Reader  # noqa: E402
 from memoryhub.maintenance import worker  # noqa: E402
 from memoryhub.security import secrets  # noqa: E402
@@ -57,4 +59,4 @@ except Exception:
 # thread of the process waits.
 gc.collect()
 gc.freeze()
-worker.begin(Reader(), Watch())
+worker.start_workers(Reader(), FlaggingWorker())

@@ -28,7 +28,7 @@ from memoryhub.embeddings import Embedder
 from memoryhub.memories.schemas import EntityDraft, MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.search import term_frequencies
-from tests.maintenance.stepping import five, lifting  # noqa: F401 fixtures
+from tests.maintenance.fixtures import five, lifting  # noqa: F401 fixtures
 from tests.search.corpus import make_corpus
 
 # How long an example takes depends on what else the machine does.
@@ -63,8 +63,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
         connection.ensure_connection()
         empty.backup(connection.connection)
         with connection.cursor() as cursor:  # numbers begin anew: what a process knows of them is void
-            vector_log.give_up(cursor)
-            vector_log.begin(cursor, anew=False)
+            vector_log.stop_tracking(cursor)
+            vector_log.start_tracking(cursor, anew=False)
 
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as empty:
         with django_db_blocker.unblock(), closing(sqlite3.connect(connection.settings_dict["NAME"])) as store:
@@ -130,7 +130,7 @@ def remember(db: None, actor: Actor) -> Callable[..., Memory]:
     """``remember("text", project="p")`` stores a memory and returns it."""
 
     def store_one(content: str = "a memory", by: Actor | None = None, **fields: Any) -> Memory:
-        return memories.remember(MemoryDraft(content=content, **fields), by or actor).memory
+        return memories.create_memory(MemoryDraft(content=content, **fields), by or actor).memory
 
     return store_one
 
@@ -151,7 +151,7 @@ def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
     """Each test has a store of its own, and words are common in it or not."""
-    term_frequencies.forget()
+    term_frequencies.clear_cache()
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +174,7 @@ settings.load_profile("core")
 
 
 @contextmanager
-def undone() -> Iterator[None]:
+def rolled_back() -> Iterator[None]:
     """Whatever is written inside is rolled back: one example leaves nothing to the next."""
     with transaction.atomic():
         yield
@@ -203,7 +203,7 @@ def confined() -> Actor:
 def corpus(db: None, actor: Actor, configure: Callable[..., None]) -> list[Memory]:
     """320 memories about one imagined project."""
     configure(max_memories=0)
-    results = memories.remember_many([MemoryDraft(**fields) for fields in make_corpus()], actor)
+    results = memories.create_memories([MemoryDraft(**fields) for fields in make_corpus()], actor)
     return [result.memory for result in results]
 
 
@@ -236,7 +236,7 @@ def three(remember: Callable[..., Memory]) -> list[Memory]:
     return [one, two, three]
 
 
-def raw(sql: str, *params: Any) -> list[tuple[Any, ...]]:
+def run_sql(sql: str, *params: Any) -> list[tuple[Any, ...]]:
     """Straight to the database, as someone would who bypasses the hub."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
@@ -244,4 +244,4 @@ def raw(sql: str, *params: Any) -> list[tuple[Any, ...]]:
 
 
 def index_is_sound() -> bool:
-    return not schema.problems(deep=True)
+    return not schema.find_problems(deep=True)

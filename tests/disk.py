@@ -10,11 +10,11 @@ import subprocess
 from pathlib import Path
 
 
-def bytes_of(*files: Path | str) -> bytes:
+def read_bytes(*files: Path | str) -> bytes:
     return subprocess.run(["cat", *map(str, files)], capture_output=True, check=False).stdout
 
 
-def bytes_of_the_store(name: Path | str) -> bytes:
+def read_store_bytes(name: Path | str) -> bytes:
     """The database file, its write-ahead log and whatever else stands beside it."""
     name = Path(name)
-    return bytes_of(*sorted(name.parent.glob(name.name + "*")))
+    return read_bytes(*sorted(name.parent.glob(name.name + "*")))

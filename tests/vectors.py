@@ -26,20 +26,20 @@ def random_units(rows: int, seed: int = 0) -> Vectors:
     return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
-def put(pairs: Iterable[tuple[Memory | int, Vectors]], model: str = MODEL) -> None:
+def insert_vectors(pairs: Iterable[tuple[Memory | int, Vectors]], model: str = MODEL) -> None:
     """Give memories their vectors."""
-    rows = [(getattr(one, "pk", one), model, vector_index.stored(vector)) for one, vector in pairs]
+    rows = [(getattr(one, "pk", one), model, vector_index.encode_vector(vector)) for one, vector in pairs]
     bulk.insert(Embedding, ("memory_id", "model", "vector"), rows)
 
 
-def memories(count: int, **columns: Any) -> list[Memory]:
+def make_memories(count: int, **columns: Any) -> list[Memory]:
     """Rows past the store, which would give them vectors of its own."""
     made = [Memory(content=f"made up {n}", content_hash=str(n), **columns) for n in range(count)]
     bulk.insert_objects(made)
     return made
 
 
-def of_table(model: str = MODEL) -> dict[int, Vectors]:
+def stored_vectors(model: str = MODEL) -> dict[int, Vectors]:
     """What the index should hold: each vector of the model as it was stored, of unit length."""
     found = {}
     for row in Embedding.objects.filter(model=model):

@@ -9,7 +9,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.core.vocabulary import Scope
 
 
-def gate(clearance: Clearance, project: str = "project") -> Q:
+def level_filter(clearance: Clearance, project: str = "project") -> Q:
     """By level, and by the project that stands in this column; each share of the projects has its levels."""
     found = Q()
     for levels, projects in clearance.parts():
@@ -18,12 +18,12 @@ def gate(clearance: Clearance, project: str = "project") -> Q:
     return found
 
 
-def open_projects(clearance: Clearance) -> Q:
+def project_filter(clearance: Clearance) -> Q:
     """The projects that are open to a clearance, whatever the level."""
     return Q() if clearance.projects is None else Q(project__in=sorted(clearance.projects))
 
 
-def shared_or_own(clearance: Clearance) -> Q:
+def owner_filter(clearance: Clearance) -> Q:
     """Personal memories are their owner's alone, but for the hub's own upkeep."""
     if clearance.every_owner:
         return Q()
@@ -31,12 +31,12 @@ def shared_or_own(clearance: Clearance) -> Q:
     return shared | Q(owner=clearance.owner) if clearance.owner else shared
 
 
-def memory_gate(clearance: Clearance) -> Q:
+def memory_filter(clearance: Clearance) -> Q:
     """The condition under which a memory may be seen; personal memories are their owner's alone."""
-    return gate(clearance) & shared_or_own(clearance)
+    return level_filter(clearance) & owner_filter(clearance)
 
 
-def names_hidden_session(clearance: Clearance) -> Q:
+def hidden_session_filter(clearance: Clearance) -> Q:
     """Upkeep at the end of a session none of whose events may be seen, under the session's id.
 
     Such rows are not written any more (``hooks.upkeep``); those that were cannot be changed.
@@ -44,17 +44,17 @@ def names_hidden_session(clearance: Clearance) -> Q:
     events = apps.get_model("memoryhub", "Event").objects.filter(
         session__session_id=OuterRef("object_id"), session__project=OuterRef("project")
     )
-    seen = events.filter(gate(clearance, "session__project"))
+    seen = events.filter(level_filter(clearance, "session__project"))
     return Q(object_type="memories", actor="system:session-end") & Exists(events) & ~Exists(seen)
 
 
-def journal_gate(clearance: Clearance) -> Q:
+def journal_filter(clearance: Clearance) -> Q:
     if clearance.every_owner:
-        return gate(clearance)
-    return gate(clearance) & (Q(owner="") | Q(owner=clearance.owner))
+        return level_filter(clearance)
+    return level_filter(clearance) & (Q(owner="") | Q(owner=clearance.owner))
 
 
-def token_gate(clearance: Clearance) -> Q:
+def token_filter(clearance: Clearance) -> Q:
     """A row about a token tells whose it is and how far it reaches: its owner, and who looks after tokens."""
     if clearance.every_owner or clearance.every_token:
         return Q()

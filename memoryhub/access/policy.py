@@ -21,14 +21,14 @@ class Sensitivity(StrEnum):
 LEVELS: tuple[str, ...] = tuple(level.value for level in Sensitivity)
 
 
-def rank(level: str) -> int:
+def level_rank(level: str) -> int:
     """0 for public to 2 for secret; ValueError for a level that is not known."""
     return LEVELS.index(level)
 
 
-def higher(one: str, other: str) -> str:
+def stricter_level(one: str, other: str) -> str:
     """The stricter of two levels; one that is not known is the strictest."""
-    return max(one, other, key=lambda level: rank(level) if level in LEVELS else len(LEVELS))
+    return max(one, other, key=lambda level: level_rank(level) if level in LEVELS else len(LEVELS))
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Clearance:
     @classmethod
     def up_to(cls, level: str, owner: str = "", projects: Iterable[str] | None = None) -> Clearance:
         """Everything up to ``level``; an unknown level clears nothing at all."""
-        levels = frozenset(LEVELS[: rank(level) + 1]) if level in LEVELS else frozenset()
+        levels = frozenset(LEVELS[: level_rank(level) + 1]) if level in LEVELS else frozenset()
         return cls(levels, owner, None if projects is None else frozenset(projects))
 
     def asking(self, *, private: bool = False, secret: bool = False) -> Clearance:
@@ -143,6 +143,6 @@ class Actor:
         return self.clearance.owner
 
 
-def system(name: str) -> Actor:
+def system_actor(name: str) -> Actor:
     """The hub itself at work (a command, a scheduled run): every known level of every project and owner."""
     return Actor(f"system:{name}", Clearance(frozenset(LEVELS), every_owner=True))

@@ -11,21 +11,21 @@ from typing import Any
 
 from memoryhub.access.policy import Sensitivity
 
-_OPEN = (Sensitivity.PUBLIC.value, Sensitivity.PRIVATE.value)
-_TOLD_APART = 6  # characters of the id
-UNOPENED = "Secret: opening it shows what it says, and is noted in the journal."
+_UNREDACTED_LEVELS = (Sensitivity.PUBLIC.value, Sensitivity.PRIVATE.value)
+_ID_CHARS = 6  # characters of the id
+REDACTED_NOTICE = "Secret: opening it shows what it says, and is noted in the journal."
 
 
-def is_sealed(level: str) -> bool:
+def is_redacted(level: str) -> bool:
     """Whether what stands under a level is shown on a page of its own alone; so is a level nobody knows."""
-    return level not in _OPEN
+    return level not in _UNREDACTED_LEVELS
 
 
-def name_of(memory: Any) -> str:
+def display_name(memory: Any) -> str:
     """What a page other than its own calls a memory: its title, else its id."""
-    return name(memory.title, memory.uid, memory.sensitivity)
+    return format_display_name(memory.title, memory.uid, memory.sensitivity)
 
 
-def name(title: str, uid: str, level: str) -> str:
+def format_display_name(title: str, uid: str, level: str) -> str:
     """:func:`name_of` of a row that is no model; ``Secret memory 1a2b3c`` for a sealed one."""
-    return f"Secret memory {uid[-_TOLD_APART:]}" if is_sealed(level) else title or uid
+    return f"Secret memory {uid[-_ID_CHARS:]}" if is_redacted(level) else title or uid

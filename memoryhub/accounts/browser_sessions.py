@@ -15,14 +15,14 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from memoryhub.accounts import sign_in
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 
-NOTED_EVERY = timedelta(minutes=5)
+TOUCH_INTERVAL = timedelta(minutes=5)
 NO_LOGIN = "made without the login page"  # by a script or a command: nothing is noted of it
 
 
 @dataclass(frozen=True)
-class SignedIn:
+class BrowserSession:
     """``mark`` names the session in a form: its key would open it."""
 
     key: str
@@ -35,7 +35,7 @@ class SignedIn:
     is_this: bool
 
 
-def touch(request: HttpRequest, now: datetime | None = None) -> None:
+def touch_session(request: HttpRequest, now: datetime | None = None) -> None:
     """Note that the session is in use, at most every five minutes: a read must not become a write each time.
 
     Sessions that came from nowhere (a script's) are left alone.
@@ -43,24 +43,28 @@ def touch(request: HttpRequest, now: datetime | None = None) -> None:
     now = now or timezone.now()
     if not request.session.get("device"):
         return
-    seen = _moment(request.session.get("seen"))
-    if seen is None or now - seen >= NOTED_EVERY:
+    seen = _parse_moment(request.session.get("seen"))
+    if seen is None or now - seen >= TOUCH_INTERVAL:
         request.session["seen"] = now.isoformat(timespec="seconds")
 
 
-def sessions_of(request: HttpRequest) -> list[SignedIn]:
+def list_sessions(request: HttpRequest) -> list[BrowserSession]:
     """Those of the person who asks, this one first, then by last use. Reads the sessions of everyone."""
     this = request.session.session_key
-    found = [_told(row, kept, this) for row, kept in _of(request.user.pk) if row.expire_date > timezone.now()]
+    found = [
+        _to_browser_session(row, kept, this)
+        for row, kept in _account_sessions(request.user.pk)
+        if row.expire_date > timezone.now()
+    ]
     return sorted(found, key=lambda one: (not one.is_this, -(one.seen or one.ends).timestamp()))
 
 
-def sign_out(user: User) -> None:
+def end_all_sessions(user: User) -> None:
     """End all sessions of an account: none of them comes back, also when a closed one is opened again."""
-    Session.objects.filter(pk__in=[row.pk for row, _ in _of(user.pk)]).delete()
+    Session.objects.filter(pk__in=[row.pk for row, _ in _account_sessions(user.pk)]).delete()
 
 
-def _of(account: int | None) -> Iterator[tuple[Session, dict[str, Any]]]:
+def _account_sessions(account: int | None) -> Iterator[tuple[Session, dict[str, Any]]]:
     """The sessions of an account, each with what it keeps. Django's table does not know whose they are."""
     for row in Session.objects.exclude(session_data="").iterator():
         kept = row.get_decoded()
@@ -68,31 +72,31 @@ def _of(account: int | None) -> Iterator[tuple[Session, dict[str, Any]]]:
             yield row, kept
 
 
-def end(request: HttpRequest, mark: str = "") -> int:
+def end_sessions(request: HttpRequest, mark: str = "") -> int:
     """End one other session of the person's own, or all others; returns how many ended."""
-    others = [one for one in sessions_of(request) if not one.is_this]
+    others = [one for one in list_sessions(request) if not one.is_this]
     ended = [one.key for one in others if not mark or constant_time_compare(one.mark, mark)]
     user = request.user
     if ended and isinstance(user, User):
-        with write():
+        with write_transaction():
             Session.objects.filter(pk__in=ended).delete()
-            sign_in.note(user, "sessions_ended", count=len(ended))
+            sign_in.record_account_event(user, "sessions_ended", count=len(ended))
     return len(ended)
 
 
-def _told(row: Session, kept: dict[str, Any], this: str | None) -> SignedIn:
-    since, key = _moment(kept.get("since")), str(row.session_key)
-    return SignedIn(
+def _to_browser_session(row: Session, kept: dict[str, Any], this: str | None) -> BrowserSession:
+    since, key = _parse_moment(kept.get("since")), str(row.session_key)
+    return BrowserSession(
         key=key,
         mark=salted_hmac("memoryhub.signed_in", key).hexdigest()[:20],
         device=str(kept.get("device", "")) or NO_LOGIN,
         address=str(kept.get("from", "")),
         since=since,
-        seen=_moment(kept.get("seen")) or since,
+        seen=_parse_moment(kept.get("seen")) or since,
         ends=row.expire_date,
         is_this=key == this,
     )
 
 
-def _moment(written: Any) -> datetime | None:
+def _parse_moment(written: Any) -> datetime | None:
     return datetime.fromisoformat(written) if isinstance(written, str) else None

@@ -30,7 +30,7 @@ class Role:
     adds: tuple[str, ...]
 
 
-def _of(app: str, *codenames: str) -> tuple[str, ...]:
+def _permission_names(app: str, *codenames: str) -> tuple[str, ...]:
     return tuple(f"{app}.{codename}" for codename in codenames)
 
 
@@ -39,7 +39,7 @@ ROLES = (
     Role(
         "viewer",
         "reads memories, facts, sessions, the journal and runs of maintenance",
-        _of(
+        _permission_names(
             "memoryhub",
             *("view_memory", "view_fact", "view_session", "view_event", "view_injection"),
             *("view_journalentry", "view_maintenancerun"),
@@ -48,7 +48,7 @@ ROLES = (
     Role(
         "curator",
         "writes and mends memories and facts, merges, uses the trash, and makes tokens for their own agents",
-        _of(
+        _permission_names(
             "memoryhub",
             *("add_memory", "change_memory", "delete_memory", "add_fact", "change_fact", "delete_fact"),
             "add_agenttoken",
@@ -57,7 +57,7 @@ ROLES = (
     Role(
         "maintainer",
         "runs maintenance, erases for good, repairs unknown levels and manages everyone's tokens",
-        _of(
+        _permission_names(
             "memoryhub",
             *("add_maintenancerun", "erase_memory", "repair_unknown"),
             *("view_agenttoken", "change_agenttoken"),
@@ -66,39 +66,39 @@ ROLES = (
     Role(
         "administrator",
         "manages people, as far as their own rights go",
-        _of("auth", "add_user", "change_user", "view_user", "view_group"),
+        _permission_names("auth", "add_user", "change_user", "view_user", "view_group"),
     ),
 )
-NAMES = tuple(role.name for role in ROLES)
+ROLE_NAMES = tuple(role.name for role in ROLES)
 
 
-def permissions_of(name: str) -> list[str]:
+def role_permissions(name: str) -> list[str]:
     """All permissions that a role begins with; ValueError for one that is not known."""
-    return [one for role in ROLES[: NAMES.index(name) + 1] for one in role.adds]
+    return [one for role in ROLES[: ROLE_NAMES.index(name) + 1] for one in role.adds]
 
 
-def role_of(user: User) -> str:
+def user_role(user: User) -> str:
     """The highest of the ready-made roles that the person has; empty for none. One query at most."""
     held = {group.name for group in user.groups.all()}
-    return next((name for name in reversed(NAMES) if name in held), "")
+    return next((name for name in reversed(ROLE_NAMES) if name in held), "")
 
 
-def install(**kwargs: Any) -> None:
+def install_roles(**kwargs: Any) -> None:
     """Make the roles that are missing, with their permissions; after any migration."""
     wanted = {model._meta.db_table for model in (Group, Permission)}
     if not wanted <= set(connection.introspection.table_names()):
         return  # migrated back to before there were people
-    missing = set(NAMES) - set(Group.objects.filter(name__in=NAMES).values_list("name", flat=True))
+    missing = set(ROLE_NAMES) - set(Group.objects.filter(name__in=ROLE_NAMES).values_list("name", flat=True))
     if not missing:
         return
     for app in _APPS:  # Django makes them after each app's migration, which may come later than this
         create_permissions(apps.get_app_config(app), verbosity=0)
-    for name in NAMES:
+    for name in ROLE_NAMES:
         if name in missing:
-            Group.objects.create(name=name).permissions.set(_permissions(permissions_of(name)))
+            Group.objects.create(name=name).permissions.set(_find_permissions(role_permissions(name)))
 
 
-def _permissions(names: list[str]) -> list[Permission]:
+def _find_permissions(names: list[str]) -> list[Permission]:
     wanted = Q()
     for name in names:
         app, _, codename = name.partition(".")

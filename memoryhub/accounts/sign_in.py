@@ -23,39 +23,41 @@ from django.utils.crypto import salted_hmac
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.core.client_ip import network_of
-from memoryhub.core.transactions import write
+from memoryhub.core.client_ip import client_network
+from memoryhub.core.transactions import write_transaction
 from memoryhub.models import JournalEntry
 
-PERSON = "person"  # object_type of journal rows about people
-HUB = "system:accounts"  # owner of rows that are nobody's own: no account can be called so
-WINDOW = timedelta(minutes=15)
+PERSON_TYPE = "person"  # object_type of journal rows about people
+SYSTEM_OWNER = "system:accounts"  # owner of rows that are nobody's own: no account can be called so
+FAILURE_WINDOW = timedelta(minutes=15)
 PER_PAIR, PER_ADDRESS, PER_NAME = 5, 30, 50  # failures within the window
 # Rows looked at; the index of operations has them in order. Nobody has passwords hashed much faster than this
 # many times within the window, so that a flood of failures elsewhere does not hide those that count.
-_NEWEST = 5000
+_MAX_ROWS_READ = 5000
 # As some proxies write an address; the port is another for each connection.
-_WITH_PORT = re.compile(r"(?P<v4>[0-9.]+):\d+|\[(?P<v6>[0-9a-fA-F:.]+)\](?::\d+)?")
+_ADDRESS_WITH_PORT = re.compile(r"(?P<v4>[0-9.]+):\d+|\[(?P<v6>[0-9a-fA-F:.]+)\](?::\d+)?")
 _IN, _FAILED = "login", "login_failed"
-_REFUSED = "login_refused"  # of who came back from the organisation: no guess at a password, counted apart
+_SSO_REFUSED = (
+    "login_refused"  # of who came back from the organisation: no guess at a password, counted apart
+)
 
 
-def address_of(request: HttpRequest) -> str:
+def client_address(request: HttpRequest) -> str:
     """Where a request comes from; behind a proxy, what the nearest proxy says. Empty: from no client."""
     forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.BEHIND_PROXY else ""
     nearest = forwarded.rpartition(",")[2].strip()
-    if with_port := _WITH_PORT.fullmatch(nearest):
+    if with_port := _ADDRESS_WITH_PORT.fullmatch(nearest):
         nearest = with_port["v4"] or with_port["v6"]
     return str(nearest or request.META.get("REMOTE_ADDR", ""))[:45]
 
 
-def note(user: User, operation: str, by: str = "", **detail: Any) -> None:
+def record_account_event(user: User, operation: str, by: str = "", **detail: Any) -> None:
     """A journal row about a person: theirs to see, and of those who manage people.
 
     Must run in a transaction. ``by``: the name of who did it, when it was somebody else.
     """
     name = user.get_username()
-    change = journal.Change(operation, PERSON, name, detail, owner=name)
+    change = journal.Change(operation, PERSON_TYPE, name, detail, owner=name)
     journal.record(Actor(f"user:{by or name}"), [change])
 
 
@@ -67,65 +69,69 @@ class _Attempt:
     network: str
 
 
-def wait(request: HttpRequest, name: str, now: datetime | None = None) -> int:
+def login_wait(request: HttpRequest, name: str, now: datetime | None = None) -> int:
     """Seconds until a password for this name is looked at again from this address; 0 for at once."""
     now = now or timezone.now()
-    network, hashed = _network(address_of(request)), _hashed(name)
-    recent = _recent(now, _IN, _FAILED)
-    pair = _since_success([one for one in recent if (one.name, one.network) == (hashed, network)])
+    network, hashed = _network_key(client_address(request)), _hash_name(name)
+    recent = _recent_attempts(now, _IN, _FAILED)
+    pair = _failures_since_success([one for one in recent if (one.name, one.network) == (hashed, network)])
     counted = [
         (PER_PAIR, pair),
         (PER_ADDRESS, [one for one in recent if one.failed and one.network == network]),
     ]
     of_name = [one for one in recent if one.failed and one.name == hashed]
-    if len(of_name) >= PER_NAME and not _has_been(name.strip(), network):
+    if len(of_name) >= PER_NAME and not _has_signed_in_from(name.strip(), network):
         counted.append((PER_NAME, of_name))
-    return max(_until(found, most, now) for most, found in counted)
+    return max(_wait_seconds(found, most, now) for most, found in counted)
 
 
-def wait_for_organisation(request: HttpRequest, now: datetime | None = None) -> int:
+def single_sign_on_wait(request: HttpRequest, now: datetime | None = None) -> int:
     """Seconds until the provider is asked again about who comes back from it to this address; 0 for at once.
 
     As many may fail as passwords of one address. The two are counted apart: neither holds back the other.
     """
     now = now or timezone.now()
-    network = _network(address_of(request))
-    return _until([one for one in _recent(now, _REFUSED) if one.network == network], PER_ADDRESS, now)
-
-
-def _until(failed: list[_Attempt], most: int, now: datetime) -> int:
-    """Seconds until there are fewer; the one that has to age is the oldest of the newest ``most``."""
-    return int((failed[most - 1].at + WINDOW - now).total_seconds()) + 1 if len(failed) >= most else 0
-
-
-def _recent(now: datetime, *operations: str) -> list[_Attempt]:
-    """Newest first. Each operation is asked for by itself, for then the index has its rows in order."""
-    found = []
-    for operation in operations:
-        rows = JournalEntry.objects.filter(operation=operation, object_type=PERSON).order_by("-seq")
-        newest = rows.values_list("at", "object_id", "detail")[:_NEWEST]
-        for at, account, detail in newest.iterator(chunk_size=100):  # as a rule there are few in the window
-            if at <= now - WINDOW:
-                break
-            name = detail.get("name") or _hashed(account)
-            found.append(_Attempt(at, operation != _IN, name, _network(detail.get("from", ""))))
-    return sorted(found, key=lambda one: one.at, reverse=True)
-
-
-def _has_been(name: str, network: str) -> bool:
-    """Whether somebody of this name signed in from there lately: guesses elsewhere do not shut them out."""
-    logins = JournalEntry.objects.filter(operation=_IN, object_type=PERSON, object_id=name).order_by("-seq")
-    return any(
-        _network(said.get("from", "")) == network for said in logins.values_list("detail", flat=True)[:20]
+    network = _network_key(client_address(request))
+    return _wait_seconds(
+        [one for one in _recent_attempts(now, _SSO_REFUSED) if one.network == network], PER_ADDRESS, now
     )
 
 
-def _network(address: str) -> str:
+def _wait_seconds(failed: list[_Attempt], most: int, now: datetime) -> int:
+    """Seconds until there are fewer; the one that has to age is the oldest of the newest ``most``."""
+    return int((failed[most - 1].at + FAILURE_WINDOW - now).total_seconds()) + 1 if len(failed) >= most else 0
+
+
+def _recent_attempts(now: datetime, *operations: str) -> list[_Attempt]:
+    """Newest first. Each operation is asked for by itself, for then the index has its rows in order."""
+    found = []
+    for operation in operations:
+        rows = JournalEntry.objects.filter(operation=operation, object_type=PERSON_TYPE).order_by("-seq")
+        newest = rows.values_list("at", "object_id", "detail")[:_MAX_ROWS_READ]
+        for at, account, detail in newest.iterator(chunk_size=100):  # as a rule there are few in the window
+            if at <= now - FAILURE_WINDOW:
+                break
+            name = detail.get("name") or _hash_name(account)
+            found.append(_Attempt(at, operation != _IN, name, _network_key(detail.get("from", ""))))
+    return sorted(found, key=lambda one: one.at, reverse=True)
+
+
+def _has_signed_in_from(name: str, network: str) -> bool:
+    """Whether somebody of this name signed in from there lately: guesses elsewhere do not shut them out."""
+    logins = JournalEntry.objects.filter(operation=_IN, object_type=PERSON_TYPE, object_id=name).order_by(
+        "-seq"
+    )
+    return any(
+        _network_key(said.get("from", "")) == network for said in logins.values_list("detail", flat=True)[:20]
+    )
+
+
+def _network_key(address: str) -> str:
     """What counts as one address: of IPv6 all that one subscriber has."""
-    return network_of(address) or address
+    return client_network(address) or address
 
 
-def _since_success(attempts: list[_Attempt]) -> list[_Attempt]:
+def _failures_since_success(attempts: list[_Attempt]) -> list[_Attempt]:
     """The failures after the last time that the password was right."""
     failed = []
     for one in attempts:
@@ -135,11 +141,11 @@ def _since_success(attempts: list[_Attempt]) -> list[_Attempt]:
     return failed
 
 
-def _hashed(name: str) -> str:
+def _hash_name(name: str) -> str:
     return salted_hmac("memoryhub.signing", name.strip().casefold()).hexdigest()[:16]
 
 
-def device_of(request: HttpRequest) -> str:
+def describe_device(request: HttpRequest) -> str:
     """The browser and the system in a few words, from what the browser says of itself."""
     said = request.META.get("HTTP_USER_AGENT", "")
     browser = next((name for mark, name in _BROWSERS if mark in said), "an unknown browser")
@@ -166,25 +172,27 @@ _SYSTEMS = (
 )
 
 
-def _signed_in(request: HttpRequest | None, user: User, **kwargs: Any) -> None:
+def _record_login(request: HttpRequest | None, user: User, **kwargs: Any) -> None:
     """A login by script, which comes from nowhere, is no event of an account."""
-    if request is None or not (address := address_of(request)):
+    if request is None or not (address := client_address(request)):
         return
-    device = device_of(request)
+    device = describe_device(request)
     request.session.update(
         {"from": address, "device": device, "since": timezone.now().isoformat(timespec="seconds")}
     )
-    with write():
-        note(user, _IN, **{"from": address, "with": device})
+    with write_transaction():
+        record_account_event(user, _IN, **{"from": address, "with": device})
 
 
-def _signed_out(request: HttpRequest | None, user: User | None, **kwargs: Any) -> None:
-    if user is not None and request is not None and address_of(request):
-        with write():
-            note(user, "logout", **{"from": address_of(request)})
+def _record_logout(request: HttpRequest | None, user: User | None, **kwargs: Any) -> None:
+    if user is not None and request is not None and client_address(request):
+        with write_transaction():
+            record_account_event(user, "logout", **{"from": client_address(request)})
 
 
-def _failed(credentials: Mapping[str, Any], request: HttpRequest | None = None, **kwargs: Any) -> None:
+def _record_failure(
+    credentials: Mapping[str, Any], request: HttpRequest | None = None, **kwargs: Any
+) -> None:
     if request is None or getattr(request, "login_held_back", False):
         return  # no password was looked at
     if "username" not in credentials:
@@ -193,35 +201,37 @@ def _failed(credentials: Mapping[str, Any], request: HttpRequest | None = None, 
     user = User.objects.filter(username=typed).first()
     asking = getattr(request, "user", AnonymousUser())
     inside = asking.is_authenticated  # and is asked for the password once more
-    detail = {"from": address_of(request), "with": device_of(request)}
+    detail = {"from": client_address(request), "with": describe_device(request)}
     if inside:
         detail["asked_on"] = request.path
     by = Actor(f"user:{asking.get_username()}") if inside else Actor("nobody")
-    with write():
-        journal.record(by, [_refusal(_FAILED, user, typed, detail)])
+    with write_transaction():
+        journal.record(by, [_refusal_change(_FAILED, user, typed, detail)])
 
 
-def note_refused(request: HttpRequest, user: User | None, why: str, address: str) -> None:
+def record_single_sign_on_refusal(request: HttpRequest, user: User | None, why: str, address: str) -> None:
     """A journal row: who came back from the organisation was not let in. Must run in a transaction.
 
     ``user``: whose account it was about; without one, ``address`` is the e-mail address, of which a keyed
     hash is kept; empty where the provider vouched for nobody.
     """
-    detail = {"from": address_of(request), "with": device_of(request), "why": why}
-    journal.record(Actor("nobody"), [_refusal(_REFUSED, user, address, detail)])
+    detail = {"from": client_address(request), "with": describe_device(request), "why": why}
+    journal.record(Actor("nobody"), [_refusal_change(_SSO_REFUSED, user, address, detail)])
 
 
-def _refusal(operation: str, user: User | None, typed: str, detail: dict[str, Any]) -> journal.Change:
+def _refusal_change(operation: str, user: User | None, typed: str, detail: dict[str, Any]) -> journal.Change:
     if user is None:
-        return journal.Change(operation, PERSON, "", {**detail, "name": _hashed(typed)}, owner=HUB)
-    return journal.Change(operation, PERSON, user.username, detail, owner=user.username)
+        return journal.Change(
+            operation, PERSON_TYPE, "", {**detail, "name": _hash_name(typed)}, owner=SYSTEM_OWNER
+        )
+    return journal.Change(operation, PERSON_TYPE, user.username, detail, owner=user.username)
 
 
-def connect() -> None:
+def connect_signals() -> None:
     """Hear of every login, at whatever door."""
     for signal, receiver in (
-        (user_logged_in, _signed_in),
-        (user_logged_out, _signed_out),
-        (user_login_failed, _failed),
+        (user_logged_in, _record_login),
+        (user_logged_out, _record_logout),
+        (user_login_failed, _record_failure),
     ):
         signal.connect(receiver, dispatch_uid=receiver.__name__)

@@ -24,63 +24,68 @@ from mozilla_django_oidc.utils import import_from_settings
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
 from memoryhub.accounts import identities, sign_in
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT = 10  # seconds that the provider has for an answer
-KNOWN_FOR = 3600  # seconds that its discovery document holds
-FAILED = "/login/?failed=1"
-NOT_VOUCHED_FOR = "not vouched for"
-EXPLAINED = {identities.TAKEN: "taken", identities.PASSWORD_FIRST: "password"}  # on the login page
+PROVIDER_TIMEOUT = 10  # seconds that the provider has for an answer
+DISCOVERY_CACHE_SECONDS = 3600  # seconds that its discovery document holds
+FAILED_URL = "/login/?failed=1"
+NOT_CONFIRMED = "not vouched for"
+EXPLAINED_REASONS = {
+    identities.ALREADY_BOUND: "taken",
+    identities.PASSWORD_REQUIRED: "password",
+}  # on the login page
 _ENDPOINTS = {
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
     "OIDC_OP_TOKEN_ENDPOINT": "token_endpoint",
     "OIDC_OP_USER_ENDPOINT": "userinfo_endpoint",
     "OIDC_OP_JWKS_ENDPOINT": "jwks_uri",
 }
-_documents: dict[str, tuple[float, dict[str, str]]] = {}
+_discovery_cache: dict[str, tuple[float, dict[str, str]]] = {}
 
 
-class NoProvider(Exception):
+class ProviderUnavailable(Exception):
     """The provider does not answer, or says what cannot be used."""
 
 
-def discovered() -> dict[str, str]:
+def discover_endpoints() -> dict[str, str]:
     """The provider's addresses, from its discovery document. NoProvider when there are none to be had."""
     issuer = settings.OIDC_ISSUER
-    at, known = _documents.get(issuer, (0.0, {}))
-    if known and time.monotonic() - at < KNOWN_FOR:
+    at, known = _discovery_cache.get(issuer, (0.0, {}))
+    if known and time.monotonic() - at < DISCOVERY_CACHE_SECONDS:
         return known
     try:
-        answer = requests.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration", timeout=TIMEOUT)
+        answer = requests.get(
+            f"{issuer.rstrip('/')}/.well-known/openid-configuration", timeout=PROVIDER_TIMEOUT
+        )
         answer.raise_for_status()
         said = answer.json()
         found = {name: str(said[name]) for name in _ENDPOINTS.values()}
         if said["issuer"] != issuer:
             raise ValueError(f"it calls itself {said['issuer']!r}")
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
-        raise NoProvider(f"no discovery document of {issuer}: {error}") from error
+        raise ProviderUnavailable(f"no discovery document of {issuer}: {error}") from error
     # One that is reached over TLS sends nobody, and no secret, over the open wire.
     if urlsplit(issuer).scheme == "https" and any(urlsplit(one).scheme != "https" for one in found.values()):
-        raise NoProvider(f"{issuer} names addresses without TLS")
-    _documents[issuer] = (time.monotonic(), found)
+        raise ProviderUnavailable(f"{issuer} names addresses without TLS")
+    _discovery_cache[issuer] = (time.monotonic(), found)
     return found
 
 
-def setting(name: str, *default: Any) -> Any:
+def get_oidc_setting(name: str, *default: Any) -> Any:
     """What the library asks for, from the hub's own settings."""
     if name in _ENDPOINTS:
-        return discovered()[_ENDPOINTS[name]]
+        return discover_endpoints()[_ENDPOINTS[name]]
     own = {
         "OIDC_RP_CLIENT_ID": settings.OIDC_CLIENT_ID,
         "OIDC_RP_CLIENT_SECRET": settings.OIDC_CLIENT_SECRET,
         "OIDC_RP_SIGN_ALGO": "RS256",
         "OIDC_RP_SCOPES": "openid email",
         "OIDC_USE_PKCE": True,
-        "OIDC_TIMEOUT": TIMEOUT,
+        "OIDC_TIMEOUT": PROVIDER_TIMEOUT,
         "OIDC_AUTHENTICATION_CALLBACK_URL": "single-sign-on-back",
-        "LOGIN_REDIRECT_URL_FAILURE": FAILED,
+        "LOGIN_REDIRECT_URL_FAILURE": FAILED_URL,
     }
     return own[name] if name in own else import_from_settings(name, *default)
 
@@ -88,7 +93,7 @@ def setting(name: str, *default: Any) -> Any:
 class SingleSignOnBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # the library has no types
     """Knows an account by the subject that the provider vouches for."""
 
-    get_settings = staticmethod(setting)
+    get_settings = staticmethod(get_oidc_setting)
 
     def __init__(self) -> None:
         """The provider is asked when somebody comes back from it, not whenever a session is read."""
@@ -101,7 +106,7 @@ class SingleSignOnBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # t
         try:
             super().__init__()
             found: User | None = super().authenticate(request, **kwargs)
-        except (NoProvider, SuspiciousOperation, requests.RequestException, jwt.PyJWTError) as error:
+        except (ProviderUnavailable, SuspiciousOperation, requests.RequestException, jwt.PyJWTError) as error:
             logger.warning("a login through %s failed: %s", settings.OIDC_ISSUER, error)
             return None
         except (KeyError, TypeError, ValueError) as error:
@@ -128,8 +133,8 @@ class SingleSignOnBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # t
 
     def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User | None:
         try:
-            return identities.recognise(self.request, self.get_userinfo(access_token, id_token, payload))
-        except identities.Refused as refused:
+            return identities.find_account(self.request, self.get_userinfo(access_token, id_token, payload))
+        except identities.LoginRefused as refused:
             logger.warning("a login through %s was refused: %s", settings.OIDC_ISSUER, refused.reason)
             self.request.refused_because = refused.reason
             return None
@@ -138,12 +143,12 @@ class SingleSignOnBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # t
         return User.objects.select_related("profile").filter(pk=user_id, is_active=True).first()
 
 
-class ToProvider(OIDCAuthenticationRequestView):  # type: ignore[misc]
-    get_settings = staticmethod(setting)
+class StartSingleSignOnView(OIDCAuthenticationRequestView):  # type: ignore[misc]
+    get_settings = staticmethod(get_oidc_setting)
 
 
-class FromProvider(OIDCAuthenticationCallbackView):  # type: ignore[misc]
-    get_settings = staticmethod(setting)
+class SingleSignOnCallbackView(OIDCAuthenticationCallbackView):  # type: ignore[misc]
+    get_settings = staticmethod(get_oidc_setting)
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """An error ends the session, but only where this browser went to the provider for it.
@@ -161,7 +166,7 @@ class FromProvider(OIDCAuthenticationCallbackView):  # type: ignore[misc]
         """What fails counts where this browser went to the provider: links elsewhere lock nobody out."""
         because = getattr(self.request, "refused_because", "")
         if self.went_there and not because:  # else it is in the journal already
-            with write():
-                sign_in.note_refused(self.request, None, NOT_VOUCHED_FOR, "")
-        told = EXPLAINED.get(because)
-        return redirect(f"/login/?failed={told}" if told else FAILED)
+            with write_transaction():
+                sign_in.record_single_sign_on_refusal(self.request, None, NOT_CONFIRMED, "")
+        told = EXPLAINED_REASONS.get(because)
+        return redirect(f"/login/?failed={told}" if told else FAILED_URL)

@@ -26,22 +26,22 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from memoryhub.access.policy import LEVELS, Clearance
-from memoryhub.accounts.clearance import clearance_of
+from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core import dates
-from memoryhub.memories.history import revisions
+from memoryhub.memories.versions import visible_revisions
 from memoryhub.models import JournalEntry, Memory
 
-_PER_PAGE = 100
+_HISTORY_PAGE_SIZE = 100
 
 
-def history_page(
+def render_history(
     model_admin: ModelAdmin[Any], request: HttpRequest, obj: Any, journal_type: str, uid: str
 ) -> TemplateResponse:
     """Newest first, as far as the person may see; of versions which fields were replaced, not their texts."""
-    clearance = clearance_of(request)
+    clearance = request_clearance(request)
     rows = JournalEntry.objects.visible_to(clearance)
     rows = rows.filter(object_type=journal_type, object_id=uid).order_by("-seq")
-    paginator = Paginator(rows, _PER_PAGE)
+    paginator = Paginator(rows, _HISTORY_PAGE_SIZE)
     page = paginator.get_page(request.GET.get("p"))
     opts = model_admin.opts
     context = {
@@ -53,7 +53,7 @@ def history_page(
         "module_name": capfirst(str(opts.verbose_name_plural)),
         "rows": page,
         "page_range": paginator.get_elided_page_range(page.number),
-        "versions": revisions(obj, clearance)[:_PER_PAGE] if isinstance(obj, Memory) else [],
+        "versions": visible_revisions(obj, clearance)[:_HISTORY_PAGE_SIZE] if isinstance(obj, Memory) else [],
     }
     return TemplateResponse(request, "admin/memoryhub/object_history.html", context)
 
@@ -75,7 +75,7 @@ def is_key(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _MAX_KEY
 
 
-class GatedAdmin(_ModelAdmin):
+class VisibleRowsAdmin(_ModelAdmin):
     """A model whose rows are shown as far as the person's clearance goes, and changed by the core alone."""
 
     journal_type = ""  # object_type of this model's journal rows; empty: it has none
@@ -92,7 +92,7 @@ class GatedAdmin(_ModelAdmin):
         return rows
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows = self.visible_to(request, clearance_of(request))
+        rows = self.visible_to(request, request_clearance(request))
         return rows.order_by(*(self.get_ordering(request) or ("-pk",)))
 
     def uid_of(self, obj: Any) -> str:
@@ -165,7 +165,7 @@ class GatedAdmin(_ModelAdmin):
         obj = self.get_object(request, object_id)
         if obj is None or not self.journal_type or not self.has_view_permission(request, obj):
             raise Http404("there is no such history")
-        return history_page(self, request, obj, self.journal_type, self.uid_of(obj))
+        return render_history(self, request, obj, self.journal_type, self.uid_of(obj))
 
     # Answers
 
@@ -208,7 +208,7 @@ class GatedAdmin(_ModelAdmin):
         return redirect(admin_url(self.model, view, *args))
 
 
-class ReadOnlyAdmin(GatedAdmin):
+class ReadOnlyAdmin(VisibleRowsAdmin):
     """A model that the admin shows and never changes, whatever the person's permissions."""
 
     actions = None
@@ -234,7 +234,7 @@ def column(title: str, order: str | None = None) -> Callable[[_Cell], _Cell]:
     return admin.display(description=title, ordering=order)
 
 
-EMPTY = "–"
+EMPTY_CELL = "–"
 
 
 def level_badge(level: str) -> SafeString:
@@ -243,23 +243,23 @@ def level_badge(level: str) -> SafeString:
     return format_html('<span class="hub-level hub-level-{}">{}</span>', kind, level)
 
 
-def link(address: str, text: str) -> SafeString:
+def format_link(address: str, text: str) -> SafeString:
     return format_html('<a href="{}">{}</a>', address, text)
 
 
-def moment(at: datetime | None) -> str:
+def format_moment(at: datetime | None) -> str:
     """A moment that stays on one line."""
     if at is None:
-        return EMPTY
+        return EMPTY_CELL
     local = timezone.localtime(at)
     return format_html(
         '<time class="hub-moment" datetime="{}">{}</time>',
         local.isoformat(),
-        dates.told(local, "minute"),
+        dates.format_date(local, "minute"),
     )
 
 
-def pretty(value: Any) -> SafeString:
+def format_json(value: Any) -> SafeString:
     """JSON, readable."""
     text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
     return format_html('<pre class="hub-json">{}</pre>', text)

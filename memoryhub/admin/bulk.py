@@ -18,13 +18,13 @@ from django.template.response import TemplateResponse
 
 from memoryhub.admin.base import is_key
 
-Answer = HttpResponse | None
-MOST = 2000  # rows of one bulk change
-_SHOWN = 100  # rows that a page names, unless it must name all
+ActionResponse = HttpResponse | None
+MAX_ROWS = 2000  # rows of one bulk change
+_MAX_NAMED_ROWS = 100  # rows that a page names, unless it must name all
 
 
 @dataclass(frozen=True)
-class Row:
+class SelectedRow:
     """One selected row: its key, its opaque id, how it is called, and the value that will change."""
 
     pk: int
@@ -34,7 +34,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Question:
+class Confirmation:
     """What the page asks. ``names_all`` for what cannot be undone."""
 
     title: str
@@ -49,39 +49,41 @@ def is_confirmed(request: HttpRequest) -> bool:
     return "confirmed" in request.POST
 
 
-def select(
+def select_rows(
     model_admin: ModelAdmin[Any],
     request: HttpRequest,
     queryset: QuerySet[Any],
     label: str,
     value: str = "pk",
-    most: int = MOST,
-) -> list[Row]:
+    most: int = MAX_ROWS,
+) -> list[SelectedRow]:
     """The rows that are meant; none, with a message, when they are too many or none is left."""
     if is_confirmed(request):
         keys = [int(key) for key in request.POST.get("keys", "").split(",") if is_key(key)]
         queryset = queryset.filter(pk__in=keys[: most + 1])
     found = queryset.values_list("pk", "uid", label, value)[: most + 1]
-    rows = [Row(pk, uid, called or uid, now) for pk, uid, called, now in found]
+    rows = [SelectedRow(pk, uid, called or uid, now) for pk, uid, called, now in found]
     if len(rows) > most:
         text = f"Nothing was changed: at most {most} at once; narrow the filters."
-        say(model_admin, request, text, "ERROR")
+        show_message(model_admin, request, text, "ERROR")
         return []
     if not rows:
-        say(model_admin, request, "None of these can be changed any more. Nothing was changed.", "WARNING")
+        show_message(
+            model_admin, request, "None of these can be changed any more. Nothing was changed.", "WARNING"
+        )
     return rows
 
 
-def ask(
+def render_confirmation(
     model_admin: ModelAdmin[Any],
     request: HttpRequest,
     action: str,
-    question: Question,
-    rows: list[Row],
+    question: Confirmation,
+    rows: list[SelectedRow],
     form: forms.Form | None = None,
 ) -> TemplateResponse:
     """The page between choosing an action and doing it."""
-    shown = rows if question.names_all else rows[:_SHOWN]
+    shown = rows if question.names_all else rows[:_MAX_NAMED_ROWS]
     context = {
         **model_admin.admin_site.each_context(request),
         "title": question.title,
@@ -100,10 +102,12 @@ def ask(
     return TemplateResponse(request, "admin/memoryhub/bulk.html", context)
 
 
-def say(model_admin: ModelAdmin[Any], request: HttpRequest, text: str, level: str = "SUCCESS") -> None:
+def show_message(
+    model_admin: ModelAdmin[Any], request: HttpRequest, text: str, level: str = "SUCCESS"
+) -> None:
     model_admin.message_user(request, text, level)
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def format_count(number: int, noun: str, plural: str = "") -> str:
     """``1 memory``, ``2 memories``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"

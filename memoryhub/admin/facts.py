@@ -12,12 +12,20 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from memoryhub.access import redaction
-from memoryhub.accounts.clearance import actor_of
-from memoryhub.admin.base import EMPTY, admin_url, column, level_badge, link, moment
-from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
-from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
-from memoryhub.admin.forms import DraftAdmin, DraftForm, PlainText
-from memoryhub.capture.segments import MARKS, PREDICATE
+from memoryhub.accounts.clearance import request_actor
+from memoryhub.admin.base import EMPTY_CELL, admin_url, column, format_link, format_moment, level_badge
+from memoryhub.admin.bulk import (
+    ActionResponse,
+    Confirmation,
+    format_count,
+    is_confirmed,
+    render_confirmation,
+    select_rows,
+    show_message,
+)
+from memoryhub.admin.filters import LevelFilter, ProjectFilter, value_filter, when
+from memoryhub.admin.forms import DraftAdmin, DraftForm, PlainTextField
+from memoryhub.capture.segments import BOUNDARY_FACTS, BOUNDARY_PREDICATE
 from memoryhub.core.form_fields import ShareField
 from memoryhub.core.text import shorten
 from memoryhub.facts import services
@@ -25,13 +33,13 @@ from memoryhub.memories.errors import NotFound
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Memory
 
-_CELL = 80
+_MAX_CELL_CHARS = 80
 
 
 class FactForm(DraftForm):
     """A triple. Its memory is named by id: a list to choose from would show hidden ones."""
 
-    object = PlainText(rows=2, required=True)
+    object = PlainTextField(rows=2, required=True)
     memory_id = forms.CharField(
         required=False,
         max_length=64,
@@ -62,17 +70,17 @@ class FactForm(DraftForm):
 
 
 @admin.action(description="Delete facts…", permissions=["delete"])
-def delete(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Fact]) -> Answer:
+def delete(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Fact]) -> ActionResponse:
     """This asks first: facts have no trash."""
-    rows = select(model_admin, request, queryset, "subject", "object")
+    rows = select_rows(model_admin, request, queryset, "subject", "object")
     if not rows:
         return None
     if not is_confirmed(request):
-        lead = f"{counted(len(rows), 'fact')} will be deleted. Facts have no trash."
-        question = Question("Delete facts", lead, "Delete", danger=True)
-        return ask(model_admin, request, "delete", question, rows)
+        lead = f"{format_count(len(rows), 'fact')} will be deleted. Facts have no trash."
+        question = Confirmation("Delete facts", lead, "Delete", danger=True)
+        return render_confirmation(model_admin, request, "delete", question, rows)
     gone = _delete_each([row.uid for row in rows], request)
-    say(model_admin, request, f"{counted(gone, 'fact')} deleted.")
+    show_message(model_admin, request, f"{format_count(gone, 'fact')} deleted.")
     return None
 
 
@@ -80,14 +88,14 @@ def _delete_each(uids: list[str], request: HttpRequest) -> int:
     gone = 0
     for uid in uids:
         try:
-            services.delete_fact(uid, actor_of(request))
+            services.delete_fact(uid, request_actor(request))
             gone += 1
         except NotFound:
             continue  # someone else was quicker
     return gone
 
 
-class MarkFilter(SimpleListFilter):
+class SegmentFactFilter(SimpleListFilter):
     """Without the hub's own notes of where sessions change their subject, unless they are asked for."""
 
     title = "what"
@@ -102,11 +110,11 @@ class MarkFilter(SimpleListFilter):
         yield from others
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.value() == "all" or request.GET.get("predicate") == PREDICATE:
+        if self.value() == "all" or request.GET.get("predicate") == BOUNDARY_PREDICATE:
             return queryset
         if self.value() == "marks":
-            return queryset.filter(MARKS)
-        return queryset.exclude(MARKS) if self.value() is None else queryset.none()
+            return queryset.filter(BOUNDARY_FACTS)
+        return queryset.exclude(BOUNDARY_FACTS) if self.value() is None else queryset.none()
 
 
 @admin.register(Fact)
@@ -115,7 +123,13 @@ class FactAdmin(DraftAdmin):
     journal_type = "fact"
     link_lookups = ("memory__uid",)
     list_display = ("subject", "predicate", "object_short", "confidence", "level", "project", "updated")
-    list_filter = (MarkFilter, LevelFilter, values("predicate"), ProjectFilter, when("updated_at", "changed"))
+    list_filter = (
+        SegmentFactFilter,
+        LevelFilter,
+        value_filter("predicate"),
+        ProjectFilter,
+        when("updated_at", "changed"),
+    )
     list_select_related = ("memory",)
     search_fields = ("subject", "predicate", "object")
     ordering = ("-updated_at",)
@@ -138,22 +152,24 @@ class FactAdmin(DraftAdmin):
     def save_model(self, request: HttpRequest, obj: Fact, form: FactForm, change: bool) -> None:
         draft: Any = form.accepted
         if change:
-            stored = services.change_fact(obj.uid, draft, actor_of(request), unchanged_since=form.opened_at)
+            stored = services.update_fact(
+                obj.uid, draft, request_actor(request), unchanged_since=form.opened_at
+            )
         else:
-            stored, is_new = services.store_fact(draft, actor_of(request))
+            stored, is_new = services.create_fact(draft, request_actor(request))
             if not is_new:
                 self.message_user(request, "This was known already: its confidence was updated.", "INFO")
         self.adopt(obj, stored)
 
     def delete_model(self, request: HttpRequest, obj: Fact) -> None:
-        services.delete_fact(obj.uid, actor_of(request))
+        services.delete_fact(obj.uid, request_actor(request))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Fact]) -> None:
         _delete_each(list(queryset.values_list("uid", flat=True)), request)
 
     @column("object", order="object")
     def object_short(self, fact: Fact) -> str:
-        return shorten(fact.object, _CELL)
+        return shorten(fact.object, _MAX_CELL_CHARS)
 
     @column("level", order="sensitivity")
     def level(self, fact: Fact) -> SafeString:
@@ -161,7 +177,7 @@ class FactAdmin(DraftAdmin):
 
     @column("changed", order="updated_at")
     def updated(self, fact: Fact) -> str:
-        return moment(fact.updated_at)
+        return format_moment(fact.updated_at)
 
     @column("id")
     def id_shown(self, fact: Fact) -> str:
@@ -171,10 +187,11 @@ class FactAdmin(DraftAdmin):
     def memory_shown(self, fact: Fact) -> str:
         """A fact is seen only where its memory is, so this leaks nothing."""
         if fact.memory is None:
-            return EMPTY
-        return link(
-            admin_url(Memory, "change", fact.memory.pk), shorten(redaction.name_of(fact.memory), _CELL)
+            return EMPTY_CELL
+        return format_link(
+            admin_url(Memory, "change", fact.memory.pk),
+            shorten(redaction.display_name(fact.memory), _MAX_CELL_CHARS),
         )
 
     def memory_id(self, fact: Fact) -> str:
-        return fact.memory.uid if fact.memory else EMPTY
+        return fact.memory.uid if fact.memory else EMPTY_CELL

@@ -11,22 +11,22 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
-from memoryhub.accounts.clearance import clearance_of
+from memoryhub.accounts.clearance import request_clearance
 from memoryhub.models import Memory
-from memoryhub.stats.counts import EXPIRING_DAYS, counts
+from memoryhub.stats.counts import EXPIRING_DAYS, count_values
 
-UNKNOWN = "unknown"
-_MOST_VALUES = 60
+UNKNOWN_LEVEL = "unknown"
+_MAX_VALUES = 60
 
 Choices = list[tuple[str, str]]
 
 
-def wants_repair(request: HttpRequest) -> bool:
+def is_repair_list(request: HttpRequest) -> bool:
     """Whether this is the list of memories under an unknown level, asked for by one who may repair them."""
     match = request.resolver_match
     if match is None or match.url_name != "memoryhub_memory_changelist":
         return False
-    return request.GET.get("level") == UNKNOWN and request.user.has_perm("memoryhub.repair_unknown")
+    return request.GET.get("level") == UNKNOWN_LEVEL and request.user.has_perm("memoryhub.repair_unknown")
 
 
 class LevelFilter(SimpleListFilter):
@@ -36,14 +36,14 @@ class LevelFilter(SimpleListFilter):
     parameter_name = "level"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
-        shown = clearance_of(request).somewhere()
+        shown = request_clearance(request).somewhere()
         choices = [(level, level) for level in LEVELS if level in shown]
         if model_admin.model is Memory and request.user.has_perm("memoryhub.repair_unknown"):
-            choices.append((UNKNOWN, "unknown level (repair)"))
+            choices.append((UNKNOWN_LEVEL, "unknown level (repair)"))
         return choices
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.value() is None or wants_repair(request):
+        if self.value() is None or is_repair_list(request):
             return queryset
         return queryset.filter(sensitivity=self.value())
 
@@ -69,7 +69,7 @@ class StateFilter(SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         memories, now = queryset, timezone.now()
-        if wants_repair(request) or self.value() == "all":
+        if is_repair_list(request) or self.value() == "all":
             return memories
         if self.value() == "trash":
             return memories.trashed()  # type: ignore[attr-defined,no-any-return]
@@ -81,7 +81,7 @@ class StateFilter(SimpleListFilter):
         return live if self.value() is None else live.none()
 
 
-class _YesNo(SimpleListFilter):
+class _TwoChoiceFilter(SimpleListFilter):
     """Two choices; ``conditions`` maps each to what it filters by."""
 
     labels: Choices = []
@@ -98,7 +98,7 @@ class _YesNo(SimpleListFilter):
         raise NotImplementedError
 
 
-class UseFilter(_YesNo):
+class UseFilter(_TwoChoiceFilter):
     """Memories that nobody ever asked for."""
 
     title = "use"
@@ -110,7 +110,7 @@ class UseFilter(_YesNo):
         return queryset.filter(**never) if self.value() == "never" else queryset.exclude(**never)
 
 
-class FlagFilter(_YesNo):
+class FlagFilter(_TwoChoiceFilter):
     """Memories that something asks a reviewer to look at."""
 
     title = "flags"
@@ -121,7 +121,7 @@ class FlagFilter(_YesNo):
         return queryset.exclude(flags=[]) if self.value() == "flagged" else queryset.filter(flags=[])
 
 
-class _WhenFilter(SimpleListFilter):
+class _AgeFilter(SimpleListFilter):
     """By age; the column is the subclass's ``parameter_name``."""
 
     days = {"day": 1, "week": 7, "month": 30, "year": 365}
@@ -142,10 +142,10 @@ class _WhenFilter(SimpleListFilter):
 
 def when(column: str, title: str) -> type[SimpleListFilter]:
     """A filter by the age of a moment."""
-    return type(f"{column.title()}Filter", (_WhenFilter,), {"title": title, "parameter_name": column})
+    return type(f"{column.title()}Filter", (_AgeFilter,), {"title": title, "parameter_name": column})
 
 
-class WhoFilter(SimpleListFilter):
+class ActorFilter(SimpleListFilter):
     """Who did something, by the kind of name that the journal keeps."""
 
     title = "who"
@@ -183,7 +183,7 @@ class _ValueFilter(_ColumnFilter):
         return model_admin.get_queryset(request)
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
-        found = counts(self.rows(request, model_admin), str(self.parameter_name), most=_MOST_VALUES)
+        found = count_values(self.rows(request, model_admin), str(self.parameter_name), most=_MAX_VALUES)
         return [(value, value) for value in sorted(found) if value]
 
 
@@ -196,16 +196,16 @@ class ProjectFilter(_ValueFilter):
     def rows(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Any:
         if model_admin.model is Memory:
             return model_admin.get_queryset(request)
-        return Memory.objects.visible_to(clearance_of(request))
+        return Memory.objects.visible_to(request_clearance(request))
 
 
-def one_of(column: str, choices: tuple[str, ...], title: str = "") -> type[SimpleListFilter]:
+def choice_filter(column: str, choices: tuple[str, ...], title: str = "") -> type[SimpleListFilter]:
     """A filter by a column of a closed vocabulary."""
     named = {"title": title or column, "parameter_name": column, "offered": choices}
     return type(f"{column.title()}Filter", (_ColumnFilter,), named)
 
 
-def values(column: str, title: str = "") -> type[SimpleListFilter]:
+def value_filter(column: str, title: str = "") -> type[SimpleListFilter]:
     """A filter by a column's value, as free as agents make it."""
     named = {"title": title or column, "parameter_name": column}
     return type(f"{column.title()}Filter", (_ValueFilter,), named)

@@ -10,15 +10,15 @@ from django.contrib.admin.widgets import AdminTextareaWidget, AdminTextInputWidg
 from django.http import HttpRequest
 from pydantic import BaseModel, ValidationError
 
-from memoryhub.admin.base import GatedAdmin
+from memoryhub.admin.base import VisibleRowsAdmin
 from memoryhub.core.form_fields import ShareField
 from memoryhub.memories.errors import StoreError
-from memoryhub.memories.rows import LISTS, listed
+from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
 
 
-class DraftAdmin(GatedAdmin):
+class DraftAdmin(VisibleRowsAdmin):
     """A model whose form is a :class:`~memoryhub.admin.forms.DraftForm`."""
 
     def changeform_view(
@@ -54,7 +54,7 @@ else:
     _ModelForm = forms.ModelForm
 
 
-class PlainText(forms.CharField):
+class PlainTextField(forms.CharField):
     """Text as it is: browsers send line ends as CR LF, which no one typed."""
 
     def __init__(self, rows: int = 0, **options: Any) -> None:
@@ -62,13 +62,13 @@ class PlainText(forms.CharField):
         super().__init__(**{"strip": False, "required": False, "widget": widget, **options})
 
     def to_python(self, value: Any) -> str:
-        return _plain(super().to_python(value) or "")
+        return _normalize_newlines(super().to_python(value) or "")
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        return super().has_changed(_plain(initial or ""), data)
+        return super().has_changed(_normalize_newlines(initial or ""), data)
 
 
-class Lines(forms.CharField):
+class LinesField(forms.CharField):
     """A list, one item a line."""
 
     def __init__(self, **options: Any) -> None:
@@ -122,7 +122,7 @@ class DraftForm(_ModelForm):
             return model.model_validate(values)
         except ValidationError as error:
             for problem in error.errors():
-                self._show(str(problem["loc"][0]) if problem["loc"] else "", _words(problem))
+                self._show(str(problem["loc"][0]) if problem["loc"] else "", _describe_problem(problem))
             return None
 
     def show_refusal(self) -> None:
@@ -134,11 +134,11 @@ class DraftForm(_ModelForm):
         self.add_error(field if known else None, message)
 
 
-def _plain(text: str) -> str:
+def _normalize_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _words(problem: Any) -> str:
+def _describe_problem(problem: Any) -> str:
     """A pydantic error for a reader: which item of a list, and what is wrong with it."""
     message: str = problem["msg"].removeprefix("Value error, ")
     items = [str(place + 1) for place in problem["loc"][1:] if isinstance(place, int)]
@@ -148,16 +148,16 @@ def _words(problem: Any) -> str:
 class MemoryForm(DraftForm):
     """Every settable field of a memory."""
 
-    title = PlainText(help_text="Empty: made from the content")
-    content = PlainText(rows=14, required=True)
-    subtitle = PlainText()
-    abstract = PlainText(rows=2, help_text="One line. Empty: made from the content")
-    overview = PlainText(rows=4, help_text="A paragraph")
-    tags = Lines(help_text="One a line")
-    concepts = Lines(help_text="One a line")
-    files_read = Lines(help_text="One path a line")
-    files_modified = Lines(help_text="One path a line")
-    entities = Lines(help_text="One a line: name, or name | kind")
+    title = PlainTextField(help_text="Empty: made from the content")
+    content = PlainTextField(rows=14, required=True)
+    subtitle = PlainTextField()
+    abstract = PlainTextField(rows=2, help_text="One line. Empty: made from the content")
+    overview = PlainTextField(rows=4, help_text="A paragraph")
+    tags = LinesField(help_text="One a line")
+    concepts = LinesField(help_text="One a line")
+    files_read = LinesField(help_text="One path a line")
+    files_modified = LinesField(help_text="One path a line")
+    entities = LinesField(help_text="One a line: name, or name | kind")
     ttl_days = forms.FloatField(
         required=False,
         min_value=0,
@@ -180,8 +180,8 @@ class MemoryForm(DraftForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.pk:
-            lists = {name: listed(self.instance, name) for name in LISTS}
-            self.initial.update(lists, entities=[entity_line(one) for one in lists["entities"]])
+            lists = {name: list_values(self.instance, name) for name in LIST_FIELDS}
+            self.initial.update(lists, entities=[format_entity(one) for one in lists["entities"]])
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -191,7 +191,7 @@ class MemoryForm(DraftForm):
         names = set(self.fields if is_new else self.changed_data) - {"unchanged_since"}
         values = {name: cleaned[name] for name in names}
         if "entities" in values:
-            values["entities"] = [_entity(line) for line in values["entities"]]
+            values["entities"] = [_parse_entity(line) for line in values["entities"]]
         if is_new:
             self.accepted = self.draft(MemoryDraft, values)
         elif values:
@@ -200,10 +200,10 @@ class MemoryForm(DraftForm):
         return cleaned
 
 
-def entity_line(entity: dict[str, str]) -> str:
+def format_entity(entity: dict[str, str]) -> str:
     return f"{entity['entity']} | {entity['entity_type']}"
 
 
-def _entity(line: str) -> dict[str, str]:
+def _parse_entity(line: str) -> dict[str, str]:
     name, mark, kind = line.rpartition("|")
     return {"entity": name.strip(), "entity_type": kind.strip()} if mark else {"entity": line}

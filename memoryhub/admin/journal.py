@@ -13,46 +13,54 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import clearance_of
-from memoryhub.admin.base import ReadOnlyAdmin, admin_url, column, level_badge, link, moment, pretty
-from memoryhub.admin.filters import LevelFilter, ProjectFilter, WhoFilter, one_of, when
+from memoryhub.accounts.clearance import request_clearance
+from memoryhub.admin.base import (
+    ReadOnlyAdmin,
+    admin_url,
+    column,
+    format_json,
+    format_link,
+    format_moment,
+    level_badge,
+)
+from memoryhub.admin.filters import ActorFilter, LevelFilter, ProjectFilter, choice_filter, when
 from memoryhub.models import AgentToken, Fact, JournalEntry, MaintenanceRun, Memory
 
-_OBJECTS: dict[str, type[Model]] = {
+_OBJECT_MODELS: dict[str, type[Model]] = {
     "memory": Memory,
     "fact": Fact,
     "token": AgentToken,
     "run": MaintenanceRun,
 }
-_GATED = (Memory, Fact)
+_FILTERED_MODELS = (Memory, Fact)
 
 
-class OperationFilter(one_of("operation", ())):  # type: ignore[misc]
+class OperationFilter(choice_filter("operation", ())):  # type: ignore[misc]
     """Offers the operations of rows that may be seen: others would tell that there was such a one."""
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
-        visible = JournalEntry.objects.visible_to(clearance_of(request))
+        visible = JournalEntry.objects.visible_to(request_clearance(request))
         found = visible.order_by("operation").values_list("operation", flat=True).distinct()
         return [(operation, operation) for operation in found]
 
 
-def _addresses(rows: list[JournalEntry], clearance: Clearance) -> dict[tuple[str, str], str]:
+def _object_addresses(rows: list[JournalEntry], clearance: Clearance) -> dict[tuple[str, str], str]:
     """Where these rows' objects are shown, of those that can be seen still: a query for each kind."""
     found = {}
-    for kind, model in _OBJECTS.items():
+    for kind, model in _OBJECT_MODELS.items():
         uids = {row.object_id for row in rows if row.object_type == kind}
         if not uids:
             continue
         objects: Any = model._default_manager.filter(uid__in=uids)
-        if model in _GATED:
+        if model in _FILTERED_MODELS:
             objects = objects.visible_to(clearance)
         for pk, uid in objects.values_list("pk", "uid"):
             found[(kind, uid)] = admin_url(model, "change", pk)
     return found
 
 
-def _attach(rows: list[Any], clearance: Clearance) -> None:
-    addresses = _addresses(rows, clearance)
+def _attach_addresses(rows: list[Any], clearance: Clearance) -> None:
+    addresses = _object_addresses(rows, clearance)
     for row in rows:
         row.address = addresses.get((row.object_type, row.object_id), "")
 
@@ -61,7 +69,7 @@ class JournalList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         rows = list(self.result_list)
-        _attach(rows, clearance_of(request))
+        _attach_addresses(rows, request_clearance(request))
         self.result_list = rows
 
 
@@ -73,8 +81,8 @@ class JournalAdmin(ReadOnlyAdmin):
     )
     list_filter = (
         OperationFilter,
-        one_of("object_type", tuple(_OBJECTS), "object"),
-        WhoFilter,
+        choice_filter("object_type", tuple(_OBJECT_MODELS), "object"),
+        ActorFilter,
         ProjectFilter,
         LevelFilter,
         when("at", "when"),
@@ -93,18 +101,18 @@ class JournalAdmin(ReadOnlyAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         row = super().get_object(request, object_id, from_field)
         if row is not None:
-            _attach([row], clearance_of(request))
+            _attach_addresses([row], request_clearance(request))
         return row
 
     @column("when", order="at")
     def moment_shown(self, row: JournalEntry) -> str:
-        return moment(row.at)
+        return format_moment(row.at)
 
     @column("id", order="object_id")
     def object_shown(self, row: Any) -> SafeString:
         if not row.address:
             return format_html("<code>{}</code>", row.object_id)
-        return link(row.address, row.object_id)
+        return format_link(row.address, row.object_id)
 
     @column("level", order="sensitivity")
     def level(self, row: JournalEntry) -> SafeString:
@@ -112,4 +120,4 @@ class JournalAdmin(ReadOnlyAdmin):
 
     @column("detail")
     def detail_shown(self, row: JournalEntry) -> SafeString:
-        return pretty(row.detail)
+        return format_json(row.detail)

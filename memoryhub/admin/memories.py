@@ -19,30 +19,30 @@ from django.utils.safestring import SafeString
 from memoryhub import memories
 from memoryhub.access import redaction
 from memoryhub.access.policy import Sensitivity
-from memoryhub.accounts.clearance import actor_of, clearance_of, reveal
+from memoryhub.accounts.clearance import record_reveal, request_actor, request_clearance
 from memoryhub.admin import memory_actions
-from memoryhub.admin.base import EMPTY, admin_url, column, level_badge, link, moment
-from memoryhub.admin.bulk import counted
+from memoryhub.admin.base import EMPTY_CELL, admin_url, column, format_link, format_moment, level_badge
+from memoryhub.admin.bulk import format_count
 from memoryhub.admin.filters import (
     FlagFilter,
     LevelFilter,
     ProjectFilter,
     StateFilter,
     UseFilter,
-    one_of,
-    values,
-    wants_repair,
+    choice_filter,
+    is_repair_list,
+    value_filter,
     when,
 )
-from memoryhub.admin.forms import DraftAdmin, MemoryForm, entity_line
+from memoryhub.admin.forms import DraftAdmin, MemoryForm, format_entity
 from memoryhub.core.text import shorten
 from memoryhub.core.vocabulary import SCOPES, TYPES
-from memoryhub.memories.rows import listed
+from memoryhub.memories.rows import list_values
 from memoryhub.models import Fact, Memory
-from memoryhub.search.hybrid import search
+from memoryhub.search.hybrid import search_memories
 
-_TITLE = 90
-_ORDERED = 500  # search results that are put in the order of their score
+_MAX_TITLE_CHARS = 90
+_MAX_ORDERED = 500  # search results that are put in the order of their score
 
 
 class MemoryList(ChangeList):
@@ -65,10 +65,10 @@ class MemoryAdmin(DraftAdmin):
     list_filter = (
         StateFilter,
         LevelFilter,
-        one_of("type", TYPES),
-        values("category"),
+        choice_filter("type", TYPES),
+        value_filter("category"),
         ProjectFilter,
-        one_of("scope", SCOPES),
+        choice_filter("scope", SCOPES),
         UseFilter,
         FlagFilter,
         when("updated_at", "changed"),
@@ -77,7 +77,7 @@ class MemoryAdmin(DraftAdmin):
     ordering = ("-updated_at",)
     search_fields = ("title",)  # only so that there is a box: get_search_results asks the indexes
     search_help_text = "Finds like the hub's own search, best first, or one memory by its id."
-    actions = memory_actions.ALL
+    actions = memory_actions.ALL_ACTIONS
     readonly_fields = (
         *("id_shown", "state", "owner", "author", "created_at", "updated_at", "expires_at", "deleted_at"),
         *("trash_reason", "merged_into_shown", "accessed_count", "last_accessed_at", "flags", "reviewed_at"),
@@ -103,8 +103,8 @@ class MemoryAdmin(DraftAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Behind the gate; the unknown levels only in the list that repairs them."""
-        if wants_repair(request):
-            return Memory.objects.of_unknown_level(clearance_of(request)).order_by(*self.ordering)
+        if is_repair_list(request):
+            return Memory.objects.of_unknown_level(request_clearance(request)).order_by(*self.ordering)
         return super().get_queryset(request)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -112,7 +112,7 @@ class MemoryAdmin(DraftAdmin):
 
     def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
         """What is under an unknown level cannot be opened."""
-        return None if wants_repair(request) else super().get_list_display_links(request, list_display)
+        return None if is_repair_list(request) else super().get_list_display_links(request, list_display)
 
     def get_search_results(
         self, request: HttpRequest, queryset: Any, search_term: str
@@ -120,19 +120,19 @@ class MemoryAdmin(DraftAdmin):
         """What the hub's search finds among the rows that gate and filters leave, best first."""
         if not search_term.strip():
             return queryset, False
-        ids = search(queryset, search_term, limit=0).ids
+        ids = search_memories(queryset, search_term, limit=0).ids
         if exact := queryset.filter(uid=search_term.strip()).values_list("pk", flat=True).first():
             ids = [exact, *ids]
         found = queryset.filter(pk__in=ids)
         if not request.GET.get(ORDER_VAR):
-            places = [When(pk=pk, then=Value(place)) for place, pk in enumerate(ids[:_ORDERED])]
+            places = [When(pk=pk, then=Value(place)) for place, pk in enumerate(ids[:_MAX_ORDERED])]
             place = Case(*places, default=Value(len(ids)), output_field=IntegerField()) if places else "pk"
             found = found.order_by(place, "-pk")
         return found, False
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         """Nothing to choose by in the list that repairs unknown levels but where they are."""
-        return (LevelFilter, ProjectFilter) if wants_repair(request) else self.list_filter
+        return (LevelFilter, ProjectFilter) if is_repair_list(request) else self.list_filter
 
     # What may be done
 
@@ -150,7 +150,7 @@ class MemoryAdmin(DraftAdmin):
         return request.user.has_perm("memoryhub.repair_unknown")
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        if not wants_repair(request):
+        if not is_repair_list(request):
             return super().get_actions(request)
         repair = memory_actions.repair_level
         return {"repair_level": (repair, "repair_level", "Set a known level…")}
@@ -159,21 +159,24 @@ class MemoryAdmin(DraftAdmin):
 
     def save_model(self, request: HttpRequest, obj: Memory, form: MemoryForm, change: bool) -> None:
         if not change:
-            outcome = memories.remember(form.accepted, actor_of(request))  # type: ignore[arg-type]
+            outcome = memories.create_memory(form.accepted, request_actor(request))  # type: ignore[arg-type]
             if outcome.outcome != "created":
                 self.message_user(request, "This was known already: the memory there was refreshed.", "INFO")
             self.adopt(obj, outcome.memory)
         elif form.accepted:
             patch: Any = form.accepted
             self.adopt(
-                obj, memories.update(obj.uid, patch, actor_of(request), unchanged_since=form.opened_at)
+                obj,
+                memories.update_memory(
+                    obj.uid, patch, request_actor(request), unchanged_since=form.opened_at
+                ),
             )
 
     def delete_model(self, request: HttpRequest, obj: Memory) -> None:
-        memories.trash([obj.uid], actor_of(request))
+        memories.trash_memories([obj.uid], request_actor(request))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-        memories.trash(queryset.values_list("uid", flat=True), actor_of(request))
+        memories.trash_memories(queryset.values_list("uid", flat=True), request_actor(request))
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         initial = super().get_changeform_initial_data(request)
@@ -187,7 +190,7 @@ class MemoryAdmin(DraftAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         memory = super().get_object(request, object_id, from_field)
         if memory is not None:
-            memory.clearance = clearance_of(request)  # for the columns below that read other rows
+            memory.clearance = request_clearance(request)  # for the columns below that read other rows
         return memory
 
     def render_change_form(
@@ -202,7 +205,7 @@ class MemoryAdmin(DraftAdmin):
         """Opening a secret memory is journaled."""
         if obj is not None:
             if obj.sensitivity == Sensitivity.SECRET.value:
-                reveal(request, obj, "admin")
+                record_reveal(request, obj, "admin")
             context["show_delete"], context["can_trash"] = False, self.has_delete_permission(request, obj)
             context["single_actions"] = self._single_actions(request, obj)
             context["all_states"] = admin_url(Memory, "changelist", query="state=all")
@@ -223,13 +226,13 @@ class MemoryAdmin(DraftAdmin):
 
     def action_checkbox(self, obj: Memory) -> SafeString:
         """Django's names the row by its title."""
-        words = f"Select this object for an action - {redaction.name_of(obj)}"
+        words = f"Select this object for an action - {redaction.display_name(obj)}"
         box = CheckboxInput({"class": "action-select", "aria-label": words}, lambda value: False)
         return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
 
     @column("title", order="title")
     def heading(self, memory: Memory) -> str:
-        return shorten(redaction.name_of(memory), _TITLE)
+        return shorten(redaction.display_name(memory), _MAX_TITLE_CHARS)
 
     @column("level", order="sensitivity")
     def level(self, memory: Memory) -> SafeString:
@@ -251,11 +254,11 @@ class MemoryAdmin(DraftAdmin):
 
     @column("flags")
     def flagged(self, memory: Memory) -> str:
-        return (isinstance(memory.flags, list) and ", ".join(map(str, memory.flags))) or EMPTY
+        return (isinstance(memory.flags, list) and ", ".join(map(str, memory.flags))) or EMPTY_CELL
 
     @column("changed", order="updated_at")
     def updated(self, memory: Memory) -> str:
-        return moment(memory.updated_at)
+        return format_moment(memory.updated_at)
 
     @column("id")
     def id_shown(self, memory: Memory) -> SafeString:
@@ -265,31 +268,33 @@ class MemoryAdmin(DraftAdmin):
     def merged_into_shown(self, memory: Any) -> str:
         target = Memory.objects.visible_to(memory.clearance).filter(pk=memory.merged_into_id).first()
         if target is None:
-            return EMPTY
-        return link(admin_url(Memory, "change", target.pk), shorten(redaction.name_of(target), _TITLE))
+            return EMPTY_CELL
+        return format_link(
+            admin_url(Memory, "change", target.pk), shorten(redaction.display_name(target), _MAX_TITLE_CHARS)
+        )
 
     @column("facts")
     def facts_shown(self, memory: Any) -> str:
         count = Fact.objects.visible_to(memory.clearance).filter(memory=memory).count()
         address = admin_url(Fact, "changelist", query=f"memory__uid={memory.uid}")
-        return link(address, counted(count, "fact")) if count else EMPTY
+        return format_link(address, format_count(count, "fact")) if count else EMPTY_CELL
 
     # The lists of the form, for those who may only look
 
     def tags(self, memory: Memory) -> str:
-        return "\n".join(listed(memory, "tags"))
+        return "\n".join(list_values(memory, "tags"))
 
     def concepts(self, memory: Memory) -> str:
-        return "\n".join(listed(memory, "concepts"))
+        return "\n".join(list_values(memory, "concepts"))
 
     def files_read(self, memory: Memory) -> str:
-        return "\n".join(listed(memory, "files_read"))
+        return "\n".join(list_values(memory, "files_read"))
 
     def files_modified(self, memory: Memory) -> str:
-        return "\n".join(listed(memory, "files_modified"))
+        return "\n".join(list_values(memory, "files_modified"))
 
     def entities(self, memory: Memory) -> str:
-        return "\n".join(map(entity_line, listed(memory, "entities")))
+        return "\n".join(map(format_entity, list_values(memory, "entities")))
 
 
 def _is_expired(memory: Memory) -> bool:

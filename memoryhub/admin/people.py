@@ -18,10 +18,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from memoryhub.accounts import browser_sessions, people, tokens
-from memoryhub.accounts.clearance import actor_of
-from memoryhub.accounts.memberships import is_confined
-from memoryhub.accounts.sign_in import note
-from memoryhub.core.transactions import write
+from memoryhub.accounts.clearance import is_confined, request_actor
+from memoryhub.accounts.sign_in import record_account_event
+from memoryhub.core.transactions import write_transaction
 from memoryhub.models import Membership
 
 if TYPE_CHECKING:
@@ -32,10 +31,10 @@ else:
     _UserAdmin = UserAdmin
 
 
-_RIGHTS = {"groups", "user_permissions", "is_superuser"}  # fields
+_RIGHTS_FIELDS = {"groups", "user_permissions", "is_superuser"}  # fields
 
 
-def may_enter(request: HttpRequest) -> bool:
+def is_unconfined_superuser(request: HttpRequest) -> bool:
     """Who may do anything, and is not confined: lists of people tell of projects beyond."""
     user = request.user
     return bool(user.is_active and user.is_superuser) and not is_confined(user)
@@ -45,19 +44,19 @@ class SuperusersOnly:
     """No permission of a model opens these pages."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        return may_enter(request)
+        return is_unconfined_superuser(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may_enter(request)
+        return is_unconfined_superuser(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may_enter(request)
+        return is_unconfined_superuser(request)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may_enter(request)
+        return is_unconfined_superuser(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may_enter(request)
+        return is_unconfined_superuser(request)
 
 
 class MembershipInline(SuperusersOnly, _Inline):
@@ -73,11 +72,11 @@ def unbind(model_admin: Any, request: HttpRequest, queryset: Any) -> None:
     assert isinstance(request.user, User)  # noqa: S101 the admin asks for a login before any page
     bound = list(queryset.filter(identity__isnull=False).exclude(pk=request.user.pk))
     for person in bound:
-        people.unbind(person, request.user)
-    model_admin.message_user(request, _unbound(bound, queryset.filter(pk=request.user.pk)))
+        people.unbind_account(person, request.user)
+    model_admin.message_user(request, _unbind_message(bound, queryset.filter(pk=request.user.pk)))
 
 
-def _unbound(bound: list[User], own: Any) -> str:
+def _unbind_message(bound: list[User], own: Any) -> str:
     said = f"Unbound: {', '.join(map(str, bound)) or 'none of the others was bound'}."
     return f"{said} Your own account is unbound by another administrator." if own.exists() else said
 
@@ -110,17 +109,17 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)
-        if _RIGHTS & set(form.changed_data):
-            _hold_tokens(request, [form.instance.pk])
+        if _RIGHTS_FIELDS & set(form.changed_data):
+            _limit_tokens(request, [form.instance.pk])
         if not form.instance.is_active:
-            browser_sessions.sign_out(form.instance)
+            browser_sessions.end_all_sessions(form.instance)
 
     def log_addition(self, request: HttpRequest, obj: User, message: Any) -> LogEntry:
         self._note(request, [obj], "account_made")
         return super().log_addition(request, obj, message)
 
     def log_change(self, request: HttpRequest, obj: User, message: Any) -> LogEntry:
-        self._note(request, [obj], "account_changed", fields=_fields(message))
+        self._note(request, [obj], "account_changed", fields=_changed_fields(message))
         return super().log_change(request, obj, message)
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
@@ -128,9 +127,9 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         return super().log_deletions(request, queryset)
 
     def _note(self, request: HttpRequest, accounts: Iterable[User], operation: str, **detail: Any) -> None:
-        with write():
+        with write_transaction():
             for person in accounts:
-                note(person, operation, request.user.get_username(), **detail)
+                record_account_event(person, operation, request.user.get_username(), **detail)
 
 
 class RoleAdmin(SuperusersOnly, GroupAdmin):
@@ -139,16 +138,16 @@ class RoleAdmin(SuperusersOnly, GroupAdmin):
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)
         if "permissions" in form.changed_data:
-            _hold_tokens(request, form.instance.user_set.values_list("pk", flat=True))
+            _limit_tokens(request, form.instance.user_set.values_list("pk", flat=True))
 
 
-def _hold_tokens(request: HttpRequest, accounts: Iterable[int]) -> None:
+def _limit_tokens(request: HttpRequest, accounts: Iterable[int]) -> None:
     """The tokens of these people do no more than they do now."""
     for person in User.objects.filter(pk__in=accounts):
-        tokens.hold_against(person, actor_of(request))
+        tokens.reduce_tokens_to_owner(person, request_actor(request))
 
 
-def _fields(message: Any) -> list[str]:
+def _changed_fields(message: Any) -> list[str]:
     """What Django says was changed: names of fields, and of what hangs on the account."""
     if not isinstance(message, list):
         return [str(message)]

@@ -13,16 +13,25 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from memoryhub.access import redaction
-from memoryhub.accounts.clearance import clearance_of
-from memoryhub.admin.base import EMPTY, ReadOnlyAdmin, admin_url, column, level_badge, link, moment, pretty
-from memoryhub.admin.bulk import counted
-from memoryhub.admin.filters import LevelFilter, ProjectFilter, values, when
+from memoryhub.accounts.clearance import request_clearance
+from memoryhub.admin.base import (
+    EMPTY_CELL,
+    ReadOnlyAdmin,
+    admin_url,
+    column,
+    format_json,
+    format_link,
+    format_moment,
+    level_badge,
+)
+from memoryhub.admin.bulk import format_count
+from memoryhub.admin.filters import LevelFilter, ProjectFilter, value_filter, when
 from memoryhub.core.text import shorten
-from memoryhub.injection.queries import Log, look_up
+from memoryhub.injection.queries import InjectionReport, load_reports
 from memoryhub.models import Event, Injection, Memory, Session
 
-_CELL = 80
-_NEWEST = 20
+_MAX_CELL_CHARS = 80
+_MAX_MEMORIES = 20
 
 
 class SessionList(ChangeList):
@@ -30,7 +39,7 @@ class SessionList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        clearance = clearance_of(request)
+        clearance = request_clearance(request)
         rows = list(self.result_list)
         names = {row.session_id for row in rows}
         memories = Memory.objects.visible_to(clearance).live().filter(session_id__in=names)
@@ -63,34 +72,34 @@ class SessionAdmin(ReadOnlyAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         session = super().get_object(request, object_id, from_field)
         if session is not None:
-            session.clearance = clearance_of(request)
+            session.clearance = request_clearance(request)
         return session
 
     @column("agent", order="agent_seen")
     def agent_shown(self, session: Any) -> str:
-        return str(session.agent_seen) or EMPTY
+        return str(session.agent_seen) or EMPTY_CELL
 
     @column("started", order="first_seen")
     def started(self, session: Any) -> str:
-        return moment(session.first_seen)
+        return format_moment(session.first_seen)
 
     @column("last active", order="last_seen")
     def last(self, session: Any) -> str:
-        return moment(session.last_seen)
+        return format_moment(session.last_seen)
 
     @column("ended")
     def ended(self, session: Any) -> str:
         if not session.ended_seen:
-            return EMPTY
-        return f"{moment(session.ended_seen)} {session.end_reason}".rstrip()
+            return EMPTY_CELL
+        return f"{format_moment(session.ended_seen)} {session.end_reason}".rstrip()
 
     @column("folder")
     def folder(self, session: Any) -> str:
-        return session.cwd if session.event_seen and session.cwd else EMPTY
+        return session.cwd if session.event_seen and session.cwd else EMPTY_CELL
 
     @column("segment")
     def segment_shown(self, session: Any) -> str:
-        return str(session.segment) if session.event_seen else EMPTY
+        return str(session.segment) if session.event_seen else EMPTY_CELL
 
     @column("memories")
     def memory_count(self, session: Any) -> int:
@@ -104,30 +113,34 @@ class SessionAdmin(ReadOnlyAdmin):
     def summary_shown(self, session: Any) -> str:
         memory = Memory.objects.visible_to(session.clearance).filter(pk=session.summary_id).first()
         return (
-            link(admin_url(Memory, "change", memory.pk), shorten(redaction.name_of(memory), _CELL))
+            format_link(
+                admin_url(Memory, "change", memory.pk),
+                shorten(redaction.display_name(memory), _MAX_CELL_CHARS),
+            )
             if memory
-            else EMPTY
+            else EMPTY_CELL
         )
 
     @column("memories")
     def memories_shown(self, session: Any) -> str:
         same = {"session_id": session.session_id, "project": session.project}
         memories = Memory.objects.visible_to(session.clearance).live().filter(**same)
-        newest = memories.order_by("-created_at", "-pk").only("title", "uid", "sensitivity")[:_NEWEST]
+        newest = memories.order_by("-created_at", "-pk").only("title", "uid", "sensitivity")[:_MAX_MEMORIES]
         lines = [
-            (admin_url(Memory, "change", one.pk), shorten(redaction.name_of(one), _CELL)) for one in newest
+            (admin_url(Memory, "change", one.pk), shorten(redaction.display_name(one), _MAX_CELL_CHARS))
+            for one in newest
         ]
         if not lines:
-            return EMPTY
+            return EMPTY_CELL
         everything = admin_url(Memory, "changelist", query=urlencode(same))
-        lines.append((everything, f"all {counted(memories.count(), 'memory', 'memories')}"))
+        lines.append((everything, f"all {format_count(memories.count(), 'memory', 'memories')}"))
         return format_html_join("", '<div><a href="{}">{}</a></div>', lines)
 
     @column("events")
     def events_shown(self, session: Any) -> str:
         count = Event.objects.visible_to(session.clearance).filter(session=session).count()
         address = admin_url(Event, "changelist", query=f"session__id={session.pk}")
-        return link(address, counted(count, "event")) if count else EMPTY
+        return format_link(address, format_count(count, "event")) if count else EMPTY_CELL
 
 
 @admin.register(Event)
@@ -136,7 +149,7 @@ class EventAdmin(ReadOnlyAdmin):
     list_display = (
         *("when", "event", "tool_name", "session_shown", "memorability", "skip_reason", "memory_shown"),
     )
-    list_filter = (values("event"), values("tool_name", "tool"), LevelFilter, when("at", "when"))
+    list_filter = (value_filter("event"), value_filter("tool_name", "tool"), LevelFilter, when("at", "when"))
     search_fields = ("tool_name", "preview", "skip_reason", "=session__session_id")
     ordering = ("-at",)
     fields = (
@@ -149,11 +162,11 @@ class EventAdmin(ReadOnlyAdmin):
 
     @column("when", order="at")
     def when(self, event: Event) -> str:
-        return moment(event.at)
+        return format_moment(event.at)
 
     @column("session", order="session__session_id")
     def session_shown(self, event: Event) -> SafeString:
-        return link(admin_url(Session, "change", event.session.pk), event.session.session_id)
+        return format_link(admin_url(Session, "change", event.session.pk), event.session.session_id)
 
     @column("level")
     def level(self, event: Event) -> SafeString:
@@ -163,18 +176,19 @@ class EventAdmin(ReadOnlyAdmin):
     def memory_shown(self, event: Event) -> str:
         """An event is seen only where its memory is, so this leaks nothing."""
         if event.memory is None:
-            return EMPTY
-        return link(
-            admin_url(Memory, "change", event.memory.pk), shorten(redaction.name_of(event.memory), _CELL)
+            return EMPTY_CELL
+        return format_link(
+            admin_url(Memory, "change", event.memory.pk),
+            shorten(redaction.display_name(event.memory), _MAX_CELL_CHARS),
         )
 
     @column("memorability by part")
     def parts(self, event: Event) -> SafeString:
-        return pretty(event.memorability_parts)
+        return format_json(event.memorability_parts)
 
     @column("handlers")
     def said(self, event: Event) -> SafeString:
-        return pretty(event.handlers)
+        return format_json(event.handlers)
 
 
 class InjectionList(ChangeList):
@@ -182,7 +196,7 @@ class InjectionList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        logs = look_up(self.result_list, clearance_of(request))
+        logs = load_reports(self.result_list, request_clearance(request))
         for log in logs:
             log.injection.log = log  # type: ignore[attr-defined]
         self.result_list = [log.injection for log in logs]
@@ -211,16 +225,16 @@ class InjectionAdmin(ReadOnlyAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         injection = super().get_object(request, object_id, from_field)
         if injection is not None:
-            [injection.log] = look_up([injection], clearance_of(request))
+            [injection.log] = load_reports([injection], request_clearance(request))
         return injection
 
     @column("when", order="at")
     def when(self, injection: Injection) -> str:
-        return moment(injection.at)
+        return format_moment(injection.at)
 
     @column("session")
     def session_shown(self, injection: Injection) -> str:
-        return injection.session.session_id if injection.session else EMPTY
+        return injection.session.session_id if injection.session else EMPTY_CELL
 
     @column("level", order="sensitivity")
     def level(self, injection: Injection) -> SafeString:
@@ -229,7 +243,7 @@ class InjectionAdmin(ReadOnlyAdmin):
     @column("tokens used")
     def tokens(self, injection: Any) -> str:
         used = injection.log.tokens_used
-        return EMPTY if used is None else str(used)
+        return EMPTY_CELL if used is None else str(used)
 
     @column("shown")
     def shown_count(self, injection: Any) -> int:
@@ -241,31 +255,36 @@ class InjectionAdmin(ReadOnlyAdmin):
 
     @column("shown")
     def injected_shown(self, injection: Any) -> str:
-        log: Log = injection.log
+        log: InjectionReport = injection.log
         lines = [
             (
-                _page_of(one.memory),
-                shorten(redaction.name_of(one.memory), _CELL),
-                _scored(one.score),
+                _memory_address(one.memory),
+                shorten(redaction.display_name(one.memory), _MAX_CELL_CHARS),
+                _format_score(one.score),
                 one.scale,
             )
             for one in log.told
         ]
-        return format_html_join("", '<div><a href="{}">{}</a> {} {}</div>', lines) or EMPTY
+        return format_html_join("", '<div><a href="{}">{}</a> {} {}</div>', lines) or EMPTY_CELL
 
     @column("withheld")
     def withheld_shown(self, injection: Any) -> str:
-        log: Log = injection.log
+        log: InjectionReport = injection.log
         lines = [
-            (_page_of(one.memory), shorten(redaction.name_of(one.memory), _CELL), one.reason, one.detail)
+            (
+                _memory_address(one.memory),
+                shorten(redaction.display_name(one.memory), _MAX_CELL_CHARS),
+                one.reason,
+                one.detail,
+            )
             for one in log.kept
         ]
-        return format_html_join("", '<div><a href="{}">{}</a>: {} {}</div>', lines) or EMPTY
+        return format_html_join("", '<div><a href="{}">{}</a>: {} {}</div>', lines) or EMPTY_CELL
 
 
-def _page_of(memory: Memory) -> str:
+def _memory_address(memory: Memory) -> str:
     return admin_url(Memory, "change", memory.pk)
 
 
-def _scored(score: float | None) -> str:
+def _format_score(score: float | None) -> str:
     return "" if score is None else f"{score:.2f}"

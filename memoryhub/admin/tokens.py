@@ -17,11 +17,18 @@ from django.utils.safestring import SafeString
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts import tokens
-from memoryhub.accounts.clearance import actor_of, grantable
-from memoryhub.accounts.memberships import is_confined, reach_of
-from memoryhub.admin.base import admin_url, column, level_badge, moment
-from memoryhub.admin.bulk import Answer, Question, ask, counted, is_confirmed, say, select
-from memoryhub.admin.forms import DraftAdmin, Lines
+from memoryhub.accounts.clearance import grantable_clearances, is_confined, request_actor, user_clearance
+from memoryhub.admin.base import admin_url, column, format_moment, level_badge
+from memoryhub.admin.bulk import (
+    ActionResponse,
+    Confirmation,
+    format_count,
+    is_confirmed,
+    render_confirmation,
+    select_rows,
+    show_message,
+)
+from memoryhub.admin.forms import DraftAdmin, LinesField
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken
 from memoryhub.models.token import default_rights
@@ -32,12 +39,12 @@ else:
     _ModelForm = forms.ModelForm
 
 
-def within_reach(request: HttpRequest, token: AgentToken) -> bool:
+def may_change_token(request: HttpRequest, token: AgentToken) -> bool:
     """Whether the person may decide what this token can do; anyone who manages tokens may revoke it."""
     if request.user.is_superuser and not is_confined(request.user):
         return True
-    own = token.owner == request.user.get_username() and token.clearance in grantable(request.user)
-    return own and reach_of(request.user).covers(token.reach())
+    own = token.owner == request.user.get_username() and token.clearance in grantable_clearances(request.user)
+    return own and user_clearance(request.user).covers(token.reach())
 
 
 class TokenForm(_ModelForm):
@@ -51,7 +58,7 @@ class TokenForm(_ModelForm):
     owner = forms.ChoiceField(help_text="Whose personal memories the agent reads and writes")
     clearance = forms.ChoiceField(help_text="The strictest level that it may ask for")
     rights = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
-    projects = Lines(help_text="One a line; empty: all projects")
+    projects = LinesField(help_text="One a line; empty: all projects")
 
     class Meta:
         model = AgentToken
@@ -86,18 +93,20 @@ class TokenForm(_ModelForm):
 
 
 @admin.action(description="Revoke…", permissions=["change"])
-def revoke(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[AgentToken]) -> Answer:
+def revoke(
+    model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[AgentToken]
+) -> ActionResponse:
     """A revoked token stays revoked, so this asks first."""
-    rows = select(model_admin, request, queryset.filter(revoked_at=None), "name")
+    rows = select_rows(model_admin, request, queryset.filter(revoked_at=None), "name")
     if not rows:
         return None
     if not is_confirmed(request):
-        lead = f"{counted(len(rows), 'token')} will be refused from now on, for good."
-        question = Question("Revoke tokens", lead, "Revoke", names_all=True, danger=True)
-        return ask(model_admin, request, "revoke", question, rows)
+        lead = f"{format_count(len(rows), 'token')} will be refused from now on, for good."
+        question = Confirmation("Revoke tokens", lead, "Revoke", names_all=True, danger=True)
+        return render_confirmation(model_admin, request, "revoke", question, rows)
     for row in rows:
-        tokens.revoke(row.uid, actor_of(request))
-    say(model_admin, request, f"{counted(len(rows), 'token')} revoked.")
+        tokens.revoke_token(row.uid, request_actor(request))
+    show_message(model_admin, request, f"{format_count(len(rows), 'token')} revoked.")
     return None
 
 
@@ -144,15 +153,15 @@ class TokenAdmin(DraftAdmin):
             form.__name__,
             (form,),
             {
-                "owners": _owners(request),
-                "clearances": grantable(request.user),
+                "owners": _possible_owners(request),
+                "clearances": grantable_clearances(request.user),
                 "may": tokens.grantable_rights(request.user),
             },
         )
 
     def has_change_permission(self, request: HttpRequest, obj: AgentToken | None = None) -> bool:
         allowed = super().has_change_permission(request, obj)
-        return allowed and (obj is None or (obj.revoked_at is None and within_reach(request, obj)))
+        return allowed and (obj is None or (obj.revoked_at is None and may_change_token(request, obj)))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """The journal names tokens for ever: they are revoked, not deleted."""
@@ -161,12 +170,12 @@ class TokenAdmin(DraftAdmin):
     def save_model(self, request: HttpRequest, obj: AgentToken, form: TokenForm, change: bool) -> None:
         # In the form an empty list says all projects, as its help tells.
         values = {**form.cleaned_data, "projects": form.cleaned_data["projects"] or None}
-        values["within"] = reach_of(request.user)
+        values["within"] = user_clearance(request.user)
         if change:
-            stored = tokens.change_token(obj.uid, actor_of(request), **values)
+            stored = tokens.change_token(obj.uid, request_actor(request), **values)
         else:
             # Kept on the request alone, for the one answer that shows it.
-            stored, request.new_token = tokens.issue_token(**values, actor=actor_of(request))  # type: ignore[attr-defined]
+            stored, request.new_token = tokens.issue_token(**values, actor=request_actor(request))  # type: ignore[attr-defined]
         self.adopt(obj, stored)
 
     def response_add(
@@ -220,18 +229,18 @@ class TokenAdmin(DraftAdmin):
 
     @column("last used", order="last_used_at")
     def last_used(self, token: AgentToken) -> str:
-        return moment(token.last_used_at) if token.last_used_at else "never"
+        return format_moment(token.last_used_at) if token.last_used_at else "never"
 
     @column("expires", order="expires_at")
     def expires(self, token: AgentToken) -> str:
-        return moment(token.expires_at) if token.expires_at else "never"
+        return format_moment(token.expires_at) if token.expires_at else "never"
 
     @column("id")
     def id_shown(self, token: AgentToken) -> str:
         return token.uid
 
 
-def _owners(request: HttpRequest) -> list[str]:
+def _possible_owners(request: HttpRequest) -> list[str]:
     """Oneself; a superuser may issue tokens for others."""
     mine = request.user.get_username()
     if not request.user.is_superuser or is_confined(request.user):

@@ -12,17 +12,17 @@ from pydantic import BaseModel, Field
 from memoryhub import memories as store
 from memoryhub import serializers
 from memoryhub.access.policy import Actor
-from memoryhub.api.memories import etag
-from memoryhub.api.parameters import Paged
+from memoryhub.api.memories import make_etag
+from memoryhub.api.parameters import PageParams
 from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape, documented
-from memoryhub.audit.reveals import note_reveals
-from memoryhub.core.pagination import BadCursor
+from memoryhub.audit.reveals import record_reveals
+from memoryhub.core.pagination import InvalidCursor
 from memoryhub.duplicates import clusters as duplicates_clusters
 from memoryhub.duplicates.clusters import Cluster
-from memoryhub.http.authentication import READ, WRITE, ApiRequest, Asking, Limit, Share
-from memoryhub.http.json import answer
-from memoryhub.memories.filters import Filter
-from memoryhub.memories.merge import MOST
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, Ratio
+from memoryhub.http.json import json_response
+from memoryhub.memories.filters import TextFilter
+from memoryhub.memories.merge import MAX_MERGED
 from memoryhub.memories.schemas import Content
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -31,18 +31,18 @@ from memoryhub.search import related
 router = Router(tags=["alike"])
 
 
-class RelatedTo(Asking):
-    limit: Limit = related.LIMIT
+class RelatedTo(AccessParams):
+    limit: Limit = related.MAX_RELATED
 
 
-class DuplicateList(Asking, Paged):
-    project: Filter = None
-    category: Filter = None
-    similarity: Share | None = Field(None, description="Least cosine; near_duplicate_similarity.")
+class DuplicateList(AccessParams, PageParams):
+    project: TextFilter = None
+    category: TextFilter = None
+    similarity: Ratio | None = Field(None, description="Least cosine; near_duplicate_similarity.")
 
 
 class MergeRequest(BaseModel):
-    others: Annotated[list[str], Field(min_length=1, max_length=MOST)] = Field(
+    others: Annotated[list[str], Field(min_length=1, max_length=MAX_MERGED)] = Field(
         description="The memories that go to the trash; the one in the path is kept."
     )
     content: Content | None = Field(None, description="A text in the place of the one that is kept.")
@@ -113,28 +113,30 @@ def get_related(request: ApiRequest, id: str, wanted: Query[RelatedTo]) -> HttpR
     memory = Memory.objects.visible_to(clearance).live().with_details().filter(uid=id).first()
     if memory is None:
         raise Http404
-    found = related.related(memory, clearance, wanted.limit)
-    note_reveals((one.memory for one in found.items), request.auth.actor, "api related")
+    found = related.find_related(memory, clearance, wanted.limit)
+    record_reveals((one.memory for one in found.items), request.auth.actor, "api related")
     shown = serializers.memories((one.memory for one in found.items), serializers.preview)
     items = [
         {"memory": row, "score": one.score, "similarity": one.likeness, "reasons": list(one.reasons)}
         for row, one in zip(shown, found.items, strict=True)
     ]
-    return answer({"items": items, "next_cursor": None, "total": len(items), "note": found.note})
+    return json_response({"items": items, "next_cursor": None, "total": len(items), "note": found.note})
 
 
 @router.get("/duplicates", auth=READ, response=documented(ClusterList), summary="Near-duplicates")
 def list_duplicates(request: ApiRequest, wanted: Query[DuplicateList]) -> HttpResponse:
     """Clusters of memories that nearly say the same, the surest first."""
-    start = _offset(wanted.cursor)
+    start = _parse_offset(wanted.cursor)
     clearance = wanted.clearance(request.auth)
     memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
     narrowed = {name: value for name in ("project", "category") if (value := getattr(wanted, name))}
-    found = duplicates_clusters.find(memories.filter(**narrowed), clearance, similarity=wanted.similarity)
+    found = duplicates_clusters.find_clusters(
+        memories.filter(**narrowed), clearance, similarity=wanted.similarity
+    )
     end = start + wanted.limit
-    return answer(
+    return json_response(
         {
-            "items": _shown(found.clusters[start:end], memories, request.auth.actor),
+            "items": _serialize_clusters(found.clusters[start:end], memories, request.auth.actor),
             "next_cursor": str(end) if end < len(found.clusters) else None,
             "total": len(found.clusters),
             "complete": found.complete,
@@ -153,8 +155,8 @@ def list_duplicates(request: ApiRequest, wanted: Query[DuplicateList]) -> HttpRe
 )
 def merge_memories(request: ApiRequest, id: str, body: MergeRequest) -> HttpResponse:
     """Keeps this one; the others go to the trash. Lists are united, the level is the highest."""
-    done = store.merge(id, body.others, request.auth.actor, content=body.content or "")
-    return _merged("merged", done)
+    done = store.merge_memories(id, body.others, request.auth.actor, content=body.content or "")
+    return _merge_response("merged", done)
 
 
 @router.post(
@@ -165,10 +167,10 @@ def merge_memories(request: ApiRequest, id: str, body: MergeRequest) -> HttpResp
 )
 def undo_merge(request: ApiRequest, id: str) -> HttpResponse:
     """All is as it was; 409 names what was changed since."""
-    return _merged("undone", store.unmerge(id, request.auth.actor))
+    return _merge_response("undone", store.undo_merge(id, request.auth.actor))
 
 
-def _merged(outcome: str, done: store.Merged) -> HttpResponse:
+def _merge_response(outcome: str, done: store.MergeResult) -> HttpResponse:
     memory = Memory.objects.get(pk=done.memory.pk)
     body = {
         "outcome": outcome,
@@ -176,23 +178,25 @@ def _merged(outcome: str, done: store.Merged) -> HttpResponse:
         "memory": serializers.memories([memory])[0],
         "others": [other.uid for other in done.others],
     }
-    return answer(body, headers={"ETag": etag(memory)})
+    return json_response(body, headers={"ETag": make_etag(memory)})
 
 
-def _offset(cursor: str | None) -> int:
+def _parse_offset(cursor: str | None) -> int:
     """Clusters have no order that a key could stand for: the cursor is a number."""
     if not cursor:
         return 0
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 10):
-        raise BadCursor
+        raise InvalidCursor
     return int(cursor)
 
 
-def _shown(clusters: Sequence[Cluster], memories: MemoryQuerySet, actor: Actor) -> list[dict[str, Any]]:
+def _serialize_clusters(
+    clusters: Sequence[Cluster], memories: MemoryQuerySet, actor: Actor
+) -> list[dict[str, Any]]:
     """As the contract has them; what has gone meanwhile is left out."""
     wanted = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))]
     rows = list(memories.filter(pk__in=wanted))
-    note_reveals(rows, actor, "api duplicates")
+    record_reveals(rows, actor, "api duplicates")
     previews = dict(
         zip((row.pk for row in rows), serializers.memories(rows, serializers.preview), strict=True)
     )

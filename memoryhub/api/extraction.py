@@ -16,8 +16,8 @@ from memoryhub.extraction import queue, services
 from memoryhub.extraction.candidates import Place
 from memoryhub.extraction.conversation import turns
 from memoryhub.http.authentication import WRITE, ApiRequest
-from memoryhub.http.json import answer
-from memoryhub.http.problems import field_error, invalid
+from memoryhub.http.json import json_response
+from memoryhub.http.problems import field_error, invalid_fields
 from memoryhub.memories import TooCostlyToCheck
 from memoryhub.memories.schemas import Name
 from memoryhub.models import Extraction
@@ -87,7 +87,7 @@ def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
     """
     most = settings.MEMORYHUB.max_extract_messages
     if len(conversation.messages) > most:
-        raise invalid([field_error("messages", f"holds more than {most}; send them in parts")])
+        raise invalid_fields([field_error("messages", f"holds more than {most}; send them in parts")])
     actor = request.auth.actor
     place = queue.settled(conversation.place(), actor)
     try:
@@ -96,9 +96,9 @@ def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
         raise TooCostlyToCheck("messages") from None
     if not services.would_ask(place):
         read = services.by_model(said, place, actor)
-        return answer(_body(None, "done", read.extractor, read.results, read.notes))
+        return json_response(_extraction_body(None, "done", read.extractor, read.results, read.notes))
     row = queue.submit(said, place, actor)
-    return answer(_of_row(row, []), 202, {"Location": f"{request.path}/{row.uid}"})
+    return json_response(_serialize_extraction(row, []), 202, {"Location": f"{request.path}/{row.uid}"})
 
 
 @router.get(
@@ -112,15 +112,15 @@ def extraction(request: ApiRequest, id: str) -> HttpResponse:
     row = queue.find(id, request.auth.actor)
     if row is None:
         raise Http404
-    return answer(_of_row(row, queue.results_of(row, request.auth.actor)))
+    return json_response(_serialize_extraction(row, queue.results_of(row, request.auth.actor)))
 
 
-def _of_row(row: Extraction, results: list[dict[str, Any]]) -> dict[str, Any]:
+def _serialize_extraction(row: Extraction, results: list[dict[str, Any]]) -> dict[str, Any]:
     notes = row.error.split("; ") if row.error else []
-    return _body(row.uid, row.status, row.extractor, results, notes)
+    return _extraction_body(row.uid, row.status, row.extractor, results, notes)
 
 
-def _body(
+def _extraction_body(
     uid: str | None, status: str, extractor: str, results: list[dict[str, Any]], notes: list[str]
 ) -> dict[str, Any]:
     return {"id": uid, "status": status, "extractor": extractor, "results": results, "notes": notes}

@@ -10,25 +10,26 @@ from ninja import Router
 from pydantic import Field
 
 from memoryhub.api.schemas import InjectionShape, documented
-from memoryhub.http.authentication import READ, ApiRequest, Asking
-from memoryhub.http.json import answer
-from memoryhub.injection.services import Wanted, inject
+from memoryhub.http.authentication import READ, AccessParams, ApiRequest
+from memoryhub.http.json import json_response
+from memoryhub.injection.services import InjectionRequest as Wanted
+from memoryhub.injection.services import inject_context
 from memoryhub.memories.schemas import Name
 
 router = Router()
-MOST_TOKENS, MOST_MEMORIES = 100_000, 100
+MAX_TOKENS, MAX_MEMORIES = 100_000, 100
 
 
-class InjectionRequest(Asking):
+class InjectionRequest(AccessParams):
     """A prompt, and how much may be put before it."""
 
     prompt: str = Field(description="What the person asked, as it is: any text of any length is safe.")
     session_id: Name = Field("", description="What this session was shown lately is not shown again.")
     project: Name = Field("", description="Its memories, the team's and those of no project; empty: of all.")
-    token_budget: Annotated[int, Field(ge=0, le=MOST_TOKENS)] = Field(
+    token_budget: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = Field(
         default_factory=lambda: settings.MEMORYHUB.token_budget
     )
-    max_count: Annotated[int, Field(ge=0, le=MOST_MEMORIES)] = Field(
+    max_count: Annotated[int, Field(ge=0, le=MAX_MEMORIES)] = Field(
         default_factory=lambda: settings.MEMORYHUB.max_inject_count
     )
 
@@ -46,8 +47,8 @@ def inject_memories(request: ApiRequest, wanted: InjectionRequest) -> HttpRespon
     What is shown is logged and counts as one access of each memory.
     """
     given = Wanted(**{name: getattr(wanted, name) for name in InjectionRequest.model_fields})
-    found = inject(given, request.auth.actor)
-    return answer(
+    found = inject_context(given, request.auth.actor)
+    return json_response(
         {
             "context": found.context,
             "injected": [{"id": one.uid, "score": one.score, "scale": one.scale} for one in found.injected],

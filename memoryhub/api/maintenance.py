@@ -13,16 +13,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub import serializers
 from memoryhub.access.policy import Actor
-from memoryhub.api.parameters import Paged
+from memoryhub.api.parameters import PageParams
 from memoryhub.api.schemas import ListOf, documented
-from memoryhub.audit.reveals import note_reveals
-from memoryhub.core.pagination import BadCursor, page
+from memoryhub.audit.reveals import record_reveals
+from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.core.vocabulary import Right
-from memoryhub.http.authentication import MAINTAIN, ApiRequest, Asking
-from memoryhub.http.json import answer
+from memoryhub.http.authentication import MAINTAIN, AccessParams, ApiRequest
+from memoryhub.http.json import json_response
 from memoryhub.maintenance import results, run_scope, runs
-from memoryhub.maintenance.results import ShownChange
-from memoryhub.memories.filters import Filter
+from memoryhub.maintenance.results import VisibleChange
+from memoryhub.memories.filters import TextFilter
 from memoryhub.models import MaintenanceRun
 
 
@@ -76,7 +76,7 @@ class RunWithChanges(RunShape):
 
 
 router = Router(tags=["maintenance"], auth=MAINTAIN)
-_WAITS = (
+_WORKER_OFF = (
     "this hub's own worker is switched off (maintenance_worker); the run waits for: "
     "manage.py maintain --waiting"
 )
@@ -92,12 +92,12 @@ class RunRequest(BaseModel):
     params: dict[str, Any] = Field(default_factory=dict, description="Of the operation, all optional.")
 
 
-class RunList(Paged):
-    operation: Filter = None
+class RunList(PageParams):
+    operation: TextFilter = None
     status: Literal["queued", "running", "done", "failed"] | None = None
 
 
-class OneRun(Asking, Paged):
+class OneRun(AccessParams, PageParams):
     """``limit`` and ``cursor`` page through the changes."""
 
 
@@ -105,8 +105,8 @@ class OneRun(Asking, Paged):
 def start_maintenance(request: ApiRequest, wanted: RunRequest) -> HttpResponse:
     """Queues it and answers at once; the run reaches what the token clears. 409 while another is at it."""
     params = {**(wanted.model_extra or {}), **wanted.params}
-    run = runs.start(wanted.operation, params, request.auth.actor, dry_run=wanted.dry_run)
-    return answer(_run(run, request.auth.actor), 202)
+    run = runs.enqueue(wanted.operation, params, request.auth.actor, dry_run=wanted.dry_run)
+    return json_response(_serialize_run(run, request.auth.actor), 202)
 
 
 @router.get("/maintenance", response=documented(ListOf[RunShape]), summary="List runs")
@@ -116,9 +116,9 @@ def list_maintenance(request: ApiRequest, wanted: Query[RunList]) -> HttpRespons
     rows = runs.visible_runs(actor.clearance).select_related("undoes")
     named = {name: getattr(wanted, name) for name in ("operation", "status")}
     rows = rows.filter(**{name: value for name, value in named.items() if value})
-    found = page(rows, "created_at", wanted.limit, wanted.cursor)
-    items = [_run(run, actor) for run in found.items]
-    return answer({"items": items, "next_cursor": found.next_cursor, "total": rows.count()})
+    found = paginate(rows, "created_at", wanted.limit, wanted.cursor)
+    items = [_serialize_run(run, actor) for run in found.items]
+    return json_response({"items": items, "next_cursor": found.next_cursor, "total": rows.count()})
 
 
 @router.get("/maintenance/{id}", response=documented(RunWithChanges, errors=(404,)), summary="One run")
@@ -127,23 +127,23 @@ def get_maintenance(request: ApiRequest, id: str, wanted: Query[OneRun]) -> Http
 
     Counted and listed is what the levels asked for show.
     """
-    actor, start = request.auth.actor, _offset(wanted.cursor)
-    run = runs.find(id, actor)
+    actor, start = request.auth.actor, _parse_offset(wanted.cursor)
+    run = runs.get_run(id, actor)
     asked = wanted.clearance(request.auth)
-    told = runs.told(run, asked)
-    changes = runs.changes_of(run, asked, start, wanted.limit + 1)
+    told = runs.visible_result(run, asked)
+    changes = runs.list_changes(run, asked, start, wanted.limit + 1)
     titled = Right.READ.value in request.auth.rights
     if titled:
         named = chain.from_iterable((one.memory, *one.members) for one in changes[: wanted.limit])
-        note_reveals({one.pk: one for one in named if one}.values(), actor, "api run")
+        record_reveals({one.pk: one for one in named if one}.values(), actor, "api run")
     result = {
         "counts": told.counts,
         "changes": told.changes,
         "listed": told.listed,
-        "items": [_change(change, titled) for change in changes[: wanted.limit]],
+        "items": [_serialize_change(change, titled) for change in changes[: wanted.limit]],
         "next_cursor": str(start + wanted.limit) if len(changes) > wanted.limit else None,
     }
-    return answer({**_run(run, actor), "result": result})
+    return json_response({**_serialize_run(run, actor), "result": result})
 
 
 @router.post(
@@ -153,7 +153,7 @@ def get_maintenance(request: ApiRequest, id: str, wanted: Query[OneRun]) -> Http
 )
 def undo_maintenance(request: ApiRequest, id: str) -> HttpResponse:
     """Answers the run that does it. 409 when nothing can be taken back."""
-    return _steered(runs.undo(id, request.auth.actor), request)
+    return _run_accepted(runs.undo(id, request.auth.actor), request)
 
 
 @router.post(
@@ -163,7 +163,7 @@ def undo_maintenance(request: ApiRequest, id: str) -> HttpResponse:
 )
 def resume_maintenance(request: ApiRequest, id: str) -> HttpResponse:
     """For one that failed, was interrupted or stopped: it goes on where it was."""
-    return _steered(runs.resume(id, request.auth.actor), request)
+    return _run_accepted(runs.resume(id, request.auth.actor), request)
 
 
 @router.post(
@@ -173,16 +173,16 @@ def resume_maintenance(request: ApiRequest, id: str) -> HttpResponse:
 )
 def stop_maintenance(request: ApiRequest, id: str) -> HttpResponse:
     """It stops between two steps, and can be resumed."""
-    return _steered(runs.stop(id, request.auth.actor), request)
+    return _run_accepted(runs.stop(id, request.auth.actor), request)
 
 
-def _steered(run: MaintenanceRun, request: ApiRequest) -> HttpResponse:
-    return answer(_run(run, request.auth.actor), 202)
+def _run_accepted(run: MaintenanceRun, request: ApiRequest) -> HttpResponse:
+    return json_response(_serialize_run(run, request.auth.actor), 202)
 
 
-def _run(run: MaintenanceRun, actor: Actor) -> dict[str, Any]:
-    told = runs.told(run, actor.clearance, counted=False)
-    may_steer = run_scope.steers(actor.clearance, run)
+def _serialize_run(run: MaintenanceRun, actor: Actor) -> dict[str, Any]:
+    told = runs.visible_result(run, actor.clearance, counted=False)
+    may_steer = run_scope.can_control(actor.clearance, run)
     waits = run.status == MaintenanceRun.Status.QUEUED and not settings.MEMORYHUB.maintenance_worker
     moments = ("created_at", "started_at", "finished_at", "undone_at")
     return {
@@ -195,8 +195,8 @@ def _run(run: MaintenanceRun, actor: Actor) -> dict[str, Any]:
         "in_percent": not told.whole,
         "cause": run.cause,
         "error": run.error,
-        "detail": _WAITS if waits else "",
-        "params": dict(results.params([run], actor.clearance)[run.pk]),
+        "detail": _WORKER_OFF if waits else "",
+        "params": dict(results.visible_params([run], actor.clearance)[run.pk]),
         "actor": run.actor,
         "undoes": run.undoes.uid if run.undoes else None,
         "undoable": may_steer and runs.is_undoable(run),
@@ -205,7 +205,7 @@ def _run(run: MaintenanceRun, actor: Actor) -> dict[str, Any]:
     }
 
 
-def _change(shown: ShownChange, titled: bool) -> dict[str, Any]:
+def _serialize_change(shown: VisibleChange, titled: bool) -> dict[str, Any]:
     change, memory = shown.change, shown.memory
     titles = {member.uid: member.title for member in shown.members} if titled else {}
     return {
@@ -222,9 +222,9 @@ def _change(shown: ShownChange, titled: bool) -> dict[str, Any]:
     }
 
 
-def _offset(cursor: str | None) -> int:
+def _parse_offset(cursor: str | None) -> int:
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 6):
-        raise BadCursor
+        raise InvalidCursor
     return int(cursor)

@@ -25,17 +25,17 @@ from memoryhub.api.schemas import (
     Stored,
     documented,
 )
-from memoryhub.audit.journal import as_line
-from memoryhub.audit.reveals import note_reveals
-from memoryhub.core.pagination import page
+from memoryhub.audit.mirror import to_line
+from memoryhub.audit.reveals import record_reveals
+from memoryhub.core.pagination import paginate
 from memoryhub.extraction.deduplication import remember_deduplicated
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Caller
-from memoryhub.http.error_responses import problem_of
-from memoryhub.http.json import answer
-from memoryhub.http.problems import Problem, field_error, invalid
-from memoryhub.memories import history
+from memoryhub.http.error_responses import to_problem
+from memoryhub.http.json import json_response
+from memoryhub.http.problems import Problem, field_error, invalid_fields
+from memoryhub.memories import versions
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
-from memoryhub.memories.temporal import count_access
+from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.toolsets import results as toolsets_results
@@ -70,12 +70,12 @@ def store_memory(request: ApiRequest, draft: NewMemory) -> HttpResponse:
     known; ``memory`` is that memory then. ``warnings`` has ``over_cap`` when its owner has more than
     ``max_memories`` in the project and too few of them may be moved to the trash.
     """
-    keep = remember_deduplicated if draft.deduplicate else store.remember
+    keep = remember_deduplicated if draft.deduplicate else store.create_memory
     done = keep(draft, request.auth.actor)
-    shown = toolsets_results.written_memory(done, draft, request.auth.actor)
+    shown = toolsets_results.serialize_written_memory(done, draft, request.auth.actor)
     body = {"outcome": done.outcome, "memory": shown, "ignored": draft.ignored}
-    body |= toolsets_results.warnings(done.memory)
-    return answer(body, 201 if done.outcome == "created" else 200, {"ETag": etag(done.memory)})
+    body |= toolsets_results.write_warnings(done.memory)
+    return json_response(body, 201 if done.outcome == "created" else 200, {"ETag": make_etag(done.memory)})
 
 
 @router.post("/memories/batch", auth=WRITE, response=documented(BatchResults), summary="Store many memories")
@@ -83,21 +83,21 @@ def store_memories(request: ApiRequest, batch: Batch) -> HttpResponse:
     """One result for each, in order; one that is refused does not lose the others."""
     most = settings.MEMORYHUB.max_batch
     if len(batch.memories) > most:
-        raise invalid([field_error("memories", f"holds more than {most}; send them in parts")])
-    read = [_draft(item) for item in batch.memories]
+        raise invalid_fields([field_error("memories", f"holds more than {most}; send them in parts")])
+    read = [_parse_draft(item) for item in batch.memories]
     drafts = [draft for draft in read if isinstance(draft, MemoryDraft)]
-    done = iter(store.remember_many(drafts, request.auth.actor))
+    done = iter(store.create_memories(drafts, request.auth.actor))
     results = [next(done) if isinstance(draft, MemoryDraft) else draft for draft in read]
-    return answer({"results": [_batch_result(result) for result in results]})
+    return json_response({"results": [_serialize_batch_result(result) for result in results]})
 
 
 @router.get("/memories", auth=READ, response=documented(ListOf[PreviewShape]), summary="List memories")
 def list_memories(request: ApiRequest, wanted: Query[MemoryList]) -> HttpResponse:
     """By any of the filters together; ``file`` is search_by_file, ``concept`` is search_by_concept."""
     memories = wanted.select(wanted.clearance(request.auth))
-    found = page(memories, wanted.order.removeprefix("-"), wanted.limit, wanted.cursor)
-    note_reveals(found.items, request.auth.actor, "api list")
-    return answer(
+    found = paginate(memories, wanted.order.removeprefix("-"), wanted.limit, wanted.cursor)
+    record_reveals(found.items, request.auth.actor, "api list")
+    return json_response(
         {
             "items": serializers.memories(found.items, serializers.preview),
             "next_cursor": found.next_cursor,
@@ -111,12 +111,12 @@ def list_memories(request: ApiRequest, wanted: Query[MemoryList]) -> HttpRespons
 )
 def get_memory(request: ApiRequest, id: str, wanted: Query[OneMemory]) -> HttpResponse:
     """The whole memory; counts one access."""
-    memory = _find(id, wanted, request.auth)
-    note_reveals([memory], request.auth.actor, "api")
+    memory = _find_memory(id, wanted, request.auth)
+    record_reveals([memory], request.auth.actor, "api")
     if not wanted.trashed:
-        count_access([memory])
+        count_accesses_and_promote([memory])
     [shown] = serializers.memories([memory])
-    return answer(shown, headers={"ETag": etag(memory)})
+    return json_response(shown, headers={"ETag": make_etag(memory)})
 
 
 @router.patch(
@@ -137,18 +137,18 @@ def get_memory(request: ApiRequest, id: str, wanted: Query[OneMemory]) -> HttpRe
 )
 def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpResponse:
     """Sets the fields that are given; what they were becomes a revision."""
-    expected = _expected(request, id)
+    expected = _expected_version(request, id)
     try:
-        memory, outcome = toolsets_results.update_memory(id, patch, request.auth.actor, expected)
+        memory, outcome = toolsets_results.update_with_outcome(id, patch, request.auth.actor, expected)
     except store.Conflict as conflict:
         if conflict.field == "updated_at":
-            raise _outdated() from None
+            raise _precondition_failed() from None
         raise
     if outcome == "unchanged":  # a change has a row of its own
-        note_reveals([memory], request.auth.actor, "api change")
+        record_reveals([memory], request.auth.actor, "api change")
     body = {"outcome": outcome, "memory": serializers.memory(memory), "ignored": patch.ignored}
-    body |= toolsets_results.warnings(memory)
-    return answer(body, headers={"ETag": etag(memory)})
+    body |= toolsets_results.write_warnings(memory)
+    return json_response(body, headers={"ETag": make_etag(memory)})
 
 
 @router.delete(
@@ -156,10 +156,10 @@ def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpRespo
 )
 def delete_memory(request: ApiRequest, id: str, hard: bool = False) -> HttpResponse:
     """To the trash; ``hard=true`` erases it so that nothing but a hash in the journal is left."""
-    done: list[Any] = (store.erase if hard else store.trash)([id], request.auth.actor)
+    done: list[Any] = (store.erase_memories if hard else store.trash_memories)([id], request.auth.actor)
     if not done:
         raise Http404
-    return answer({"outcome": "erased" if hard else "trashed", "id": id})
+    return json_response({"outcome": "erased" if hard else "trashed", "id": id})
 
 
 @router.post(
@@ -170,13 +170,15 @@ def delete_memory(request: ApiRequest, id: str, hard: bool = False) -> HttpRespo
 )
 def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
     """Revives an expired memory too; its time begins anew."""
-    restored = store.restore([id], request.auth.actor)
-    memory = _reach(request.auth).filter(uid=id).with_details().first()
+    restored = store.restore_memories([id], request.auth.actor)
+    memory = _writable_memories(request.auth).filter(uid=id).with_details().first()
     if memory is None:
         raise Http404
     if not restored:
-        note_reveals([memory], request.auth.actor, "api restore")
-    return answer({"outcome": "restored" if restored else "unchanged", "memory": serializers.memory(memory)})
+        record_reveals([memory], request.auth.actor, "api restore")
+    return json_response(
+        {"outcome": "restored" if restored else "unchanged", "memory": serializers.memory(memory)}
+    )
 
 
 @router.get(
@@ -187,40 +189,40 @@ def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
 )
 def get_history(request: ApiRequest, id: str, wanted: Query[OneMemory]) -> HttpResponse:
     """Earlier versions and journal rows, newest first, as far as the token may see them."""
-    memory = _find(id, wanted, request.auth)
-    note_reveals([memory], request.auth.actor, "api history")
+    memory = _find_memory(id, wanted, request.auth)
+    record_reveals([memory], request.auth.actor, "api history")
     clearance = wanted.clearance(request.auth)
-    return answer(
+    return json_response(
         {
-            "revisions": [serializers.revision(row) for row in history.revisions(memory, clearance)],
-            "journal": [as_line(row) for row in history.journal_of(memory, clearance)],
+            "revisions": [serializers.revision(row) for row in versions.visible_revisions(memory, clearance)],
+            "journal": [to_line(row) for row in versions.memory_journal(memory, clearance)],
         }
     )
 
 
-def etag(memory: Memory) -> str:
+def make_etag(memory: Memory) -> str:
     """Changes with each change of the memory, and not when it is read."""
     return f'"{memory.updated_at.astimezone(UTC).strftime(_ETAG_FORMAT)}"'
 
 
-def _expected(request: ApiRequest, uid: str) -> datetime | None:
+def _expected_version(request: ApiRequest, uid: str) -> datetime | None:
     """The ``updated_at`` that If-Match stands for; ``None`` where it does not matter."""
     tags = parse_etags(request.headers.get("If-Match", ""))
     if not tags or tags == ["*"]:
         return None
-    memory: Memory | None = _reach(request.auth).filter(uid=uid).first()
+    memory: Memory | None = _writable_memories(request.auth).filter(uid=uid).first()
     if memory is None:
         raise Http404
-    if etag(memory) not in tags:
-        raise _outdated()
+    if make_etag(memory) not in tags:
+        raise _precondition_failed()
     return memory.updated_at
 
 
-def _outdated() -> Problem:
+def _precondition_failed() -> Problem:
     return Problem(412, "precondition_failed", "the memory was changed since that version; read it again")
 
 
-def _find(uid: str, wanted: OneMemory, caller: Caller) -> Memory:
+def _find_memory(uid: str, wanted: OneMemory, caller: Caller) -> Memory:
     memories: MemoryQuerySet = Memory.objects.visible_to(wanted.clearance(caller)).filter(uid=uid)
     memories = memories.trashed() if wanted.trashed else memories.live()
     memory: Memory | None = next(iter(memories), None)
@@ -229,25 +231,25 @@ def _find(uid: str, wanted: OneMemory, caller: Caller) -> Memory:
     return memory
 
 
-def _reach(caller: Caller) -> MemoryQuerySet:
+def _writable_memories(caller: Caller) -> MemoryQuerySet:
     """All that the token may see: writes need not ask."""
     memories: MemoryQuerySet = Memory.objects.visible_to(caller.actor.clearance)
     return memories
 
 
-def _draft(item: Any) -> MemoryDraft | Problem:
+def _parse_draft(item: Any) -> MemoryDraft | Problem:
     try:
         return MemoryDraft.model_validate(item)
     except ValidationError as error:
-        return problem_of(error)
+        return to_problem(error)
 
 
-def _batch_result(result: store.Outcome | Exception) -> dict[str, Any]:
-    if isinstance(result, store.Outcome):
+def _serialize_batch_result(result: store.StoreResult | Exception) -> dict[str, Any]:
+    if isinstance(result, store.StoreResult):
         return {
             "outcome": result.outcome,
             "id": result.memory.uid,
-            **toolsets_results.warnings(result.memory),
+            **toolsets_results.write_warnings(result.memory),
         }
-    problem = problem_of(result)
+    problem = to_problem(result)
     return {"error": {"code": problem.code, "detail": problem.detail, "errors": problem.errors}}

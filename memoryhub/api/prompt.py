@@ -9,21 +9,23 @@ from ninja import Query, Router
 from pydantic import BaseModel, Field
 
 from memoryhub.api.schemas import documented
-from memoryhub.audit.reveals import note_reveals
-from memoryhub.http.authentication import READ, ApiRequest, Asking
-from memoryhub.http.json import answer
-from memoryhub.injection.prompt_list import most_used
-from memoryhub.memories.filters import Filter, MemoryFilter
+from memoryhub.audit.reveals import record_reveals
+from memoryhub.http.authentication import READ, AccessParams, ApiRequest
+from memoryhub.http.json import json_response
+from memoryhub.injection.system_prompt import format_most_used
+from memoryhub.memories.filters import MemoryFilter, TextFilter
 
 router = Router()
-MOST, USUAL = 200, 20
+MAX_ENTRIES, DEFAULT_ENTRIES = 200, 20
 
 
-class PromptRequest(Asking):
-    max_entries: Annotated[int, Field(ge=1, le=MOST)] = Field(USUAL, description="Most memories in it.")
-    category: Filter = None
-    project: Filter = None
-    session_id: Filter = None
+class PromptRequest(AccessParams):
+    max_entries: Annotated[int, Field(ge=1, le=MAX_ENTRIES)] = Field(
+        DEFAULT_ENTRIES, description="Most memories in it."
+    )
+    category: TextFilter = None
+    project: TextFilter = None
+    session_id: TextFilter = None
 
 
 class PromptShape(BaseModel):
@@ -46,9 +48,9 @@ def get_prompt(request: ApiRequest, wanted: Query[PromptRequest]) -> HttpRespons
     narrowed = MemoryFilter(
         category=wanted.category, project=wanted.project, session_id=wanted.session_id
     ).select(wanted.clearance(request.auth))
-    listed = most_used(narrowed, wanted.max_entries)
-    note_reveals(listed.shown, request.auth.actor, "api prompt")
-    return answer(
+    listed = format_most_used(narrowed, wanted.max_entries)
+    record_reveals(listed.shown, request.auth.actor, "api prompt")
+    return json_response(
         {
             "prompt": listed.markdown,
             "ids": [memory.uid for memory in listed.shown],

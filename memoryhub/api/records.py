@@ -20,13 +20,13 @@ from memoryhub.api.schemas import (
     documented,
 )
 from memoryhub.audit import journal
-from memoryhub.core.pagination import page
+from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
-from memoryhub.http.authentication import READ, WRITE, ApiRequest, Asking
-from memoryhub.http.json import answer
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest
+from memoryhub.http.json import json_response
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry
-from memoryhub.stats.counts import sizes, statistics, vector_statistics
+from memoryhub.stats.counts import database_sizes, store_statistics, vector_statistics
 from memoryhub.toolsets import results
 
 router = Router()
@@ -41,9 +41,9 @@ router = Router()
 )
 def store_fact(request: ApiRequest, draft: FactDraft) -> HttpResponse:
     """201 ``created``; 200 ``updated`` when the triple was there: its confidence is now this one."""
-    done = results.store_fact(draft, request.auth.actor)
+    done = results.store_fact_with_outcome(draft, request.auth.actor)
     body = {**done, "ignored": sorted(draft.model_extra or {})}
-    return answer(body, 201 if done["outcome"] == "created" else 200)
+    return json_response(body, 201 if done["outcome"] == "created" else 200)
 
 
 @router.get(
@@ -52,8 +52,8 @@ def store_fact(request: ApiRequest, draft: FactDraft) -> HttpResponse:
 def query_facts(request: ApiRequest, wanted: Query[FactList]) -> HttpResponse:
     """Facts that fit every filter given, newest first."""
     rows = wanted.facts(request.auth)
-    found = page(rows, "updated_at", wanted.limit, wanted.cursor)
-    return answer(
+    found = paginate(rows, "updated_at", wanted.limit, wanted.cursor)
+    return json_response(
         {
             "items": [serializers.fact(row) for row in found.items],
             "next_cursor": found.next_cursor,
@@ -72,7 +72,7 @@ def query_facts(request: ApiRequest, wanted: Query[FactList]) -> HttpResponse:
 def delete_fact(request: ApiRequest, id: str) -> HttpResponse:
     """Removes it; the journal keeps that it was there."""
     services.delete_fact(id, request.auth.actor)
-    return answer({"outcome": "deleted", "id": id})
+    return json_response({"outcome": "deleted", "id": id})
 
 
 @router.get(
@@ -88,10 +88,10 @@ def read_journal(request: ApiRequest, wanted: Query[JournalList]) -> HttpRespons
     rows = rows.between("at", wanted.since, wanted.until)
     named = {name: getattr(wanted, name) for name in ("operation", "object_type", "object_id")}
     rows = rows.filter(**{name: value for name, value in named.items() if value})
-    found = page(rows, "seq", wanted.limit, wanted.cursor)
-    return answer(
+    found = paginate(rows, "seq", wanted.limit, wanted.cursor)
+    return json_response(
         {
-            "items": [journal.as_line(row) for row in found.items],
+            "items": [journal.to_line(row) for row in found.items],
             "next_cursor": found.next_cursor,
             "total": rows.count(),
         }
@@ -114,11 +114,13 @@ def verify_journal(request: ApiRequest) -> HttpResponse:
     found = journal.verify()
     if not request.auth.actor.clearance.is_whole:
         found = replace(found, loss=None)
-    return answer(asdict(found))
+    return json_response(asdict(found))
 
 
 @router.get("/stats", auth=READ, response=documented(Statistics), tags=["stats"], summary="Counts and sizes")
-def get_statistics(request: ApiRequest, wanted: Query[Asking]) -> HttpResponse:
+def get_statistics(request: ApiRequest, wanted: Query[AccessParams]) -> HttpResponse:
     """Counts of what the token may see and asks for; sizes of the whole store."""
     clearance = wanted.clearance(request.auth)
-    return answer({**statistics(clearance), **sizes(clearance), **vector_statistics(clearance)})
+    return json_response(
+        {**store_statistics(clearance), **database_sizes(clearance), **vector_statistics(clearance)}
+    )

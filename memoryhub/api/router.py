@@ -29,7 +29,7 @@ from memoryhub.api import (
     tools,
     transfer,
 )
-from memoryhub.http.error_responses import answer_exception
+from memoryhub.http.error_responses import handle_exception
 from memoryhub.http.json import StrictParser
 from memoryhub.http.problems import MEDIA_TYPE
 
@@ -47,7 +47,7 @@ class Api(NinjaAPI):
 
     def set_default_exception_handlers(self) -> None:
         """One for all, in the place of ninja's own."""
-        self.add_exception_handler(Exception, answer_exception)
+        self.add_exception_handler(Exception, handle_exception)
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
         return operation.view_func.__name__

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from memoryhub import serializers
 from memoryhub.access.policy import Clearance
-from memoryhub.api.parameters import OneSession, Paged, SearchRequest, SessionList, TimelineRequest
+from memoryhub.api.parameters import OneSession, PageParams, SearchRequest, SessionList, TimelineRequest
 from memoryhub.api.schemas import (
     EntryShape,
     ListOf,
@@ -21,17 +21,18 @@ from memoryhub.api.schemas import (
     SessionWithTimeline,
     documented,
 )
-from memoryhub.audit.reveals import note_reveals
-from memoryhub.core.pagination import page
-from memoryhub.http.authentication import READ, ApiRequest, Asking, Caller, Share
-from memoryhub.http.json import answer
+from memoryhub.audit.reveals import record_reveals
+from memoryhub.core.pagination import paginate
+from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Ratio
+from memoryhub.http.json import json_response
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Memory, Session
-from memoryhub.search.hybrid import Mode, search
-from memoryhub.search.recall import DEFAULT_TOKENS, LEAST_TOKENS, MOST_TOKENS, Ranking, Wanted
+from memoryhub.search.hybrid import SearchMode, search_memories
+from memoryhub.search.recall import DEFAULT_TOKENS, MAX_TOKENS, MIN_TOKENS, Ranking
+from memoryhub.search.recall import RecallRequest as Wanted
 from memoryhub.search.recall import recall_memories as recall
 from memoryhub.stats import timeline
-from memoryhub.stats.timeline import with_counts
+from memoryhub.stats.timeline import sessions_with_counts
 
 router = Router()
 
@@ -39,20 +40,22 @@ router = Router()
 @router.get("/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search")
 def search_by_query(request: ApiRequest, wanted: Query[SearchRequest]) -> HttpResponse:
     """The best first, each with its score and what the score is made of."""
-    return _search(request, wanted)
+    return _search_response(request, wanted)
 
 
 @router.post("/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search")
 def search_by_body(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
     """The same as GET, for queries that are too long or too private for a URL."""
-    return _search(request, wanted)
+    return _search_response(request, wanted)
 
 
-def _search(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
+def _search_response(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
     memories = wanted.select(wanted.clearance(request.auth))
-    found = search(memories, wanted.query, limit=wanted.limit, min_score=wanted.min_score, mode=wanted.mode)
-    note_reveals((hit.memory for hit in found.hits), request.auth.actor, "api search")
-    return answer(
+    found = search_memories(
+        memories, wanted.query, limit=wanted.limit, min_score=wanted.min_score, mode=wanted.mode
+    )
+    record_reveals((hit.memory for hit in found.hits), request.auth.actor, "api search")
+    return json_response(
         {
             "results": [serializers.hit(hit) for hit in found.hits],
             "total": found.total,
@@ -78,7 +81,9 @@ def _search(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
 )
 def get_timeline(request: ApiRequest, wanted: Query[TimelineRequest]) -> HttpResponse:
     """Memories, events, boundaries, starts and ends of sessions, newest first; ``type``: memories only."""
-    return answer(_timeline(request.auth, wanted.clearance(request.auth), wanted.filter(), wanted))
+    return json_response(
+        _timeline_page(request.auth, wanted.clearance(request.auth), wanted.filter(), wanted)
+    )
 
 
 @router.get(
@@ -91,12 +96,12 @@ def get_timeline(request: ApiRequest, wanted: Query[TimelineRequest]) -> HttpRes
 def list_sessions(request: ApiRequest, wanted: Query[SessionList]) -> HttpResponse:
     """Sessions with something in them that may be seen, latest first."""
     bounds = {"project": wanted.project, "last_seen__gte": wanted.since, "first_seen__lt": wanted.until}
-    sessions = with_counts(wanted.clearance(request.auth))
+    sessions = sessions_with_counts(wanted.clearance(request.auth))
     sessions = sessions.filter(**{name: value for name, value in bounds.items() if value})
-    found = page(sessions, "last_seen", wanted.limit, wanted.cursor)
-    return answer(
+    found = paginate(sessions, "last_seen", wanted.limit, wanted.cursor)
+    return json_response(
         {
-            "items": [_session(row) for row in found.items],
+            "items": [_serialize_session(row) for row in found.items],
             "next_cursor": found.next_cursor,
             "total": sessions.count(),
         }
@@ -113,49 +118,51 @@ def list_sessions(request: ApiRequest, wanted: Query[SessionList]) -> HttpRespon
 def get_session(request: ApiRequest, session_id: str, wanted: Query[OneSession]) -> HttpResponse:
     """Of several projects' sessions with this id the latest, unless ``project`` is given."""
     clearance = wanted.clearance(request.auth)
-    sessions = with_counts(clearance).filter(session_id=session_id).order_by("-last_seen", "-pk")
+    sessions = sessions_with_counts(clearance).filter(session_id=session_id).order_by("-last_seen", "-pk")
     rows = list(sessions.filter(project=wanted.project) if wanted.project else sessions)
     if not rows:
         raise Http404
     chosen, *others = rows
-    return answer(
+    return json_response(
         {
-            "session": _session(chosen),
-            "timeline": _timeline(request.auth, clearance, MemoryFilter(), wanted, chosen),
+            "session": _serialize_session(chosen),
+            "timeline": _timeline_page(request.auth, clearance, MemoryFilter(), wanted, chosen),
             "other_projects": [row.project for row in others],
         }
     )
 
 
-def _timeline(
-    caller: Caller, clearance: Clearance, within: MemoryFilter, wanted: Paged, of: Session | None = None
+def _timeline_page(
+    caller: Caller, clearance: Clearance, within: MemoryFilter, wanted: PageParams, of: Session | None = None
 ) -> dict[str, Any]:
-    entries, following = timeline.timeline(clearance, within, limit=wanted.limit, cursor=wanted.cursor, of=of)
-    note_reveals(timeline.memories_of(entries), caller.actor, "api session" if of else "api timeline")
+    entries, following = timeline.load_timeline(
+        clearance, within, limit=wanted.limit, cursor=wanted.cursor, of=of
+    )
+    record_reveals(timeline.timeline_memories(entries), caller.actor, "api session" if of else "api timeline")
     return {
         "items": [serializers.entry(entry) for entry in entries],
         "next_cursor": following,
-        "total": timeline.count(clearance, within, of=of),
+        "total": timeline.count_entries(clearance, within, of=of),
     }
 
 
-def _session(row: Session) -> dict[str, Any]:
+def _serialize_session(row: Session) -> dict[str, Any]:
     return serializers.session(row, memory_count=row.memory_count, event_count=row.event_count)  # type: ignore[attr-defined]
 
 
-class RecallRequest(MemoryFilter, Asking):
+class RecallRequest(MemoryFilter, AccessParams):
     query: str = Field(description="Words, a phrase in quotes, a name, a question: any text is safe.")
-    max_tokens: Annotated[int, Field(ge=LEAST_TOKENS, le=MOST_TOKENS)] = Field(
+    max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_TOKENS)] = Field(
         DEFAULT_TOKENS, description="Of the whole answer."
     )
     ranking: Ranking = Field(
         Ranking.MEMORY_MCP,
         description="memory-mcp: match, importance, recency, frequency of use. letsgo: that of /search.",
     )
-    min_score: Share | None = Field(
+    min_score: Ratio | None = Field(
         None, description="What a search with this floor finds is a match; absent: the configured floor."
     )
-    mode: Mode = Field("hybrid", description="How to look; the answer's mode says what could be done.")
+    mode: SearchMode = Field("hybrid", description="How to look; the answer's mode says what could be done.")
 
 
 @router.post(
@@ -173,10 +180,12 @@ def recall_memories(request: ApiRequest, wanted: RecallRequest) -> HttpResponse:
     memories = wanted.select(wanted.clearance(request.auth))
     asked = Wanted(wanted.query, wanted.max_tokens, wanted.ranking, wanted.min_score, wanted.mode)
     actor = request.auth.actor
-    return answer(
-        recall(memories, asked, _detail, told=lambda shown: note_reveals(shown, actor, "api recall"))
+    return json_response(
+        recall(
+            memories, asked, _serialize_detail, told=lambda shown: record_reveals(shown, actor, "api recall")
+        )
     )
 
 
-def _detail(memory: Memory, score: float) -> dict[str, Any]:
+def _serialize_detail(memory: Memory, score: float) -> dict[str, Any]:
     return {**serializers.memory(memory), "score": score}

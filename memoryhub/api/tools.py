@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.api.schemas import ListOf, ToolResult, ToolsetShape, ToolShape, documented
 from memoryhub.http.authentication import ANY_RIGHT, READ, ApiRequest
-from memoryhub.http.json import answer
+from memoryhub.http.json import json_response
 from memoryhub.http.problems import Problem
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Tool, Toolset
@@ -21,7 +21,7 @@ router = Router(tags=["tools"])
 @router.get("/tools", auth=READ, response=documented(ListOf[ToolsetShape]), summary="List the toolsets")
 def list_toolsets(request: ApiRequest) -> HttpResponse:
     """The vocabularies in which agents may speak to the hub."""
-    return _whole_list(
+    return _list_response(
         [
             {"name": one.name, "description": one.description, "tools": [tool.name for tool in one.tools]}
             for one in TOOLSETS.values()
@@ -37,7 +37,7 @@ def list_toolsets(request: ApiRequest) -> HttpResponse:
 )
 def list_tools(request: ApiRequest, toolset: str) -> HttpResponse:
     """Each with the JSON Schema of its arguments."""
-    return _whole_list([_shape(tool) for tool in _toolset(toolset).tools])
+    return _list_response([_describe_tool(tool) for tool in _find_toolset(toolset).tools])
 
 
 @router.post(
@@ -50,7 +50,7 @@ def run_tool(
     request: ApiRequest, toolset: str, tool: str, arguments: Body[dict[str, Any] | None] = None
 ) -> HttpResponse:
     """The arguments are the body; each tool says which right it needs."""
-    return _run(request, toolset, tool, arguments)
+    return _run_named_tool(request, toolset, tool, arguments)
 
 
 class ToolCall(BaseModel):
@@ -70,24 +70,26 @@ class ToolCall(BaseModel):
 )
 def call_tool(request: ApiRequest, toolset: str, call: ToolCall) -> HttpResponse:
     """As ``POST /tools/{toolset}/{tool}``; the body names the tool: ``{"name", "arguments"}``."""
-    return _run(request, toolset, call.name, call.arguments)
+    return _run_named_tool(request, toolset, call.name, call.arguments)
 
 
-def _run(request: ApiRequest, toolset: str, tool: str, arguments: dict[str, Any] | None) -> HttpResponse:
-    found = _toolset(toolset).find(tool)
+def _run_named_tool(
+    request: ApiRequest, toolset: str, tool: str, arguments: dict[str, Any] | None
+) -> HttpResponse:
+    found = _find_toolset(toolset).find(tool)
     if found is None:
         raise Problem(404, "unknown_tool", "this toolset has no such tool; GET /tools/{toolset} lists them")
     done = found.run(request.auth, arguments or {})
-    return answer({"result": done.result, "ignored": done.ignored})
+    return json_response({"result": done.result, "ignored": done.ignored})
 
 
-def _toolset(name: str) -> Toolset:
+def _find_toolset(name: str) -> Toolset:
     if name not in TOOLSETS:
         raise Problem(404, "unknown_toolset", "there is no such toolset; GET /tools lists them")
     return TOOLSETS[name]
 
 
-def _shape(tool: Tool[Any]) -> dict[str, Any]:
+def _describe_tool(tool: Tool[Any]) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,
@@ -96,5 +98,5 @@ def _shape(tool: Tool[Any]) -> dict[str, Any]:
     }
 
 
-def _whole_list(items: list[dict[str, Any]]) -> HttpResponse:
-    return answer({"items": items, "next_cursor": None, "total": len(items)})
+def _list_response(items: list[dict[str, Any]]) -> HttpResponse:
+    return json_response({"items": items, "next_cursor": None, "total": len(items)})

@@ -14,14 +14,14 @@ from pydantic import BaseModel, Field
 
 from memoryhub import serializers
 from memoryhub.access.policy import Actor
-from memoryhub.api.parameters import Happened
+from memoryhub.api.parameters import HistoryFilter
 from memoryhub.api.schemas import ListOf, documented
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Limit
-from memoryhub.http.json import answer
-from memoryhub.http.problems import Problem, field_error, invalid
+from memoryhub.http.json import json_response
+from memoryhub.http.problems import Problem, field_error, invalid_fields
 from memoryhub.maintenance import runs
-from memoryhub.memories.filters import Filter
+from memoryhub.memories.filters import TextFilter
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, uploads
 from memoryhub.transfer.export import Selection
@@ -41,7 +41,7 @@ _FILE_BODY = {
         },
     }
 }
-_FILES = {
+_FILE_RESPONSES = {
     "responses": {
         200: {
             "content": {
@@ -100,15 +100,15 @@ class OneImport(BaseModel):
     start: int = Field(0, ge=0, le=1_000_000, description="How many errors to pass over.")
 
 
-class ExportRequest(Happened):
+class ExportRequest(HistoryFilter):
     """Filters as in the list of memories. ``whole`` goes with ``project`` alone."""
 
     format: str = Field(OWN, description=f"One of: {', '.join(WRITERS)}.")
     whole: bool = Field(
         False, description="With trash, versions, facts, sessions, events and the journal, as far as seen."
     )
-    category: Filter = None
-    tag: Filter = None
+    category: TextFilter = None
+    tag: TextFilter = None
     trashed: bool = False
 
 
@@ -125,7 +125,7 @@ def import_file(request: ApiRequest, wanted: Query[ImportRequest]) -> HttpRespon
     What the token clears and its projects hold for every line. With the right ``maintain`` a file of the
     hub's own restores a store: ids, authors, versions, sessions and the journal come along.
     """
-    name, chunks = _body(request, wanted.name)
+    name, chunks = _read_upload(request, wanted.name)
     restores = Right.MAINTAIN.value in request.auth.rights
     try:
         run = jobs.start(
@@ -141,15 +141,15 @@ def import_file(request: ApiRequest, wanted: Query[ImportRequest]) -> HttpRespon
         raise Problem(413, "body_too_large", str(error)) from None
     except OSError as error:
         raise Problem(400, "unreadable_body", "the body broke off; send it again") from error
-    return answer(_shape(run), 202)
+    return json_response(_serialize_import(run), 202)
 
 
 @router.get("/import", auth=WRITE, response=documented(ListOf[ImportShape]), summary="List one's own imports")
 def list_imports(request: ApiRequest, wanted: Query[OneImport]) -> HttpResponse:
     """Newest first."""
     rows = jobs.own(request.auth.actor)
-    items = [_shape(run) for run in rows[: wanted.limit]]
-    return answer({"items": items, "next_cursor": None, "total": rows.count()})
+    items = [_serialize_import(run) for run in rows[: wanted.limit]]
+    return json_response({"items": items, "next_cursor": None, "total": rows.count()})
 
 
 @router.get(
@@ -162,15 +162,15 @@ def get_import(request: ApiRequest, id: str, wanted: Query[OneImport]) -> HttpRe
     """``errors`` is a page: ``start`` goes on in them."""
     run = jobs.find(id, request.auth.actor)
     told = jobs.of(run, request.auth.actor.clearance, wanted.start, wanted.limit)
-    return answer(
+    return json_response(
         {
-            **_shape(run),
+            **_serialize_import(run),
             "counts": dict(told.counts),
             "failed": told.failed,
             "errors": told.errors,
             "more_errors": told.more_errors,
             **{
-                name: _counted(getattr(told, name))
+                name: _serialize_counts(getattr(told, name))
                 for name in ("unmapped", "ignored", "not_taken", "over_cap")
             },
         }
@@ -186,7 +186,7 @@ def get_import(request: ApiRequest, id: str, wanted: Query[OneImport]) -> HttpRe
 def stop_import(request: ApiRequest, id: str) -> HttpResponse:
     """What is stored stays; it can be resumed."""
     actor = request.auth.actor
-    return answer(_shape(jobs.stop(jobs.find(id, actor), actor)), 202)
+    return json_response(_serialize_import(jobs.stop(jobs.find(id, actor), actor)), 202)
 
 
 @router.post(
@@ -198,7 +198,7 @@ def stop_import(request: ApiRequest, id: str) -> HttpResponse:
 def resume_import(request: ApiRequest, id: str) -> HttpResponse:
     """For one that was stopped, interrupted or failed: it goes on where it was."""
     actor, restores = request.auth.actor, Right.MAINTAIN.value in request.auth.rights
-    return answer(_shape(jobs.resume(jobs.find(id, actor), actor, restores=restores)), 202)
+    return json_response(_serialize_import(jobs.resume(jobs.find(id, actor), actor, restores=restores)), 202)
 
 
 @router.get(
@@ -206,12 +206,12 @@ def resume_import(request: ApiRequest, id: str) -> HttpResponse:
     auth=READ,
     response=documented(str),
     summary="Export memories as a file",
-    openapi_extra=_FILES,
+    openapi_extra=_FILE_RESPONSES,
 )
 def export_file(request: ApiRequest, wanted: Query[ExportRequest]) -> HttpResponseBase:
     """A stream. ``X-Left-Out`` counts what the token clears and was not asked for; secrets are journaled."""
     if wanted.format not in WRITERS:
-        raise invalid([field_error("format", f"must be one of: {', '.join(WRITERS)}")])
+        raise invalid_fields([field_error("format", f"must be one of: {', '.join(WRITERS)}")])
     narrowing = {
         "type",
         "since",
@@ -222,7 +222,7 @@ def export_file(request: ApiRequest, wanted: Query[ExportRequest]) -> HttpRespon
         "trashed",
     } & wanted.model_fields_set
     if wanted.whole and (narrowing or wanted.format != OWN):
-        raise invalid([field_error("whole", f"goes with the format {OWN} and with project alone")])
+        raise invalid_fields([field_error("whole", f"goes with the format {OWN} and with project alone")])
     actor = Actor(request.auth.actor.name, wanted.clearance(request.auth))
     selection = Selection(actor, wanted.filter(), wanted.whole)
     selection.journal_secrets()
@@ -233,7 +233,7 @@ def export_file(request: ApiRequest, wanted: Query[ExportRequest]) -> HttpRespon
     return StreamingHttpResponse(writer.write(selection), content_type=writer.content_type, headers=headers)
 
 
-def _body(request: ApiRequest, name: str) -> tuple[str, Iterator[bytes]]:
+def _read_upload(request: ApiRequest, name: str) -> tuple[str, Iterator[bytes]]:
     """The file's name and its content, a piece at a time."""
     if request.content_type == "multipart/form-data":
         try:
@@ -241,14 +241,14 @@ def _body(request: ApiRequest, name: str) -> tuple[str, Iterator[bytes]]:
         except MultiPartParserError as error:
             raise Problem(400, "unreadable_body", "the form cannot be read; send it again") from error
         if file is None or isinstance(file, list):
-            raise invalid([field_error("file", "is missing; send the file as the part named file")])
+            raise invalid_fields([field_error("file", "is missing; send the file as the part named file")])
         return name or str(file.name), iter(file.chunks(_CHUNK))
     chunked = request.META.get("HTTP_TRANSFER_ENCODING") and request.META.get("wsgi.input_terminated")
     stream = request.META["wsgi.input"] if chunked else request
     return name, iter(lambda: stream.read(_CHUNK), b"")
 
 
-def _shape(run: MaintenanceRun) -> dict[str, Any]:
+def _serialize_import(run: MaintenanceRun) -> dict[str, Any]:
     return {
         "id": run.uid,
         "status": run.status,
@@ -267,5 +267,5 @@ def _shape(run: MaintenanceRun) -> dict[str, Any]:
     }
 
 
-def _counted(pairs: list[tuple[str, int]]) -> list[dict[str, Any]]:
+def _serialize_counts(pairs: list[tuple[str, int]]) -> list[dict[str, Any]]:
     return [{"what": what, "count": count} for what, count in pairs]

@@ -17,17 +17,17 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
-from memoryhub.access.policy import Actor, Sensitivity, higher, system
+from memoryhub.access.policy import Actor, Sensitivity, stricter_level, system_actor
 from memoryhub.audit import journal_loss, mirror
 from memoryhub.audit.journal_loss import Loss
-from memoryhub.audit.mirror import LINE, shown
-from memoryhub.audit.mirror import as_line as as_line  # noqa: PLC0414 others take it from here
+from memoryhub.audit.mirror import LINE_FIELDS, format_moment
+from memoryhub.audit.mirror import to_line as to_line  # noqa: PLC0414 others take it from here
 from memoryhub.backends import bulk
 from memoryhub.models import Fact, JournalEntry, Memory
 
-GENESIS = "0" * 64
-_GATE = ("project", "sensitivity", "owner")
-_HASHED = (*LINE[:6], *_GATE, "detail")
+GENESIS_HASH = "0" * 64
+_ACCESS_FIELDS = ("project", "sensitivity", "owner")
+_HASHED_COLUMNS = (*LINE_FIELDS[:6], *_ACCESS_FIELDS, "detail")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Change:
     owner: str = ""
 
 
-def of_memory(operation: str, memory: Memory, **detail: Any) -> Change:
+def memory_change(operation: str, memory: Memory, **detail: Any) -> Change:
     """A change of a memory, under the memory's own level, project and owner."""
     return Change(
         operation,
@@ -56,9 +56,9 @@ def of_memory(operation: str, memory: Memory, **detail: Any) -> Change:
     )
 
 
-def of_fact(operation: str, fact: Fact, **detail: Any) -> Change:
+def fact_change(operation: str, fact: Fact, **detail: Any) -> Change:
     """A change of a fact; one that hangs on a memory is under the memory's level too, and its owner's."""
-    level = higher(fact.sensitivity, fact.memory.sensitivity) if fact.memory else fact.sensitivity
+    level = stricter_level(fact.sensitivity, fact.memory.sensitivity) if fact.memory else fact.sensitivity
     owner = fact.memory.owner if fact.memory else ""
     return Change(operation, "fact", fact.uid, detail, fact.project, level, owner)
 
@@ -69,7 +69,7 @@ def record(actor: Actor, changes: Iterable[Change], now: datetime | None = None)
     _append((at, actor.name, change) for change in changes)
 
 
-def adopt(past: Iterable[tuple[datetime, str, Change]]) -> None:
+def record_imported(past: Iterable[tuple[datetime, str, Change]]) -> None:
     """Append rows of another store's journal: when it was, who did it, and what. Each says that it came so.
 
     ``detail`` must hold ``imported``, with its number and hash over there: nobody can pass off a row as made
@@ -84,16 +84,16 @@ def adopt(past: Iterable[tuple[datetime, str, Change]]) -> None:
 def _append(entries: Iterable[tuple[datetime, str, Change]]) -> None:
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("a change and its journal row are one transaction")
-    _write(_with_loss(entries, journal_loss.detect(*_head())))
+    _write(_with_loss(entries, journal_loss.detect(*_last_row())))
 
 
 def _write(entries: Iterable[tuple[datetime, str, Change]]) -> None:
     moments: dict[datetime, tuple[str, str]] = {}
-    last, before = _head()
+    last, before = _last_row()
     rows, lines, previous = [], [], before
     for seq, (at, actor, change) in enumerate(entries, start=last + 1):
         if at not in moments:
-            moments[at] = (str(connection.ops.adapt_datetimefield_value(at)), shown(at))
+            moments[at] = (str(connection.ops.adapt_datetimefield_value(at)), format_moment(at))
         stored_at, shown_at = moments[at]
         place = (change.operation, change.object_type, change.object_id)
         detail = json.dumps(dict(sorted(change.detail.items())))
@@ -101,9 +101,11 @@ def _write(entries: Iterable[tuple[datetime, str, Change]]) -> None:
         stored = (seq, stored_at, actor, *place, *gate, detail)
         previous = _digest(map(str, stored), previous)
         rows.append((*stored, previous))
-        lines.append(dict(zip(LINE, (seq, shown_at, actor, *place, change.detail, previous), strict=True)))
+        lines.append(
+            dict(zip(LINE_FIELDS, (seq, shown_at, actor, *place, change.detail, previous), strict=True))
+        )
     if rows:
-        bulk.insert(JournalEntry, (*_HASHED, "hash"), rows)
+        bulk.insert(JournalEntry, (*_HASHED_COLUMNS, "hash"), rows)
         transaction.on_commit(partial(mirror.append, lines, before))
 
 
@@ -120,7 +122,7 @@ def _with_loss(
 
 
 def _of_loss(lost: dict[str, Any]) -> tuple[datetime, str, Change]:
-    return timezone.now(), system("journal").name, _of_journal(mirror.LOSS, **lost)
+    return timezone.now(), system_actor("journal").name, _of_journal(mirror.LOSS, **lost)
 
 
 def _of_journal(operation: str, **detail: Any) -> Change:
@@ -133,7 +135,7 @@ def acknowledge_loss(actor: Actor, through: int | None = None) -> Loss | None:
 
     Returns what was acknowledged, None without a loss. Must run in a write transaction.
     """
-    if through is None and (lost := journal_loss.detect(*_head())):
+    if through is None and (lost := journal_loss.detect(*_last_row())):
         _write([_of_loss(lost)])
     loss = journal_loss.pending(through)
     if loss:
@@ -141,16 +143,16 @@ def acknowledge_loss(actor: Actor, through: int | None = None) -> Loss | None:
     return loss
 
 
-def _head() -> tuple[int, str]:
+def _last_row() -> tuple[int, str]:
     """The last row's number and hash. In plain SQL: every write asks for it."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT seq, hash FROM {JournalEntry._meta.db_table} ORDER BY seq DESC LIMIT 1")  # noqa: S608
-        return cursor.fetchone() or (0, GENESIS)
+        return cursor.fetchone() or (0, GENESIS_HASH)
 
 
-def last_number() -> int:
+def last_seq() -> int:
     """Of the newest row; 0 before the first. Inside a write transaction the next row takes the one after."""
-    return _head()[0]
+    return _last_row()[0]
 
 
 @dataclass(frozen=True)
@@ -172,17 +174,17 @@ def verify() -> Verification:
     What is left of a journal that lost its newest rows is a whole chain; the mirror still contains them.
     """
     found, loss = verify_chain(), journal_loss.pending()
-    bad = found.first_bad_seq or _first_lost(found.rows) or (loss.first_seq if loss else None)
+    bad = found.first_bad_seq or _first_lost_seq(found.rows) or (loss.first_seq if loss else None)
     return Verification(found.ok and bad is None, found.rows, bad, loss)
 
 
 def verify_chain() -> Verification:
     """Recompute the whole chain from the stored bytes."""
     with connection.cursor() as cursor:
-        return check_chain(cursor.execute(STORED_BYTES))
+        return check_chain(cursor.execute(STORED_BYTES_SQL))
 
 
-def _first_lost(rows: int) -> int | None:
+def _first_lost_seq(rows: int) -> int | None:
     """The first row that the mirror shows to be missing or written anew; None for another store's mirror."""
     end, beginning = mirror.last(), mirror.first()
     if end is None or beginning is None or not end[0]:
@@ -196,8 +198,8 @@ def _first_lost(rows: int) -> int | None:
 
 
 # Bytes: a parsed value could hide a changed byte, and a byte that is no UTF-8 could not be fetched at all.
-STORED_COLUMNS = (*_HASHED, "hash")
-STORED_BYTES = (
+STORED_COLUMNS = (*_HASHED_COLUMNS, "hash")
+STORED_BYTES_SQL = (
     f"SELECT {', '.join(f'CAST({name} AS BLOB)' for name in STORED_COLUMNS)} "  # noqa: S608 own names
     f"FROM {JournalEntry._meta.db_table} ORDER BY seq"
 )
@@ -205,7 +207,7 @@ STORED_BYTES = (
 
 def check_chain(rows: Iterable[Sequence[bytes | None]]) -> Verification:
     """Whether these rows, fetched with :data:`STORED_BYTES` from any store, are an unbroken chain."""
-    previous, expected, bad = GENESIS, 1, None
+    previous, expected, bad = GENESIS_HASH, 1, None
     count = 0
     for row in rows:
         *stored, digest = ((cell or b"").decode("utf-8", "surrogateescape") for cell in row)

@@ -85,7 +85,7 @@ def detect(last: int, digest: str) -> dict[str, Any] | None:
             return None
         common = None if mirror.recorded_loss(end[1]) else _last_common_row(last)
     except OSError as error:
-        logger.warning("journal mirror %s cannot be compared: %s", mirror.path(), error)
+        logger.warning("journal mirror %s cannot be compared: %s", mirror.mirror_path(), error)
         return None
     if common is None:
         return None

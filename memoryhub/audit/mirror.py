@@ -26,23 +26,23 @@ from django.utils import timezone
 from memoryhub.models import JournalEntry
 
 logger = logging.getLogger(__name__)
-LINE = ("seq", "at", "actor", "operation", "object_type", "object_id", "detail", "hash")
+LINE_FIELDS = ("seq", "at", "actor", "operation", "object_type", "object_id", "detail", "hash")
 LOSS = "journal_loss"  # the operation of a row that records lost rows
 _ASIDE = re.compile(r"\.\d{8}T\d{12}$")
 _BLOCK = 64 * 1024
-_TAIL = 4096  # bytes read from the end at first; more when they hold no whole line
+_TAIL_BYTES = 4096  # bytes read from the end at first; more when they hold no whole line
 
 
-def path() -> Path:
+def mirror_path() -> Path:
     return Path(settings.MEMORY_LOG)
 
 
-def as_line(row: JournalEntry) -> dict[str, Any]:
+def to_line(row: JournalEntry) -> dict[str, Any]:
     """Return a row in the shape of the API, which is the mirror's too."""
-    return {name: shown(row.at) if name == "at" else getattr(row, name) for name in LINE}
+    return {name: format_moment(row.at) if name == "at" else getattr(row, name) for name in LINE_FIELDS}
 
 
-def shown(at: datetime) -> str:
+def format_moment(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -56,18 +56,20 @@ def append(lines: list[dict[str, Any]], after: str = "") -> None:
             file = stack.enter_context(_locked())
             seq, digest = last_row(file)
             if (seq, digest) != (lines[0]["seq"] - 1, after) and not _is_ours(file, seq, digest):
-                logger.warning("journal mirror %s was set aside as %s", path(), keep_aside(digest))
+                logger.warning("journal mirror %s was set aside as %s", mirror_path(), move_aside(digest))
                 file, seq = stack.enter_context(_locked()), 0
             missing = lines if lines[0]["seq"] == seq + 1 else lines_after(seq)
             file.writelines(_encode(line) for line in missing)
     except (OSError, DatabaseError) as error:
-        logger.warning("journal mirror %s not written: %s (the journal itself is; see doctor)", path(), error)
+        logger.warning(
+            "journal mirror %s not written: %s (the journal itself is; see doctor)", mirror_path(), error
+        )
 
 
 def last_row(file: IO[bytes]) -> tuple[int, str]:
     """Number and hash of the last whole line, ``(0, "")`` without a readable one; a torn line is cut off."""
     size = file.seek(0, os.SEEK_END)
-    tail = _tail(file, size)
+    tail = _read_tail(file, size)
     whole = tail[: tail.rfind(b"\n") + 1]
     if len(whole) < len(tail):
         file.truncate(size - len(tail) + len(whole))
@@ -77,7 +79,7 @@ def last_row(file: IO[bytes]) -> tuple[int, str]:
 def first() -> bytes | None:
     """The first line; None where there is no readable file."""
     try:
-        with path().open("rb") as file:
+        with mirror_path().open("rb") as file:
             return file.readline()
     except OSError:
         return None
@@ -86,8 +88,8 @@ def first() -> bytes | None:
 def last() -> tuple[int, str] | None:
     """Number and hash of the last whole line; None where there is no readable file or no line."""
     try:
-        with path().open("rb") as file:
-            tail = _tail(file, file.seek(0, os.SEEK_END))
+        with mirror_path().open("rb") as file:
+            tail = _read_tail(file, file.seek(0, os.SEEK_END))
     except OSError:
         return None
     line = _last_line(tail[: tail.rfind(b"\n") + 1])
@@ -96,7 +98,7 @@ def last() -> tuple[int, str] | None:
 
 def from_the_end() -> Iterator[tuple[int, str]]:
     """Number and hash of each line, the last line first; ``(0, "")`` for one that is not readable."""
-    with path().open("rb") as file:
+    with mirror_path().open("rb") as file:
         position, rest = file.seek(0, os.SEEK_END), b""
         while position:
             begin = max(0, position - _BLOCK)
@@ -131,7 +133,7 @@ def _locked() -> Iterator[IO[bytes]]:
 
     Made for its owner alone where there is none.
     """
-    name = path()
+    name = mirror_path()
     while True:
         with _open(name) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -170,25 +172,25 @@ def recorded_loss(digest: str) -> JournalEntry | None:
 
 def name_aside() -> Path:
     """A new name for the file, for setting it aside."""
-    return path().with_name(f"{path().name}.{timezone.now():%Y%m%dT%H%M%S%f}")
+    return mirror_path().with_name(f"{mirror_path().name}.{timezone.now():%Y%m%dT%H%M%S%f}")
 
 
-def keep_aside(digest: str = "") -> Path:
+def move_aside(digest: str = "") -> Path:
     """Give the file another name, which is returned; the next append begins a new one with the first row.
 
     ``digest``: the hash of its last line. A recorded loss has named the file already.
     """
     loss = recorded_loss(digest)
-    kept = path().with_name(Path(loss.detail["file"]).name) if loss else name_aside()
+    kept = mirror_path().with_name(Path(loss.detail["file"]).name) if loss else name_aside()
     if kept.exists():
         kept = name_aside()
-    path().rename(kept)
+    mirror_path().rename(kept)
     return kept
 
 
 def set_aside() -> list[Path]:
     """The files that :func:`keep_aside` has renamed, oldest first."""
-    folder, name = path().parent, path().name
+    folder, name = mirror_path().parent, mirror_path().name
     if not folder.is_dir():
         return []
     return sorted(one for one in folder.iterdir() if one.name.startswith(name) and _ASIDE.search(one.name))
@@ -196,14 +198,14 @@ def set_aside() -> list[Path]:
 
 def lines_after(seq: int) -> Iterator[dict[str, Any]]:
     """Yield the rows after a number as they are stored: loaded ones would lack what readers must not see."""
-    rows = JournalEntry.objects.filter(seq__gt=seq).order_by("seq").values(*LINE)
+    rows = JournalEntry.objects.filter(seq__gt=seq).order_by("seq").values(*LINE_FIELDS)
     for row in rows.iterator(chunk_size=1000):
-        yield {**row, "at": shown(row["at"])}
+        yield {**row, "at": format_moment(row["at"])}
 
 
-def _tail(file: IO[bytes], size: int) -> bytes:
+def _read_tail(file: IO[bytes], size: int) -> bytes:
     """The end of the file: at least one whole line, with the break before it, where there is one."""
-    reach = _TAIL
+    reach = _TAIL_BYTES
     while True:
         file.seek(max(0, size - reach))
         tail = file.read()

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.models import Memory
 
-MOST_NAMED = 100  # ids in one row; those beyond are counted
+MAX_NAMED_IDS = 100  # ids in one row; those beyond are counted
 
 
-def note_reveals(memories: Iterable[Memory], actor: Actor, door: str) -> None:
+def record_reveals(memories: Iterable[Memory], actor: Actor, door: str) -> None:
     """Journal the secrets among what an answer shows, before it is sent; without one nothing is written.
 
     A row is under the project and the owner of what it names, so several of these are several rows.
@@ -24,13 +24,13 @@ def note_reveals(memories: Iterable[Memory], actor: Actor, door: str) -> None:
             shown[(memory.project, memory.owner)].append(memory.uid)
     if not shown:
         return
-    with write():
-        journal.record(actor, [_row(uids, *place, door) for place, uids in sorted(shown.items())])
+    with write_transaction():
+        journal.record(actor, [_reveal_change(uids, *place, door) for place, uids in sorted(shown.items())])
 
 
-def _row(uids: list[str], project: str, owner: str, door: str) -> journal.Change:
+def _reveal_change(uids: list[str], project: str, owner: str, door: str) -> journal.Change:
     level = Sensitivity.SECRET.value
     if len(uids) == 1:
         return journal.Change("reveal", "memory", uids[0], {"page": door}, project, level, owner)
-    detail = {"page": door, "count": len(uids), "ids": uids[:MOST_NAMED]}
+    detail = {"page": door, "count": len(uids), "ids": uids[:MAX_NAMED_IDS]}
     return journal.Change("reveal", "memories", "", detail, project, level, owner)

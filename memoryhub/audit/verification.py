@@ -19,11 +19,11 @@ from django.db import connection
 from memoryhub.audit import journal, mirror
 from memoryhub.models import JournalEntry
 
-_PLAIN = ("actor", "operation", "object_type", "object_id")
+_TEXT_FIELDS = ("actor", "operation", "object_type", "object_id")
 
 
 @dataclass
-class Audit:
+class MirrorReport:
     """What a comparison found; the numbers are of rows or lines."""
 
     path: Path
@@ -78,9 +78,9 @@ class Audit:
         return found
 
 
-def audit() -> Audit:
+def compare_mirror() -> MirrorReport:
     """Compare the mirror with the journal, both read once from the beginning, neither held in memory."""
-    found = Audit(mirror.path())
+    found = MirrorReport(mirror.mirror_path())
     try:
         file = found.path.open("rb")
     except FileNotFoundError:
@@ -90,22 +90,22 @@ def audit() -> Audit:
     with file, connection.cursor() as cursor:
         # Its size before the rows: a row is committed before its line is written, so no line is too new.
         size = os.fstat(file.fileno()).st_size
-        _compare(_lines(file, size, found), iter(cursor.execute(journal.STORED_BYTES)), found)
+        _compare(_read_lines(file, size, found), iter(cursor.execute(journal.STORED_BYTES_SQL)), found)
     return found
 
 
-def repair(found: Audit) -> bool:
+def repair_mirror(found: MirrorReport) -> bool:
     """Write what the mirror lacks. One that contradicts the database is evidence and stays: then False."""
     if found.lost or found.different or found.unreadable:
         return False
     if found.gaps:
-        mirror.keep_aside()
-    if newest := list(mirror.lines_after(journal.last_number() - 1)):
+        mirror.move_aside()
+    if newest := list(mirror.lines_after(journal.last_seq() - 1)):
         mirror.append(newest, after="")
     return True
 
 
-def _lines(file: IO[bytes], size: int, found: Audit) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_lines(file: IO[bytes], size: int, found: MirrorReport) -> Iterator[tuple[int, dict[str, Any]]]:
     while file.tell() < size:
         raw = file.readline()
         if not raw.endswith(b"\n"):
@@ -120,7 +120,7 @@ def _lines(file: IO[bytes], size: int, found: Audit) -> Iterator[tuple[int, dict
 
 
 def _compare(
-    lines: Iterator[tuple[int, dict[str, Any]]], rows: Iterator[tuple[Any, ...]], found: Audit
+    lines: Iterator[tuple[int, dict[str, Any]]], rows: Iterator[tuple[Any, ...]], found: MirrorReport
 ) -> None:
     """Walk through both in order of their numbers."""
     row, last = next(rows, None), 0
@@ -132,7 +132,7 @@ def _compare(
         if row is None or int(row[0]) > seq > last:
             found.lost += 1
             found.first_lost = found.first_lost or seq
-        elif seq <= last or not _same(line, row):
+        elif seq <= last or not _is_same(line, row):
             found.different += 1
             found.first_different = found.first_different or seq
             found.foreign |= seq == 1
@@ -142,7 +142,7 @@ def _compare(
     found.behind = 0 if row is None else 1 + sum(1 for _ in rows)
 
 
-def _same(line: dict[str, Any], row: tuple[Any, ...]) -> bool:
+def _is_same(line: dict[str, Any], row: tuple[Any, ...]) -> bool:
     stored = {
         name: (cell or b"").decode("utf-8", "surrogateescape")
         for name, cell in zip(journal.STORED_COLUMNS, row, strict=True)
@@ -153,4 +153,4 @@ def _same(line: dict[str, Any], row: tuple[Any, ...]) -> bool:
             return False
     except (ValueError, KeyError, TypeError):
         return False
-    return all(line.get(name) == stored[name] for name in (*_PLAIN, "hash"))
+    return all(line.get(name) == stored[name] for name in (*_TEXT_FIELDS, "hash"))

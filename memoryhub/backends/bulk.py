@@ -19,8 +19,8 @@ from memoryhub.core.chunks import batched
 
 # One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and
 # each savepoint makes FTS5 write out what it holds. Measured: 63 against 160 µs a memory.
-ROWS = 250
-PARAMETERS = 32_766  # SQLite's limit on parameters of one statement
+MAX_ROWS = 250
+MAX_PARAMETERS = 32_766  # SQLite's limit on parameters of one statement
 
 Adapter = Callable[[Any], Any]
 
@@ -33,7 +33,7 @@ def insert(
     marks = f"({', '.join(['%s'] * len(columns))})"
     head = f'INSERT INTO "{model._meta.db_table}" ({names}) VALUES '
     with connection.cursor() as cursor:
-        for chunk in batched(rows, min(ROWS, PARAMETERS // len(columns))):
+        for chunk in batched(rows, min(MAX_ROWS, MAX_PARAMETERS // len(columns))):
             cursor.execute(
                 head + ", ".join([marks] * len(chunk)) + " " + then, list(chain.from_iterable(chunk))
             )
@@ -47,11 +47,11 @@ def update(model: type[models.Model], columns: Sequence[str], rows: Iterable[Seq
         cursor.executemany(f'UPDATE "{model._meta.db_table}" SET {names} WHERE "{key}" = %s', list(rows))
 
 
-def any_stored(model: type[models.Model], column: str, values: Sequence[str]) -> bool:
+def any_exists(model: type[models.Model], column: str, values: Sequence[str]) -> bool:
     """Whether any row holds one of these values; a few times faster than asking through the ORM."""
     table = model._meta.db_table
     with connection.cursor() as cursor:
-        for chunk in batched(values, PARAMETERS):
+        for chunk in batched(values, MAX_PARAMETERS):
             marks = ", ".join(["%s"] * len(chunk))
             cursor.execute(f'SELECT 1 FROM "{table}" WHERE "{column}" IN ({marks}) LIMIT 1', chunk)
             if cursor.fetchone():
@@ -64,7 +64,7 @@ def insert_objects(objects: Sequence[models.Model]) -> None:
     if not objects:
         return
     model = type(objects[0])
-    names, columns, adapters = _plan(model)
+    names, columns, adapters = _insert_plan(model)
     first = _next_key(model)
     for key, one in enumerate(objects, start=first):
         one.pk = key
@@ -88,7 +88,7 @@ def adapt_moment(at: Any) -> Any:
 
 
 @cache
-def _plan(model: type[models.Model]) -> tuple[list[str], list[str], list[Adapter | None]]:
+def _insert_plan(model: type[models.Model]) -> tuple[list[str], list[str], list[Adapter | None]]:
     fields = model._meta.concrete_fields
     return [f.attname for f in fields], [str(f.column) for f in fields], [_adapter(f) for f in fields]
 

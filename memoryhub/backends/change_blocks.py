@@ -10,22 +10,22 @@ from __future__ import annotations
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
-MARKS = "memoryhub_mark"
+MARK_TABLE = "memoryhub_mark"
 MEMORY, SESSION = "memory", "session"  # kinds of blocks
 SHIFT = 11
-BLOCK = 1 << SHIFT  # counting one takes about two milliseconds
+BLOCK_SIZE = 1 << SHIFT  # counting one takes about two milliseconds
 TABLES = {
-    MARKS: (
-        f"CREATE TABLE {MARKS} (kind TEXT NOT NULL, block INTEGER NOT NULL, mark TEXT NOT NULL,"
+    MARK_TABLE: (
+        f"CREATE TABLE {MARK_TABLE} (kind TEXT NOT NULL, block INTEGER NOT NULL, mark TEXT NOT NULL,"
         " PRIMARY KEY (kind, block)) WITHOUT ROWID"
     )
 }
 Block = tuple[str, int]
 
-_TABLE = {kind: f"memoryhub_{kind}" for kind in (MEMORY, SESSION)}
-_EVENT = "memoryhub_event"
+_TABLE_NAMES = {kind: f"memoryhub_{kind}" for kind in (MEMORY, SESSION)}
+_EVENT_TABLE = "memoryhub_event"
 # What the numbers of the first page go by: the gate, whether a memory lives, its facets, day and session.
-_COUNTED = (
+_COUNTED_COLUMNS = (
     "id",
     "sensitivity",
     "scope",
@@ -40,11 +40,11 @@ _COUNTED = (
 )
 
 
-def triggers() -> dict[str, str]:
+def trigger_bodies() -> dict[str, str]:
     """The bodies of the triggers that mark blocks anew."""
     made = {}
     for kind, columns, touch in (
-        ("memory", _COUNTED, _touch_memory),
+        ("memory", _COUNTED_COLUMNS, _touch_memory),
         ("session", ("id", "session_id", "project"), _touch_session),
         ("event", ("id", "session_id", "sensitivity", "memory_id"), _touch_event),
     ):
@@ -62,60 +62,62 @@ def _touch_memory(row: str) -> str:
     """Its own block, and those of the sessions that it makes visible: its own, and that of an event of it."""
     own = f"session_id = {row}.session_id AND project = {row}.project AND {row}.session_id <> ''"
     return (
-        _mark(MEMORY, f"{row}.id")
-        + f" {_mark(SESSION, 'id', f'FROM {_TABLE[SESSION]} WHERE {own}')}"
-        + f" {_mark(SESSION, 'session_id', f'FROM {_EVENT} WHERE memory_id = {row}.id')}"
+        _mark_statement(MEMORY, f"{row}.id")
+        + f" {_mark_statement(SESSION, 'id', f'FROM {_TABLE_NAMES[SESSION]} WHERE {own}')}"
+        + f" {_mark_statement(SESSION, 'session_id', f'FROM {_EVENT_TABLE} WHERE memory_id = {row}.id')}"
     )
 
 
 def _touch_session(row: str) -> str:
-    return _mark(SESSION, f"{row}.id")
+    return _mark_statement(SESSION, f"{row}.id")
 
 
 def _touch_event(row: str) -> str:
-    return _mark(SESSION, f"{row}.session_id")
+    return _mark_statement(SESSION, f"{row}.session_id")
 
 
-def _mark(kind: str, number: str, rows: str = "WHERE true") -> str:
+def _mark_statement(kind: str, number: str, rows: str = "WHERE true") -> str:
     """A statement that marks the blocks of these numbers; the WHERE parts SELECT from ON CONFLICT."""
     return (
-        f"INSERT INTO {MARKS}(kind, block, mark)"
+        f"INSERT INTO {MARK_TABLE}(kind, block, mark)"
         f" SELECT '{kind}', {number} >> {SHIFT}, hex(randomblob(8)) {rows}"
         " ON CONFLICT (kind, block) DO UPDATE SET mark = excluded.mark;"
     )
 
 
-def begin(cursor: CursorWrapper, *, anew: bool) -> None:
+def start_tracking(cursor: CursorWrapper, *, anew: bool) -> None:
     """Once the triggers are there: a mark for each block, the first of each kind at least.
 
     ``anew``: none of before is one any more.
     """
     if anew:
-        give_up(cursor)
-    for kind, table in _TABLE.items():
+        stop_tracking(cursor)
+    for kind, table in _TABLE_NAMES.items():
         cursor.execute(
             f"WITH RECURSIVE blocks(block) AS (SELECT 0 UNION ALL SELECT block + 1 FROM blocks"
             f" WHERE block < (SELECT coalesce(max(id), 0) >> {SHIFT} FROM {table}))"
-            f" INSERT OR IGNORE INTO {MARKS}(kind, block, mark)"
+            f" INSERT OR IGNORE INTO {MARK_TABLE}(kind, block, mark)"
             f" SELECT '{kind}', block, hex(randomblob(8)) FROM blocks"
         )
 
 
-def give_up(cursor: CursorWrapper) -> None:
+def stop_tracking(cursor: CursorWrapper) -> None:
     """Before the triggers are dropped: from now on no block is known to hold what it held."""
-    cursor.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = %s", [MARKS])
+    cursor.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = %s", [MARK_TABLE])
     if cursor.fetchone():
-        cursor.execute(f"DELETE FROM {MARKS}")
+        cursor.execute(f"DELETE FROM {MARK_TABLE}")
 
 
-def read() -> dict[Block, str]:
+def read_marks() -> dict[Block, str]:
     """Every block that ever held a row; the marks are empty while nobody vouches for them."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT kind, block, mark FROM {MARKS}")
+        cursor.execute(f"SELECT kind, block, mark FROM {MARK_TABLE}")
         known = {(kind, block): mark for kind, block, mark in cursor.fetchall()}
-        if all((kind, 0) in known for kind in _TABLE):
+        if all((kind, 0) in known for kind in _TABLE_NAMES):
             return known
-        ends = " UNION ALL ".join(f"SELECT '{kind}', max(id) FROM {table}" for kind, table in _TABLE.items())
+        ends = " UNION ALL ".join(
+            f"SELECT '{kind}', max(id) FROM {table}" for kind, table in _TABLE_NAMES.items()
+        )
         cursor.execute(ends)
         lasts = [(kind, last or 0) for kind, last in cursor.fetchall()]
     return {(kind, block): "" for kind, last in lasts for block in range((last >> SHIFT) + 1)}

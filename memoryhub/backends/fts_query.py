@@ -14,7 +14,7 @@ from itertools import islice
 
 from memoryhub.core.text import CJK, STOP_WORDS, WORD, fold, stem, words
 
-TRIGRAM = 3  # shortest text the trigram index can find
+TRIGRAM_LENGTH = 3  # shortest text the trigram index can find
 _QUOTED = re.compile(r'"([^"]+)"')
 _EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『』"
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
@@ -64,11 +64,11 @@ class Query:
         return list(dict.fromkeys(both))
 
 
-def parse(typed: str) -> Query:
+def parse_query(typed: str) -> Query:
     """Read a query. Stop words are left out unless there is nothing else."""
     typed = typed[:MAX_CHARS].replace("\x00", " ").encode("utf-8", "replace").decode()
     typed = unicodedata.normalize("NFC", typed)
-    terms = [_compound(phrase) for phrase in _QUOTED.findall(typed) if phrase.strip()]
+    terms = [_phrase_term(phrase) for phrase in _QUOTED.findall(typed) if phrase.strip()]
     for chunk in _QUOTED.sub(" ", typed).split():
         terms += _chunk_terms(chunk)
     useful = [term for term in terms if term.literal or term.words[0] not in STOP_WORDS]
@@ -83,8 +83,8 @@ def _chunk_terms(chunk: str) -> list[Term]:
         return _cjk_terms(bare)
     found = WORD.findall(bare)
     if found and re.fullmatch(r"[\w\-]+", bare):
-        return [_word(word) for word in found]
-    return [_compound(bare)]
+        return [_word_term(word) for word in found]
+    return [_phrase_term(bare)]
 
 
 def _cjk_terms(chunk: str) -> list[Term]:
@@ -99,31 +99,31 @@ def _cjk_terms(chunk: str) -> list[Term]:
     return terms
 
 
-def _word(typed: str) -> Term:
+def _word_term(typed: str) -> Term:
     word = fold(typed)
     return Term((stem(word),), (word,), spelling=typed.lower())
 
 
-def _compound(chunk: str) -> Term:
+def _phrase_term(chunk: str) -> Term:
     """A phrase, or a name with punctuation (``foo.bar``, ``C++``): its words, and itself as it stands."""
     found = words(chunk)[:MAX_TERMS]
     line = " ".join(chunk.split())
     return Term(tuple(stem(word) for word in found), tuple(found), fold(line), line.lower())
 
 
-def any_of(texts: Iterable[str]) -> str:
+def match_any(texts: Iterable[str]) -> str:
     """An FTS5 expression that matches any of these texts, each quoted; empty when there are none."""
     return " OR ".join('"' + text.replace('"', '""') + '"' for text in texts)
 
 
 def word_expression(query: Query) -> str:
     """For the word index: any word of the query."""
-    return any_of(query.words)
+    return match_any(query.words)
 
 
 def title_expression(text: str) -> str:
     """For the word index: titles that begin with the words of a text."""
-    return f"title : ^ {any_of([text])}" if WORD.search(text) else ""
+    return f"title : ^ {match_any([text])}" if WORD.search(text) else ""
 
 
 def title_like_expression(text: str) -> str:
@@ -138,17 +138,19 @@ def trigram_expression(texts: Iterable[str]) -> str:
     The index keeps no positions (it is six times smaller so), so a text is asked for as all of its trigrams;
     that it really stands there is seen when the match is scored.
     """
-    return " OR ".join(f"({_all_trigrams(text)})" for text in texts if len(text) >= TRIGRAM)
+    return " OR ".join(f"({_all_trigrams(text)})" for text in texts if len(text) >= TRIGRAM_LENGTH)
 
 
 def _all_trigrams(text: str) -> str:
-    parts = dict.fromkeys(text[i : i + TRIGRAM] for i in range(min(len(text), MAX_TRIGRAMS) - TRIGRAM + 1))
+    parts = dict.fromkeys(
+        text[i : i + TRIGRAM_LENGTH] for i in range(min(len(text), MAX_TRIGRAMS) - TRIGRAM_LENGTH + 1)
+    )
     return " AND ".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def cjk_runs(query_text: str) -> list[str]:
+def cjk_trigrams(query_text: str) -> list[str]:
     """The trigrams of the query's runs of CJK, for the trigram index."""
     found: list[str] = []
     for run in _CJK_RUN.findall(query_text):
-        found += [run[i : i + TRIGRAM] for i in range(len(run) - TRIGRAM + 1)]
+        found += [run[i : i + TRIGRAM_LENGTH] for i in range(len(run) - TRIGRAM_LENGTH + 1)]
     return found[: 2 * MAX_TERMS]

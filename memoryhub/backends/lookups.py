@@ -32,7 +32,7 @@ class Match(models.Lookup):
         return f"{left} MATCH {right}", (*left_params, *right_params)
 
 
-class Names(Func):
+class DocumentContains(Func):
     """``Names("detail", uids)``: the document holds one of these texts as a value, at any depth.
 
     ``uids`` is a queryset of one column, evaluated once for all rows; each document is read through.

@@ -19,19 +19,19 @@ from memoryhub.backends import change_blocks, vector_log
 
 logger = logging.getLogger(__name__)
 LOG_TRIES = 600  # seconds that an erase goes on trying to empty the write-ahead log
-_BRIEF = 20  # milliseconds that one try waits for readers, with the write lock in its hand
-MEMORY = "memoryhub_memory"
-JOURNAL = "memoryhub_journalentry"
-COLUMNS = ("title", "subtitle", "abstract", "overview", "content")
+_BUSY_TIMEOUT_MS = 20  # milliseconds that one try waits for readers, with the write lock in its hand
+MEMORY_TABLE = "memoryhub_memory"
+JOURNAL_TABLE = "memoryhub_journalentry"
+TEXT_COLUMNS = ("title", "subtitle", "abstract", "overview", "content")
 # A hit in a title says more than one in a long content; read by every ORDER BY rank.
 BM25_WEIGHTS = (10.0, 4.0, 3.0, 2.0, 1.0)
 INDEXES = {
     "memoryhub_text": "tokenize='porter unicode61 remove_diacritics 2'",
     "memoryhub_trigram": "tokenize='trigram', detail=none",
 }
-VOCABULARY = "memoryhub_text_vocabulary"
-RANK = f"bm25({', '.join(map(str, BM25_WEIGHTS))})"
-UNDERWAY = "memoryhub_reindexing"  # how far an index is built that is to take another's place
+VOCABULARY_TABLE = "memoryhub_text_vocabulary"
+RANK_FUNCTION = f"bm25({', '.join(map(str, BM25_WEIGHTS))})"
+REINDEX_TABLE = "memoryhub_reindexing"  # how far an index is built that is to take another's place
 
 
 # What the planner is told of the memories' indexes, at any size: rows, then rows for one value of the first
@@ -56,13 +56,15 @@ STATISTICS = {
 
 def _tables() -> dict[str, str]:
     made = {table: create_index(table) for table in INDEXES}
-    made[VOCABULARY] = f"CREATE VIRTUAL TABLE {VOCABULARY} USING fts5vocab('memoryhub_text', 'row')"
+    made[VOCABULARY_TABLE] = (
+        f"CREATE VIRTUAL TABLE {VOCABULARY_TABLE} USING fts5vocab('memoryhub_text', 'row')"
+    )
     return made | vector_log.TABLES | change_blocks.TABLES
 
 
 def create_index(table: str, name: str = "") -> str:
     """The statement that makes an index, under another name where one is given."""
-    body = f"{', '.join(COLUMNS)}, content='{MEMORY}', content_rowid='id', {INDEXES[table]}"
+    body = f"{', '.join(TEXT_COLUMNS)}, content='{MEMORY_TABLE}', content_rowid='id', {INDEXES[table]}"
     return f"CREATE VIRTUAL TABLE {name or table} USING fts5({body})"
 
 
@@ -78,25 +80,27 @@ def shadow_triggers(table: str) -> tuple[str, str]:
 
 def _triggers() -> dict[str, str]:
     """Unconditional and symmetric: the index follows the table, what is visible is up to querysets."""
-    new = ", ".join(f"new.{column}" for column in COLUMNS)
-    old = ", ".join(f"old.{column}" for column in COLUMNS)
-    columns = ", ".join(COLUMNS)
+    new = ", ".join(f"new.{column}" for column in TEXT_COLUMNS)
+    old = ", ".join(f"old.{column}" for column in TEXT_COLUMNS)
+    columns = ", ".join(TEXT_COLUMNS)
     made = {}
     for table in INDEXES:
         add = f"INSERT INTO {table}(rowid, {columns}) VALUES (new.id, {new});"
         remove = f"INSERT INTO {table}({table}, rowid, {columns}) VALUES ('delete', old.id, {old});"
-        made[f"{table}_insert"] = f"AFTER INSERT ON {MEMORY} BEGIN {add} END"
-        made[f"{table}_delete"] = f"AFTER DELETE ON {MEMORY} BEGIN {remove} END"
-        made[f"{table}_update"] = f"AFTER UPDATE OF {columns} ON {MEMORY} BEGIN {remove} {add} END"
+        made[f"{table}_insert"] = f"AFTER INSERT ON {MEMORY_TABLE} BEGIN {add} END"
+        made[f"{table}_delete"] = f"AFTER DELETE ON {MEMORY_TABLE} BEGIN {remove} END"
+        made[f"{table}_update"] = f"AFTER UPDATE OF {columns} ON {MEMORY_TABLE} BEGIN {remove} {add} END"
     # INSERT OR REPLACE fires no delete trigger on a connection without recursive_triggers.
     made["memoryhub_journal_no_replace"] = (
-        f"BEFORE INSERT ON {JOURNAL} WHEN EXISTS (SELECT 1 FROM {JOURNAL} WHERE seq = new.seq)"
+        f"BEFORE INSERT ON {JOURNAL_TABLE} WHEN EXISTS (SELECT 1 FROM {JOURNAL_TABLE} WHERE seq = new.seq)"
         " BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
     )
     for event in ("UPDATE", "DELETE"):
         refusal = "SELECT RAISE(ABORT, 'the journal is append-only');"
-        made[f"memoryhub_journal_no_{event.lower()}"] = f"BEFORE {event} ON {JOURNAL} BEGIN {refusal} END"
-    made |= vector_log.triggers(MEMORY, COLUMNS) | change_blocks.triggers()
+        made[f"memoryhub_journal_no_{event.lower()}"] = (
+            f"BEFORE {event} ON {JOURNAL_TABLE} BEGIN {refusal} END"
+        )
+    made |= vector_log.trigger_bodies(MEMORY_TABLE, TEXT_COLUMNS) | change_blocks.trigger_bodies()
     return {name: f"CREATE TRIGGER {name} {body}" for name, body in made.items()}
 
 
@@ -105,31 +109,31 @@ def install() -> None:
     made: set[str] = set()
     with connection.cursor() as cursor:
         for kind, wanted in (("TABLE", _tables()), ("TRIGGER", _triggers())):
-            present = _present(kind)
+            present = _present_objects(kind)
             for name, statement in wanted.items():
                 if present.get(name) != statement:
                     cursor.execute(f"DROP {kind} IF EXISTS {name}")
                     cursor.execute(statement)
                     made.add(name)
         for table in INDEXES:
-            cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', '{RANK}')")
-        vector_log.begin(cursor, anew=vector_log.LISTING in made)
-        change_blocks.begin(cursor, anew=not made.isdisjoint(change_blocks.triggers()))
+            cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', '{RANK_FUNCTION}')")
+        vector_log.start_tracking(cursor, anew=vector_log.DELETE_TRIGGER in made)
+        change_blocks.start_tracking(cursor, anew=not made.isdisjoint(change_blocks.trigger_bodies()))
         _set_statistics(cursor)
     for table in INDEXES:
-        if not is_sound(table):
-            rebuild(table)
+        if not is_index_sound(table):
+            rebuild_indexes(table)
 
 
 def _set_statistics(cursor: CursorWrapper) -> None:
     """Write them as ``ANALYZE`` would; connections read them when they open."""
     cursor.execute("PRAGMA analysis_limit = 1")
-    cursor.execute(f"ANALYZE {JOURNAL}")  # makes the table of statistics
+    cursor.execute(f"ANALYZE {JOURNAL_TABLE}")  # makes the table of statistics
     cursor.execute("PRAGMA analysis_limit = 0")
-    cursor.execute("DELETE FROM sqlite_stat1 WHERE tbl IN (%s, %s)", [MEMORY, JOURNAL])
+    cursor.execute("DELETE FROM sqlite_stat1 WHERE tbl IN (%s, %s)", [MEMORY_TABLE, JOURNAL_TABLE])
     cursor.executemany(
         "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES (%s, %s, %s)",
-        [(MEMORY, index, stat) for index, stat in STATISTICS.items()],
+        [(MEMORY_TABLE, index, stat) for index, stat in STATISTICS.items()],
     )
     cursor.execute("ANALYZE sqlite_schema")  # this connection reads them now
 
@@ -140,9 +144,9 @@ def drop_triggers() -> None:
     with connection.cursor() as cursor:
         for name in (*_triggers(), *shadows):
             cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
-        cursor.execute(f"DROP TABLE IF EXISTS {UNDERWAY}")
-        vector_log.give_up(cursor)
-        change_blocks.give_up(cursor)
+        cursor.execute(f"DROP TABLE IF EXISTS {REINDEX_TABLE}")
+        vector_log.stop_tracking(cursor)
+        change_blocks.stop_tracking(cursor)
 
 
 def uninstall() -> None:
@@ -156,24 +160,24 @@ def uninstall() -> None:
 def tables_missing() -> list[str]:
     """The tables of migrations that are not there (yet)."""
     tables = set(connection.introspection.table_names())
-    return [table for table in (MEMORY, JOURNAL) if table not in tables]
+    return [table for table in (MEMORY_TABLE, JOURNAL_TABLE) if table not in tables]
 
 
-def problems(deep: bool = False) -> list[str]:
+def find_problems(deep: bool = False) -> list[str]:
     """What is wrong with the schema, in words; ``deep`` compares every index row with its table row."""
     tables = set(connection.introspection.table_names())
     found = [f"table {table} is missing" for table in (*managed_tables(), *INDEXES) if table not in tables]
     if found:
         return found
     for kind, wanted in (("TABLE", _tables()), ("TRIGGER", _triggers())):
-        present = _present(kind)
+        present = _present_objects(kind)
         for name, statement in wanted.items():
             if name not in present:
                 found.append(f"{kind.lower()} {name} is missing")
             elif present[name] != statement:
                 found.append(f"{kind.lower()} {name} is not the one this version installs")
     for table in INDEXES:
-        if deep and not is_sound(table):
+        if deep and not is_index_sound(table):
             found.append(f"index {table} does not fit its table")
         elif not _is_complete(table):
             found.append(f"index {table} does not hold as many rows as its table")
@@ -186,14 +190,14 @@ def managed_tables() -> list[str]:
     return [model._meta.db_table for model in models if model._meta.managed]
 
 
-def rebuild(table: str | None = None) -> None:
+def rebuild_indexes(table: str | None = None) -> None:
     """Index everything anew."""
     with transaction.atomic(), connection.cursor() as cursor:
         for name in [table] if table else INDEXES:
             cursor.execute(f"INSERT INTO {name}({name}) VALUES ('rebuild')")
 
 
-def scrub() -> None:
+def scrub_erased() -> None:
     """After an erase: rewrite indexes and file so that no byte of what was erased is left in them.
 
     A deleted row's words stay in FTS5 segments until these are merged, its pages in the file until VACUUM,
@@ -203,7 +207,7 @@ def scrub() -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         for table in INDEXES:
             cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
-    transaction.on_commit(_rewrite_file)
+    transaction.on_commit(_vacuum)
 
 
 def merge_step(table: str, pages: int, *, begin: bool) -> bool:
@@ -219,7 +223,7 @@ def merge_step(table: str, pages: int, *, begin: bool) -> bool:
         return bool(connection.connection.total_changes - before >= 2)
 
 
-def _rewrite_file() -> None:
+def _vacuum() -> None:
     """What is erased is gone for every reader already; that the file is in use now is no reason to fail."""
     try:
         with connection.cursor() as cursor:
@@ -229,25 +233,25 @@ def _rewrite_file() -> None:
             "the database file still holds bytes of what was erased: %s; erase or vacuum again", error
         )
         return
-    empty_log()
+    truncate_log()
 
 
-def empty_log() -> None:
+def truncate_log() -> None:
     """Move the write-ahead log into the file and truncate it; later, where somebody reads it now."""
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")  # most of the work, and nobody waits for it
         cursor.fetchall()
-    if not _truncate_log():
+    if not _try_truncate_log():
         logger.warning("the write-ahead log is being read; it keeps bytes of what was erased until it is not")
         threading.Thread(target=_truncate_log_later, name="truncate-log", daemon=True).start()
 
 
-def _truncate_log() -> bool:
+def _try_truncate_log() -> bool:
     """Empty the write-ahead log, unless somebody reads it; waits so briefly that no writer notices."""
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout")
         patience = cursor.fetchone()[0]
-        cursor.execute(f"PRAGMA busy_timeout = {_BRIEF}")
+        cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
         try:
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return not cursor.fetchone()[0]
@@ -260,7 +264,7 @@ def _truncate_log_later() -> None:
     try:
         for _ in range(LOG_TRIES):
             time.sleep(1)
-            if _truncate_log():
+            if _try_truncate_log():
                 return
         logger.error(
             "the write-ahead log still holds bytes of what was erased: it is being read all the time"
@@ -269,7 +273,7 @@ def _truncate_log_later() -> None:
         connection.close()
 
 
-def sizes() -> dict[str, int]:
+def file_sizes() -> dict[str, int]:
     """Bytes of the database file and of its free pages."""
     with connection.cursor() as cursor:
         page, count, free = (_pragma(cursor, name) for name in ("page_size", "page_count", "freelist_count"))
@@ -286,14 +290,14 @@ def index_bytes() -> int:
     return total
 
 
-def last_key() -> int:
+def last_memory_key() -> int:
     """The highest primary key of a memory: about how many there ever were."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT max(id) FROM {MEMORY}")
+        cursor.execute(f"SELECT max(id) FROM {MEMORY_TABLE}")
         return cursor.fetchone()[0] or 0
 
 
-def _present(kind: str) -> dict[str, str]:
+def _present_objects(kind: str) -> dict[str, str]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = %s", [kind.lower()])
         # A renamed table has its name in quotes.
@@ -303,11 +307,13 @@ def _present(kind: str) -> dict[str, str]:
 def _is_complete(table: str) -> bool:
     """Whether there is a row in the index for each memory; counts alone, a few milliseconds at 100 000."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT (SELECT count(*) FROM {table}_docsize) = (SELECT count(*) FROM {MEMORY})")
+        cursor.execute(
+            f"SELECT (SELECT count(*) FROM {table}_docsize) = (SELECT count(*) FROM {MEMORY_TABLE})"
+        )
         return bool(cursor.fetchone()[0])
 
 
-def is_sound(table: str) -> bool:
+def is_index_sound(table: str) -> bool:
     """Whether every row of an index says what its memory says. Takes the write lock, and its time."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:

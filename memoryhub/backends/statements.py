@@ -1,4 +1,4 @@
-"""Raw SQL for hot paths: key lists, top rows by bm25, rare words, session neighbours, WAL size."""
+"""Raw SQL for hot paths: top rows by bm25, rare words, session neighbours, change token, checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from django.db import connection
 from django.db.models.expressions import RawSQL
 
-from memoryhub.backends.fts_query import any_of
+from memoryhub.backends.fts_query import match_any
 
 
 def key_list(keys: Iterable[int]) -> RawSQL:
@@ -17,17 +17,18 @@ def key_list(keys: Iterable[int]) -> RawSQL:
     return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(list(keys))])
 
 
-TEXT = "memoryhub_text"
+TEXT_TABLE = "memoryhub_text"
 
 
-def leading(expression: str, most: int, *, by: Literal["rank", "rowid"] = "rank") -> list[int]:
+def top_rows(expression: str, most: int, *, by: Literal["rank", "rowid"] = "rank") -> list[int]:
     """Primary keys, best first or last stored first, of all memories: which of them may be seen is the
     caller's to find out."""
     # The plus keeps FTS5 from sorting all of them: the best few are picked a third faster.
     order = "+rank" if by == "rank" else "rowid DESC"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT rowid FROM {TEXT} WHERE {TEXT} MATCH %s ORDER BY {order} LIMIT %s", [expression, most]
+            f"SELECT rowid FROM {TEXT_TABLE} WHERE {TEXT_TABLE} MATCH %s ORDER BY {order} LIMIT %s",
+            [expression, most],
         )
         return [int(row[0]) for row in cursor.fetchall()]
 
@@ -39,17 +40,19 @@ def rare_words(words: list[str], most: int) -> dict[str, int]:
     """
     if not words:
         return {}
-    one = f"SELECT count(*) FROM (SELECT 1 FROM {TEXT} WHERE {TEXT} MATCH %s LIMIT {most:d})"
+    one = f"SELECT count(*) FROM (SELECT 1 FROM {TEXT_TABLE} WHERE {TEXT_TABLE} MATCH %s LIMIT {most:d})"
     with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join([one] * len(words)), [any_of([word]) for word in words])
+        cursor.execute(" UNION ALL ".join([one] * len(words)), [match_any([word]) for word in words])
         counted = [int(row[0]) for row in cursor.fetchall()]
     return {word: count for word, count in zip(words, counted, strict=True) if 0 < count < most}
 
 
-MEMORY = "memoryhub_memory"
+MEMORY_TABLE = "memoryhub_memory"
 
 
-def places(sql: str, params: Sequence[Any], pks: Iterable[int], steps: int) -> list[tuple[int, ...]]:
+def session_neighbours(
+    sql: str, params: Sequence[Any], pks: Iterable[int], steps: int
+) -> list[tuple[int, ...]]:
     """For each of these memories that lies in a session: its key, and so many keys before it and after it,
     the nearest first, 0 where there is none.
 
@@ -69,13 +72,13 @@ def places(sql: str, params: Sequence[Any], pks: Iterable[int], steps: int) -> l
         for side, order in ((before, "n.created_at DESC, n.id DESC"), (after, "n.created_at, n.id"))
         for step in range(steps)
     ]
-    statement = f"SELECT c.id, {', '.join(columns)} FROM ({own.format(MEMORY, keys)}) c"
+    statement = f"SELECT c.id, {', '.join(columns)} FROM ({own.format(MEMORY_TABLE, keys)}) c"
     with connection.cursor() as cursor:
         cursor.execute(statement, list(params) * len(columns))
         return [tuple(row) for row in cursor.fetchall()]
 
 
-def move_on() -> None:
+def checkpoint_log() -> None:
     """Move what the log holds into the file while others read and write: nobody waits for this.
 
     Otherwise some commit has to do it, with the write lock in its hand, when the log has grown long. Nothing
@@ -85,3 +88,18 @@ def move_on() -> None:
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
             cursor.fetchall()
+
+
+_LAST_ROWS_SQL = """SELECT (SELECT max(seq) FROM memoryhub_journalentry),
+    (SELECT max(id) FROM memoryhub_event),
+    (SELECT max(id) FROM memoryhub_injection), (SELECT max(last_at) FROM memoryhub_session)"""
+
+
+def change_token() -> str:
+    """Another text after each change; one query of four look-ups at the ends of indexes.
+
+    It tells of every project and level, so it stays on this side: nothing shown may be made of it.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_LAST_ROWS_SQL)
+        return "/".join(map(str, cursor.fetchone()))

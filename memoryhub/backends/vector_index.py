@@ -19,19 +19,19 @@ from django.db import connection
 from numpy.typing import NDArray
 
 from memoryhub.backends import vector_log
-from memoryhub.backends.vector_log import NEVER, Moment
+from memoryhub.backends.vector_log import NO_POSITION, LogPosition
 
 Vectors: TypeAlias = NDArray[np.float32]
 Keys: TypeAlias = NDArray[np.int64]
-STORED = np.dtype("<f2")
-PAGE = 10_000  # vectors that are fetched at a time
-SPARE = 1024  # least spare room, in vectors
-DEAD = 0.25  # share of vectors that are gone at which the rest is moved together
-MODELS = 2  # indexes that are kept: while a model is being exchanged for another there are two
+STORED_TYPE = np.dtype("<f2")
+PAGE_SIZE = 10_000  # vectors that are fetched at a time
+MIN_SPARE_ROWS = 1024  # least spare room, in vectors
+MAX_DEAD_SHARE = 0.25  # share of vectors that are gone at which the rest is moved together
+MAX_INDEXES = 2  # indexes that are kept: while a model is being exchanged for another there are two
 # A mean counts as if so many vectors without direction took part: of a handful it says nothing.
 PRIOR = 32
-MEANS = 4  # whose distances from each vector are kept
-_LEAST = 1e-6  # of a squared length that is divided by
+MAX_CACHED_MEANS = 4  # whose distances from each vector are kept
+_EPSILON = 1e-6  # of a squared length that is divided by
 
 
 class Scores(NamedTuple):
@@ -41,13 +41,13 @@ class Scores(NamedTuple):
     cosines: Vectors
 
 
-def stored(vector: Vectors) -> bytes:
+def encode_vector(vector: Vectors) -> bytes:
     """A vector as the table keeps it."""
-    return vector.astype(STORED).tobytes()
+    return vector.astype(STORED_TYPE).tobytes()
 
 
 @dataclass(frozen=True)
-class View:
+class VectorView:
     """The vectors of a model at one moment.
 
     Arrays are shared with later views, which write behind ``rows`` alone. But for rows that are gone, where
@@ -55,7 +55,7 @@ class View:
     ``extra``: rows that an open transaction wrote, which no other may see.
     """
 
-    moment: Moment
+    moment: LogPosition
     matrix: Vectors
     ids: Keys  # of the embeddings, ascending
     keys: Keys  # of the memories; 0: gone
@@ -81,7 +81,7 @@ class View:
         if not len(self) or not query.any():
             return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
         if centred:
-            cosines = self._centred(query, _mean(self.total, len(self)) if mean is None else mean)
+            cosines = self._centred(query, _shrunk_mean(self.total, len(self)) if mean is None else mean)
         else:
             cosines = self._times(query)
         keys = self._keys()
@@ -106,7 +106,7 @@ class View:
     def mean(self, pks: Sequence[int] | Keys) -> Vectors:
         """The mean of these memories' vectors, drawn towards nothing where they are few (:data:`PRIOR`)."""
         rows = self._where(pks)
-        return _mean(self._vectors(rows).sum(axis=0, dtype=np.float64), len(rows))
+        return _shrunk_mean(self._vectors(rows).sum(axis=0, dtype=np.float64), len(rows))
 
     def _keys(self) -> Keys:
         return self.keys[: self.rows + len(self.extra)]
@@ -132,13 +132,13 @@ class View:
         if distances is None:
             both = self._times(np.stack([aside, mean], axis=1))
             products = both[:, 0]
-            distances = np.sqrt(np.maximum(1 - 2 * both[:, 1] + float(mean @ mean), _LEAST))
+            distances = np.sqrt(np.maximum(1 - 2 * both[:, 1] + float(mean @ mean), _EPSILON))
             self.distances[name] = distances
-            while len(self.distances) > MEANS:
+            while len(self.distances) > MAX_CACHED_MEANS:
                 self.distances.popitem(last=False)
         else:
             products = self._times(aside)
-        length = float(np.sqrt(max(float(aside @ aside), _LEAST)))
+        length = float(np.sqrt(max(float(aside @ aside), _EPSILON)))
         cosines: Vectors = (products - float(mean @ aside)) / (distances * length)
         return cosines
 
@@ -162,7 +162,7 @@ class VectorIndex:
 
     def refresh(self) -> None:
         """Take in what has changed, if anything is held at all: what is erased leaves the memory too."""
-        if self._kept.moment != NEVER:
+        if self._kept.moment != NO_POSITION:
             self.view()
 
     def scores(self, query: Vectors, *, centred: bool = True, mean: Vectors | None = None) -> Scores:
@@ -177,9 +177,9 @@ class VectorIndex:
         """The vectors of these memories, of those that have one."""
         return self.view().of(pks)
 
-    def view(self) -> View:
+    def view(self) -> VectorView:
         """As this connection sees the table now. What a transaction wrote stays out of what is kept."""
-        now = vector_log.now()
+        now = vector_log.current_position()
         if now == self._kept.moment:
             return self._kept
         if connection.in_atomic_block:
@@ -197,8 +197,8 @@ class VectorIndex:
     def _nothing(self) -> NDArray[np.float64]:
         return np.zeros(self.dimensions)
 
-    def _empty(self, moment: Moment = NEVER, room: int = 0) -> View:
-        return View(
+    def _empty(self, moment: LogPosition = NO_POSITION, room: int = 0) -> VectorView:
+        return VectorView(
             moment=moment,
             matrix=np.zeros((room, self.dimensions), np.float32),
             ids=np.zeros(room, np.int64),
@@ -209,9 +209,9 @@ class VectorIndex:
             extra=np.empty((0, self.dimensions), np.float32),
         )
 
-    def _of_transaction(self, kept: View, now: Moment) -> View:
+    def _of_transaction(self, kept: VectorView, now: LogPosition) -> VectorView:
         base = kept if now.follows(kept.moment) else self._empty()
-        gone = _rows_of(base, vector_log.gone_between(base.moment, now) if base.rows else [])
+        gone = _find_rows(base, vector_log.deleted_between(base.moment, now) if base.rows else [])
         keys = base.keys[: base.rows].copy()
         keys[gone] = 0
         pages = [(base.ids[:0], base.keys[:0], base.extra)]
@@ -230,66 +230,66 @@ class VectorIndex:
             drawn={},
         )
 
-    def _all_anew(self, now: Moment) -> View:
+    def _all_anew(self, now: LogPosition) -> VectorView:
         """An empty view with room for all, of before the first vector."""
-        rows = vector_log.count(self.model)
-        return self._empty(now._replace(last=0), rows + max(SPARE, rows // 8))
+        rows = vector_log.count_vectors(self.model)
+        return self._empty(now._replace(last=0), rows + max(MIN_SPARE_ROWS, rows // 8))
 
-    def _advanced(self, kept: View, now: Moment) -> View:
+    def _advanced(self, kept: VectorView, now: LogPosition) -> VectorView:
         """Take in what came, then what went: some of it may have come since, too."""
         grown = [kept]
-        self._read(kept.moment.last, now.last, lambda *page: grown.append(_appended(grown.pop(), *page)))
+        self._read(kept.moment.last, now.last, lambda *page: grown.append(_append_rows(grown.pop(), *page)))
         view = grown.pop()
-        gone = _rows_of(view, vector_log.gone_between(kept.moment, now))
+        gone = _find_rows(view, vector_log.deleted_between(kept.moment, now))
         total = view.total - view.matrix[gone].sum(axis=0, dtype=np.float64)
         view.keys[gone] = 0
         view.matrix[gone] = 0
         dead = view.dead + len(gone)
         view = replace(view, moment=now, dead=dead, total=total, distances=OrderedDict(), drawn={})
-        return _compact(view) if dead > max(SPARE, DEAD * view.rows) else view
+        return _compact(view) if dead > max(MIN_SPARE_ROWS, MAX_DEAD_SHARE * view.rows) else view
 
     def _read(self, start: int, end: int, take: Callable[[Keys, Keys, Vectors], None]) -> None:
         """Hand over the vectors numbered above ``start`` up to ``end``, of unit length; none without one."""
-        size = self.dimensions * STORED.itemsize
+        size = self.dimensions * STORED_TYPE.itemsize
         while start < end:
-            page = vector_log.vectors_between(start, end, self.model, size, PAGE)
+            page = vector_log.vectors_between(start, end, self.model, size, PAGE_SIZE)
             if page:
                 ids, pks, blobs = zip(*page, strict=True)
-                vectors = np.frombuffer(b"".join(blobs), STORED).astype(np.float32)
+                vectors = np.frombuffer(b"".join(blobs), STORED_TYPE).astype(np.float32)
                 vectors = vectors.reshape(len(page), self.dimensions)
                 lengths = np.linalg.norm(vectors, axis=1)
                 sound = np.isfinite(lengths) & (lengths > 0)
                 vectors = vectors[sound] / lengths[sound, None]
                 take(np.array(ids, np.int64)[sound], np.array(pks, np.int64)[sound], vectors)
-            start = page[-1][0] if len(page) == PAGE else end
+            start = page[-1][0] if len(page) == PAGE_SIZE else end
 
 
 _indexes: OrderedDict[tuple[str, int], VectorIndex] = OrderedDict()
 _indexes_lock = threading.Lock()
 
 
-def index(model: str, dimensions: int) -> VectorIndex:
+def get_index(model: str, dimensions: int) -> VectorIndex:
     """This process's index of a model; it is brought up to date whenever it is used."""
     with _indexes_lock:
         key = (model, dimensions)
         found = _indexes.setdefault(key, VectorIndex(model, dimensions))
         _indexes.move_to_end(key)
-        while len(_indexes) > MODELS:
+        while len(_indexes) > MAX_INDEXES:
             _indexes.popitem(last=False)
         return found
 
 
-def refresh_all() -> None:
+def refresh_indexes() -> None:
     """Bring those up to date that this process holds."""
     for held in list(_indexes.values()):
         held.refresh()
 
 
-def _mean(total: NDArray[np.float64], rows: int) -> Vectors:
+def _shrunk_mean(total: NDArray[np.float64], rows: int) -> Vectors:
     return (total / (rows + PRIOR)).astype(np.float32)
 
 
-def _rows_of(view: View, ids: list[int]) -> Keys:
+def _find_rows(view: VectorView, ids: list[int]) -> Keys:
     """Where those of these embeddings lie that are here and not gone yet."""
     known = view.ids[: view.rows]
     wanted = np.unique(np.array(ids, np.int64))
@@ -300,7 +300,7 @@ def _rows_of(view: View, ids: list[int]) -> Keys:
     return here
 
 
-def _appended(view: View, ids: Keys, keys: Keys, vectors: Vectors) -> View:
+def _append_rows(view: VectorView, ids: Keys, keys: Keys, vectors: Vectors) -> VectorView:
     if view.rows + len(ids) > len(view.matrix):
         view = _compact(view, len(ids))
     rows = view.rows + len(ids)
@@ -309,11 +309,11 @@ def _appended(view: View, ids: Keys, keys: Keys, vectors: Vectors) -> View:
     return replace(view, rows=rows, total=view.total + vectors.sum(axis=0, dtype=np.float64))
 
 
-def _compact(view: View, coming: int = 0) -> View:
+def _compact(view: VectorView, coming: int = 0) -> VectorView:
     """The same in new arrays, without what is gone, with room for what comes and some more."""
     there = np.flatnonzero(view.keys[: view.rows])
     rows = len(there)
-    room = rows + coming + max(SPARE, (rows + coming) // 8)
+    room = rows + coming + max(MIN_SPARE_ROWS, (rows + coming) // 8)
     matrix = np.zeros((room, view.matrix.shape[1]), np.float32)
     ids, keys = np.zeros(room, np.int64), np.zeros(room, np.int64)
     matrix[:rows] = view.matrix[there]

@@ -14,48 +14,52 @@ from typing import NamedTuple
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
-VECTORS = "memoryhub_embedding"
-GONE = "memoryhub_vector_gone"
-ERA = "memoryhub_vector_era"
-LISTING = "memoryhub_vector_delete"  # the trigger that lists what is deleted
-KEPT = 20_000  # deletions that are listed
+VECTOR_TABLE = "memoryhub_embedding"
+DELETED_TABLE = "memoryhub_vector_gone"
+ERA_TABLE = "memoryhub_vector_era"
+DELETE_TRIGGER = "memoryhub_vector_delete"  # the trigger that lists what is deleted
+MAX_LISTED_DELETIONS = 20_000  # deletions that are listed
 TABLES = {
-    GONE: f"CREATE TABLE {GONE} (id INTEGER PRIMARY KEY AUTOINCREMENT, embedding INTEGER NOT NULL)",
-    ERA: f"CREATE TABLE {ERA} (era TEXT NOT NULL)",
+    DELETED_TABLE: (
+        f"CREATE TABLE {DELETED_TABLE} (id INTEGER PRIMARY KEY AUTOINCREMENT, embedding INTEGER NOT NULL)"
+    ),
+    ERA_TABLE: f"CREATE TABLE {ERA_TABLE} (era TEXT NOT NULL)",
 }
 
 
-def triggers(memory: str, columns: Sequence[str]) -> dict[str, str]:
+def trigger_bodies(memory: str, columns: Sequence[str]) -> dict[str, str]:
     """The bodies of the triggers on vectors and on the texts that they were made of."""
     changed = " OR ".join(f"old.{column} IS NOT new.{column}" for column in columns)
-    list_it = f"INSERT INTO {GONE}(embedding) VALUES (old.id);"
-    cut_off = f"DELETE FROM {GONE} WHERE id <= last_insert_rowid() - {KEPT};"
+    list_it = f"INSERT INTO {DELETED_TABLE}(embedding) VALUES (old.id);"
+    cut_off = f"DELETE FROM {DELETED_TABLE} WHERE id <= last_insert_rowid() - {MAX_LISTED_DELETIONS};"
     refusal = "SELECT RAISE(ABORT, 'a vector is deleted and inserted, never changed');"
     return {
-        LISTING: f"AFTER DELETE ON {VECTORS} BEGIN {list_it} {cut_off} END",
-        "memoryhub_vector_no_update": f"BEFORE UPDATE ON {VECTORS} BEGIN {refusal} END",
+        DELETE_TRIGGER: f"AFTER DELETE ON {VECTOR_TABLE} BEGIN {list_it} {cut_off} END",
+        "memoryhub_vector_no_update": f"BEFORE UPDATE ON {VECTOR_TABLE} BEGIN {refusal} END",
         "memoryhub_vector_stale": (
             f"AFTER UPDATE OF {', '.join(columns)} ON {memory} WHEN {changed}"
-            f" BEGIN DELETE FROM {VECTORS} WHERE memory_id = old.id; END"
+            f" BEGIN DELETE FROM {VECTOR_TABLE} WHERE memory_id = old.id; END"
         ),
     }
 
 
-def begin(cursor: CursorWrapper, *, anew: bool) -> None:
+def start_tracking(cursor: CursorWrapper, *, anew: bool) -> None:
     """Once the triggers are there: a new era, unless the one before goes on."""
     if anew:
-        give_up(cursor)
-    cursor.execute(f"INSERT INTO {ERA} SELECT hex(randomblob(16)) WHERE NOT EXISTS (SELECT 1 FROM {ERA})")
+        stop_tracking(cursor)
+    cursor.execute(
+        f"INSERT INTO {ERA_TABLE} SELECT hex(randomblob(16)) WHERE NOT EXISTS (SELECT 1 FROM {ERA_TABLE})"
+    )
 
 
-def give_up(cursor: CursorWrapper) -> None:
+def stop_tracking(cursor: CursorWrapper) -> None:
     """Before the triggers are dropped: from now on nobody can rely on the list."""
-    cursor.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = %s", [ERA])
+    cursor.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = %s", [ERA_TABLE])
     if cursor.fetchone():
-        cursor.execute(f"DELETE FROM {ERA}")
+        cursor.execute(f"DELETE FROM {ERA_TABLE}")
 
 
-class Moment(NamedTuple):
+class LogPosition(NamedTuple):
     """How far vectors and deletions had come. Numbers of another era cannot be compared."""
 
     era: tuple[str, int, int]
@@ -63,7 +67,7 @@ class Moment(NamedTuple):
     gone: int
     listed_from: int
 
-    def follows(self, other: Moment) -> bool:
+    def follows(self, other: LogPosition) -> bool:
         """Whether what has changed since the other moment is all there to be read."""
         return (
             bool(self.era[0])
@@ -74,24 +78,24 @@ class Moment(NamedTuple):
         )
 
 
-_MOMENT = (
-    f"SELECT (SELECT era FROM {ERA}),"
-    f" (SELECT seq FROM sqlite_sequence WHERE name = '{VECTORS}'),"
-    f" (SELECT seq FROM sqlite_sequence WHERE name = '{GONE}'),"
-    f" (SELECT min(id) FROM {GONE})"
+_POSITION_SQL = (
+    f"SELECT (SELECT era FROM {ERA_TABLE}),"
+    f" (SELECT seq FROM sqlite_sequence WHERE name = '{VECTOR_TABLE}'),"
+    f" (SELECT seq FROM sqlite_sequence WHERE name = '{DELETED_TABLE}'),"
+    f" (SELECT min(id) FROM {DELETED_TABLE})"
 )
-NEVER = Moment(("", 0, 0), 0, 0, 0)
+NO_POSITION = LogPosition(("", 0, 0), 0, 0, 0)
 
 
-def now() -> Moment:
+def current_position() -> LogPosition:
     """As this connection sees it, inside a transaction with what that has written."""
     with connection.cursor() as cursor:
-        cursor.execute(_MOMENT)
+        cursor.execute(_POSITION_SQL)
         era, last, gone, listed_from = cursor.fetchone()
-    return Moment((era or "", *_file()), last or 0, gone or 0, listed_from or 0)
+    return LogPosition((era or "", *_file_id()), last or 0, gone or 0, listed_from or 0)
 
 
-def _file() -> tuple[int, int]:
+def _file_id() -> tuple[int, int]:
     """Which file it is: another one may have been put in its place."""
     try:
         file = os.stat(connection.settings_dict["NAME"])
@@ -100,12 +104,14 @@ def _file() -> tuple[int, int]:
     return (file.st_dev, file.st_ino)
 
 
-def gone_between(start: Moment, end: Moment) -> list[int]:
+def deleted_between(start: LogPosition, end: LogPosition) -> list[int]:
     """Numbers of the vectors that were deleted."""
     if start.gone == end.gone:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT embedding FROM {GONE} WHERE id > %s AND id <= %s", [start.gone, end.gone])
+        cursor.execute(
+            f"SELECT embedding FROM {DELETED_TABLE} WHERE id > %s AND id <= %s", [start.gone, end.gone]
+        )
         return [row[0] for row in cursor.fetchall()]
 
 
@@ -114,7 +120,7 @@ def vectors_between(start: int, end: int, model: str, size: int, most: int) -> l
     with connection.cursor() as cursor:
         # The plus keeps SQLite from going through all vectors of the model for a few new ones.
         cursor.execute(
-            f"SELECT id, memory_id, vector FROM {VECTORS}"
+            f"SELECT id, memory_id, vector FROM {VECTOR_TABLE}"
             f" WHERE id > %s AND id <= %s AND +model = %s AND length(vector) = %s ORDER BY id LIMIT {most:d}",
             [start, end, model, size],
         )
@@ -122,34 +128,34 @@ def vectors_between(start: int, end: int, model: str, size: int, most: int) -> l
     return rows
 
 
-def count(model: str) -> int:
+def count_vectors(model: str) -> int:
     """How many vectors there are of a model."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT count(*) FROM {VECTORS} WHERE model = %s", [model])
+        cursor.execute(f"SELECT count(*) FROM {VECTOR_TABLE} WHERE model = %s", [model])
         return int(cursor.fetchone()[0])
 
 
-def has_others(model: str) -> bool:
+def has_other_models(model: str) -> bool:
     """Whether there are vectors of another model."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT EXISTS (SELECT 1 FROM {VECTORS} WHERE model < %s)"
-            f" OR EXISTS (SELECT 1 FROM {VECTORS} WHERE model > %s)",
+            f"SELECT EXISTS (SELECT 1 FROM {VECTOR_TABLE} WHERE model < %s)"
+            f" OR EXISTS (SELECT 1 FROM {VECTOR_TABLE} WHERE model > %s)",
             [model, model],
         )
         return bool(cursor.fetchone()[0])
 
 
-def memories() -> int:
+def count_memories() -> int:
     """How many memories there are, of any kind, counted in the smallest index."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM memoryhub_memory")
         return int(cursor.fetchone()[0])
 
 
-def census() -> dict[str, tuple[int, int]]:
+def sizes_by_model() -> dict[str, tuple[int, int]]:
     """For each model how many vectors there are, and their bytes."""
-    size = f"(SELECT length(vector) FROM {VECTORS} AS one WHERE one.model = some.model LIMIT 1)"
+    size = f"(SELECT length(vector) FROM {VECTOR_TABLE} AS one WHERE one.model = some.model LIMIT 1)"
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT model, count(*), {size} FROM {VECTORS} AS some GROUP BY model")
+        cursor.execute(f"SELECT model, count(*), {size} FROM {VECTOR_TABLE} AS some GROUP BY model")
         return {model: (number, number * length) for model, number, length in cursor.fetchall()}

@@ -7,10 +7,10 @@ from memoryhub.capture.events import (
     SESSION_END,
     SESSION_START,
     TOOL_POST,
-    Dispatched,
+    DispatchResult,
     HandlerReport,
-    Happening,
     Hook,
+    HookEvent,
 )
 from memoryhub.capture.pipeline import HOOKS, dispatch
 
@@ -22,9 +22,9 @@ __all__ = [
     "SESSION_END",
     "SESSION_START",
     "TOOL_POST",
-    "Dispatched",
+    "DispatchResult",
     "HandlerReport",
-    "Happening",
     "Hook",
+    "HookEvent",
     "dispatch",
 ]

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from memoryhub.core.text import STOP_WORDS, jaccard, stem, words
 
 MAX_KEYWORDS = 40
-MAX_LETTERS = 40  # a longer "word" is data
-_DATA = re.compile(r"\d.*\d|^\d")  # a number, a date, a hash
+MAX_WORD_CHARS = 40  # a longer "word" is data
+_NUMBER_OR_HASH = re.compile(r"\d.*\d|^\d")  # a number, a date, a hash
 MIN_KEYWORDS = 4  # a shorter output says too little to be a shift
 MIN_WINDOW = 2  # outputs that a segment needs before it can end
 
 
 @dataclass(frozen=True)
-class Judgement:
+class BoundaryDecision:
     """``similarity`` to the window, 0..1; the window after this output; the outputs that are in doubt."""
 
     boundary: bool
@@ -32,7 +32,7 @@ class Judgement:
     doubt: tuple[frozenset[str], ...] = ()
 
 
-def keywords(text: str, most: int = MAX_KEYWORDS) -> list[str]:
+def extract_keywords(text: str, most: int = MAX_KEYWORDS) -> list[str]:
     """The words that stand for a text, most frequent first; numbers, hashes and letters say nothing.
 
     Words of one stem count as one, and are told in their commonest form.
@@ -40,17 +40,17 @@ def keywords(text: str, most: int = MAX_KEYWORDS) -> list[str]:
     telling = (
         word
         for word in words(text)
-        if 2 < len(word) <= MAX_LETTERS and word not in STOP_WORDS and not _DATA.search(word)
+        if 2 < len(word) <= MAX_WORD_CHARS and word not in STOP_WORDS and not _NUMBER_OR_HASH.search(word)
     )
-    return _by_stem(telling, most)
+    return _rank_by_stem(telling, most)
 
 
-def commonest(groups: Iterable[Iterable[str]], most: int | None = None) -> list[str]:
+def most_common_keywords(groups: Iterable[Iterable[str]], most: int | None = None) -> list[str]:
     """The keywords of several outputs, each stem once: those of most outputs first."""
-    return _by_stem((word for group in groups for word in dict.fromkeys(group)), most)
+    return _rank_by_stem((word for group in groups for word in dict.fromkeys(group)), most)
 
 
-def distinct(found: Iterable[str]) -> list[str]:
+def unique_keywords(found: Iterable[str]) -> list[str]:
     """Each stem once, in the form that came first."""
     first: dict[str, str] = {}
     for word in found:
@@ -58,7 +58,7 @@ def distinct(found: Iterable[str]) -> list[str]:
     return list(first.values())
 
 
-def _by_stem(found: Iterable[str], most: int | None) -> list[str]:
+def _rank_by_stem(found: Iterable[str], most: int | None) -> list[str]:
     """A word for each stem, the most frequent first: its form found most often, the shortest of several."""
     forms: dict[str, dict[str, int]] = {}
     totals: Counter[str] = Counter()
@@ -74,14 +74,14 @@ def _stems(found: Iterable[str]) -> set[str]:
     return set(map(stem, found))
 
 
-def judge(
+def detect_boundary(
     found: Sequence[str],
     window: Sequence[frozenset[str]],
     threshold: float,
     size: int,
     doubt: Sequence[frozenset[str]] = (),
     sure_below: float = 1.0,
-) -> Judgement:
+) -> BoundaryDecision:
     """Hold the keywords of a new output against the window.
 
     The similarity is that to the nearest of the outputs in the window or to all of them together,
@@ -91,11 +91,11 @@ def judge(
     """
     new, own = frozenset(found), _stems(found)
     if len(own) < MIN_KEYWORDS:
-        return Judgement(False, 1.0, tuple(window), tuple(doubt))
+        return BoundaryDecision(False, 1.0, tuple(window), tuple(doubt))
     together = frozenset().union(*window)
     similarity = max((jaccard(own, _stems(one)) for one in (*window, together) if one), default=1.0)
     if len(window) < MIN_WINDOW or similarity >= threshold:
-        return Judgement(False, similarity, (*window, *doubt, new)[-size:])
+        return BoundaryDecision(False, similarity, (*window, *doubt, new)[-size:])
     if doubt or similarity < sure_below:
-        return Judgement(True, similarity, (*doubt, new)[-size:])
-    return Judgement(False, similarity, tuple(window), (new,))
+        return BoundaryDecision(True, similarity, (*doubt, new)[-size:])
+    return BoundaryDecision(False, similarity, tuple(window), (new,))

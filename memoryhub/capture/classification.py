@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from memoryhub.capture.memorability import salience
 from memoryhub.capture.statements import gives_reason
-from memoryhub.capture.titles import PREFIX, abstract_of, reverted, title_of
+from memoryhub.capture.titles import PREFIX, make_abstract, make_title, reverted_headline
 from memoryhub.core.text import first_line, words
 from memoryhub.core.vocabulary import MemoryType
 
@@ -29,12 +29,12 @@ _BY_PREFIX = {
 }
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
+def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
 # What says outright that something was decided; the weaker signs below may stand in any explanation.
-_DECIDED = _any(
+_DECIDED = _any_of(
     r"\b(?:we|i|team) (?:have |had )?(?:decided?|chose|choose|agreed|settled on|opted)\b",
     r"\bit was (?:decided|agreed)\b",
     r"\b(?:decided (?:to|on|for|against|that|not)|opted (?:for|to)|settled on|agreed (?:to|on|that))\b",
@@ -44,14 +44,14 @@ _DECIDED = _any(
     r"\b(?:nous avons décidé|on a choisi|hemos decidido|decidimos|abbiamo deciso)\b",
     r"(?:ことにした|に決めた|ことに決定|採用する|却下|决定|选择了|결정했)",
 )
-_STRONG = 3
+_STRONG_WEIGHT = 3
 # Evidence for each type and its weight; the first line weighs double, and the order settles ties.
 _EVIDENCE: tuple[tuple[MemoryType, int, re.Pattern[str]], ...] = (
-    (MemoryType.DECISION, _STRONG, _DECIDED),
+    (MemoryType.DECISION, _STRONG_WEIGHT, _DECIDED),
     (
         MemoryType.DECISION,
         1,
-        _any(
+        _any_of(
             r"\b(?:decid(?:e|ed|ing)|chose|choose|chosen|agreed|decisions?)\b",
             r"\b(?:instead of|rather than|in favou?r of|over using|trade-?offs?)\b",
             r"\b(?:must not|must never|always|never) \w+",
@@ -60,7 +60,7 @@ _EVIDENCE: tuple[tuple[MemoryType, int, re.Pattern[str]], ...] = (
     (
         MemoryType.BUGFIX,
         1,
-        _any(
+        _any_of(
             r"\b(?:fix(?:e[sd])?|bug(?:fix)?|hotfix|regression|resolved?|patched|repair(?:ed)?)\b",
             r"\b(?:crash(?:e[sd])?|deadlock|race condition|memory leak|off-by-one|null pointer)\b",
             r"\b(?:no longer (?:fails|crashes|raises)|correctly handles?)\b",
@@ -70,7 +70,7 @@ _EVIDENCE: tuple[tuple[MemoryType, int, re.Pattern[str]], ...] = (
     (
         MemoryType.DISCOVERY,
         1,
-        _any(
+        _any_of(
             r"\b(?:discover(?:ed|y)?|found (?:that|out)|turns out|learn(?:ed|t)|reali[sz]ed|root cause)\b",
             r"\b(?:because|caused by|due to|the reason|it seems|apparently|actually)\b",
             r"\b(?:note|gotcha|caveat|beware|surprising(?:ly)?|undocumented)\b",
@@ -80,7 +80,7 @@ _EVIDENCE: tuple[tuple[MemoryType, int, re.Pattern[str]], ...] = (
     (
         MemoryType.REFACTOR,
         1,
-        _any(
+        _any_of(
             r"\b(?:refactor(?:ed|ing|s)?|renam(?:e[sd]?|ing)|extract(?:ed|s)?|simplif(?:y|ied|ies))\b",
             r"\bclean(?:ed)? ?up\b",
             r"\b(?:mov(?:e[sd]?|ing) .{1,60} (?:to|into)|split (?:up|into|out))\b",
@@ -92,7 +92,7 @@ _EVIDENCE: tuple[tuple[MemoryType, int, re.Pattern[str]], ...] = (
     (
         MemoryType.FEATURE,
         1,
-        _any(
+        _any_of(
             r"\b(?:add(?:ed|s)?|implement(?:ed|s)?|introduc(?:e[sd]?|ing)|creat(?:e[sd]?|ing)|new)\b",
             r"\b(?:support(?:s|ed)? for|now supports?|enabl(?:e[sd]?|ing)|feature)\b",
             r"\b(?:neu(?:e[rs]?)?|hinzugefügt|ergänzt|ajouté|añadido)\b|(?:追加|新機能|実装|添加|新增)",
@@ -100,21 +100,27 @@ _EVIDENCE: tuple[tuple[MemoryType, int, re.Pattern[str]], ...] = (
     ),
 )
 _CONCEPTS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("problem-solution", _any(r"\b(?:fix(?:e[sd])?|solv(?:e[sd]?|ing)|resolved?|workaround|root cause)\b")),
+    (
+        "problem-solution",
+        _any_of(r"\b(?:fix(?:e[sd])?|solv(?:e[sd]?|ing)|resolved?|workaround|root cause)\b"),
+    ),
     (
         "why-it-exists",
-        _any(r"\b(?:because|so that|in order to|the reason|motivat\w+|needed (?:for|by|to))\b"),
+        _any_of(r"\b(?:because|so that|in order to|the reason|motivat\w+|needed (?:for|by|to))\b"),
     ),
-    ("trade-off", _any(r"\b(?:trade-?offs?|instead of|rather than|at the cost of|in favou?r of|downside)\b")),
-    ("gotcha", _any(r"\b(?:gotcha|beware|caveat|careful|pitfall|surpris\w+|undocumented|silently)\b")),
+    (
+        "trade-off",
+        _any_of(r"\b(?:trade-?offs?|instead of|rather than|at the cost of|in favou?r of|downside)\b"),
+    ),
+    ("gotcha", _any_of(r"\b(?:gotcha|beware|caveat|careful|pitfall|surpris\w+|undocumented|silently)\b")),
     (
         "how-it-works",
-        _any(r"\b(?:works by|how it works|under the hood|internally|calls? into|is implemented)\b"),
+        _any_of(r"\b(?:works by|how it works|under the hood|internally|calls? into|is implemented)\b"),
     ),
-    ("pattern", _any(r"\b(?:patterns?|conventions?|idiom|always|every time|best practice|as a rule)\b")),
+    ("pattern", _any_of(r"\b(?:patterns?|conventions?|idiom|always|every time|best practice|as a rule)\b")),
     (
         "what-changed",
-        _any(r"\b(?:chang(?:e[sd]?|ing)|renam\w+|mov(?:e[sd]?|ing)|remov\w+|add(?:ed|s)?|replac\w+)\b"),
+        _any_of(r"\b(?:chang(?:e[sd]?|ing)|renam\w+|mov(?:e[sd]?|ing)|remov\w+|add(?:ed|s)?|replac\w+)\b"),
     ),
 )
 MAX_CONCEPTS = 3
@@ -126,7 +132,7 @@ _BASE_IMPORTANCE = {
     MemoryType.REFACTOR: 0.45,
     MemoryType.CHANGE: 0.35,
 }
-SALIENCE_SPAN = 0.25  # how far salience moves importance from its base, at most
+MAX_SALIENCE_BONUS = 0.25  # how far salience moves importance from its base, at most
 
 # What the first word of a headline says that was done.
 _VERBS: dict[MemoryType, frozenset[str]] = {
@@ -140,10 +146,12 @@ _VERBS: dict[MemoryType, frozenset[str]] = {
         expose create let show offer new""".split()
     ),
 }
-_LEADS = 4  # the weight of that word
-_PIECE = re.compile(r"^\S+ (?:option|command|flag|endpoint|hook|setting)\b|\b(?:option|command|flag) for\b")
+_VERB_WEIGHT = 4  # the weight of that word
+_COMPONENT = re.compile(
+    r"^\S+ (?:option|command|flag|endpoint|hook|setting)\b|\b(?:option|command|flag) for\b"
+)
 # Work that has to be done and tells nothing: versions, tests, formats, the wording of documents.
-_UPKEEP = re.compile(
+_ROUTINE = re.compile(
     r"^(?:bump|upgrade|pin|unpin|tweaks?|reformat|format|lint|typo|spelling|releas(?:e|ing)|version|v?\d+\.\d+"
     r"|appl(?:y|ied) black|ran? (?:black|cog|prettier)|prepare (?:for )?(?:release|version)|link (?:to|from)"
     r"|more links|mark(?:ed)? \S*test|update[sd]? (?:changelog|readme|copyright|dependenc|lock|snapshots?"
@@ -153,9 +161,9 @@ _UPKEEP = re.compile(
     r"|workflow|gitignore|test coverage|unit tests?|tests? (?:for|to|of)|for tests?|test_\w+|\.(?:md|rst))\b",
     re.IGNORECASE,
 )
-_BUILT = re.compile(r"\b(?:command|option|parser|builder|plugin|endpoint|server)\b", re.IGNORECASE)
+_CODE_COMPONENT = re.compile(r"\b(?:command|option|parser|builder|plugin|endpoint|server)\b", re.IGNORECASE)
 # What machines write into a message: lists of releases, quoted notes, references.
-_NOT_OWN = re.compile(
+_GENERATED_LINE = re.compile(
     r"^\s*(?:Bumps? \[|Updates? the requirements|[-*>] |\[|---|```|https?://|Refs?\b|Dependabot).*$",
     re.MULTILINE,
 )
@@ -170,11 +178,11 @@ _BY_SOURCE = {
     "recovery": MemoryType.BUGFIX,
 }
 # Sources that explain: "never" and "rather than" make no decision of an explanation.
-_EXPLAINING = frozenset({"answer", "comment"})
+_EXPLAINING_SOURCES = frozenset({"answer", "comment"})
 
 
 @dataclass(frozen=True)
-class Classified:
+class Classification:
     """A type, a title and an abstract without commit prefixes, concept tags, importance 0..1."""
 
     type: MemoryType
@@ -184,21 +192,23 @@ class Classified:
     importance: float
 
 
-def classify(text: str, source: str = "") -> Classified:
+def classify(text: str, source: str = "") -> Classification:
     """Read type, title, concepts and importance from a text, and from where it comes."""
-    kind = type_of(text)
-    if source in _EXPLAINING:
+    kind = detect_type(text)
+    if source in _EXPLAINING_SOURCES:
         kind = MemoryType.DECISION if _DECIDED.search(text) else MemoryType.DISCOVERY
     elif kind is MemoryType.CHANGE and not declared_type(text):
         kind = _BY_SOURCE.get(source, kind)
-    return Classified(kind, title_of(text), abstract_of(text), concepts_of(text), importance_of(kind, text))
+    return Classification(
+        kind, make_title(text), make_abstract(text), detect_concepts(text), compute_importance(kind, text)
+    )
 
 
-def type_of(text: str) -> MemoryType:
+def detect_type(text: str) -> MemoryType:
     """A commit prefix decides; otherwise the type with most evidence, ``change`` without any."""
     if declared := declared_type(text):
         return declared
-    if reverted(text):  # what was taken back is decided against, if only somebody says why
+    if reverted_headline(text):  # what was taken back is decided against, if only somebody says why
         return MemoryType.DECISION if gives_reason(text.partition("\n")[2]) else MemoryType.CHANGE
     head = first_line(text)
     counted: dict[MemoryType, int] = {}
@@ -207,34 +217,34 @@ def type_of(text: str) -> MemoryType:
         counted[kind] = counted.get(kind, 0) + found
     verb = words(head)[:1]
     for kind, verbs in _VERBS.items():
-        counted[kind] += _LEADS if verb and verb[0] in verbs else 0
-    counted[MemoryType.FEATURE] += bool(_PIECE.search(head))
+        counted[kind] += _VERB_WEIGHT if verb and verb[0] in verbs else 0
+    counted[MemoryType.FEATURE] += bool(_COMPONENT.search(head))
     best = max(counted, key=lambda kind: counted[kind])
     return best if counted[best] else MemoryType.CHANGE
 
 
-def is_upkeep(message: str) -> bool:
+def is_routine_commit(message: str) -> bool:
     """Whether a commit only keeps things in order, by its prefix or by what its headline is about."""
     declared = declared_type(message)
     if declared:
         return declared is MemoryType.CHANGE
     head = first_line(message)
-    return bool(_UPKEEP.search(head)) and not _BUILT.search(head)
+    return bool(_ROUTINE.search(head)) and not _CODE_COMPONENT.search(head)
 
 
-def own_words(message: str) -> str:
+def strip_generated_lines(message: str) -> str:
     """A commit message without what machines write into it, and without lists of references."""
-    return _NOT_OWN.sub("", message)
+    return _GENERATED_LINE.sub("", message)
 
 
-def concepts_of(text: str) -> tuple[str, ...]:
+def detect_concepts(text: str) -> tuple[str, ...]:
     """LetsGo's knowledge categories that the text speaks of, the most telling ones."""
     return tuple(name for name, seen in _CONCEPTS if seen.search(text))[:MAX_CONCEPTS]
 
 
-def importance_of(kind: MemoryType, text: str) -> float:
+def compute_importance(kind: MemoryType, text: str) -> float:
     """By type, moved up by what makes the text salient."""
-    return round(_BASE_IMPORTANCE[kind] + SALIENCE_SPAN * salience(text), 2)
+    return round(_BASE_IMPORTANCE[kind] + MAX_SALIENCE_BONUS * salience(text), 2)
 
 
 def declared_type(text: str) -> MemoryType | None:

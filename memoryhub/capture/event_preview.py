@@ -10,13 +10,13 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from memoryhub.capture.boundaries import MAX_KEYWORDS, distinct, keywords
-from memoryhub.capture.distillation import without_injections
-from memoryhub.capture.observation import MAX_OUTPUT, Observation, clean, observe
-from memoryhub.capture.shell_commands import is_survey
+from memoryhub.capture.boundaries import MAX_KEYWORDS, extract_keywords, unique_keywords
+from memoryhub.capture.distillation import strip_injected_context
+from memoryhub.capture.observation import MAX_OUTPUT, Observation, clean_text, observe
+from memoryhub.capture.shell_commands import is_status_check
 from memoryhub.core.text import estimate_tokens, shorten
 from memoryhub.security.secrets import redact
-from memoryhub.security.secrets.files import is_secret_file, names_secret_file
+from memoryhub.security.secrets.secret_files import is_secret_file, names_secret_file
 
 # The tools of the hub's own toolsets, and LetsGo's: what they answer is remembered already.
 MEMORY_TOOLS = frozenset(
@@ -32,7 +32,7 @@ PLANNING_TOOLS = frozenset(
 
 
 @dataclass(frozen=True)
-class Call:
+class ToolCall:
     """One tool call. ``secret``: it touched a file made for credentials; ``own``: a tool of memory itself.
 
     ``looks_around``: it shows where things stand or what is planned, not what the work is about.
@@ -51,17 +51,17 @@ class Call:
     tokens: int
 
 
-def read_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int) -> Call:
+def parse_tool_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int) -> ToolCall:
     """Read a tool call, whatever JSON its input and response are."""
     seen = observe(tool, given, response, cwd)
     touched = (*seen.files_modified, *seen.files_read)
     secret = any(map(is_secret_file, touched)) or names_secret_file(seen.command)
-    shown = "" if secret else redact(without_injections(seen.text))
-    return Call(
+    shown = "" if secret else redact(strip_injected_context(seen.text))
+    return ToolCall(
         seen=seen,
         secret=secret,
         own=is_memory_tool(tool),
-        looks_around=is_survey(seen.command) or tool.lower() in PLANNING_TOOLS,
+        looks_around=is_status_check(seen.command) or tool.lower() in PLANNING_TOOLS,
         # By the tool's name alone a session's summary takes a writer's files for changed.
         files=seen.files_modified if seen.kind == "write" else touched,
         keywords=() if secret else _keywords(touched, shown),
@@ -73,8 +73,8 @@ def read_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int
 
 def _keywords(files: tuple[str, ...], shown: str) -> tuple[str, ...]:
     """The words of the files' names before those of the text: they hold a piece of work together."""
-    names = keywords(" ".join(path.rpartition(".")[0] or path for path in files))
-    return tuple(distinct([*names, *keywords(shown)]))[:MAX_KEYWORDS]
+    names = extract_keywords(" ".join(path.rpartition(".")[0] or path for path in files))
+    return tuple(unique_keywords([*names, *extract_keywords(shown)]))[:MAX_KEYWORDS]
 
 
 def is_memory_tool(tool: str) -> bool:
@@ -82,10 +82,10 @@ def is_memory_tool(tool: str) -> bool:
     return tool.rsplit("__", 1)[-1].lower() in MEMORY_TOOLS
 
 
-def read_prompt(prompt: str, preview_chars: int) -> tuple[str, tuple[str, ...]]:
+def parse_prompt(prompt: str, preview_chars: int) -> tuple[str, tuple[str, ...]]:
     """The preview and the keywords of what a person asked."""
-    shown = redact(without_injections(clean(prompt[:MAX_OUTPUT])))
-    return shorten(shown, preview_chars), tuple(keywords(shown))
+    shown = redact(strip_injected_context(clean_text(prompt[:MAX_OUTPUT])))
+    return shorten(shown, preview_chars), tuple(extract_keywords(shown))
 
 
 def _preview(seen: Observation, secret: bool, chars: int) -> str:
@@ -93,5 +93,5 @@ def _preview(seen: Observation, secret: bool, chars: int) -> str:
         return shorten(", ".join((*seen.files_modified, *seen.files_read)) or "a file of credentials", chars)
     asked = seen.command or seen.question or ", ".join((*seen.files_modified, *seen.files_read))
     found = seen.output or seen.added
-    whole = redact(without_injections("\n".join(part for part in (asked, found) if part)))
+    whole = redact(strip_injected_context("\n".join(part for part in (asked, found) if part)))
     return shorten(whole, chars)

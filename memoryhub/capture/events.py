@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from memoryhub.access.policy import Actor, Sensitivity
-from memoryhub.capture.event_preview import Call
+from memoryhub.capture.event_preview import ToolCall
 from memoryhub.models import Event, Session
 
 SESSION_START = "session:start"
@@ -24,7 +24,7 @@ Status = Literal["ok", "skipped", "failed"]
 
 
 @dataclass(frozen=True)
-class Happening:
+class HookEvent:
     """One event as an adapter hands it in.
 
     ``at``: when it happened; now, when absent. ``mark``: told from a second delivery by this; empty: never.
@@ -62,7 +62,7 @@ class HandlerReport:
 
 
 @dataclass(frozen=True)
-class Dispatched:
+class DispatchResult:
     """The answer: the reports in order of priority, the context to inject, and the event that was recorded.
 
     ``event`` is None for one that came a second time.
@@ -74,22 +74,22 @@ class Dispatched:
 
 
 @dataclass
-class Passage:
+class HookContext:
     """An event on its way through the chain; handlers fill ``event``, which is saved at the end."""
 
-    happening: Happening
+    happening: HookEvent
     actor: Actor
     session: Session
     at: datetime
     event: Event
-    call: Call | None = None
+    call: ToolCall | None = None
     context: str = ""
     repeated: bool = False
     marks: tuple[str, ...] = ()  # its own, where neither id nor moment gives one, and that of just before
 
 
-Said = tuple[Status, str]
-Handler = Callable[[Passage], Said]
+HandlerResult = tuple[Status, str]
+Handler = Callable[[HookContext], HandlerResult]
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ OTHER_TYPE_WEIGHT = 0.5
 SUBSTANCE_TERMS = 20
 DISTINCT_TERMS = 8
 # Addresses, numbers and hashes say nothing by themselves.
-_DATA = re.compile(r"\bhttps?://\S+|\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|(?<!\w)#?\d[\d.,:-]*\b")
-_MARKS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
+_DATA_PATTERN = re.compile(r"\bhttps?://\S+|\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|(?<!\w)#?\d[\d.,:-]*\b")
+_SALIENCE_PATTERNS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), weight)
     for pattern, weight in (
         (
@@ -73,7 +73,7 @@ class Memorability:
 
 
 @dataclass(frozen=True)
-class Shares:
+class MemorabilityWeights:
     """The weight of each part; they add up to 1."""
 
     substance: float = 0.30
@@ -82,13 +82,13 @@ class Shares:
     type_weight: float = 0.15
 
 
-def score(text: str, kind: str, neighbours: Iterable[set[str]], shares: Shares) -> Memorability:
+def score(text: str, kind: str, neighbours: Iterable[set[str]], shares: MemorabilityWeights) -> Memorability:
     """Judge an observation of a kind beside the term sets of the memories that are most like it.
 
     Nothing new is worth nothing: the total of a near repetition falls with its distinctiveness to 0.
     """
-    own = terms(_DATA.sub(" ", text))
-    parts = (substance(own), salience(text), distinctiveness(own, neighbours), weight_of(kind))
+    own = terms(_DATA_PATTERN.sub(" ", text))
+    parts = (substance(own), salience(text), distinctiveness(own, neighbours), type_weight(kind))
     weights = (shares.substance, shares.salience, shares.distinctiveness, shares.type_weight)
     total = sum(weight * part for weight, part in zip(weights, parts, strict=True))
     return Memorability(*parts, total=total * min(1.0, 4 * parts[2]) if own else 0.0)
@@ -102,7 +102,7 @@ def substance(own: set[str]) -> float:
 def salience(text: str) -> float:
     """How much of it asks to be remembered: words of decision, cause, failure, repair; each kind once."""
     silence = 1.0
-    for pattern, weight in _MARKS:
+    for pattern, weight in _SALIENCE_PATTERNS:
         if pattern.search(text):
             silence *= 1 - weight
     return 1 - silence
@@ -114,5 +114,5 @@ def distinctiveness(own: set[str], neighbours: Iterable[set[str]]) -> float:
     return unlike * min(1.0, len(own) / DISTINCT_TERMS)
 
 
-def weight_of(kind: str) -> float:
+def type_weight(kind: str) -> float:
     return TYPE_WEIGHTS.get(kind, OTHER_TYPE_WEIGHT)

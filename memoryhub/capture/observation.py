@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-READING = frozenset({"read", "notebookread", "read_file", "view", "cat", "open_file"})
-WRITING = frozenset(
+READ_TOOLS = frozenset({"read", "notebookread", "read_file", "view", "cat", "open_file"})
+WRITE_TOOLS = frozenset(
     {
         "write",
         "edit",
@@ -27,9 +27,9 @@ WRITING = frozenset(
         "create",
     }
 )
-RUNNING = frozenset({"bash", "shell", "run", "execute", "terminal", "run_command", "powershell"})
-SEARCHING = frozenset({"grep", "glob", "ls", "search", "find", "list_files", "list_dir", "toolsearch"})
-ASKING = frozenset({"webfetch", "websearch", "task", "agent", "web_search", "web_fetch", "fetch"})
+RUN_TOOLS = frozenset({"bash", "shell", "run", "execute", "terminal", "run_command", "powershell"})
+SEARCH_TOOLS = frozenset({"grep", "glob", "ls", "search", "find", "list_files", "list_dir", "toolsearch"})
+ASK_TOOLS = frozenset({"webfetch", "websearch", "task", "agent", "web_search", "web_fetch", "fetch"})
 _PATH_KEYS = ("file_path", "path", "notebook_path", "filename", "file", "target_file")
 _OUTPUT_KEYS = (
     "output",
@@ -43,7 +43,7 @@ _OUTPUT_KEYS = (
     "stderr",
     "error",
 )
-_REFUSALS = ("is_error", "isError", "error")  # by which a tool's response says that the call failed
+_ERROR_KEYS = ("is_error", "isError", "error")  # by which a tool's response says that the call failed
 MAX_OUTPUT = 20_000  # characters of a call that are looked at
 MAX_DEPTH = 20  # of nested objects and lists
 MAX_FILES = 50  # of one call
@@ -59,18 +59,18 @@ _PASSED = re.compile(
     r"|# fail 0\b|^ok\s|\btest result: ok",
     re.IGNORECASE | re.MULTILINE,
 )
-_PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^\+\+\+ b/(.+)$", re.MULTILINE)
-_TESTS = re.compile(
+_PATCHED_FILE = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^\+\+\+ b/(.+)$", re.MULTILINE)
+_TEST_COMMAND = re.compile(
     r"\b(pytest|unittest|jest|vitest|mocha|go test|cargo test|(?:npm|pnpm|yarn) (?:run )?test|tox"
     r"|make (?:test|check)|node --test|rspec|phpunit|ctest|gradlew? test|mvn test|manage\.py test)\b"
 )
 
-_COMMIT = re.compile(r"\bgit(?: -[cC] \S+| --?[\w-]+(?:=\S+)?)* commit\b")
+_COMMIT_COMMAND = re.compile(r"\bgit(?: -[cC] \S+| --?[\w-]+(?:=\S+)?)* commit\b")
 _HEREDOC = re.compile(
     r"[^\n]*?(?:-\w*F\s?-|--file[= ]-|\$\(cat)\s*<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n(.*?)\n\s*\1\b", re.DOTALL
 )
 _NEXT_COMMAND = frozenset({"&&", "||", ";", "|"})
-_MESSAGE = re.compile(r"-[a-z]*m|--message")
+_MESSAGE_OPTION = re.compile(r"-[a-z]*m|--message")
 _TRAILER = re.compile(
     r"^(?:Co-authored-by|Signed-off-by|Reviewed-by|Change-Id|Generated[- ]by):.*$|^\W*Generated with\b.*$",
     re.IGNORECASE | re.MULTILINE,
@@ -102,12 +102,12 @@ class Observation:
 
     @property
     def is_test_run(self) -> bool:
-        return bool(_TESTS.search(self.command))
+        return bool(_TEST_COMMAND.search(self.command))
 
     @property
     def commit_message(self) -> str:
         """The message of a ``git commit`` command, empty for anything else."""
-        return commit_message(self.command)
+        return parse_commit_message(self.command)
 
     @property
     def text(self) -> str:
@@ -120,11 +120,11 @@ class Observation:
 def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
     """Read a tool call, whatever JSON it brings; paths below ``cwd`` become relative to it."""
     given = given if isinstance(given, Mapping) else {"input": given}
-    kind = kind_of(tool)
-    paths = tuple(dict.fromkeys(_relative(path, cwd) for path in _paths(given)))
+    kind = tool_kind(tool)
+    paths = tuple(dict.fromkeys(_relative_path(path, cwd) for path in _paths(given)))
     output = output_text(response)[:MAX_OUTPUT]
-    command = _text(given, "command", "cmd", "script")
-    refused = isinstance(response, Mapping) and any(map(response.get, _REFUSALS))
+    command = _first_text(given, "command", "cmd", "script")
+    refused = isinstance(response, Mapping) and any(map(response.get, _ERROR_KEYS))
     wrote = kind == "write" and not refused
     return Observation(
         tool=tool,
@@ -132,13 +132,15 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
         files_read=paths if kind in ("read", "search") or (kind == "write" and refused) else (),
         files_modified=paths if wrote else (),
         command=command if kind == "run" else "",
-        question=_text(given, "prompt", "query", "url", "pattern", "description") if kind != "write" else "",
+        question=_first_text(given, "prompt", "query", "url", "pattern", "description")
+        if kind != "write"
+        else "",
         # What an editor answers is mostly the file again; words are worth a look.
         output=output if not wrote or isinstance(response, str) else "",
         added=""
         if refused
-        else _changed(given, "new_string", "content", "new_str", "file_text", "new_source"),
-        removed=_changed(given, "old_string", "old_str"),
+        else _edited_text(given, "new_string", "content", "new_str", "file_text", "new_source"),
+        removed=_edited_text(given, "old_string", "old_str"),
         failed=refused or (kind == "run" and bool(_FAILED.search(output))),
         refused=refused,
         passed=kind == "run" and not refused and bool(_PASSED.search(output)) and not _FAILED.search(output),
@@ -146,15 +148,15 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
     )
 
 
-def kind_of(tool: str) -> str:
+def tool_kind(tool: str) -> str:
     """The kind of a tool by its name; MCP tools (``mcp__server__tool``) by their last part."""
     name = tool.rsplit("__", 1)[-1].lower()
     for kind, names in (
-        ("read", READING),
-        ("write", WRITING),
-        ("run", RUNNING),
-        ("search", SEARCHING),
-        ("ask", ASKING),
+        ("read", READ_TOOLS),
+        ("write", WRITE_TOOLS),
+        ("run", RUN_TOOLS),
+        ("search", SEARCH_TOOLS),
+        ("ask", ASK_TOOLS),
     ):
         if name in names:
             return kind
@@ -166,16 +168,18 @@ def output_text(response: Any, depth: int = 0) -> str:
     if response is None or depth > MAX_DEPTH:
         return ""
     if isinstance(response, str):
-        return clean(response[:MAX_OUTPUT])
+        return clean_text(response[:MAX_OUTPUT])
     if isinstance(response, Mapping):
-        named = _joined((response[key] for key in _OUTPUT_KEYS if response.get(key)), depth)
-        return named or _joined((value for value in response.values() if not isinstance(value, bool)), depth)
+        named = _join_texts((response[key] for key in _OUTPUT_KEYS if response.get(key)), depth)
+        return named or _join_texts(
+            (value for value in response.values() if not isinstance(value, bool)), depth
+        )
     if isinstance(response, list | tuple):
-        return _joined(response, depth)
+        return _join_texts(response, depth)
     return str(response)
 
 
-def _joined(parts: Iterable[Any], depth: int) -> str:
+def _join_texts(parts: Iterable[Any], depth: int) -> str:
     """The texts of the parts, one to a line, as far as there is room."""
     found, room = [], MAX_OUTPUT
     for part in parts:
@@ -187,17 +191,17 @@ def _joined(parts: Iterable[Any], depth: int) -> str:
     return "\n".join(found)
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Without NUL, which no column holds, and without halves of surrogate pairs, which are no characters."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
 
 
-def commit_message(command: str) -> str:
+def parse_commit_message(command: str) -> str:
     """The message given to ``git commit`` by ``-m``, several of them as paragraphs, or by a here-document.
 
     Without what tools add to it: trailers like ``Co-authored-by:``, and who generated it.
     """
-    found = _COMMIT.search(command)
+    found = _COMMIT_COMMAND.search(command)
     if not found:
         return ""
     rest = command[found.end() :]
@@ -207,7 +211,7 @@ def commit_message(command: str) -> str:
         parts = list(takewhile(lambda part: part not in _NEXT_COMMAND, shlex.split(rest)))
     except ValueError:
         return ""
-    said = [parts[n + 1] for n, part in enumerate(parts[:-1]) if _MESSAGE.fullmatch(part)]
+    said = [parts[n + 1] for n, part in enumerate(parts[:-1]) if _MESSAGE_OPTION.fullmatch(part)]
     said += [part.split("=", 1)[1] for part in parts if part.startswith("--message=")]
     return _TRAILER.sub("", "\n\n".join(said)).strip()
 
@@ -216,24 +220,26 @@ def _paths(given: Mapping[str, Any]) -> list[str]:
     found = [value for key in _PATH_KEYS if isinstance(value := given.get(key), str) and value]
     for key in ("patch", "input", "diff"):
         if isinstance(value := given.get(key), str):
-            found += [one or other for one, other in _PATCHED.findall(value[: 10 * MAX_OUTPUT])]
-    return [clean(path.strip()) for path in found if path.strip() and len(path) <= 1000][:MAX_FILES]
+            found += [one or other for one, other in _PATCHED_FILE.findall(value[: 10 * MAX_OUTPUT])]
+    return [clean_text(path.strip()) for path in found if path.strip() and len(path) <= 1000][:MAX_FILES]
 
 
-def _relative(path: str, cwd: str) -> str:
+def _relative_path(path: str, cwd: str) -> str:
     folder = cwd.rstrip("/") + "/"
     return path.removeprefix(folder) if len(folder) > 1 else path
 
 
-def _text(given: Mapping[str, Any], *keys: str) -> str:
+def _first_text(given: Mapping[str, Any], *keys: str) -> str:
     found = next((value for key in keys if isinstance(value := given.get(key), str) and value), "")
-    return clean(found[:MAX_OUTPUT])
+    return clean_text(found[:MAX_OUTPUT])
 
 
-def _changed(given: Mapping[str, Any], *keys: str) -> str:
+def _edited_text(given: Mapping[str, Any], *keys: str) -> str:
     """The text that an edit brings in or takes out; of several edits, all of it."""
-    own = _text(given, *keys)
+    own = _first_text(given, *keys)
     edits = given.get("edits")
     if isinstance(edits, list):
-        own = "\n".join([own, *(_text(edit, *keys) for edit in edits if isinstance(edit, Mapping))]).strip()
+        own = "\n".join(
+            [own, *(_first_text(edit, *keys) for edit in edits if isinstance(edit, Mapping))]
+        ).strip()
     return own[:MAX_OUTPUT]

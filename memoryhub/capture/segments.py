@@ -10,25 +10,27 @@ from django.conf import settings
 from django.db.models import Q
 
 from memoryhub.access.policy import Actor
-from memoryhub.capture.boundaries import commonest, judge
-from memoryhub.capture.event_preview import Call
-from memoryhub.capture.session_state import Working, working
+from memoryhub.capture.boundaries import detect_boundary, most_common_keywords
+from memoryhub.capture.event_preview import ToolCall
+from memoryhub.capture.session_state import SessionState, locked_state
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Session
 
-PREDICATE = "boundary_at"
-MARKS = Q(predicate=PREDICATE, subject__startswith="session:")  # the hub's own notes among the facts
+BOUNDARY_PREDICATE = "boundary_at"
+BOUNDARY_FACTS = Q(
+    predicate=BOUNDARY_PREDICATE, subject__startswith="session:"
+)  # the hub's own notes among the facts
 # Shares of the configured threshold. After a prompt a person just said what comes next; between prompts the
 # work goes on, and only what shares almost nothing with it, twice in a row, is another piece of work.
-AFTER_PROMPT = 2.0
-BETWEEN_PROMPTS = 0.5
-ALMOST_NOTHING = 0.2  # enough at once, in a session that tells of no prompts
-SHOWN_KEYWORDS = 12  # of each side in the fact
+AFTER_PROMPT_FACTOR = 2.0
+BETWEEN_PROMPTS_FACTOR = 0.5
+NO_PROMPTS_FACTOR = 0.2  # enough at once, in a session that tells of no prompts
+MAX_FACT_KEYWORDS = 12  # of each side in the fact
 
 
 @dataclass(frozen=True)
-class Placed:
+class SegmentPlacement:
     """The segment that a call belongs to; ``boundary``: it opens this segment. ``similarity``: 0..1."""
 
     segment: int
@@ -37,45 +39,47 @@ class Placed:
     late: bool = False
 
 
-def place(call: Call, session: Session, at: datetime, sensitivity: str, actor: Actor) -> Placed:
+def place_call(
+    call: ToolCall, session: Session, at: datetime, sensitivity: str, actor: Actor
+) -> SegmentPlacement:
     """Hold a call against the session's window; a shift opens a segment and is stored as a fact.
 
     A call that arrives after later ones is put into the segment of its time and leaves the window alone.
     """
     draft: FactDraft | None = None
-    with working(session) as state:
+    with locked_state(session) as state:
         if state.window_at and at < datetime.fromisoformat(state.window_at):
-            return Placed(_segment_at(session, at, state.segment), late=True)
+            return SegmentPlacement(_segment_at(session, at, state.segment), late=True)
         state.window_at = at.isoformat()
         repeated = bool(call.output_digest) and call.output_digest == state.output
         state.output = call.output_digest
         if repeated or call.looks_around:
-            return Placed(state.segment)
+            return SegmentPlacement(state.segment)
         window = [frozenset(one) for one in state.window]
         config = settings.MEMORYHUB
         threshold, sure = _thresholds(state, config.boundary_similarity)
         doubt = [] if state.asked else [frozenset(one) for one in state.doubt]
-        judged = judge(call.keywords, window, threshold, config.boundary_window, doubt, sure)
+        judged = detect_boundary(call.keywords, window, threshold, config.boundary_window, doubt, sure)
         state.window = [sorted(one) for one in judged.window]
         state.doubt = [sorted(one) for one in judged.doubt]
         state.asked = max(state.asked - 1, 0)
         if judged.boundary:
             state.segment, state.asked = state.segment + 1, 0
-            before = commonest(map(sorted, window))
-            draft = _boundary(call, session, at, sensitivity, state, before, judged.similarity)
-        placed = Placed(state.segment, judged.boundary, judged.similarity)
+            before = most_common_keywords(map(sorted, window))
+            draft = _boundary_fact(call, session, at, sensitivity, state, before, judged.similarity)
+        placed = SegmentPlacement(state.segment, judged.boundary, judged.similarity)
     if draft is not None:
-        services.store_fact(draft, actor)
+        services.create_fact(draft, actor)
     return placed
 
 
-def _thresholds(state: Working, configured: float) -> tuple[float, float]:
+def _thresholds(state: SessionState, configured: float) -> tuple[float, float]:
     """The similarity below which an output is unlike the window; that below which one alone is a shift."""
     if state.asked:
-        return configured * AFTER_PROMPT, configured * AFTER_PROMPT
+        return configured * AFTER_PROMPT_FACTOR, configured * AFTER_PROMPT_FACTOR
     if state.prompted:
-        return configured * BETWEEN_PROMPTS, 0.0
-    return configured, configured * ALMOST_NOTHING
+        return configured * BETWEEN_PROMPTS_FACTOR, 0.0
+    return configured, configured * NO_PROMPTS_FACTOR
 
 
 def _segment_at(session: Session, at: datetime, latest: int) -> int:
@@ -84,12 +88,12 @@ def _segment_at(session: Session, at: datetime, latest: int) -> int:
     return max(found if found is not None else 1, 1) if latest > 1 else 1
 
 
-def _boundary(
-    call: Call,
+def _boundary_fact(
+    call: ToolCall,
     session: Session,
     at: datetime,
     sensitivity: str,
-    state: Working,
+    state: SessionState,
     before: list[str],
     similarity: float,
 ) -> FactDraft:
@@ -98,12 +102,12 @@ def _boundary(
         "tool": call.seen.tool,
         "segment": state.segment,
         "similarity": round(similarity, 3),
-        "keywords_before": before[:SHOWN_KEYWORDS],
-        "keywords_after": list(call.keywords[:SHOWN_KEYWORDS]),
+        "keywords_before": before[:MAX_FACT_KEYWORDS],
+        "keywords_after": list(call.keywords[:MAX_FACT_KEYWORDS]),
     }
     return FactDraft(
         subject=f"session:{session.session_id}",
-        predicate=PREDICATE,
+        predicate=BOUNDARY_PREDICATE,
         object=json.dumps(told, ensure_ascii=False),
         project=session.project,
         session_id=session.session_id,

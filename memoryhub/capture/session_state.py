@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from memoryhub.capture.distillation import Work
-from memoryhub.core.transactions import write
+from memoryhub.capture.distillation import OpenWork
+from memoryhub.core.transactions import write_transaction
 from memoryhub.models import Session
 
-JUST_ASKED = 3  # tool calls after a prompt that show what it was about
+CALLS_AFTER_PROMPT = 3  # tool calls after a prompt that show what it was about
 
 
 @dataclass
-class Working:
+class SessionState:
     """``window_at``: the moment (ISO) of the latest output in the window; ``output``: that output's digest.
 
     ``doubt``: outputs unlike the window that may begin a segment; ``asked``: calls left to be taken for the
@@ -37,7 +37,7 @@ class Working:
     prompted: bool = False
     window_at: str = ""
     output: str = ""
-    work: Work = field(default_factory=Work)
+    work: OpenWork = field(default_factory=OpenWork)
     tokens: int = 0
     calls: int = 0
     summed_up: int = 0
@@ -45,10 +45,10 @@ class Working:
     fresh_since: str = ""
 
     @classmethod
-    def of(cls, state: dict[str, Any], segment: int) -> Working:
+    def of(cls, state: dict[str, Any], segment: int) -> SessionState:
         """From a session's row; a state that another version wrote is read as far as it fits."""
         known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
-        known |= {"segment": max(segment, 1), "work": Work.from_state(state.get("work") or {})}
+        known |= {"segment": max(segment, 1), "work": OpenWork.from_state(state.get("work") or {})}
         return cls(**known)
 
     def as_state(self) -> dict[str, Any]:
@@ -57,15 +57,15 @@ class Working:
 
     def hear(self) -> None:
         """A person said something: what comes next may be something else."""
-        self.asked, self.prompted = JUST_ASKED, True
+        self.asked, self.prompted = CALLS_AFTER_PROMPT, True
 
 
 @contextmanager
-def working(session: Session) -> Iterator[Working]:
+def locked_state(session: Session) -> Iterator[SessionState]:
     """The working state under the write lock; what the block changes is saved with it."""
-    with write():
+    with write_transaction():
         state, segment = Session.objects.values_list("state", "segment").get(pk=session.pk)
-        found = Working.of(state, segment)
+        found = SessionState.of(state, segment)
         before = json.dumps(state)  # a text: nothing that is changed in place goes unseen
         yield found
         after = found.as_state()

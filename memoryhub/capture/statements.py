@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from memoryhub.core.text import CJK, collapse, shorten
+from memoryhub.core.text import CJK, collapse_whitespace, shorten
 
 MAX_CHARS = 2000
 MIN_WORDS = 6
 ESSAY_CHARS = 1000  # an answer longer than this is more than a finding
-_WIDE_CHARS = 15  # of a script without spaces that say as much as MIN_WORDS
+_MIN_CJK_CHARS = 15  # of a script without spaces that say as much as MIN_WORDS
 _COMMENT = re.compile(r"^\s*(?:#|//|--|/?\*+|;)\s?(?P<said>.+?)\s*(?:\*/)?$")
-_TRAILING = re.compile(r"\s(?:#|//)\s(?P<said>.{20,})$")
+_TRAILING_COMMENT = re.compile(r"\s(?:#|//)\s(?P<said>.{20,})$")
 # Words of cause, rule, limit and warning; the languages are those that code is most often commented in.
 _REASON = re.compile(
     r"\b(?:because|otherwise|so that|note|hack|workaround|gotcha|beware|caution|must|never|always|instead of"
@@ -45,8 +45,8 @@ _ERROR_LINE = re.compile(
 _PYTEST_FAILED = re.compile(r"^FAILED (?P<test>\S+::.+?)(?: - .*)?$", re.MULTILINE)
 _PYTEST_ERROR = re.compile(r"^E\s+(?P<said>[\w.]*(?:Error|Exception|Failure|Warning)\b.*)$", re.MULTILINE)
 _NO_ERROR = re.compile(r"\b0 (?:errors?|failed|failures)\b|# fail", re.IGNORECASE)
-_WORDY = re.compile(r"[^\W\d_]")
-_ENDED = re.compile(r"[.!?。！？…][)\]\"'»”’`]*$")
+_LETTER = re.compile(r"[^\W\d_]")
+_SENTENCE_END = re.compile(r"[.!?。！？…][)\]\"'»”’`]*$")
 _PLEASANTRY = re.compile(
     r"(?:certainly|sure|of course|absolutely|great|got it|good question|happy to|thanks?"
     r"|i(?:'d| would) be happy|that(?:'s| sounds)|you(?:'re| are) (?:very )?welcome|here(?:'s| is| are)"
@@ -59,11 +59,11 @@ _CONCRETE = re.compile(
     r"|\b[a-z]+_[a-z_]+\b|\b[a-z]+[A-Z]\w+|--\w+|\b[A-Z]\w*Error\b"
 )
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
-_APART = re.compile(r"^\s*(?:#{1,6}\s|[-*+•]\s|\d{1,3}[.)]\s|\||>\s)|^\s*$")
+_BLOCK_START = re.compile(r"^\s*(?:#{1,6}\s|[-*+•]\s|\d{1,3}[.)]\s|\||>\s)|^\s*$")
 _HEADING = re.compile(r"^\s*#{1,6}\s")
 
 
-def error_of(output: str) -> str:
+def last_error(output: str) -> str:
     """The last line of an output that names an error, as one line; with the test that it failed."""
     tests, errors = list(_PYTEST_FAILED.finditer(output)), list(_PYTEST_ERROR.finditer(output))
     if tests and errors:
@@ -72,19 +72,19 @@ def error_of(output: str) -> str:
     return shorten(found[-1], 300) if found else ""
 
 
-def prose(text: str) -> str:
+def extract_prose(text: str) -> str:
     """The lines of a text that are sentences, not data, code or log."""
     kept = [line.strip() for line in text.splitlines() if _is_sentence(line)]
     return "\n".join(kept)[:MAX_CHARS]
 
 
-def told_reasons(text: str) -> str:
+def extract_claims(text: str) -> str:
     """The whole sentences among the lines of an output, if one of them claims something; else empty."""
-    kept = [line for line in prose(text).splitlines() if _ENDED.search(line)]
-    return "\n".join(kept) if any(map(claims, kept)) else ""
+    kept = [line for line in extract_prose(text).splitlines() if _SENTENCE_END.search(line)]
+    return "\n".join(kept) if any(map(makes_claim, kept)) else ""
 
 
-def paragraphs(text: str) -> str:
+def extract_paragraphs(text: str) -> str:
     """What a document says: a heading and its paragraphs, each on one line; no code, no tables.
 
     The heading is the first of more than one word: "Gotchas" or "Context" names a kind of text, not what it
@@ -98,7 +98,7 @@ def paragraphs(text: str) -> str:
     return "\n".join([heading, *said] if heading and said else said)[:MAX_CHARS]
 
 
-def findings(text: str) -> str:
+def extract_findings(text: str) -> str:
     """What an answer found out: all of a short one, if it claims something.
 
     A long one is an essay: of it those paragraphs that give a reason and name something (a file, a function,
@@ -108,21 +108,21 @@ def findings(text: str) -> str:
     said = [block for block in said if not _PLEASANTRY.match(block)]
     if sum(map(len, said)) > ESSAY_CHARS:
         said = [block for block in said if gives_reason(block) and _CONCRETE.search(block)]
-    return "\n".join(said)[:MAX_CHARS] if any(map(claims, said)) else ""
+    return "\n".join(said)[:MAX_CHARS] if any(map(makes_claim, said)) else ""
 
 
-def reasons(added: str, removed: str = "") -> list[str]:
+def extract_reason_comments(added: str, removed: str = "") -> list[str]:
     """Comments in new code that give a reason, joined where they run over several lines."""
     old = set(removed.splitlines())
     blocks: list[list[str]] = [[]]
     for line in added.splitlines():
-        found = _COMMENT.match(line) or _TRAILING.search(line)
+        found = _COMMENT.match(line) or _TRAILING_COMMENT.search(line)
         if found and line not in old:
             blocks[-1].append(found["said"].strip())
         elif blocks[-1]:
             blocks.append([])
-    said = [collapse(" ".join(block)) for block in blocks if block]
-    return [one[:MAX_CHARS] for one in said if gives_reason(one) and _is_long(one)]
+    said = [collapse_whitespace(" ".join(block)) for block in blocks if block]
+    return [one[:MAX_CHARS] for one in said if gives_reason(one) and _is_long_enough(one)]
 
 
 def gives_reason(text: str) -> bool:
@@ -130,13 +130,13 @@ def gives_reason(text: str) -> bool:
     return bool(_REASON.search(text))
 
 
-def claims(text: str) -> bool:
+def makes_claim(text: str) -> bool:
     """Whether a text gives a reason, or claims to have found, decided or done something."""
     return gives_reason(text) or bool(_CLAIM.search(text))
 
 
-def _is_long(text: str) -> bool:
-    return len(text.split()) >= MIN_WORDS or len(CJK.findall(text)) >= _WIDE_CHARS
+def _is_long_enough(text: str) -> bool:
+    return len(text.split()) >= MIN_WORDS or len(CJK.findall(text)) >= _MIN_CJK_CHARS
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -145,17 +145,17 @@ def _blocks(text: str) -> Iterator[str]:
     fenced = False
     for line in text.splitlines():
         fence = bool(_FENCE.match(line))
-        if (fence or _APART.match(line)) and block:
-            yield collapse(" ".join(block))
+        if (fence or _BLOCK_START.match(line)) and block:
+            yield collapse_whitespace(" ".join(block))
             block = []
         if not fenced and not fence and line.strip():
             block.append(line)
             if _HEADING.match(line):
-                yield collapse(line)
+                yield collapse_whitespace(line)
                 block = []
         fenced ^= fence
     if block:
-        yield collapse(" ".join(block))
+        yield collapse_whitespace(" ".join(block))
 
 
 def _is_sentence(line: str) -> bool:
@@ -163,7 +163,7 @@ def _is_sentence(line: str) -> bool:
     bare = line.strip().lstrip("#>*-• ").strip()
     if not bare or bare[0] in "{}[]<|+=@$\\/" or bare.endswith(("{", ";", "(", "[", ",", "\\")):
         return False
-    letters = sum(1 for char in bare if _WORDY.match(char))
-    wide = len(CJK.findall(bare)) >= _WIDE_CHARS
+    letters = sum(1 for char in bare if _LETTER.match(char))
+    wide = len(CJK.findall(bare)) >= _MIN_CJK_CHARS
     shape = letters / len(bare.replace(" ", "")) > 0.75 if not wide else letters / len(bare) > 0.7
-    return _is_long(bare) and shape and not re.match(r"\d{2,4}[-:/.]\d{1,2}|\w+=|\S+:\d+", bare)
+    return _is_long_enough(bare) and shape and not re.match(r"\d{2,4}[-:/.]\d{1,2}|\w+=|\S+:\d+", bare)

@@ -1,15 +1,22 @@
 """What a curator may tune, and where each value came from. Pure: ``settings.py`` reads it first of all."""
 
-from memoryhub.config.loader import ENV_PREFIX, OPERATOR_VARIABLES, ConfigError, Loaded, load, parse_flag
-from memoryhub.config.tunables import WHOLES, Config
+from memoryhub.config.loader import (
+    ENV_PREFIX,
+    OPERATOR_VARIABLES,
+    ConfigError,
+    LoadedConfig,
+    load_config,
+    parse_flag,
+)
+from memoryhub.config.tunables import WEIGHT_GROUPS, Config
 
 __all__ = [
     "ENV_PREFIX",
     "OPERATOR_VARIABLES",
-    "WHOLES",
+    "WEIGHT_GROUPS",
     "Config",
     "ConfigError",
-    "Loaded",
-    "load",
+    "LoadedConfig",
+    "load_config",
     "parse_flag",
 ]

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from memoryhub.config import ConfigError, parse_flag
 
 
-def home(environ: Mapping[str, str] = os.environ) -> Path:
+def read_home(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder of the real store: ``LETSGO_HOME``, else ``~/.letsgo``."""
     return read_path("LETSGO_HOME", "~/.letsgo", environ)
 
@@ -75,7 +75,7 @@ def read_secret(name: str, environ: Mapping[str, str] = os.environ) -> str:
     return ""
 
 
-def read_provider(prefix: str, environ: Mapping[str, str] = os.environ) -> tuple[str, str, str]:
+def read_oidc_provider(prefix: str, environ: Mapping[str, str] = os.environ) -> tuple[str, str, str]:
     """The issuer, client id and client secret of an OpenID Connect provider; empty without an issuer."""
     issuer = environ.get(f"{prefix}_ISSUER", "").strip()
     client, secret = environ.get(f"{prefix}_CLIENT_ID", ""), read_secret(f"{prefix}_CLIENT_SECRET", environ)
@@ -91,7 +91,7 @@ def read_provider(prefix: str, environ: Mapping[str, str] = os.environ) -> tuple
     return issuer, client, secret
 
 
-def stored_secret(path: Path) -> str:
+def load_or_create_secret(path: Path) -> str:
     """A random secret kept in ``path`` (mode 600), made at first use.
 
     Two processes that start at once agree: the file is made whole beside its place, and one of them links it

@@ -18,7 +18,7 @@ from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from memoryhub.config.tunables import ASCENDING, WHOLES, Config
+from memoryhub.config.tunables import ASCENDING_FIELDS, WEIGHT_GROUPS, Config
 
 ENV_PREFIX = "MEMORYHUB_"
 
@@ -59,7 +59,7 @@ class ConfigError(ValueError):
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedConfig:
     """A configuration with, for each key, the place its value came from, and what deserves a warning."""
 
     config: Config
@@ -67,7 +67,7 @@ class Loaded:
     warnings: tuple[str, ...] = ()
 
 
-def load(environ: Mapping[str, str] | None = None, home: Path | None = None) -> Loaded:
+def load_config(environ: Mapping[str, str] | None = None, home: Path | None = None) -> LoadedConfig:
     """Read the configuration; :class:`ConfigError` names every problem at once."""
     environ = os.environ if environ is None else environ
     problems: list[str] = []
@@ -75,16 +75,16 @@ def load(environ: Mapping[str, str] | None = None, home: Path | None = None) -> 
     sources = {f.name: "default" for f in fields(Config)}
     for path in _toml_files(environ, home, problems):
         for key, raw in _toml_table(path, problems).items():
-            _take(key, raw, str(path), values, sources, problems)
+            _set_value(key, raw, str(path), values, sources, problems)
     for name in sources:
         variable = ENV_PREFIX + name.upper()
         if variable in environ:
-            _take(name, environ[variable], variable, values, sources, problems)
+            _set_value(name, environ[variable], variable, values, sources, problems)
     config = Config(**values)
-    problems += _relations(config)
+    problems += _check_relations(config)
     if problems:
         raise ConfigError(problems)
-    return Loaded(config, sources, tuple(_misspelt(environ)))
+    return LoadedConfig(config, sources, tuple(_unknown_variables(environ)))
 
 
 def _toml_files(environ: Mapping[str, str], home: Path | None, problems: list[str]) -> list[Path]:
@@ -115,7 +115,7 @@ def _toml_table(path: Path, problems: list[str]) -> Mapping[str, Any]:
     return {**top, **nested}
 
 
-def _take(
+def _set_value(
     key: str, raw: object, source: str, values: dict[str, Any], sources: dict[str, str], problems: list[str]
 ) -> None:
     spec = next((f for f in fields(Config) if f.name == key), None)
@@ -127,27 +127,27 @@ def _take(
     except (ValueError, TypeError):
         problems.append(f"{source}: {key} must be {_KINDS[str(spec.type)]}, not {raw!r}")
         return
-    if wanted := _misfit(spec, value):
+    if wanted := _expected_form(spec, value):
         problems.append(f"{source}: {key} must be {wanted}, not {raw!r}")
         return
     values[key], sources[key] = value, source
 
 
-def _misfit(spec: Field[Any], value: Any) -> str:
+def _expected_form(spec: Field[Any], value: Any) -> str:
     """What the value should be instead; empty when it fits."""
     if isinstance(value, str):
         return "" if re.fullmatch(spec.metadata["form"], value) else str(spec.metadata["shown"])
     low, high = spec.metadata["low"], spec.metadata["high"]
-    return "" if low <= value <= high else _range(low, high)
+    return "" if low <= value <= high else _describe_range(low, high)
 
 
-def _whole_number(raw: object) -> int:
+def _parse_int(raw: object) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int | str):
         raise TypeError
     return int(raw)
 
 
-def _number(raw: object) -> float:
+def _parse_float(raw: object) -> float:
     if isinstance(raw, bool) or not isinstance(raw, int | float | str):
         raise TypeError
     value = float(raw)
@@ -156,13 +156,13 @@ def _number(raw: object) -> float:
     return value
 
 
-def _flag(raw: object) -> bool:
+def _parse_bool(raw: object) -> bool:
     if isinstance(raw, bool):
         return raw
     return parse_flag(str(raw))
 
 
-def _text(raw: object) -> str:
+def _parse_text(raw: object) -> str:
     if not isinstance(raw, str):
         raise TypeError
     return raw.strip()
@@ -177,33 +177,33 @@ def parse_flag(raw: str) -> bool:
 
 
 _PARSERS: dict[str, Callable[[object], Any]] = {
-    "int": _whole_number,
-    "float": _number,
-    "bool": _flag,
-    "str": _text,
+    "int": _parse_int,
+    "float": _parse_float,
+    "bool": _parse_bool,
+    "str": _parse_text,
 }
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
 
 
-def _range(low: float, high: float) -> str:
+def _describe_range(low: float, high: float) -> str:
     return f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
 
 
-def _relations(config: Config) -> list[str]:
+def _check_relations(config: Config) -> list[str]:
     problems = []
-    for whole in WHOLES:
+    for whole in WEIGHT_GROUPS:
         total = sum(getattr(config, name) for name in whole)
         if abs(total - 1) > 1e-6:
             problems.append(f"{', '.join(whole)} must add up to 1, not {total:g}")
-    ages = [getattr(config, name) for name in ASCENDING]
+    ages = [getattr(config, name) for name in ASCENDING_FIELDS]
     if ages != sorted(ages):
         problems.append(
-            f"{', '.join(ASCENDING)} must not descend, but are {', '.join(f'{a:g}' for a in ages)}"
+            f"{', '.join(ASCENDING_FIELDS)} must not descend, but are {', '.join(f'{a:g}' for a in ages)}"
         )
     return problems
 
 
-def _misspelt(environ: Mapping[str, str]) -> list[str]:
+def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Variables that look like ours and are not: a typing error would otherwise go unseen."""
     known = {ENV_PREFIX + f.name.upper() for f in fields(Config)} | OPERATOR_VARIABLES
     return [

@@ -11,7 +11,7 @@ def _tunable(default: float | bool, doc: str, low: float = -math.inf, high: floa
     return field(default=default, metadata={"doc": doc, "low": low, "high": high})
 
 
-def _words(default: str, doc: str, form: str, shown: str) -> Any:
+def _text_tunable(default: str, doc: str, form: str, shown: str) -> Any:
     """A text of a given form (a regular expression); ``shown`` tells a person what that is."""
     return field(default=default, metadata={"doc": doc, "form": form, "shown": shown})
 
@@ -44,22 +44,22 @@ class Config:
     )
 
     # Embeddings: search by meaning; an endpoint's key is MEMORYHUB_EMBEDDINGS_KEY, in the environment alone
-    embeddings: str = _words(
+    embeddings: str = _text_tunable(
         "wordllama",
         "provider of the vectors that search by meaning compares",
         "wordllama|onnx|openai|none",
         "wordllama, onnx, openai or none",
     )
-    embeddings_folder: str = _words(
+    embeddings_folder: str = _text_tunable(
         "", "onnx: full path of the folder with model.onnx and tokenizer.json", ".*", "a folder"
     )
-    embeddings_url: str = _words(
+    embeddings_url: str = _text_tunable(
         "",
         "openai: address of the endpoint up to and with its version, as https://host/v1",
         r"|https?://[^\s@#]+",
         "an http or https address without a password",
     )
-    embeddings_model: str = _words(
+    embeddings_model: str = _text_tunable(
         "", "openai: name of the model", r"[^\s\x00-\x1f]{0,200}", "a model's name"
     )
     embeddings_timeout_seconds: float = _tunable(
@@ -68,19 +68,19 @@ class Config:
     embeddings_batch: int = _tunable(64, "openai and onnx: texts that are embedded at once", 1, 2048)
 
     # Language model: reads conversations in the background; its key is MEMORYHUB_LLM_KEY, in the environment
-    llm: str = _words(
+    llm: str = _text_tunable(
         "none",
         "openai: an OpenAI-compatible chat endpoint reads conversations; none: the built-in rules do",
         "none|openai",
         "none or openai",
     )
-    llm_url: str = _words(
+    llm_url: str = _text_tunable(
         "",
         "address of the chat endpoint up to and with its version, as https://host/v1",
         r"|https?://[^\s@#]+",
         "an http or https address without a password",
     )
-    llm_model: str = _words("", "name of the chat model", r"[^\s\x00-\x1f]{0,200}", "a model's name")
+    llm_model: str = _text_tunable("", "name of the chat model", r"[^\s\x00-\x1f]{0,200}", "a model's name")
     llm_timeout_seconds: float = _tunable(
         120, "how long one question may take with all its tries, seconds", 0.1, 3600
     )
@@ -93,7 +93,7 @@ class Config:
     llm_daily_tokens: int = _tunable(
         500_000, "tokens of the model in one day (UTC), sent and answered; 0: no limit", 0, 10**12
     )
-    llm_sees: str = _words(
+    llm_sees: str = _text_tunable(
         "private",
         "what may leave for the model at most: conversations and memories above this level do not",
         "public|private|secret",
@@ -190,10 +190,10 @@ class Config:
     capability_compression: bool = _tunable(True, "memory.compression: old alike memories become one")
 
     # Maintenance
-    session_end_consolidation: str = _words(
+    session_end_consolidation: str = _text_tunable(
         "auto", "consolidate the project when a session ends", "auto|manual", "auto or manual"
     )
-    session_end_compression: str = _words(
+    session_end_compression: str = _text_tunable(
         "auto", "compress the project when a session ends", "auto|manual", "auto or manual"
     )
     inline_maintenance_limit: int = _tunable(
@@ -201,13 +201,13 @@ class Config:
     )
     maintenance_worker: bool = _tunable(True, "the server itself works on queued maintenance runs")
     maintenance_step_ms: int = _tunable(20, "what one write of a run aims at, milliseconds", 1, 10_000)
-    maintenance_at: str = _words(
+    maintenance_at: str = _text_tunable(
         "03:30",
         "time of the daily maintenance, in MEMORYHUB_TIME_ZONE; empty: none",
         r"|([01]\d|2[0-3]):[0-5]\d",
         "HH:MM or empty",
     )
-    maintenance_operations: str = _words(
+    maintenance_operations: str = _text_tunable(
         "purge_expired,prune_events,consolidate,compress,embed",
         "what the daily maintenance does, in this order",
         r"|[a-z_]+(,[a-z_]+)*",
@@ -216,9 +216,9 @@ class Config:
 
 
 # Weights of one ranking share a whole.
-WHOLES = (
+WEIGHT_GROUPS = (
     ("match_weight", "recency_weight", "importance_weight", "trust_weight"),
     ("mcp_match_weight", "mcp_importance_weight", "mcp_recency_weight", "mcp_frequency_weight"),
     ("substance_weight", "salience_weight", "distinctiveness_weight", "type_weight"),
 )
-ASCENDING = ("immediate_minutes", "task_minutes", "session_minutes")
+ASCENDING_FIELDS = ("immediate_minutes", "task_minutes", "session_minutes")

@@ -10,11 +10,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-PATH = "/api/v1/hooks/claude-code"
-VARIABLE = "MEMORYHUB_TOKEN"  # the environment variable that holds the token
+HOOK_PATH = "/api/v1/hooks/claude-code"
+ENVIRONMENT_VARIABLE = "MEMORYHUB_TOKEN"  # the environment variable that holds the token
 HTTP_EVENTS = ("UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "PreCompact", "Stop", "SessionEnd")
-TIMEOUT = 5  # seconds that Claude Code waits; the hub answers in a fraction of one
-_MATCHED = frozenset({"PostToolUse", "PostToolUseFailure"})
+TIMEOUT_SECONDS = 5  # seconds that Claude Code waits; the hub answers in a fraction of one
+_EVENTS_WITH_MATCHER = frozenset({"PostToolUse", "PostToolUseFailure"})
 
 
 def hook_url(base_url: str, levels: Sequence[str] = ()) -> str:
@@ -23,14 +23,15 @@ def hook_url(base_url: str, levels: Sequence[str] = ()) -> str:
     ``levels``: those above public that injections may show, for a level has to be asked for.
     """
     asked = "&".join(f"allow_{level}=true" for level in levels)
-    return base_url.rstrip("/") + PATH + (f"?{asked}" if asked else "")
+    return base_url.rstrip("/") + HOOK_PATH + (f"?{asked}" if asked else "")
 
 
 def session_start_command(base_url: str, levels: Sequence[str] = ()) -> str:
     """One line for SessionStart: hands standard input to the hub; says nothing when the hub is away."""
     return (
-        f'curl -sf -m {TIMEOUT} -H "Authorization: Bearer ${VARIABLE}"'
-        f" -H 'Content-Type: application/json' --data-binary @- {_quoted(hook_url(base_url, levels))} || true"
+        f'curl -sf -m {TIMEOUT_SECONDS} -H "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
+        f" -H 'Content-Type: application/json' --data-binary @-"
+        f" {_quote_for_shell(hook_url(base_url, levels))} || true"
     )
 
 
@@ -39,22 +40,28 @@ def settings_snippet(base_url: str, token: str | None, levels: Sequence[str] = (
     http = {
         "type": "http",
         "url": hook_url(base_url, levels),
-        "headers": {"Authorization": f"Bearer ${VARIABLE}"},
-        "allowedEnvVars": [VARIABLE],
-        "timeout": TIMEOUT,
+        "headers": {"Authorization": f"Bearer ${ENVIRONMENT_VARIABLE}"},
+        "allowedEnvVars": [ENVIRONMENT_VARIABLE],
+        "timeout": TIMEOUT_SECONDS,
     }
-    command = {"type": "command", "command": session_start_command(base_url, levels), "timeout": TIMEOUT}
+    command = {
+        "type": "command",
+        "command": session_start_command(base_url, levels),
+        "timeout": TIMEOUT_SECONDS,
+    }
     hooks: dict[str, Any] = {"SessionStart": [{"hooks": [command]}]}
     for event in HTTP_EVENTS:
-        hooks[event] = [{**({"matcher": "*"} if event in _MATCHED else {}), "hooks": [dict(http)]}]
-    return {**({"env": {VARIABLE: token}} if token else {}), "hooks": hooks}
+        hooks[event] = [
+            {**({"matcher": "*"} if event in _EVENTS_WITH_MATCHER else {}), "hooks": [dict(http)]}
+        ]
+    return {**({"env": {ENVIRONMENT_VARIABLE: token}} if token else {}), "hooks": hooks}
 
 
-def as_text(snippet: dict[str, Any]) -> str:
+def to_json(snippet: dict[str, Any]) -> str:
     """JSON as a person pastes it."""
     return json.dumps(snippet, indent=2, ensure_ascii=False)
 
 
-def _quoted(text: str) -> str:
+def _quote_for_shell(text: str) -> str:
     """For a POSIX shell."""
     return "'" + text.replace("'", "'\\''") + "'"

@@ -10,7 +10,7 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or host.startswith("127.") or host == "::1"
 
 
-def network_of(address: str) -> str | None:
+def client_network(address: str) -> str | None:
     """Whose requests are counted together: one IPv4 address, or the /64 that one subscriber has of IPv6.
 
     None for this machine itself, with an address of its own or none. What is no address counts as written.

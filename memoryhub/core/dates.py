@@ -35,7 +35,7 @@ LANGUAGES = {
     "uk": "українська",
     "zh-hans": "简体中文",
 }
-_AREAS = (
+_ZONE_PREFIXES = (
     "Africa/",
     "America/",
     "Antarctica/",
@@ -51,17 +51,20 @@ _language: ContextVar[str] = ContextVar("language of dates", default="")
 
 def time_zones() -> list[str]:
     """UTC and the zones of the continents and oceans, by name."""
-    return ["UTC", *sorted(name for name in zoneinfo.available_timezones() if name.startswith(_AREAS))]
+    return [
+        "UTC",
+        *sorted(name for name in zoneinfo.available_timezones() if name.startswith(_ZONE_PREFIXES)),
+    ]
 
 
-def begin(profile: Any | None, browser_zone: str = "") -> None:
+def activate(profile: Any | None, browser_zone: str = "") -> None:
     """From here on this request shows moments as this person likes them; a zone that is gone is left out.
 
     ``browser_zone``: what the browser says its zone is, for who chose none; anything may stand there.
     """
     language = profile.language if profile else ""
     _language.set(language if language in LANGUAGES else "")
-    said = browser_zone if browser_zone.startswith(_AREAS) or browser_zone == "UTC" else ""
+    said = browser_zone if browser_zone.startswith(_ZONE_PREFIXES) or browser_zone == "UTC" else ""
     chosen = (profile.time_zone if profile else "") or said
     try:
         timezone.activate(zoneinfo.ZoneInfo(chosen))
@@ -69,23 +72,23 @@ def begin(profile: Any | None, browser_zone: str = "") -> None:
         timezone.deactivate()
 
 
-def end() -> None:
+def deactivate() -> None:
     """What comes next in this thread is another reader's."""
     _language.set("")
     timezone.deactivate()
 
 
-def language() -> str:
+def active_language() -> str:
     """The language in which days are told now; empty for plain ones, which are English."""
     return _language.get()
 
 
-def exact(here: datetime) -> str:
+def format_exact(here: datetime) -> str:
     """A local moment to the second with its zone, in the reader's language of dates."""
-    return f"{told(here, 'second')} {here.tzname()}"
+    return f"{format_date(here, 'second')} {here.tzname()}"
 
 
-def told(here: date, how: str) -> str:
+def format_date(here: date, how: str) -> str:
     """A day or a local moment in the reader's language of dates.
 
     ``how``: ``day`` (4 May 2026), ``weekday`` (Mon, 4 May), ``whole`` (Monday, 4 May 2026), ``short``
@@ -95,21 +98,21 @@ def told(here: date, how: str) -> str:
     """
     if how == "clock":
         return f"{here:%H:%M}"
-    if how in _CLOCKS:
-        return f"{told(here, 'number')} {here:{_CLOCKS[how]}}"
+    if how in _CLOCK_FORMATS:
+        return f"{format_date(here, 'number')} {here:{_CLOCK_FORMATS[how]}}"
     if not _language.get():
-        return _PLAIN[how](here)
+        return _PLAIN_FORMATS[how](here)
     with translation.override(_language.get()):
-        return _translated(here, how)
+        return _format_translated(here, how)
 
 
-def day(here: date) -> str:
+def format_day(here: date) -> str:
     """A day, short."""
-    return told(here, "day")
+    return format_date(here, "day")
 
 
-_CLOCKS = {"minute": "%H:%M", "second": "%H:%M:%S"}
-_PLAIN: dict[str, Callable[[date], str]] = {
+_CLOCK_FORMATS = {"minute": "%H:%M", "second": "%H:%M:%S"}
+_PLAIN_FORMATS: dict[str, Callable[[date], str]] = {
     "day": lambda at: f"{at.day} {at:%b %Y}",
     "weekday": lambda at: f"{at:%a}, {at.day} {at:%b}",
     "whole": lambda at: f"{at:%A}, {at.day} {at:%B %Y}",
@@ -117,7 +120,7 @@ _PLAIN: dict[str, Callable[[date], str]] = {
     "month": lambda at: f"{at:%B %Y}",
     "number": lambda at: f"{at:%Y-%m-%d}",
 }
-_FORMATS = {
+_DJANGO_FORMATS = {
     "day": "DATE_FORMAT",
     "weekday": "MONTH_DAY_FORMAT",
     "whole": "DATE_FORMAT",
@@ -125,17 +128,17 @@ _FORMATS = {
     "month": "YEAR_MONTH_FORMAT",
     "number": "DATE_FORMAT",
 }
-_WEEKDAYS = {"weekday": "D", "whole": "l"}
+_WEEKDAY_FORMATS = {"weekday": "D", "whole": "l"}
 _WEEKDAY_LAST = {"ja", "ko", "tr", "zh-hans"}
 _WITHOUT_COMMA = {"cs", "da", "fi", "fr", "it", "nb", "nl", "sv"}
 
 
-def _translated(here: date, how: str) -> str:
+def _format_translated(here: date, how: str) -> str:
     """As Django's formats of the active language say."""
-    shown = date_format(here, _FORMATS[how])
-    if how not in _WEEKDAYS:
+    shown = date_format(here, _DJANGO_FORMATS[how])
+    if how not in _WEEKDAY_FORMATS:
         return shown
-    weekday = date_format(here, _WEEKDAYS[how])
+    weekday = date_format(here, _WEEKDAY_FORMATS[how])
     if _language.get() in _WEEKDAY_LAST:
         return f"{shown} {weekday}"
     return f"{weekday} {shown}" if _language.get() in _WITHOUT_COMMA else f"{weekday}, {shown}"

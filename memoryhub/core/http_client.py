@@ -21,40 +21,42 @@ from urllib.parse import urlsplit, urlunsplit
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-class Problem(NamedTuple):
+class EndpointProblem(NamedTuple):
     """What is wrong, naming the key, and its mend; neither holds a secret."""
 
     text: str
     mend: str
 
 
-def problems(name: str, url: str, model: str, key: str, variable: str) -> Iterator[Problem]:
+def find_endpoint_problems(
+    name: str, url: str, model: str, key: str, variable: str
+) -> Iterator[EndpointProblem]:
     """Why an OpenAI-compatible endpoint cannot be asked, as far as can be told without asking it.
 
     ``name`` begins its tunables (``embeddings`` for ``embeddings_url``), ``variable`` holds its key.
     """
     if not url:
-        yield Problem(
+        yield EndpointProblem(
             f'{name} is "openai", and {name}_url is empty',
             f"Set {name}_url to the address of the endpoint, such as https://host/v1.",
         )
-    elif not can_be_asked(url):
-        yield Problem(
+    elif not is_valid_url(url):
+        yield EndpointProblem(
             f"{name}_url is no address that can be asked",
             "Write it as https://host/v1, or https://host:port/v1, in ASCII.",
         )
     if not model:
-        yield Problem(
+        yield EndpointProblem(
             f'{name} is "openai", and {name}_model is empty',
             f"Set {name}_model to the name of a model that the endpoint serves.",
         )
     if not (key.isascii() and key.isprintable()):
-        yield Problem(
+        yield EndpointProblem(
             f"{variable} holds characters that no HTTP header may hold", "Copy the key again, on one line."
         )
 
 
-def can_be_asked(url: str) -> bool:
+def is_valid_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and parts.port != 0 and url.isascii() and url.isprintable()
@@ -62,13 +64,13 @@ def can_be_asked(url: str) -> bool:
         return False
 
 
-def in_clear(url: str) -> bool:
+def is_unencrypted(url: str) -> bool:
     """Whether what is sent there crosses a network unencrypted."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname not in _LOOPBACK
 
 
-def ending_with(url: str, tail: str) -> str:
+def with_path(url: str, tail: str) -> str:
     """Where to post: the configured address with ``tail`` (such as ``/embeddings``), unless it ends so."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
@@ -90,7 +92,7 @@ class Unreachable(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """``retry_after`` is the header as it came; ``body`` is empty unless the status is 200."""
 
     status: int
@@ -98,7 +100,7 @@ class Answer:
     body: bytes
 
 
-class _Timely(io.RawIOBase):
+class _DeadlineReader(io.RawIOBase):
     """Reads from a socket until a moment has come: a timeout for each read would let a trickle go on."""
 
     def __init__(self, sock: Any, until: float) -> None:
@@ -109,7 +111,7 @@ class _Timely(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(_left(self._until))
+        self._sock.settimeout(_seconds_left(self._until))
         found: int | None = self._raw.readinto(buffer)
         return found
 
@@ -118,7 +120,7 @@ class _Timely(io.RawIOBase):
         super().close()
 
 
-def post(url: str, sent: dict[str, Any], key: str, seconds: float, most_bytes: int) -> Answer:
+def post_json(url: str, sent: dict[str, Any], key: str, seconds: float, most_bytes: int) -> HttpAnswer:
     """Send ``sent`` and take the answer, all within ``seconds`` but for the look-up of the host's name.
 
     Raises Unreachable, also for an answer of more than ``most_bytes``.
@@ -128,21 +130,21 @@ def post(url: str, sent: dict[str, Any], key: str, seconds: float, most_bytes: i
     connection = _connection(parts.scheme, str(parts.hostname), parts.port)
     sent_all = False
     try:
-        connection.timeout = _left(until)
+        connection.timeout = _seconds_left(until)
         connection.connect()
-        connection.sock.settimeout(_left(until))
+        connection.sock.settimeout(_seconds_left(until))
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("POST", target, json.dumps(sent).encode(), _headers(key))
         sent_all = True
-        connection.sock.settimeout(_left(until))
-        return _take(connection.sock, until, most_bytes)
+        connection.sock.settimeout(_seconds_left(until))
+        return _read_answer(connection.sock, until, most_bytes)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise Unreachable(_why(error), sent=sent_all) from None
+        raise Unreachable(_describe_error(error), sent=sent_all) from None
     finally:
         connection.close()
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "gave no answer in time"
     if isinstance(error, ssl.SSLError):
@@ -155,12 +157,12 @@ def _why(error: Exception) -> str:
 
 def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
     if scheme == "https":
-        return http.client.HTTPSConnection(host, port, context=_trust())
+        return http.client.HTTPSConnection(host, port, context=_ssl_context())
     return http.client.HTTPConnection(host, port)
 
 
 @cache
-def _trust() -> ssl.SSLContext:
+def _ssl_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
@@ -174,17 +176,17 @@ def _headers(key: str) -> dict[str, str]:
     return {**plain, "Authorization": f"Bearer {key}"} if key else plain
 
 
-def _take(sock: Any, until: float, most_bytes: int) -> Answer:
+def _read_answer(sock: Any, until: float, most_bytes: int) -> HttpAnswer:
     response = http.client.HTTPResponse(sock, method="POST")
     response.fp.close()
-    response.fp = io.BufferedReader(_Timely(sock, until), _CHUNK)
+    response.fp = io.BufferedReader(_DeadlineReader(sock, until), _CHUNK)
     with response:
         response.begin()
-        body = _body(response, most_bytes) if response.status == http.HTTPStatus.OK else b""
-        return Answer(response.status, response.headers.get("Retry-After", ""), body)
+        body = _read_body(response, most_bytes) if response.status == http.HTTPStatus.OK else b""
+        return HttpAnswer(response.status, response.headers.get("Retry-After", ""), body)
 
 
-def _body(response: http.client.HTTPResponse, most_bytes: int) -> bytes:
+def _read_body(response: http.client.HTTPResponse, most_bytes: int) -> bytes:
     found = bytearray()
     while chunk := response.read(_CHUNK):
         found += chunk
@@ -193,7 +195,7 @@ def _body(response: http.client.HTTPResponse, most_bytes: int) -> bytes:
     return bytes(found)
 
 
-def _left(until: float) -> float:
+def _seconds_left(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -201,15 +203,15 @@ def _left(until: float) -> float:
 
 
 PAUSE_SECONDS = 30.0  # after a failure; a Retry-After may ask for more
-LONGEST_PAUSE_SECONDS = 3600.0
-MOST_TRIES = 5
+MAX_PAUSE_SECONDS = 3600.0
+MAX_TRIES = 5
 FIRST_WAIT_SECONDS = 0.5  # doubled with each try, and up to as much again by chance
-_PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
+_TRANSIENT_STATUSES = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 
 Result = TypeVar("Result")
 
 
-class Failed(Exception):
+class RequestFailed(Exception):
     """It did not work. ``passes``: it may the next time. ``wait``: what the other asked for, seconds."""
 
     def __init__(self, why: str, *, passes: bool = False, wait: float | None = None) -> None:
@@ -219,10 +221,10 @@ class Failed(Exception):
     @property
     def pause(self) -> float:
         """For how long the other is left alone after this, seconds."""
-        return min(max(self.wait or 0.0, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
+        return min(max(self.wait or 0.0, PAUSE_SECONDS), MAX_PAUSE_SECONDS)
 
 
-def with_patience(ask: Callable[[float], Result], until: float, most_tries: int = MOST_TRIES) -> Result:
+def retry_request(ask: Callable[[float], Result], until: float, most_tries: int = MAX_TRIES) -> Result:
     """Call ``ask`` with the seconds that are left until a moment of the monotonic clock.
 
     :class:`Failed` of the last try, when it does not pass, or when there is no time left to wait for another.
@@ -232,24 +234,24 @@ def with_patience(ask: Callable[[float], Result], until: float, most_tries: int 
         tries += 1
         try:
             return ask(until - time.monotonic())
-        except Failed as error:
+        except RequestFailed as error:
             wait = _backoff(tries) if error.wait is None else error.wait
             if not error.passes or tries >= most_tries or time.monotonic() + wait >= until:
                 raise
             time.sleep(wait)
 
 
-def refusal(answer: Answer, who: str, mends: Mapping[int, str]) -> Failed:
+def to_request_failed(answer: HttpAnswer, who: str, mends: Mapping[int, str]) -> RequestFailed:
     """What an answer other than 200 means; never in its own words, that may repeat the key.
 
     ``mends``: what to do by status; 300 stands for every redirect, 400 for whatever else does not pass.
     """
     status = answer.status
     why = f"{who} answers with status {status}"
-    if status >= 500 or status in _PASSING:
-        return Failed(why, passes=True, wait=seconds_to_wait(answer.retry_after, datetime.now(UTC)))
+    if status >= 500 or status in _TRANSIENT_STATUSES:
+        return RequestFailed(why, passes=True, wait=seconds_to_wait(answer.retry_after, datetime.now(UTC)))
     mend = mends[300] if 300 <= status < 400 else mends.get(status, mends[400])
-    return Failed(f"{why}: {mend}")
+    return RequestFailed(f"{why}: {mend}")
 
 
 def seconds_to_wait(header: str, now: datetime) -> float | None:
@@ -270,7 +272,7 @@ def _backoff(tries: int) -> float:
     return FIRST_WAIT_SECONDS * 2.0 ** (tries - 1) * (1 + random.random())  # noqa: S311 no secret
 
 
-class Pause:
+class CircuitBreaker:
     """While all is well everybody may ask; after a failure nobody, then one at a time; shared by threads."""
 
     def __init__(self) -> None:

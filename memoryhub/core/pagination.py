@@ -14,7 +14,7 @@ from django.db.models import F, Q, QuerySet
 MAX_LIMIT = 200
 
 
-class BadCursor(ValueError):
+class InvalidCursor(ValueError):
     """Not a cursor of this list."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Page:
     next_cursor: str | None
 
 
-def page(rows: QuerySet[Any], column: str, limit: int, cursor: str | None) -> Page:
+def paginate(rows: QuerySet[Any], column: str, limit: int, cursor: str | None) -> Page:
     """The next ``limit`` rows, highest ``column`` first, then newest row. One query; :class:`BadCursor`."""
     if cursor:
         value, pk = _decode(cursor, column, rows)
@@ -49,20 +49,20 @@ def _decode(cursor: str, column: str, rows: QuerySet[Any]) -> tuple[Any, int]:
         padded = cursor + "=" * (-len(cursor) % 4)
         named, value, pk = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
         if named != column or not isinstance(pk, int) or not 0 <= pk < 2**63:
-            raise BadCursor
-        return _value(_field(rows, column).to_python(value)), pk
+            raise InvalidCursor
+        return _to_comparable(_find_field(rows, column).to_python(value)), pk
     except (ValueError, TypeError, OverflowError, RecursionError, ValidationError):
-        raise BadCursor from None
+        raise InvalidCursor from None
 
 
-def _field(rows: QuerySet[Any], column: str) -> Any:
+def _find_field(rows: QuerySet[Any], column: str) -> Any:
     """The field of a column, or of what the rows are annotated with under that name."""
     annotated = rows.query.annotations.get(column)
     return annotated.output_field if annotated else rows.model._meta.get_field(column)
 
 
-def _value(value: Any) -> Any:
+def _to_comparable(value: Any) -> Any:
     """What a column can be compared with: no null, no date without a zone or outside the calendar."""
     if value is None or (isinstance(value, datetime) and value.tzinfo is None):
-        raise BadCursor
+        raise InvalidCursor
     return value.astimezone(UTC) if isinstance(value, datetime) else value

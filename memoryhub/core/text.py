@@ -18,13 +18,13 @@ CJK = re.compile(r"[぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿ｦ-ﾟ가-힯฀-๿\U00
 # Diacritics leave Latin letters alone: й and и, が and か are different letters, to readers and to the index.
 _LATIN_MARKS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")
-_MARKS = re.compile(r"^(?:[#>*\s]+|-+(?=\s|$))+")  # of Markdown; "--quiet" is an option
+_MARKDOWN_MARKS = re.compile(r"^(?:[#>*\s]+|-+(?=\s|$))+")  # of Markdown; "--quiet" is an option
 # What a tokenizer makes of a text: blanks go with the word behind them.
-_PIECE = re.compile(
+_TOKEN_PIECE = re.compile(
     r"[A-Za-z]{1,5}|[0-9]|[!-/:-@\[-`{-~]{1,2}|[^\S ]\s*|[\u00a1-\u07ff\u1e00-\u1fff\u2010-\u2bff]{1,2}"
     r"|[^\x00-\u07ff\u1e00-\u2bff]"
 )
-_BEYOND = re.compile(r"[\U00010000-\U0010ffff]")  # emoji, and scripts that are rare
+_ASTRAL = re.compile(r"[\U00010000-\U0010ffff]")  # emoji, and scripts that are rare
 _porter = Stemmer.Stemmer("porter", 0)
 _VOWEL_THEN_CONSONANT = re.compile(r"[aeiouy][^aeiou]")
 
@@ -83,7 +83,7 @@ def terms(text: str) -> set[str]:
     return {stem(word) for word in words(text) if word not in STOP_WORDS}
 
 
-def decisive(text: str) -> set[str]:
+def decisive_words(text: str) -> set[str]:
     """The numbers of a text, and "not" if it denies anything: who differ in these do not say the same."""
     found = set(words(text))
     return {word for word in found if any(map(str.isdigit, word))} | ({"not"} if found & NEGATIONS else set())
@@ -95,14 +95,14 @@ def jaccard(one: set[str], other: set[str]) -> float:
     return len(one & other) / union if union else 0.0
 
 
-def collapse(text: str) -> str:
+def collapse_whitespace(text: str) -> str:
     """One line: runs of white space become a blank."""
     return " ".join(text.split())
 
 
 def shorten(text: str, chars: int) -> str:
     """One line of at most ``chars`` characters, cut at a word if one ends near, with an ellipsis."""
-    line = collapse(text.lstrip()[: chars * 8 + 1000])
+    line = collapse_whitespace(text.lstrip()[: chars * 8 + 1000])
     if len(line) <= chars:
         return line
     cut = line[: max(chars - 1, 0)]
@@ -115,10 +115,10 @@ def shorten(text: str, chars: int) -> str:
 def first_line(text: str) -> str:
     """The first line that holds anything, without Markdown's heading and list marks."""
     for line in text.splitlines():
-        bare = _MARKS.sub("", line).strip()
+        bare = _MARKDOWN_MARKS.sub("", line).strip()
         if bare:
             return bare
-    return collapse(text)
+    return collapse_whitespace(text)
 
 
 def make_title(content: str, chars: int = 80) -> str:
@@ -126,9 +126,9 @@ def make_title(content: str, chars: int = 80) -> str:
     return shorten(first_line(content), chars)
 
 
-def summary(content: str, limit: int = 20) -> str:
+def make_summary(content: str, limit: int = 20) -> str:
     """The first ``limit`` words on one line; text without spaces is cut at three characters for each word."""
-    line = collapse(content.lstrip()[: limit * 200])
+    line = collapse_whitespace(content.lstrip()[: limit * 200])
     found = line.split(" ")
     if len(found) > limit:
         line = " ".join(found[:limit]).rstrip(" ,;:") + "…"
@@ -145,7 +145,7 @@ def estimate_tokens(text: str) -> int:
     pieces it tells 3 to 11 % too many of English, code and JSON; four characters for a token told 40 % too
     few of JSON.
     """
-    found = len(_PIECE.findall(text))
+    found = len(_TOKEN_PIECE.findall(text))
     if not text.isascii():
-        found += 2 * len(_BEYOND.findall(text))
+        found += 2 * len(_ASTRAL.findall(text))
     return max(found, (len(text) + 3) // 4)

@@ -16,11 +16,11 @@ from django.db import OperationalError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-_STEPS = 2000  # of SQLite's virtual machine between two looks at the clock: some ten microseconds
-_STEPS_OF_ANY = 100_000  # the same for reads that may take long
+_DEADLINE_STEPS = 2000  # of SQLite's virtual machine between two looks at the clock: some ten microseconds
+_READ_STEPS = 100_000  # the same for reads that may take long
 
 
-class TooLate(Exception):
+class DeadlinePassed(Exception):
     """The deadline has passed."""
 
 
@@ -42,68 +42,68 @@ class Deadline:
     def check(self) -> None:
         """:class:`TooLate` when it has passed."""
         if self.left() <= 0:
-            raise TooLate
+            raise DeadlinePassed
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Reads in here are broken off when the deadline passes. Not for writes: SQLite would roll back."""
         connection.ensure_connection()
         sqlite = connection.connection
-        sqlite.set_progress_handler(lambda: self.left() <= 0, _STEPS)
+        sqlite.set_progress_handler(lambda: self.left() <= 0, _DEADLINE_STEPS)
         try:
             yield
         except OperationalError as error:
-            if was_broken_off(error):
-                raise TooLate from error
+            if is_interrupted(error):
+                raise DeadlinePassed from error
             raise
         finally:
-            sqlite.set_progress_handler(_takes_too_long, _STEPS_OF_ANY)
+            sqlite.set_progress_handler(_is_over_limit, _READ_STEPS)
 
 
-class _Patience(threading.local):
+class _ReadLimit(threading.local):
     """Of this thread: how long one read may take (0: as long as it likes), and when the last one began."""
 
     seconds = 0.0
     began = 0.0
 
 
-_patience = _Patience()
+_limit = _ReadLimit()
 
 
 @contextmanager
-def patient_for(seconds: float) -> Iterator[None]:
+def read_timeout(seconds: float) -> Iterator[None]:
     """Each read in here that takes longer is broken off: OperationalError, see :func:`was_broken_off`.
 
     What runs in a transaction is left alone: SQLite would roll it back. 0: as long as it takes.
     """
-    before, _patience.seconds = _patience.seconds, seconds
+    before, _limit.seconds = _limit.seconds, seconds
     try:
         yield
     finally:
-        _patience.seconds = before
+        _limit.seconds = before
 
 
-def was_broken_off(error: BaseException) -> bool:
+def is_interrupted(error: BaseException) -> bool:
     """Whether this is SQLite saying that a read was not let go on."""
     return isinstance(error, OperationalError) and "interrupted" in str(error)
 
 
-def _takes_too_long() -> bool:
-    seconds = _patience.seconds
-    return 0 < seconds < time.perf_counter() - _patience.began and not connection.in_atomic_block
+def _is_over_limit() -> bool:
+    seconds = _limit.seconds
+    return 0 < seconds < time.perf_counter() - _limit.began and not connection.in_atomic_block
 
 
-def _begin(execute: Callable[..., Any], *arguments: Any) -> Any:
-    _patience.began = time.perf_counter()
+def _start_clock(execute: Callable[..., Any], *arguments: Any) -> Any:
+    _limit.began = time.perf_counter()
     return execute(*arguments)
 
 
-def _watch(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-    connection.connection.set_progress_handler(_takes_too_long, _STEPS_OF_ANY)
-    if _begin not in connection.execute_wrappers:
-        connection.execute_wrappers.append(_begin)
+def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    connection.connection.set_progress_handler(_is_over_limit, _READ_STEPS)
+    if _start_clock not in connection.execute_wrappers:
+        connection.execute_wrappers.append(_start_clock)
 
 
-def connect() -> None:
+def watch_connections() -> None:
     """Watch every connection that is made from now on."""
-    connection_created.connect(_watch, dispatch_uid="deadline")
+    connection_created.connect(_watch_connection, dispatch_uid="deadline")

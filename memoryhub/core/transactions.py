@@ -16,24 +16,24 @@ from contextvars import ContextVar
 
 from django.db import OperationalError, connection, transaction
 
-_turn = threading.RLock()  # a callback on commit may write again
-PATIENCE = 20.0  # seconds
-_LOOK = 0.001  # seconds between two looks whether another process still writes
-_until: ContextVar[float | None] = ContextVar("until", default=None)  # on the monotonic clock
+_writer_lock = threading.RLock()  # a callback on commit may write again
+LOCK_TIMEOUT_SECONDS = 20.0  # seconds
+_RETRY_SECONDS = 0.001  # seconds between two looks whether another process still writes
+_lock_deadline: ContextVar[float | None] = ContextVar("until", default=None)  # on the monotonic clock
 
 
 @contextmanager
-def hurried(seconds: float) -> Iterator[None]:
+def lock_timeout(seconds: float) -> Iterator[None]:
     """Writes in here that name no patience of their own wait so long for other writers, all together."""
-    mine = _until.set(time.monotonic() + seconds)
+    mine = _lock_deadline.set(time.monotonic() + seconds)
     try:
         yield
     finally:
-        _until.reset(mine)
+        _lock_deadline.reset(mine)
 
 
 @contextmanager
-def write(patience: float | None = None) -> Iterator[None]:
+def write_transaction(patience: float | None = None) -> Iterator[None]:
     """A transaction that writes; nested ones are savepoints. OperationalError when the line does not move.
 
     ``patience``: how long to wait for other writers, of this process and of others, in seconds; usually
@@ -44,10 +44,12 @@ def write(patience: float | None = None) -> Iterator[None]:
         with transaction.atomic():
             yield
         return
-    until = time.monotonic() + PATIENCE if patience is None else time.monotonic() + max(patience, 0)
+    until = (
+        time.monotonic() + LOCK_TIMEOUT_SECONDS if patience is None else time.monotonic() + max(patience, 0)
+    )
     if patience is None:
-        until = min(until, _until.get() or until)
-    if not _turn.acquire(timeout=max(until - time.monotonic(), 0)):
+        until = min(until, _lock_deadline.get() or until)
+    if not _writer_lock.acquire(timeout=max(until - time.monotonic(), 0)):
         raise OperationalError(
             "database is locked: another thread of this process has been writing for too long"
         )
@@ -56,7 +58,7 @@ def write(patience: float | None = None) -> Iterator[None]:
             _begin(transactions, until)
             yield
     finally:
-        _turn.release()
+        _writer_lock.release()
 
 
 def _begin(transactions: ExitStack, until: float) -> None:
@@ -72,13 +74,13 @@ def _begin(transactions: ExitStack, until: float) -> None:
                 transactions.enter_context(transaction.atomic())
                 return
             except OperationalError as error:
-                if not is_busy(error) or time.monotonic() >= until:
+                if not is_database_busy(error) or time.monotonic() >= until:
                     raise
-                time.sleep(_LOOK)
+                time.sleep(_RETRY_SECONDS)
     finally:
         ask(f"PRAGMA busy_timeout = {usual:d}")
 
 
-def is_busy(error: BaseException) -> bool:
+def is_database_busy(error: BaseException) -> bool:
     """Whether this is SQLite saying that somebody else writes, so that trying again may help."""
     return isinstance(error, OperationalError) and any(word in str(error) for word in ("locked", "busy"))

@@ -34,7 +34,7 @@ TYPES: tuple[str, ...] = tuple(kind.value for kind in MemoryType)
 
 
 # Made by the lifecycle out of other memories, or where a session can go on: nothing condenses these.
-SUMMARIES = (
+SUMMARY_TYPES = (
     MemoryType.COMPRESSED_SUMMARY.value,
     MemoryType.SESSION_SUMMARY.value,
     MemoryType.CHECKPOINT.value,

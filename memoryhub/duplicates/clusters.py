@@ -22,26 +22,26 @@ from numpy.typing import NDArray
 
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import vector_index, vector_log
-from memoryhub.backends.vector_index import Vectors, View
-from memoryhub.core.text import decisive
-from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARIES
-from memoryhub.memories.pair_decisions import apart
+from memoryhub.backends.vector_index import Vectors, VectorView
+from memoryhub.core.text import decisive_words
+from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
+from memoryhub.memories.pair_decisions import dismissed_pairs
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.semantic import provider
+from memoryhub.search.semantic import available_embedder
 
-MOST_PAIRS = 50_000_000  # pairs of memories that one call compares
-MOST_READ, _CHARS = 10_000, 4000  # members whose texts are read, and characters of each
-MOST_LINKS = 200_000  # pairs that are near each other; more are not looked through
-MOST_MEMBERS = 20  # of one cluster: it must stay readable
+MAX_PAIRS = 50_000_000  # pairs of memories that one call compares
+MAX_TEXTS, _MAX_CHARS = 10_000, 4000  # members whose texts are read, and characters of each
+MAX_LINKS = 200_000  # pairs that are near each other; more are not looked through
+MAX_MEMBERS = 20  # of one cluster: it must stay readable
 # Where several could lead a cluster, a memory goes to one that it is clearly nearer to.
-_STEPS = (0.95, 0.9, 0.8)
-_MOST_NEAR = 100  # pairs of one row that are looked at
-_BLOCK, _CELLS = 500, 10_000_000  # most rows of one matrix product, and most results of it
+_SIMILARITY_STEPS = (0.95, 0.9, 0.8)
+_MAX_LINKS_PER_ROW = 100  # pairs of one row that are looked at
+_MAX_BLOCK_ROWS, _MAX_BLOCK_CELLS = 500, 10_000_000  # most rows of one matrix product, and most results of it
 
-Place = tuple[str, str, str, str]  # project, scope, owner, category
+GroupKey = tuple[str, str, str, str]  # project, scope, owner, category
 
 
-class Row(NamedTuple):
+class MemoryRow(NamedTuple):
     """What is read of a memory to find its place."""
 
     pk: int
@@ -88,7 +88,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Found:
+class DuplicateClusters:
     """Clusters, the surest first, pieces of a profile last.
 
     ``compared`` of ``total`` memories were held against all others. ``notes``: in words, why there may be
@@ -115,7 +115,9 @@ class Found:
         return [one for one in self.clusters if one.by_rule]
 
 
-def find(memories: MemoryQuerySet, clearance: Clearance, *, similarity: float | None = None) -> Found:
+def find_clusters(
+    memories: MemoryQuerySet, clearance: Clearance, *, similarity: float | None = None
+) -> DuplicateClusters:
     """Clusters among live memories that the caller has gated and filtered.
 
     ``similarity`` defaults to ``near_duplicate_similarity``. Never together are events and cases, summaries
@@ -124,24 +126,28 @@ def find(memories: MemoryQuerySet, clearance: Clearance, *, similarity: float | 
     those that refresh the vectors.
     """
     least = settings.MEMORYHUB.near_duplicate_similarity if similarity is None else similarity
-    rows = read(memories.exclude(category__in=NEVER_MERGED).exclude(type__in=SUMMARIES))
-    search = _Search(least, apart(clearance))
-    for group in sorted(_groups(rows), key=lambda group: (len(group), group[0].pk)):  # small ones are cheap
+    rows = read_rows(memories.exclude(category__in=NEVER_MERGED).exclude(type__in=SUMMARY_TYPES))
+    search = _ClusterSearch(least, dismissed_pairs(clearance))
+    for group in sorted(
+        _group_rows(rows), key=lambda group: (len(group), group[0].pk)
+    ):  # small ones are cheap
         search.take(group)
-    clusters = _told(memories, sorted(search.clusters, key=lambda one: (-one.likeness, -one.keep)))
-    return Found(clusters, search.compared, len(rows), tuple(search.notes()))
+    clusters = _mark_differences(
+        memories, sorted(search.clusters, key=lambda one: (-one.likeness, -one.keep))
+    )
+    return DuplicateClusters(clusters, search.compared, len(rows), tuple(search.notes()))
 
 
-def stamp() -> str:
+def change_token() -> str:
     """Another text after each vector that came or went, whoever's it is: nothing shown may be made of it."""
-    return repr(vector_log.now())
+    return repr(vector_log.current_position())
 
 
-def _told(memories: MemoryQuerySet, clusters: Sequence[Cluster]) -> list[Cluster]:
+def _mark_differences(memories: MemoryQuerySet, clusters: Sequence[Cluster]) -> list[Cluster]:
     """With what their texts tell, the surest first; of very many the first ones alone are read."""
-    members = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))][:MOST_READ]
-    texts = memories.filter(pk__in=members).values_list("pk", "title", Substr("content", 1, _CHARS))
-    told = {pk: decisive(f"{title} {content}") for pk, title, content in texts}
+    members = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))][:MAX_TEXTS]
+    texts = memories.filter(pk__in=members).values_list("pk", "title", Substr("content", 1, _MAX_CHARS))
+    told = {pk: decisive_words(f"{title} {content}") for pk, title, content in texts}
     known = [
         replace(one, differs=any(told.get(one.keep) != told.get(pk) for pk, _ in one.others))
         for one in clusters
@@ -149,42 +155,44 @@ def _told(memories: MemoryQuerySet, clusters: Sequence[Cluster]) -> list[Cluster
     return sorted(known, key=lambda one: (one.by_rule, one.differs))
 
 
-def arrange(members: Sequence[Row], keep: int | None = None) -> tuple[Row, list[Row], str]:
+def choose_kept(
+    members: Sequence[MemoryRow], keep: int | None = None
+) -> tuple[MemoryRow, list[MemoryRow], str]:
     """Of some memories the one to keep (the given one, or that of most worth), the others, and why."""
     ranked = sorted(members, key=lambda row: row.worth, reverse=True)
     best = next((row for row in ranked if row.pk == keep), ranked[0])
     others = [row for row in ranked if row is not best]
-    return best, others, _why(best, others) if best is ranked[0] else "chosen by you"
+    return best, others, _explain_choice(best, others) if best is ranked[0] else "chosen by you"
 
 
-def read(memories: MemoryQuerySet) -> list[Row]:
+def read_rows(memories: MemoryQuerySet) -> list[MemoryRow]:
     """What :func:`arrange` looks at; newest first."""
     # To make a moment of each text would take as long as all the rest together.
     computed = {"length": Length("content"), "changed": Cast("updated_at", TextField())}
-    rows = memories.order_by("-pk").annotate(**computed).values_list(*Row._fields)
-    return list(map(Row._make, rows))
+    rows = memories.order_by("-pk").annotate(**computed).values_list(*MemoryRow._fields)
+    return list(map(MemoryRow._make, rows))
 
 
-def likeness_of(keep: int, others: Sequence[int]) -> dict[int, float]:
+def similarities_to(keep: int, others: Sequence[int]) -> dict[int, float]:
     """The cosine of each to the one that is kept, as far as both have vectors."""
-    embedder, _ = provider()
+    embedder, _ = available_embedder()
     if embedder is None:
         return {}
-    known = vector_index.index(embedder.name, embedder.dimensions).of([keep, *others])
+    known = vector_index.get_index(embedder.name, embedder.dimensions).of([keep, *others])
     if keep not in known:
         return {}
     return {pk: round(float(known[keep] @ known[pk]), 4) for pk in others if pk in known}
 
 
-def _groups(rows: Sequence[Row]) -> list[list[Row]]:
+def _group_rows(rows: Sequence[MemoryRow]) -> list[list[MemoryRow]]:
     """The rows of each place that has more than one."""
-    groups: dict[Place, list[Row]] = defaultdict(list)
+    groups: dict[GroupKey, list[MemoryRow]] = defaultdict(list)
     for row in rows:
         groups[(row.project, row.scope, row.owner, row.category)].append(row)
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _why(best: Row, others: Sequence[Row]) -> str:
+def _explain_choice(best: MemoryRow, others: Sequence[MemoryRow]) -> str:
     if best.key and not any(other.key for other in others):
         return "it is found by its key"
     if best.accessed_count > max(other.accessed_count for other in others):
@@ -195,22 +203,22 @@ def _why(best: Row, others: Sequence[Row]) -> str:
     return "it is the newest"
 
 
-class _Search:
+class _ClusterSearch:
     """Group by group, until as many pairs are compared as one call may."""
 
     def __init__(self, least: float, pairs_apart: set[frozenset[str]]) -> None:
         self.least, self.apart = least, pairs_apart
-        self.embedder, self.without = provider()
-        self.view: View | None = None
+        self.embedder, self.without = available_embedder()
+        self.view: VectorView | None = None
         if self.embedder:
-            self.view = vector_index.index(self.embedder.name, self.embedder.dimensions).view()
+            self.view = vector_index.get_index(self.embedder.name, self.embedder.dimensions).view()
         self.clusters: list[Cluster] = []
-        self.pairs, self.links = MOST_PAIRS, MOST_LINKS
+        self.pairs, self.links = MAX_PAIRS, MAX_LINKS
         self.compared = self.left = self.bare = 0
 
-    def take(self, rows: list[Row]) -> None:
+    def take(self, rows: list[MemoryRow]) -> None:
         """One group, newest first."""
-        links = _identical(rows)
+        links = _identical_links(rows)
         if self.view:
             links += self._near(rows, self.view)
         joined = [link for link in links if self._may_join(rows, link)]
@@ -219,7 +227,8 @@ class _Search:
         rank = {row.pk: at for at, row in enumerate(ranked)}
         by_rule = rows[0].category == ALWAYS_MERGED
         self.clusters += (
-            replace(one, by_rule=by_rule and one.likeness < self.least) for one in _stars(rows, rank, joined)
+            replace(one, by_rule=by_rule and one.likeness < self.least)
+            for one in _build_clusters(rows, rank, joined)
         )
 
     def notes(self) -> Iterator[str]:
@@ -236,11 +245,11 @@ class _Search:
         if self.links <= 0:
             yield "so many are alike that not all of them were looked at; merge some and look again"
 
-    def _may_join(self, rows: Sequence[Row], link: _Link) -> bool:
+    def _may_join(self, rows: Sequence[MemoryRow], link: _Link) -> bool:
         one, other = rows[link.one], rows[link.other]
         return not (one.key and other.key) and frozenset((one.uid, other.uid)) not in self.apart
 
-    def _near(self, rows: Sequence[Row], view: View) -> list[_Link]:
+    def _near(self, rows: Sequence[MemoryRow], view: VectorView) -> list[_Link]:
         """Pairs that are near each other, of the newest rows with all older ones."""
         least = -1.0 if rows[0].category == ALWAYS_MERGED else self.least
         matrix, there = view.in_order([row.pk for row in rows])
@@ -248,11 +257,11 @@ class _Search:
         found: list[_Link] = []
         done = 0
         while done < len(rows):
-            block = min(_BLOCK, len(rows) - done, max(_CELLS // len(rows), 1))
+            block = min(_MAX_BLOCK_ROWS, len(rows) - done, max(_MAX_BLOCK_CELLS // len(rows), 1))
             if self.pairs < block * (len(rows) - done) or self.links <= 0:
                 break
             self.pairs -= block * (len(rows) - done)
-            near = _pairs(matrix, there, done, block, least)[: self.links]
+            near = _similar_links(matrix, there, done, block, least)[: self.links]
             self.links -= len(near)
             found += near
             done += block
@@ -269,7 +278,7 @@ class _Link(NamedTuple):
     likeness: float
 
 
-def _identical(rows: Sequence[Row]) -> list[_Link]:
+def _identical_links(rows: Sequence[MemoryRow]) -> list[_Link]:
     """Rows with the same words, each with the one of them that is worth most."""
     found = Counter(row.content_hash for row in rows)
     same: dict[str, list[int]] = defaultdict(list)
@@ -283,13 +292,17 @@ def _identical(rows: Sequence[Row]) -> list[_Link]:
     return links
 
 
-def _pairs(matrix: Vectors, there: NDArray[np.bool_], start: int, size: int, least: float) -> list[_Link]:
+def _similar_links(
+    matrix: Vectors, there: NDArray[np.bool_], start: int, size: int, least: float
+) -> list[_Link]:
     """The pairs of a block of rows with all rows behind each; the most alike first."""
     cosines = matrix[start : start + size] @ matrix[start:].T
     near = np.triu(cosines >= least, 1) & there[start : start + size, None] & there[None, start:]
-    for row in np.flatnonzero(near.sum(axis=1) > _MOST_NEAR):
+    for row in np.flatnonzero(near.sum(axis=1) > _MAX_LINKS_PER_ROW):
         columns = np.flatnonzero(near[row])
-        near[row, columns[np.argpartition(cosines[row, columns], -_MOST_NEAR)[:-_MOST_NEAR]]] = False
+        near[
+            row, columns[np.argpartition(cosines[row, columns], -_MAX_LINKS_PER_ROW)[:-_MAX_LINKS_PER_ROW]]
+        ] = False
     ones, others = np.nonzero(near)
     likeness = np.clip(cosines[ones, others], 0, 1)
     order = np.argsort(-likeness, kind="stable")
@@ -297,7 +310,9 @@ def _pairs(matrix: Vectors, there: NDArray[np.bool_], start: int, size: int, lea
     return [_Link(*link) for link in zip(*(values.tolist() for values in found), strict=True)]
 
 
-def _stars(rows: Sequence[Row], rank: dict[int, int], links: Sequence[_Link]) -> Iterator[Cluster]:
+def _build_clusters(
+    rows: Sequence[MemoryRow], rank: dict[int, int], links: Sequence[_Link]
+) -> Iterator[Cluster]:
     """Clusters in which every member is linked to the one that is kept, and none by way of another."""
 
     def leader_first(link: _Link) -> tuple[int, int]:
@@ -305,7 +320,7 @@ def _stars(rows: Sequence[Row], rank: dict[int, int], links: Sequence[_Link]) ->
         return (places[0], places[1]) if rank[rows[link.one].pk] < rank[rows[link.other].pk] else places[::-1]
 
     def order(link: _Link) -> tuple[float, int, float]:
-        step = next((step for step in _STEPS if link.likeness >= step), 0.0)
+        step = next((step for step in _SIMILARITY_STEPS if link.likeness >= step), 0.0)
         return -step, rank[rows[leader_first(link)[0]].pk], -link.likeness
 
     members: dict[int, list[tuple[int, float]]] = defaultdict(list)
@@ -314,10 +329,10 @@ def _stars(rows: Sequence[Row], rank: dict[int, int], links: Sequence[_Link]) ->
         leader, other = leader_first(link)
         if leader in taken or other in taken or other in members:
             continue
-        if len(members.get(leader, ())) + 1 >= MOST_MEMBERS:
+        if len(members.get(leader, ())) + 1 >= MAX_MEMBERS:
             continue
         members[leader].append((other, link.likeness))
         taken.add(other)
     for leader, found in members.items():
         near = tuple((rows[at].pk, round(likeness, 4)) for at, likeness in found)
-        yield Cluster(rows[leader].pk, near, _why(rows[leader], [rows[at] for at, _ in found]))
+        yield Cluster(rows[leader].pk, near, _explain_choice(rows[leader], [rows[at] for at, _ in found]))

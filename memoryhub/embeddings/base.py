@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from memoryhub.core.text import collapse, first_line
+from memoryhub.core.text import collapse_whitespace, first_line
 
 Vectors = NDArray[np.float32]
 
@@ -87,4 +87,6 @@ def _begins(body: str, part: str) -> bool:
     """Whether the text opens with these words, Markdown's marks and an ellipsis aside."""
     opening = part.strip().removesuffix("…").rstrip(" ,;:-")
     head = body[: len(part) * 8 + 1000]
-    return collapse(first_line(head)).startswith(opening) or collapse(head).startswith(opening)
+    return collapse_whitespace(first_line(head)).startswith(opening) or collapse_whitespace(head).startswith(
+        opening
+    )

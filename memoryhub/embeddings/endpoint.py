@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from memoryhub.core import http_client
-from memoryhub.core.http_client import Failed, Pause, ending_with, refusal, with_patience
+from memoryhub.core.http_client import (
+    CircuitBreaker,
+    RequestFailed,
+    retry_request,
+    to_request_failed,
+    with_path,
+)
 from memoryhub.embeddings.base import EmbeddingError, Vectors, encodable, unit
 from memoryhub.embeddings.settings import Chosen
 
@@ -72,8 +78,8 @@ class EndpointEmbedder:
 
     def __init__(self, chosen: Chosen) -> None:
         self._chosen = chosen
-        self._url = ending_with(chosen.url, "/embeddings")
-        self._pause = Pause()
+        self._url = with_path(chosen.url, "/embeddings")
+        self._pause = CircuitBreaker()
         self._learning = threading.Lock()
         # Without the dimensions, that only an answer tells: the name is the same before it and after.
         self.name = f"openai/{chosen.model}"
@@ -96,7 +102,7 @@ class EndpointEmbedder:
         self._keep_pause(seconds)
         try:
             rows = self._ask([encodable(text)], seconds)
-        except (Failed, _Refused) as error:
+        except (RequestFailed, _Refused) as error:
             raise self._given_up(error) from None
         self._pause.end()
         row: Vectors = rows[0]
@@ -108,7 +114,7 @@ class EndpointEmbedder:
         until = time.monotonic() + self._chosen.timeout_seconds
         try:
             rows = self._in_parts(texts, until)
-        except (Failed, _Refused) as error:
+        except (RequestFailed, _Refused) as error:
             raise self._given_up(error) from None
         self._pause.end()
         return rows
@@ -116,7 +122,7 @@ class EndpointEmbedder:
     def _in_parts(self, texts: list[str], until: float) -> Vectors:
         """Refused at once, taken in halves: of the batch, then of a text that is too long for the model."""
         try:
-            return with_patience(lambda seconds: self._ask(texts, seconds), until)
+            return retry_request(lambda seconds: self._ask(texts, seconds), until)
         except _Refused:
             if len(texts) > 1:
                 half = len(texts) // 2
@@ -130,22 +136,22 @@ class EndpointEmbedder:
         most = _BYTES_OF_AN_ANSWER + len(texts) * _BYTES_OF_A_VECTOR
         sent = {"model": self._chosen.model, "input": texts}
         try:
-            answer = http_client.post(self._url, sent, self._chosen.key, seconds, most)
+            answer = http_client.post_json(self._url, sent, self._chosen.key, seconds, most)
         except http_client.Unreachable as error:
-            raise Failed(f"{_WHO} {error}", passes=True) from None
+            raise RequestFailed(f"{_WHO} {error}", passes=True) from None
         if answer.status != HTTPStatus.OK:
             raise _no(answer)
         try:
             rows = unit(read(answer.body, len(texts)))
         except EmbeddingError as error:
-            raise Failed(str(error)) from None
+            raise RequestFailed(str(error)) from None
         self._learn(rows.shape[1])
         return rows
 
     def _learn(self, dimensions: int) -> None:
         with self._learning:
             if self.dimensions not in (0, dimensions):
-                raise Failed(
+                raise RequestFailed(
                     f"the embeddings endpoint's vectors have {dimensions} numbers, and had {self.dimensions};"
                     " if its model changed, restart the hub"
                 )
@@ -157,14 +163,14 @@ class EndpointEmbedder:
                 f"the embeddings endpoint failed lately; it is asked again in {math.ceil(left)} seconds"
             )
 
-    def _given_up(self, error: Failed | _Refused) -> EmbeddingError:
-        if isinstance(error, Failed):
+    def _given_up(self, error: RequestFailed | _Refused) -> EmbeddingError:
+        if isinstance(error, RequestFailed):
             self._pause.begin(error.pause)
         return EmbeddingError(str(error))
 
 
-def _no(answer: http_client.Answer) -> Failed | _Refused:
+def _no(answer: http_client.HttpAnswer) -> RequestFailed | _Refused:
     """What an answer other than 200 means."""
     if answer.status in _TOO_LARGE:
         return _Refused(f"{_WHO} does not take the texts (status {answer.status})")
-    return refusal(answer, _WHO, _MENDS)
+    return to_request_failed(answer, _WHO, _MENDS)

@@ -11,7 +11,7 @@ from pathlib import Path
 from django.conf import settings
 
 from memoryhub.core import http_client
-from memoryhub.core.http_client import Problem
+from memoryhub.core.http_client import EndpointProblem
 
 ONNX_FILES = ("model.onnx", "tokenizer.json")
 _PACKAGES = {"wordllama": ("wordllama",), "onnx": ("onnxruntime", "tokenizers")}
@@ -49,10 +49,10 @@ class Chosen:
         return Path(os.path.expanduser(self.folder))
 
 
-def problems(chosen: Chosen) -> list[Problem]:
+def problems(chosen: Chosen) -> list[EndpointProblem]:
     """Why this configuration cannot work, as far as can be told without loading a model or asking anybody."""
     found = [
-        Problem(
+        EndpointProblem(
             f'embeddings is "{chosen.provider}", and the package {package} is not installed',
             f"Install it: pip install {package}.",
         )
@@ -62,7 +62,7 @@ def problems(chosen: Chosen) -> list[Problem]:
     if chosen.provider == "onnx":
         found += _problems_of_folder(chosen)
     if chosen.provider == "openai":
-        found += http_client.problems(
+        found += http_client.find_endpoint_problems(
             "embeddings", chosen.url, chosen.model, chosen.key, "MEMORYHUB_EMBEDDINGS_KEY"
         )
     return found
@@ -70,19 +70,19 @@ def problems(chosen: Chosen) -> list[Problem]:
 
 def sends_key_in_clear(chosen: Chosen) -> bool:
     """Whether the key, and every text, crosses a network unencrypted."""
-    return chosen.provider == "openai" and http_client.in_clear(chosen.url)
+    return chosen.provider == "openai" and http_client.is_unencrypted(chosen.url)
 
 
-def _problems_of_folder(chosen: Chosen) -> Iterator[Problem]:
+def _problems_of_folder(chosen: Chosen) -> Iterator[EndpointProblem]:
     if not chosen.folder:
-        yield Problem(
+        yield EndpointProblem(
             'embeddings is "onnx", and embeddings_folder is empty',
             "Set embeddings_folder to a folder with model.onnx and tokenizer.json.",
         )
         return
     for name in ONNX_FILES:
         if not _is_file(chosen.path / name):
-            yield Problem(
+            yield EndpointProblem(
                 f"embeddings_folder holds no file {name} that can be seen",
                 f"Put {name} of the model there, or set embeddings_folder to the folder that holds it.",
             )

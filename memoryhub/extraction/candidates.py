@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memoryhub.access.policy import Sensitivity
-from memoryhub.capture.titles import title_of
-from memoryhub.core.text import collapse, shorten
+from memoryhub.capture.titles import make_title
+from memoryhub.core.text import collapse_whitespace, shorten
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft
 
@@ -43,7 +43,7 @@ class Candidate:
         content = _storable(self.content).strip()[:CONTENT_CHARS]
         return MemoryDraft(
             content=content,
-            title=title_of(content)[:500],
+            title=make_title(content)[:500],
             abstract=shorten(_storable(self.abstract) or content, ABSTRACT_CHARS),
             overview=shorten(_storable(self.overview), OVERVIEW_CHARS) if self.overview else "",
             category=self.category,
@@ -60,7 +60,7 @@ class Candidate:
     @property
     def same(self) -> str:
         """What two candidates that say the same have in common."""
-        return collapse(self.content).casefold().strip(" .!")
+        return collapse_whitespace(self.content).casefold().strip(" .!")
 
 
 @dataclass(frozen=True)

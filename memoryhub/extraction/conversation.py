@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memoryhub.capture.distillation import without_injections
+from memoryhub.capture.distillation import strip_injected_context
 from memoryhub.core.text import estimate_tokens
 from memoryhub.security.secrets import redact_checked
 
@@ -39,7 +39,7 @@ def turns(messages: Iterable[Any]) -> list[Turn]:
         role = _SPEAKERS.get(str(message.get("role", "")).lower())
         text = text_of(message.get("content"))
         if role and text.strip():
-            said = redact_checked(without_injections(text[:MOST_CHARS])).strip()
+            said = redact_checked(strip_injected_context(text[:MOST_CHARS])).strip()
             found += [Turn(role, said)] if said else []
     return found
 

@@ -12,24 +12,24 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.access.policy import LEVELS, Actor, higher, rank
+from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level
 from memoryhub.audit import journal
 from memoryhub.backends import vector_index
-from memoryhub.backends.fts_query import any_of
+from memoryhub.backends.fts_query import match_any
 from memoryhub.backends.statements import rare_words
 from memoryhub.core.text import STOP_WORDS, words
-from memoryhub.core.transactions import write
-from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARIES
+from memoryhub.core.transactions import write_transaction
+from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
 from memoryhub.extraction.comparison import Decision, Verdict, compare, likeness, merged
 from memoryhub.extraction.rules.statements import different_people
-from memoryhub.memories.rows import LISTS, content_hash, listed, owner_for, project_for
+from memoryhub.memories.rows import LIST_FIELDS, hash_content, list_values, resolve_owner, resolve_project
 from memoryhub.memories.schemas import MAX_CONTENT, MAX_LIST, MemoryDraft, MemoryPatch
-from memoryhub.memories.secret_check import MEMORY_FIELDS, noting_refusals, refuse_secrets
-from memoryhub.memories.vectors import Ahead, passage
+from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
+from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Embedding, Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.semantic import nearest, provider
+from memoryhub.search.semantic import available_embedder, find_nearest
 
 MOST = 5  # memories that a candidate is compared with
 MOST_PROFILES = 50  # there is always one to merge with, and it may be behind those of others
@@ -61,17 +61,17 @@ class Question:
         """StoreError when the actor may not write to that place."""
         memories = Memory.objects.visible_to(actor.clearance).live(now)
         memories = memories.filter(
-            project=project_for(draft.project, actor),
+            project=resolve_project(draft.project, actor),
             scope=draft.scope.value,
-            owner=owner_for(draft.scope.value, actor),
+            owner=resolve_owner(draft.scope.value, actor),
             category=draft.category,
-            sensitivity__in=LEVELS[: rank(draft.sensitivity.value) + 1],
-        ).exclude(type__in=SUMMARIES)
-        embedder, _ = provider()
+            sensitivity__in=LEVELS[: level_rank(draft.sensitivity.value) + 1],
+        ).exclude(type__in=SUMMARY_TYPES)
+        embedder, _ = available_embedder()
         vector = _vector(embedder, draft) if embedder else None
         if embedder and vector is not None:
             # Out of any transaction, in which what came since the last look would be read again each time.
-            vector_index.index(embedder.name, len(vector)).view()
+            vector_index.get_index(embedder.name, len(vector)).view()
         name = embedder.name if embedder and vector is not None else ""
         return cls(memories, draft.content, name, vector, draft.category == ALWAYS_MERGED)
 
@@ -86,7 +86,7 @@ def near(question: Question) -> list[Near]:
     found: dict[int, float] = {}
     without = question.memories
     if question.vector is not None:
-        ranked = nearest(question.memories, question.vector, question.model, most, centred=False)
+        ranked = find_nearest(question.memories, question.vector, question.model, most, centred=False)
         found = {pk: cosine for pk, cosine in ranked if cosine >= least}
         own = Embedding.objects.filter(memory=OuterRef("pk"), model=question.model)
         without = without.filter(~Exists(own))
@@ -102,7 +102,7 @@ def near(question: Question) -> list[Near]:
 
 def _same_words(question: Question) -> Iterable[Memory]:
     """What the store would refresh: it is nearest, whatever its vector says."""
-    same: MemoryQuerySet = question.memories.filter(content_hash=content_hash(question.content))
+    same: MemoryQuerySet = question.memories.filter(content_hash=hash_content(question.content))
     return same[:1]
 
 
@@ -112,12 +112,12 @@ def _sharing_words(memories: MemoryQuerySet, text: str) -> list[Memory]:
     likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))[:_LOOKED_UP]
     counted = rare_words(likely, _COMMON)
     rare = sorted(counted, key=lambda word: (counted[word], word))[:_RARE]
-    return list(memories.matching(any_of(rare))[:_READ]) if rare else []
+    return list(memories.matching(match_any(rare))[:_READ]) if rare else []
 
 
 def _vector(embedder: Embedder, draft: MemoryDraft) -> Vectors | None:
     """None where the provider fails now: words are compared then."""
-    text = passage(draft)
+    text = embedding_text(draft)
     try:
         vector = embedder.documents([text])[0] if embedder.in_process else embedder.query(text)
     except EmbeddingError:
@@ -142,7 +142,7 @@ _NEW = Choice(Verdict(Decision.CREATE, "nothing like it is known"))
 
 def remember_deduplicated(
     draft: MemoryDraft, actor: Actor, now: datetime | None = None, *, choose: Chooser | None = None
-) -> memories.Outcome:
+) -> memories.StoreResult:
     """Store a memory unless it is known: ``created``, ``merged`` or ``skipped``.
 
     With the very words of a memory it is ``refreshed``, with its key ``updated``, as by ``store.remember``.
@@ -150,32 +150,32 @@ def remember_deduplicated(
     categories' own rules are held against what it says. StoreError when the draft is refused.
     """
     now = now or timezone.now()
-    with noting_refusals(draft, actor):
+    with journal_refusals(draft, actor):
         refuse_secrets(draft, MEMORY_FIELDS)
     if draft.key:
-        return memories.remember(draft, actor, now)
+        return memories.create_memory(draft, actor, now)
     question = Question.of(draft, actor, now)
     chosen = None
     if choose and (found := near(question)):
         chosen = choose(draft, found[:MOST])
-    vectors = memories.embed_ahead([draft])
+    vectors = memories.embed_drafts([draft])
     checked: set[str] = {""}
     while True:
-        with write():
+        with write_transaction():
             choice = _held(draft, chosen, question) if chosen else by_rules(draft, near(question))
             is_merge = choice.memory is not None and choice.verdict.decision == Decision.MERGE
             if not is_merge or choice.verdict.content in checked:
                 return _carry_out(choice, draft, actor, now, vectors)
         # The merged text has to be checked outside of the transaction. Then the choice is made again.
         content = choice.verdict.content
-        with noting_refusals(draft, actor):
+        with journal_refusals(draft, actor):
             refuse_secrets(MemoryPatch(content=content), ["content"])
         checked.add(content)
 
 
 def _carry_out(
-    choice: Choice, draft: MemoryDraft, actor: Actor, now: datetime, vectors: Ahead
-) -> memories.Outcome:
+    choice: Choice, draft: MemoryDraft, actor: Actor, now: datetime, vectors: PreparedVectors
+) -> memories.StoreResult:
     """Skip, merge or create, in the caller's transaction. All texts have been checked for secrets."""
     if choice.memory is not None and choice.verdict.decision == Decision.SKIP:
         return _skip(draft, choice.memory, actor, now)
@@ -183,7 +183,7 @@ def _carry_out(
         # A conflict: together they equal a third memory. Then the candidate is stored by itself.
         with suppress(memories.Conflict):
             return _merge(draft, choice.memory, choice.verdict.content, actor, now)
-    [result] = memories.remember_many([draft], actor, now, vectors=vectors, refusals=[None])
+    [result] = memories.create_memories([draft], actor, now, vectors=vectors, refusals=[None])
     if isinstance(result, memories.StoreError):
         raise result
     return result
@@ -191,7 +191,7 @@ def _carry_out(
 
 def by_rules(draft: MemoryDraft, found: Sequence[Near]) -> Choice:
     """The deterministic decision: what is known is skipped, what adds is merged, all else is created."""
-    if any(one.memory.content_hash == content_hash(draft.content) for one in found):
+    if any(one.memory.content_hash == hash_content(draft.content) for one in found):
         return _NEW  # the store refreshes what has these very words
     if draft.category == ALWAYS_MERGED:
         return _into_profile(draft, found)
@@ -226,7 +226,7 @@ def _held(draft: MemoryDraft, chosen: Choice, question: Question) -> Choice:
     current = next((one.memory for one in found if one.memory.pk == chosen.memory.pk), None)
     if current is None or current.updated_at != chosen.memory.updated_at:
         return by_rules(draft, found)
-    if current.content_hash == content_hash(draft.content):
+    if current.content_hash == hash_content(draft.content):
         return _NEW
     if draft.category == ALWAYS_MERGED and (
         chosen.verdict.decision == Decision.SKIP or different_people(draft.content, current.content)
@@ -250,31 +250,33 @@ def _fitting(draft: MemoryDraft, choice: Choice) -> Choice:
     return choice
 
 
-def _skip(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> memories.Outcome:
+def _skip(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> memories.StoreResult:
     """Change nothing, and journal the hash of the text that was left out.
 
     The row has the higher level of both texts: a hash lets its readers check guesses of the text.
     """
     level = draft.sensitivity.value
-    skipped = {"candidate_hash": content_hash(draft.content), "candidate_sensitivity": level}
-    change = journal.of_memory(SKIP, memory, **skipped)
-    change = replace(change, sensitivity=higher(memory.sensitivity, level))
+    skipped = {"candidate_hash": hash_content(draft.content), "candidate_sensitivity": level}
+    change = journal.memory_change(SKIP, memory, **skipped)
+    change = replace(change, sensitivity=stricter_level(memory.sensitivity, level))
     journal.record(actor, [change], now)
-    return memories.Outcome("skipped", memory)
+    return memories.StoreResult("skipped", memory)
 
 
-def _merge(draft: MemoryDraft, memory: Memory, content: str, actor: Actor, now: datetime) -> memories.Outcome:
+def _merge(
+    draft: MemoryDraft, memory: Memory, content: str, actor: Actor, now: datetime
+) -> memories.StoreResult:
     """The memory takes over what the candidate adds; what it said stays as a revision."""
     values: dict[str, object] = {"content": content or memory.content}
     values |= {name: getattr(draft, name) for name in ("subtitle", "overview") if not getattr(memory, name)}
-    for name in LISTS:
-        own = listed(memory, name)
+    for name in LIST_FIELDS:
+        own = list_values(memory, name)
         brought = [v.model_dump() if hasattr(v, "model_dump") else v for v in getattr(draft, name)]
         values[name] = [*own, *(value for value in brought if value not in own)][:MAX_LIST]
     for name in ("importance", "trust", "confidence"):
         if name in draft.given:
             values[name] = max(getattr(memory, name), getattr(draft, name))
     patch = MemoryPatch.model_validate(values)
-    return memories.Outcome(
-        "merged", memories.update(memory.uid, patch, actor, now, reason="merge", checked=True)
+    return memories.StoreResult(
+        "merged", memories.update_memory(memory.uid, patch, actor, now, reason="merge", checked=True)
     )

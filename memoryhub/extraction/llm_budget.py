@@ -16,7 +16,7 @@ from django.db.models import F, Sum
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.llm import Meter, ModelError
 from memoryhub.models import ModelUse
 
@@ -47,7 +47,7 @@ class Charged:
 
     def settle(self, prompt_tokens: int, completion_tokens: int, *, failed: bool = False) -> None:
         """Exchange what was set aside for what was used; the call itself stays counted."""
-        with write():
+        with write_transaction():
             ModelUse.objects.filter(day=self.day, model=self.model).update(
                 prompt_tokens=Greatest(F("prompt_tokens") - self.tokens, 0) + prompt_tokens,
                 completion_tokens=F("completion_tokens") + completion_tokens,
@@ -66,7 +66,7 @@ class Budget(Meter):
         config = settings.MEMORYHUB
         day = self._clock().astimezone(UTC).date()
         name = model[:200]
-        with write():
+        with write_transaction():
             spent = today(day)
             if config.llm_daily_calls and spent.calls >= config.llm_daily_calls:
                 raise ModelError(

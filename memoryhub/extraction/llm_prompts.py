@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from memoryhub.capture.distillation import without_injections
-from memoryhub.core.text import decisive, terms
+from memoryhub.capture.distillation import strip_injected_context
+from memoryhub.core.text import decisive_words, terms
 from memoryhub.extraction.candidates import (
     ABSTRACT_CHARS,
     CATEGORIES,
@@ -76,7 +76,7 @@ def decision_prompt(candidate: str, existing: Sequence[str]) -> list[Message]:
 
 def _cleaned(value: Any) -> Any:
     """A text without what no note needs: controls, invisible letters, injected memories."""
-    return without_injections(_CONTROL.sub("", value)).strip() if isinstance(value, str) else value
+    return strip_injected_context(_CONTROL.sub("", value)).strip() if isinstance(value, str) else value
 
 
 def _blank_unless_text(value: Any) -> Any:
@@ -114,7 +114,7 @@ def read_candidates(answer: str, turns: Sequence[Turn]) -> tuple[list[Candidate]
     if not isinstance(shape, list):
         raise ModelError("the language model's answer is not the JSON that was asked for")
     said = " ".join(turn.text for turn in turns)
-    known, numbers = terms(said), decisive(said)
+    known, numbers = terms(said), decisive_words(said)
     found: list[Candidate] = []
     refused: list[str] = []
     for raw in shape[:MOST_CANDIDATES]:
@@ -161,7 +161,7 @@ def _is_grounded(text: str, said: str, known: set[str], numbers: set[str]) -> bo
     own = terms(text)
     if not own:
         return False
-    made_up = decisive(text) - {"not"} - numbers
+    made_up = decisive_words(text) - {"not"} - numbers
     addresses = [one for one in _ADDRESS.findall(text) if one.rstrip(".,;)") not in said]
     return len(own & known) >= _GROUNDED * len(own) and not made_up and not addresses
 
@@ -178,7 +178,7 @@ def read_decision(answer: str, candidate: str, existing: Sequence[str]) -> tuple
         raise ModelError("the language model's decision names a memory that was not there")
     old = existing[decided.number - 1]
     if decided.decision == "skip":
-        if not decisive(candidate) <= decisive(old):
+        if not decisive_words(candidate) <= decisive_words(old):
             raise ModelError("the language model would skip what is not known")
         return Verdict(Decision.SKIP, "the language model decided so"), decided.number - 1
     if not _unites(decided.content, candidate, old):
@@ -189,7 +189,11 @@ def read_decision(answer: str, candidate: str, existing: Sequence[str]) -> tuple
 def _unites(content: str, candidate: str, old: str) -> bool:
     """Whether a merged text holds what both say and hardly anything else."""
     made, both = terms(content), terms(candidate) | terms(old)
-    if not made or may_contain_secrets(content) or decisive(content) != decisive(candidate) | decisive(old):
+    if (
+        not made
+        or may_contain_secrets(content)
+        or decisive_words(content) != decisive_words(candidate) | decisive_words(old)
+    ):
         return False
     if any(one not in f"{candidate} {old}" for one in _ADDRESS.findall(content)):
         return False

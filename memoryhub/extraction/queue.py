@@ -13,21 +13,21 @@ from django.db import transaction
 from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
 
-from memoryhub.access.filters import gate
+from memoryhub.access.filters import level_filter
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import Scope
 from memoryhub.extraction import services
 from memoryhub.extraction.candidates import Place
 from memoryhub.extraction.conversation import Turn, as_messages, turns
 from memoryhub.extraction.services import Interrupted, Read
 from memoryhub.maintenance import run_scope
-from memoryhub.maintenance.worker import OneAtATime
+from memoryhub.maintenance.worker import ExclusiveThread
 from memoryhub.memories import Conflict
-from memoryhub.memories.rows import owner_for, project_for
+from memoryhub.memories.rows import resolve_owner, resolve_project
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.memories.secret_check import noting_refusals, refuse_secrets
+from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
 from memoryhub.models import Extraction, Memory
 
 logger = logging.getLogger(__name__)
@@ -41,15 +41,15 @@ queued = threading.Condition()  # told when one was queued in this process
 def settled(place: Place, actor: Actor) -> Place:
     """The place as the actor may write to it; StoreError where they may not, or it holds a credential."""
     draft = MemoryDraft(content="-", project=place.project, session_id=place.session_id)
-    with noting_refusals(draft, actor, "extraction"):
+    with journal_refusals(draft, actor, "extraction"):
         refuse_secrets(draft, ("project", "session_id"))
-    owner_for(place.scope, actor)
-    return Place(project_for(place.project, actor), place.session_id, place.scope, place.sensitivity)
+    resolve_owner(place.scope, actor)
+    return Place(resolve_project(place.project, actor), place.session_id, place.scope, place.sensitivity)
 
 
 def submit(said: Sequence[Turn], place: Place, actor: Actor) -> Extraction:
     """Queue a conversation; Conflict when too many wait."""
-    with write():
+    with write_transaction():
         if Extraction.objects.filter(status=Status.QUEUED).count() >= MOST_WAITING:
             raise Conflict(f"{MOST_WAITING:,} conversations wait to be read already; try again later")
         row = Extraction.objects.create(
@@ -58,7 +58,7 @@ def submit(said: Sequence[Turn], place: Place, actor: Actor) -> Extraction:
             scope=place.scope,
             sensitivity=place.sensitivity,
             actor=actor.name,
-            reach=run_scope.as_json(actor.clearance),
+            reach=run_scope.clearance_to_json(actor.clearance),
             messages=as_messages(said),
         )
         transaction.on_commit(_wake)
@@ -84,7 +84,7 @@ def troubled(clearance: Clearance) -> QuerySet[Extraction]:
 
 
 def _known_to(clearance: Clearance) -> QuerySet[Extraction]:
-    rows = Extraction.objects.filter(gate(clearance))
+    rows = Extraction.objects.filter(level_filter(clearance))
     if clearance.every_owner:
         return rows
     return rows.filter(~Q(scope=Scope.PERSONAL.value) | Q(reach__owner=clearance.owner))
@@ -106,7 +106,7 @@ def results_of(row: Extraction, actor: Actor) -> list[dict[str, Any]]:
 
 def recover() -> int:
     """Put back what somebody began and did not end. Only for who knows that nobody works on it any more."""
-    with write():
+    with write_transaction():
         return Extraction.objects.filter(status=Status.RUNNING).update(status=Status.QUEUED)
 
 
@@ -114,7 +114,7 @@ def prune(now: datetime) -> None:
     """Rows of long ago; the memories stay."""
     old = Extraction.objects.filter(finished_at__lt=now - KEPT)
     if old.exists():
-        with write():
+        with write_transaction():
             old.delete()
 
 
@@ -138,7 +138,7 @@ def work(leaving: Callable[[], bool] = bool) -> bool:
 
 
 def _claim(row: Extraction) -> bool:
-    with write():
+    with write_transaction():
         taken = Extraction.objects.filter(pk=row.pk, status=Status.QUEUED).update(
             status=Status.RUNNING, tries=F("tries") + 1, started_at=timezone.now()
         )
@@ -148,7 +148,7 @@ def _claim(row: Extraction) -> bool:
 
 def _read(row: Extraction, leaving: Callable[[], bool]) -> Read:
     place = Place(row.project, row.session_id, row.scope, row.sensitivity)
-    actor = Actor(row.actor, run_scope.from_json(row.reach))
+    actor = Actor(row.actor, run_scope.clearance_from_json(row.reach))
     said = turns(row.messages)
     if row.tries >= MOST_TRIES:
         read = services.by_rules(said, place, actor)
@@ -161,7 +161,7 @@ def _finish(row: Extraction, read: Read) -> None:
     kept = [{name: one[name] for name in one if name != "abstract"} for one in read.results]
     counted = Counter(one["outcome"] for one in read.results)
     now = timezone.now()
-    with write():
+    with write_transaction():
         Extraction.objects.filter(pk=row.pk, status=Status.RUNNING).update(
             status=Status.DONE,
             extractor=read.extractor,
@@ -177,14 +177,14 @@ def _finish(row: Extraction, read: Read) -> None:
 
 
 def _put_back(row: Extraction, tries: int) -> None:
-    with write():
+    with write_transaction():
         Extraction.objects.filter(pk=row.pk, status=Status.RUNNING).update(status=Status.QUEUED, tries=tries)
 
 
 def _fail(row: Extraction, why: str) -> None:
     """To be tried again, but for one that not even the rules could read."""
     last = row.tries >= MOST_TRIES
-    with write():
+    with write_transaction():
         Extraction.objects.filter(pk=row.pk, status=Status.RUNNING).update(
             status=Status.FAILED if last else Status.QUEUED,
             error=why,
@@ -192,7 +192,7 @@ def _fail(row: Extraction, why: str) -> None:
         )
 
 
-class Reader(OneAtATime):
+class Reader(ExclusiveThread):
     """Reads what waits; whoever takes over goes on with what another left."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 
 from memoryhub import llm
-from memoryhub.access.policy import LEVELS, Actor, rank
+from memoryhub.access.policy import LEVELS, Actor, level_rank
 from memoryhub.extraction import llm_prompts, rules
 from memoryhub.extraction.candidates import Candidate, Place
 from memoryhub.extraction.comparison import likeness
@@ -51,7 +51,7 @@ def by_rules(turns: Sequence[Turn], place: Place, actor: Actor) -> Read:
 
 def may_be_sent(level: str) -> bool:
     """Whether texts of this level may leave for the model."""
-    return level in LEVELS and rank(level) <= rank(settings.MEMORYHUB.llm_sees)
+    return level in LEVELS and level_rank(level) <= level_rank(settings.MEMORYHUB.llm_sees)
 
 
 def model() -> tuple[Chat | None, str]:

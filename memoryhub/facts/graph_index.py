@@ -1,7 +1,7 @@
 """The facts of a graph by the things that they name. A thing is one however it is written.
 
 Names that differ in case or white space alone are one thing here as they are for contradictions
-(:func:`memoryhub.facts.predicates.same_thing`); it is shown as it is written most often.
+(:func:`memoryhub.facts.predicates.normalise_name`); it is shown as it is written most often.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from memoryhub.core.text import collapse
-from memoryhub.facts.names import as_a_rule
-from memoryhub.facts.predicates import same_thing
+from memoryhub.core.text import collapse_whitespace
+from memoryhub.facts.predicates import normalise_name
+from memoryhub.facts.queries import most_common_spelling
 from memoryhub.models.querysets import FactQuerySet
 
-MOST_FACTS = 20_000  # the newest that are read
-_PLAIN_KEY = 120  # characters of a node that stands in an address as it is
+MAX_FACTS = 20_000  # the newest that are read
+_MAX_PLAIN_KEY = 120  # characters of a node that stands in an address as it is
 
 
 class Triple(NamedTuple):
@@ -32,7 +32,7 @@ class Triple(NamedTuple):
 
 
 @dataclass
-class Index:
+class GraphIndex:
     """The facts that were read. A thing is known by its name as :func:`same_thing` has it."""
 
     triples: list[Triple]
@@ -48,7 +48,7 @@ class Index:
         ``ends``: subject and object of a fact by its primary key; ``written``: the spellings of a thing.
         """
         for triple in self.triples:
-            one, other = self.ends[triple.pk] = same_thing(triple.subject), same_thing(triple.object)
+            one, other = self.ends[triple.pk] = normalise_name(triple.subject), normalise_name(triple.object)
             self.written[one][triple.subject] += 1
             self.written[other][triple.object] += 1
             self.of[one].append(triple)
@@ -59,7 +59,7 @@ class Index:
 
     def text(self, name: str) -> str:
         """A thing as it is written most often, the newest spelling of those that are as common."""
-        return as_a_rule(self.written[name])
+        return most_common_spelling(self.written[name])
 
     def spellings(self, name: str) -> list[str]:
         """All ways in which a thing is written, the commonest first."""
@@ -67,7 +67,7 @@ class Index:
 
     def known(self, key: str) -> str | None:
         """The thing that an address names, as :func:`key_of` has it."""
-        name = same_thing(key)
+        name = normalise_name(key)
         if name in self.of:
             return name
         if not key.startswith("~"):
@@ -97,27 +97,27 @@ class Index:
 
     def like(self, typed: str, most: int) -> list[str]:
         """Things whose name holds what was typed, those that begin with it first, then most neighbours."""
-        wanted = same_thing(typed)
+        wanted = normalise_name(typed)
         found = [name for name in self.of if wanted in name]
         found.sort(key=lambda name: (not name.startswith(wanted), -self.degree(name), name))
         return found[:most]
 
 
-def read(facts: FactQuerySet) -> Index:
+def read_graph(facts: FactQuerySet) -> GraphIndex:
     """The newest of these gated facts. One query."""
-    rows = facts.order_by("-updated_at", "-pk").values_list(*Triple._fields)[: MOST_FACTS + 1]
+    rows = facts.order_by("-updated_at", "-pk").values_list(*Triple._fields)[: MAX_FACTS + 1]
     triples = list(map(Triple._make, rows))
-    return Index(triples[:MOST_FACTS], len(triples) > MOST_FACTS)
+    return GraphIndex(triples[:MAX_FACTS], len(triples) > MAX_FACTS)
 
 
-def key_of(name: str) -> str:
+def node_key(name: str) -> str:
     """How an address names a thing: by itself, or by a digest when it is long or looks like one."""
-    line = collapse(name)
-    return line if _is_plain(line) else _digest(same_thing(name))
+    line = collapse_whitespace(name)
+    return line if _is_plain(line) else _digest(normalise_name(name))
 
 
 def _is_plain(line: str) -> bool:
-    return len(line) <= _PLAIN_KEY and not line.startswith("~")
+    return len(line) <= _MAX_PLAIN_KEY and not line.startswith("~")
 
 
 def _digest(name: str) -> str:

@@ -14,11 +14,11 @@ _GAPS = re.compile(r"[\s_\-.]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 # Learnt from use: of so many subjects, this share with several objects; or one subject with so many of them.
-SUBJECTS, SHARE, LIST = 8, 1 / 2, 5
-TWICE = 2  # one decision that objects hold together may be an exception; so many are the rule
+MIN_SUBJECTS, MIN_SHARE, MIN_LIST_LENGTH = 8, 1 / 2, 5
+MIN_DECISIONS = 2  # one decision that objects hold together may be an exception; so many are the rule
 
 # Verbs that go with many things at once, as :func:`plain` has them.
-MANY = frozenset(
+MULTI_OBJECT_PREDICATES = frozenset(
     " ".join(word.split())
     for word in """
     affects, alias, also known as, asked about, attended, belongs to, blocked by, blocks, boundary at,
@@ -37,7 +37,7 @@ MANY = frozenset(
 
 
 @dataclass(frozen=True)
-class Evidence:
+class PredicateUse:
     """How a predicate is used, and what people decided about it.
 
     ``subjects`` have it, ``several`` of them with more than one object, ``most`` is the largest number of
@@ -60,29 +60,29 @@ class Verdict:
     why: str
 
 
-def plain(predicate: str) -> str:
+def normalise_predicate(predicate: str) -> str:
     """``usesDatabase``, ``uses_database`` and ``Uses database`` are the same predicate."""
     return _GAPS.sub(" ", _HUMPS.sub(" ", predicate)).strip().casefold()
 
 
-def same_thing(text: str) -> str:
+def normalise_name(text: str) -> str:
     """Subjects and objects that differ only in case and white space are the same thing."""
     return " ".join(text.split()).casefold()
 
 
-def judge(predicate: str, evidence: Evidence) -> Verdict:
+def judge_predicate(predicate: str, evidence: PredicateUse) -> Verdict:
     """``predicate`` as :func:`plain` has it. People's decisions count most, then words, then use."""
     if evidence.superseded > evidence.held:
         return Verdict(True, "others of it gave way to a newer one")
-    if evidence.held >= evidence.superseded + TWICE:
+    if evidence.held >= evidence.superseded + MIN_DECISIONS:
         return Verdict(False, "several were said to hold together")
-    if predicate in MANY:
+    if predicate in MULTI_OBJECT_PREDICATES:
         return Verdict(False, "such words go with many things")
-    if evidence.most >= LIST:
+    if evidence.most >= MIN_LIST_LENGTH:
         return Verdict(False, f"one subject has {evidence.most} of them")
-    if evidence.subjects >= SUBJECTS and evidence.several > SHARE * evidence.subjects:
+    if evidence.subjects >= MIN_SUBJECTS and evidence.several > MIN_SHARE * evidence.subjects:
         return Verdict(False, f"{evidence.several} of {evidence.subjects} subjects have several")
-    if evidence.subjects >= SUBJECTS:
+    if evidence.subjects >= MIN_SUBJECTS:
         return Verdict(
             True, f"{evidence.subjects - evidence.several} of {evidence.subjects} subjects have one"
         )

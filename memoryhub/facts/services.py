@@ -12,25 +12,25 @@ from datetime import datetime
 from django.db.models import Exists, Max, OuterRef, Q
 from django.utils import timezone
 
-from memoryhub.access.filters import gate, memory_gate
+from memoryhub.access.filters import level_filter, memory_filter
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
-from memoryhub.memories.imported_history import Past
-from memoryhub.memories.rows import is_as_read, own_words, project_for
+from memoryhub.memories.imported_history import ImportedHistory
+from memoryhub.memories.rows import is_unchanged, resolve_project, written_only_by
 from memoryhub.memories.schemas import FactDraft
-from memoryhub.memories.secret_check import FACT_FIELDS, noting_refusals, screen
+from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_refusals
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
 
-_WORDS = ("subject", "predicate", "object")
-MOST = 500  # facts that end, or are deleted, at once
-_IDENTITY = frozenset({*_WORDS, "project", "sensitivity"})
+_TRIPLE_FIELDS = ("subject", "predicate", "object")
+MAX_FACTS = 500  # facts that end, or are deleted, at once
+_IDENTITY_FIELDS = frozenset({*_TRIPLE_FIELDS, "project", "sensitivity"})
 
 
-def store_fact(
+def create_fact(
     draft: FactDraft, actor: Actor, now: datetime | None = None, *, checked: bool = False
 ) -> tuple[Fact, bool]:
     """Store a triple; the same one again updates its confidence. Returns the fact and whether it is new.
@@ -39,55 +39,60 @@ def store_fact(
     ``checked``: the caller, who is inside a transaction, has called :func:`screen_fact` before.
     """
     now = now or timezone.now()
-    with noting_refusals(draft, actor, "fact"):
-        if not checked and (refusal := screen_fact(draft)):
+    with journal_refusals(draft, actor, "fact"):
+        if not checked and (refusal := check_fact_secrets(draft)):
             raise refusal
-    with write():
-        project = project_for(draft.project, actor)
-        memory = _memory(draft.memory_id, actor)
-        words = {name: getattr(draft, name) for name in _WORDS}
+    with write_transaction():
+        project = resolve_project(draft.project, actor)
+        memory = _find_memory(draft.memory_id, actor)
+        words = {name: getattr(draft, name) for name in _TRIPLE_FIELDS}
         identity = {**words, "project": project, "sensitivity": draft.sensitivity.value}
-        twins = _same(identity)
-        fact = _known(twins, actor)
+        twins = _same_facts(identity)
+        fact = _find_repeated(twins, actor)
         if fact is None:
             created, held = True, {}
-            fact = Fact(**identity, author=actor.name, created_at=now, valid_from=now, copy=_free_copy(twins))
-            _restate(fact, draft, memory, actor, now, anew=True)
+            fact = Fact(**identity, author=actor.name, created_at=now, valid_from=now, copy=_next_copy(twins))
+            _apply_draft(fact, draft, memory, actor, now, anew=True)
         else:
-            created = _is_news(fact, actor, now)
-            held = _held(fact) if created else {}
-            _restate(fact, draft, memory, actor, now, anew=created)
+            created = _starts_again(fact, actor, now)
+            held = _ended_period(fact) if created else {}
+            _apply_draft(fact, draft, memory, actor, now, anew=created)
         fact.save()
-        journal.record(actor, [journal.of_fact("insert" if created else "update", fact, **held)], now)
+        journal.record(actor, [journal.fact_change("insert" if created else "update", fact, **held)], now)
     return fact, created
 
 
-def screen_fact(draft: FactDraft, past: Past | None = None) -> StoreError | None:
+def check_fact_secrets(draft: FactDraft, past: ImportedHistory | None = None) -> StoreError | None:
     """Return the refusal of a fact that holds a secret. Call it before a transaction is opened."""
-    return screen(draft, FACT_FIELDS) or (screen(past, ("author",)) if past else None)
+    return find_refusal(draft, FACT_FIELDS) or (find_refusal(past, ("author",)) if past else None)
 
 
-def adopt_fact(
-    draft: FactDraft, past: Past, actor: Actor, now: datetime | None = None, *, checked: bool = False
+def import_fact(
+    draft: FactDraft,
+    past: ImportedHistory,
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    checked: bool = False,
 ) -> tuple[Fact, bool]:
     """Store a triple that comes with its past; one that the actor may know of already stays as it is.
 
     ``checked``: as for :func:`store_fact`.
     """
     now = now or timezone.now()
-    with noting_refusals(draft, actor, "fact"):
-        if not checked and (refusal := screen_fact(draft, past)):
+    with journal_refusals(draft, actor, "fact"):
+        if not checked and (refusal := check_fact_secrets(draft, past)):
             raise refusal
-    with write():
-        project, memory = project_for(draft.project, actor), _memory_of_past(draft.memory_id, actor)
-        words = {name: getattr(draft, name) for name in _WORDS}
+    with write_transaction():
+        project, memory = resolve_project(draft.project, actor), _find_imported_memory(draft.memory_id, actor)
+        words = {name: getattr(draft, name) for name in _TRIPLE_FIELDS}
         identity = {**words, "project": project, "sensitivity": draft.sensitivity.value}
-        if there := _there(identity, past, actor):
+        if there := _find_imported(identity, past, actor):
             return there, False
-        twins = _same(identity)
+        twins = _same_facts(identity)
         is_free = past.uid and not twins.filter(copy=past.copy).exists()
         fact = Fact(
-            **identity, author=past.author or actor.name, copy=past.copy if is_free else _free_copy(twins)
+            **identity, author=past.author or actor.name, copy=past.copy if is_free else _next_copy(twins)
         )
         if past.uid and not Fact.objects.filter(uid=past.uid).exists():
             fact.uid = past.uid
@@ -97,11 +102,11 @@ def adopt_fact(
         fact.valid_from = past.valid_from or fact.created_at
         fact.valid_until = past.valid_until
         fact.save()
-        journal.record(actor, [journal.of_fact("insert", fact)], now)
+        journal.record(actor, [journal.fact_change("insert", fact)], now)
     return fact, True
 
 
-def adopt_superseded(uid: str, by: str, actor: Actor) -> bool:
+def import_superseded(uid: str, by: str, actor: Actor) -> bool:
     """Take note that a fact ended because another holds; False when that is known. In a transaction."""
     hidden = Fact.objects.hidden_from(actor.clearance)
     known = Fact.objects.exclude(pk__in=hidden.values("pk")).filter(uid__in=[uid, by])
@@ -118,59 +123,59 @@ def adopt_superseded(uid: str, by: str, actor: Actor) -> bool:
     return True
 
 
-def _there(identity: Mapping[str, object], past: Past, actor: Actor) -> Fact | None:
+def _find_imported(identity: Mapping[str, object], past: ImportedHistory, actor: Actor) -> Fact | None:
     """What a fact with a past is here already: the one of its id, or one that says the same in its place."""
     hidden = Fact.objects.hidden_from(actor.clearance)
     found: Fact | None = None
     if past.uid:
         found = Fact.objects.exclude(pk__in=hidden.values("pk")).filter(uid=past.uid).first()
     if found is None:
-        own_above = Q(author=actor.name) & ~gate(actor.clearance)
-        twins = _same(identity).filter(own_above | ~Q(pk__in=hidden.values("pk")))
+        own_above = Q(author=actor.name) & ~level_filter(actor.clearance)
+        twins = _same_facts(identity).filter(own_above | ~Q(pk__in=hidden.values("pk")))
         found = (twins.filter(copy=past.copy) if past.uid else twins.order_by("copy")).first()
     return found
 
 
-def _memory_of_past(uid: str | None, actor: Actor) -> Memory | None:
+def _find_imported_memory(uid: str | None, actor: Actor) -> Memory | None:
     """The memory that a fact was drawn from; it may lie in the trash, and the fact with it.
 
     Also one that the actor brought in at a level that they do not read.
     """
     if not uid:
         return None
-    known = memory_gate(actor.clearance) | own_words(actor)
+    known = memory_filter(actor.clearance) | written_only_by(actor)
     memory: Memory | None = Memory.objects.filter(known, uid=uid, sensitivity__in=LEVELS).first()
     if memory is None:
         raise NotFound("its memory is not here", "memory_id")
     return memory
 
 
-def _known(twins: FactQuerySet, actor: Actor) -> Fact | None:
+def _find_repeated(twins: FactQuerySet, actor: Actor) -> Fact | None:
     """The twin that is said again: one the actor may know of, or said before at a level they do not read.
 
     Any other is neither revealed nor touched: the actor gets a row of their own beside it.
     """
     hidden = Fact.objects.hidden_from(actor.clearance).filter(pk=OuterRef("pk"))
-    own_above = Q(author=actor.name) & ~gate(actor.clearance)
+    own_above = Q(author=actor.name) & ~level_filter(actor.clearance)
     visible = Fact.objects.visible_to(actor.clearance).filter(pk=OuterRef("pk"))
     known = twins.filter(own_above | ~Exists(hidden)).annotate(shown=Exists(visible))
     fact: Fact | None = known.select_related("memory").order_by("-shown", "copy").first()
     return fact
 
 
-def _free_copy(twins: FactQuerySet) -> int:
+def _next_copy(twins: FactQuerySet) -> int:
     last: int | None = twins.aggregate(last=Max("copy"))["last"]
     return 0 if last is None else last + 1
 
 
-def _is_news(fact: Fact, actor: Actor, now: datetime) -> bool:
+def _starts_again(fact: Fact, actor: Actor, now: datetime) -> bool:
     """Whether the actor reads this level and yet the fact or its memory has ended."""
     at_level = actor.clearance.opens(fact.project, fact.sensitivity)
     holding = Fact.objects.visible_to(actor.clearance).current(now)
     return at_level and not holding.filter(pk=fact.pk).exists()
 
 
-def _held(fact: Fact) -> dict[str, str]:
+def _ended_period(fact: Fact) -> dict[str, str]:
     """From when to when a fact held that had an end: the journal keeps it when the fact begins anew."""
     if fact.valid_until is None:
         return {}
@@ -178,7 +183,7 @@ def _held(fact: Fact) -> dict[str, str]:
     return {"held_from": began.isoformat(), "held_until": fact.valid_until.isoformat()}
 
 
-def _restate(
+def _apply_draft(
     fact: Fact, draft: FactDraft, memory: Memory | None, actor: Actor, now: datetime, *, anew: bool
 ) -> None:
     """A fact said, or said again. ``anew``: for the first time, or once more after it had ended."""
@@ -222,7 +227,7 @@ def query_facts(
     return facts.select_related("memory").order_by("-updated_at", "-pk")
 
 
-def change_fact(
+def update_fact(
     uid: str,
     draft: FactDraft,
     actor: Actor,
@@ -237,46 +242,46 @@ def change_fact(
     editor started from.
     """
     now = now or timezone.now()
-    with noting_refusals(draft, actor, "fact", uid):
-        if refusal := screen_fact(draft):
-            _find(uid, actor)  # NotFound comes first
+    with journal_refusals(draft, actor, "fact", uid):
+        if refusal := check_fact_secrets(draft):
+            _find_fact(uid, actor)  # NotFound comes first
             raise refusal
-    with write():
-        fact = _find(uid, actor)
+    with write_transaction():
+        fact = _find_fact(uid, actor)
         if unchanged_since and fact.updated_at != unchanged_since:
             raise Conflict("someone changed this fact since you opened it; look at it again", "updated_at")
-        values = {name: getattr(draft, name) for name in _WORDS} | {
+        values = {name: getattr(draft, name) for name in _TRIPLE_FIELDS} | {
             "session_id": draft.session_id,
             "confidence": draft.confidence,
-            "project": project_for(draft.project, actor),
+            "project": resolve_project(draft.project, actor),
             "sensitivity": draft.sensitivity.value,
-            "memory": _memory(draft.memory_id, actor),
+            "memory": _find_memory(draft.memory_id, actor),
         }
         changed = sorted(name for name, value in values.items() if getattr(fact, name) != value)
         if not changed:
             return fact
-        if not _IDENTITY.isdisjoint(changed):
-            fact.copy = _place(_same(values).exclude(pk=fact.pk), actor)
+        if not _IDENTITY_FIELDS.isdisjoint(changed):
+            fact.copy = _copy_for_update(_same_facts(values).exclude(pk=fact.pk), actor)
         for name, value in values.items():
             setattr(fact, name, value)
         fact.updated_at = now
         fact.save()
-        journal.record(actor, [journal.of_fact("update", fact, fields=changed)], now)
+        journal.record(actor, [journal.fact_change("update", fact, fields=changed)], now)
     return fact
 
 
-def _place(twins: FactQuerySet, actor: Actor) -> int:
+def _copy_for_update(twins: FactQuerySet, actor: Actor) -> int:
     """The ``copy`` beside facts that say the same; Conflict if the actor may know of one."""
     if twins.exclude(pk__in=Fact.objects.hidden_from(actor.clearance).values("pk")).exists():
         raise Conflict("another fact of this project and level says the same; change that one", "object")
-    return _free_copy(twins)
+    return _next_copy(twins)
 
 
 def delete_fact(uid: str, actor: Actor, now: datetime | None = None) -> Fact:
     """Remove a fact; NotFound when there is none that the actor may see."""
-    with write():
-        fact = _find(uid, actor)
-        journal.record(actor, [journal.of_fact("delete", fact)], now or timezone.now())
+    with write_transaction():
+        fact = _find_fact(uid, actor)
+        journal.record(actor, [journal.fact_change("delete", fact)], now or timezone.now())
         fact.delete()
     return fact
 
@@ -289,16 +294,16 @@ def delete_facts(
     seen: Mapping[str, datetime] | None = None,
 ) -> list[Fact]:
     """Remove those that the actor may see, at most :data:`MOST`; ``seen`` as with :func:`end_facts`."""
-    with write():
+    with write_transaction():
         visible = Fact.objects.visible_to(actor.clearance).select_related("memory")
-        facts, _ = _as_read(visible.filter(uid__in=_few(uids)), seen)
-        journal.record(actor, [journal.of_fact("delete", fact) for fact in facts], now or timezone.now())
+        facts, _ = _split_outdated(visible.filter(uid__in=_unique_uids(uids)), seen)
+        journal.record(actor, [journal.fact_change("delete", fact) for fact in facts], now or timezone.now())
         Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
     return facts
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedFacts:
     """``first`` and ``last``: the numbers of the journal rows; :func:`begin_again` wants them with the id.
 
     ``outdated``: facts that were changed since the person read them, and hold as before.
@@ -317,43 +322,43 @@ def end_facts(
     now: datetime | None = None,
     *,
     seen: Mapping[str, datetime] | None = None,
-) -> Ended:
+) -> EndedFacts:
     """These facts hold until now and no longer. What ended before, or may not be seen, is left out.
 
     ``seen``: ``updated_at`` of facts as the person read them; what was changed since is left as it is.
     StoreError where more than :data:`MOST` are named.
     """
     now = now or timezone.now()
-    wanted, act = _few(uids), new_uid()
-    with write():
-        before = journal.last_number()
+    wanted, act = _unique_uids(uids), new_uid()
+    with write_transaction():
+        before = journal.last_seq()
         visible = Fact.objects.visible_to(actor.clearance).current(now).select_related("memory")
-        facts, outdated = _as_read(visible.filter(uid__in=wanted).order_by("pk"), seen)
+        facts, outdated = _split_outdated(visible.filter(uid__in=wanted).order_by("pk"), seen)
         changes = []
         for fact in facts:
             was = fact.valid_until.isoformat() if fact.valid_until else None
             fact.valid_until = now
             fact.save(update_fields=["valid_until"])
-            changes.append(journal.of_fact("end", fact, act=act, was=was))
+            changes.append(journal.fact_change("end", fact, act=act, was=was))
         journal.record(actor, changes, now)
-    return Ended(act, facts, outdated, before + 1 if facts else 0, before + len(facts))
+    return EndedFacts(act, facts, outdated, before + 1 if facts else 0, before + len(facts))
 
 
-def begin_again(act: str, actor: Actor, first: int, last: int, now: datetime | None = None) -> list[Fact]:
+def undo_end_facts(act: str, actor: Actor, first: int, last: int, now: datetime | None = None) -> list[Fact]:
     """Take back what this actor ended so: the facts hold as they did before.
 
     Those that were ended or superseded otherwise since stay as they are. :class:`NotFound` when the actor did
     no such thing.
     """
     now = now or timezone.now()
-    if not act or not 0 < first <= last or last - first >= MOST:
+    if not act or not 0 < first <= last or last - first >= MAX_FACTS:
         raise NotFound("there is no such act of yours")
     rows = JournalEntry.objects.filter(seq__range=(first, last), actor=actor.name, object_type="fact")
     own = rows.filter(operation="end", detail__act=act).exclude(detail__has_key="imported")
     entries = {row.object_id: row for row in own}
     if not entries:
         raise NotFound("there is no such act of yours")
-    with write():
+    with write_transaction():
         visible = Fact.objects.visible_to(actor.clearance).select_related("memory").filter(uid__in=entries)
         back = [
             fact
@@ -364,27 +369,29 @@ def begin_again(act: str, actor: Actor, first: int, last: int, now: datetime | N
             was = entries[fact.uid].detail["was"]
             fact.valid_until = datetime.fromisoformat(was) if was else None
             fact.save(update_fields=["valid_until"])
-        journal.record(actor, [journal.of_fact("undo_end", fact, undoes=act) for fact in back], now)
+        journal.record(actor, [journal.fact_change("undo_end", fact, undoes=act) for fact in back], now)
     return back
 
 
-def _as_read(facts: FactQuerySet, seen: Mapping[str, datetime] | None) -> tuple[list[Fact], list[Fact]]:
+def _split_outdated(
+    facts: FactQuerySet, seen: Mapping[str, datetime] | None
+) -> tuple[list[Fact], list[Fact]]:
     """Those that are as the person read them, and those that were changed since."""
     same: list[Fact] = []
     outdated: list[Fact] = []
     for fact in facts:
-        (same if is_as_read(fact, seen or {}) else outdated).append(fact)
+        (same if is_unchanged(fact, seen or {}) else outdated).append(fact)
     return same, outdated
 
 
-def _few(uids: Iterable[str]) -> list[str]:
+def _unique_uids(uids: Iterable[str]) -> list[str]:
     wanted = list(dict.fromkeys(uids))
-    if len(wanted) > MOST:
-        raise StoreError(f"at most {MOST} facts at once; narrow the selection", "uid")
+    if len(wanted) > MAX_FACTS:
+        raise StoreError(f"at most {MAX_FACTS} facts at once; narrow the selection", "uid")
     return wanted
 
 
-def _find(uid: str, actor: Actor) -> Fact:
+def _find_fact(uid: str, actor: Actor) -> Fact:
     visible = Fact.objects.visible_to(actor.clearance).select_related("memory")
     fact: Fact | None = visible.filter(uid=uid).first()
     if fact is None:
@@ -392,14 +399,14 @@ def _find(uid: str, actor: Actor) -> Fact:
     return fact
 
 
-def _same(values: Mapping[str, object]) -> FactQuerySet:
+def _same_facts(values: Mapping[str, object]) -> FactQuerySet:
     """Facts with these words in the same project at the same level."""
-    identity = {name: values[name] for name in _IDENTITY}
+    identity = {name: values[name] for name in _IDENTITY_FIELDS}
     found: FactQuerySet = Fact.objects.filter(**identity)
     return found
 
 
-def _memory(uid: str | None, actor: Actor) -> Memory | None:
+def _find_memory(uid: str | None, actor: Actor) -> Memory | None:
     if not uid:
         return None
     memory: Memory | None = Memory.objects.visible_to(actor.clearance).live().filter(uid=uid).first()

@@ -11,13 +11,13 @@ from pydantic import BaseModel, Field
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import tokens
-from memoryhub.accounts.sign_in import address_of
+from memoryhub.accounts.sign_in import client_address
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import Right
 from memoryhub.facts import services
 from memoryhub.http import rate_limit
-from memoryhub.http.problems import Problem, too_often, unauthenticated
-from memoryhub.memories.filters import Filter
+from memoryhub.http.problems import Problem, too_many_requests, unauthenticated
+from memoryhub.memories.filters import TextFilter
 from memoryhub.models import AgentToken
 from memoryhub.models.querysets import FactQuerySet
 
@@ -36,7 +36,7 @@ class Caller:
 
     @classmethod
     def of(cls, token: AgentToken) -> Caller:
-        return cls(tokens.actor_of(token), frozenset(token.rights))
+        return cls(tokens.token_actor(token), frozenset(token.rights))
 
     def require(self, right: Right) -> None:
         """403 without the right."""
@@ -61,7 +61,7 @@ class BearerToken(HttpBearer):
         self.right = right
 
     def authenticate(self, request: HttpRequest, token: str) -> Caller | None:
-        return _admit(request, token, self.right)
+        return _authenticate_token(request, token, self.right)
 
 
 class ApiKey(APIKeyHeader):
@@ -74,47 +74,47 @@ class ApiKey(APIKeyHeader):
         self.right = right
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Caller | None:
-        return _admit(request, key or "", self.right)
+        return _authenticate_token(request, key or "", self.right)
 
 
-def needs(right: Right | None) -> list[Any]:
+def token_auth(right: Right | None) -> list[Any]:
     """The ``auth`` of an operation: a token by either header, with this right."""
     return [BearerToken(right), ApiKey(right)]
 
 
-READ, WRITE, MAINTAIN = needs(Right.READ), needs(Right.WRITE), needs(Right.MAINTAIN)
-ANY_RIGHT = needs(None)
+READ, WRITE, MAINTAIN = token_auth(Right.READ), token_auth(Right.WRITE), token_auth(Right.MAINTAIN)
+ANY_RIGHT = token_auth(None)
 
 
 def require_token(request: HttpRequest) -> AgentToken:
     """The token of a request, by either header; 401 without one that may be used."""
     scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
     raw = bearer if scheme.lower() == "bearer" else request.headers.get("X-API-Key", "")
-    token = _recognise(request, raw.strip())
+    token = _find_token(request, raw.strip())
     if token is None:
         raise unauthenticated()
     return token
 
 
-def _recognise(request: HttpRequest, raw: str) -> AgentToken | None:
+def _find_token(request: HttpRequest, raw: str) -> AgentToken | None:
     """The token that this is, if it may be used and is not used too often (429)."""
     if not raw:
         return None
-    address = address_of(request)
+    address = client_address(request)
     try:
-        rate_limit.require_patience(address, tokens.digest(raw))
-        token = tokens.authenticate(raw, address)
+        rate_limit.check_token_guesses(address, tokens.hash_token(raw))
+        token = tokens.authenticate_token(raw, address)
         if token is not None:
-            rate_limit.spend_for_token(token.uid, token.digest)
+            rate_limit.count_request_of_token(token.uid, token.digest)
         else:
-            rate_limit.note_refusal(address)
-    except rate_limit.TooOften as refusal:
-        raise too_often(refusal) from None
+            rate_limit.count_token_guess(address)
+    except rate_limit.RateLimitExceeded as refusal:
+        raise too_many_requests(refusal) from None
     return token
 
 
-def _admit(request: HttpRequest, raw: str, right: Right | None) -> Caller | None:
-    token = _recognise(request, raw.strip())
+def _authenticate_token(request: HttpRequest, raw: str, right: Right | None) -> Caller | None:
+    token = _find_token(request, raw.strip())
     if token is None:
         return None
     caller = Caller.of(token)
@@ -123,12 +123,12 @@ def _admit(request: HttpRequest, raw: str, right: Right | None) -> Caller | None
     return caller
 
 
-_FACT_TEXTS = ("subject", "predicate", "object", "project", "session_id")
+_FACT_FILTERS = ("subject", "predicate", "object", "project", "session_id")
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Most results.")]
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
-class Asking(BaseModel):
+class AccessParams(BaseModel):
     """The levels beside public that a read asks for; it sees them only if its token clears them too."""
 
     allow_private: bool = Field(False, description="Ask for private memories as well.")
@@ -138,18 +138,18 @@ class Asking(BaseModel):
         return caller.actor.clearance.asking(private=self.allow_private, secret=self.allow_secret)
 
 
-class FactQuery(Asking):
+class FactQuery(AccessParams):
     """Facts that hold now and fit every part that is given."""
 
-    subject: Filter = Field(None, description="Facts about exactly this.")
-    predicate: Filter = Field(None, description="Facts with exactly this verb.")
-    object: Filter = Field(None, description="Facts that point to exactly this.")
-    min_confidence: Share = Field(0.0, description="Facts at least so sure, 0 to 1.")
-    project: Filter = Field(None, description="Facts of this project.")
-    session_id: Filter = Field(None, description="Facts of this session.")
+    subject: TextFilter = Field(None, description="Facts about exactly this.")
+    predicate: TextFilter = Field(None, description="Facts with exactly this verb.")
+    object: TextFilter = Field(None, description="Facts that point to exactly this.")
+    min_confidence: Ratio = Field(0.0, description="Facts at least so sure, 0 to 1.")
+    project: TextFilter = Field(None, description="Facts of this project.")
+    session_id: TextFilter = Field(None, description="Facts of this session.")
 
     def facts(self, caller: Caller) -> FactQuerySet:
         """Newest first. Lazy. None that another one superseded."""
-        wanted = {name: getattr(self, name) or "" for name in _FACT_TEXTS}
+        wanted = {name: getattr(self, name) or "" for name in _FACT_FILTERS}
         clearance, least = self.clearance(caller), self.min_confidence
         return services.query_facts(clearance, min_confidence=least, ended=False, **wanted)

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from django.http import HttpRequest, HttpResponse
 from ninja.parser import Parser
 
-from memoryhub.core.claude_code import PATH as HOOK_PATH
+from memoryhub.core.claude_code import HOOK_PATH
 from memoryhub.http.problems import Problem
 
 _JSON_TYPE = re.compile(r"application/(?:[\w.!#$&^-]+\+)?json")
@@ -22,7 +22,7 @@ _JSON_TYPE = re.compile(r"application/(?:[\w.!#$&^-]+\+)?json")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-class NotJson(ValueError):
+class InvalidJson(ValueError):
     """The body is not JSON, or is JSON that no text can stand for."""
 
 
@@ -36,12 +36,12 @@ class StrictParser(Parser):
     def parse_body(self, request: HttpRequest) -> Any:
         require_json(request)
         try:
-            return parse(request.body, halves=request.path_info == HOOK_PATH)
-        except NotJson as error:
+            return parse_json(request.body, halves=request.path_info == HOOK_PATH)
+        except InvalidJson as error:
             raise Problem(400, "not_json", str(error)) from None
 
 
-def parse(body: bytes, *, halves: bool = False) -> Any:
+def parse_json(body: bytes, *, halves: bool = False) -> Any:
     """Decode a body; :class:`NotJson` says what is wrong, by position and not by content.
 
     ``halves``: half of a surrogate pair is replaced, not refused.
@@ -54,19 +54,19 @@ def parse(body: bytes, *, halves: bool = False) -> Any:
             if halves:
                 return json.loads(told.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
             told.encode("utf-8")
-    except NotJson:
+    except InvalidJson:
         raise
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
-        raise NotJson(f"the body is not JSON: {error.msg} at {where}") from None
+        raise InvalidJson(f"the body is not JSON: {error.msg} at {where}") from None
     except UnicodeDecodeError as error:
-        raise NotJson(f"the body is not UTF-8 at byte {error.start}") from None
+        raise InvalidJson(f"the body is not UTF-8 at byte {error.start}") from None
     except UnicodeEncodeError:
-        raise NotJson("the body holds half of a surrogate pair, which is no character") from None
+        raise InvalidJson("the body holds half of a surrogate pair, which is no character") from None
     except RecursionError:
-        raise NotJson("the body is nested too deep") from None
+        raise InvalidJson("the body is nested too deep") from None
     except ValueError:
-        raise NotJson("the body holds a number with too many digits") from None
+        raise InvalidJson("the body holds a number with too many digits") from None
     return data
 
 
@@ -80,21 +80,23 @@ def require_json(request: HttpRequest) -> None:
         raise Problem(415, "unsupported_media_type", detail)
 
 
-def _refuse_constant(_: str) -> NoReturn:
-    raise NotJson("the body is not JSON: NaN and Infinity are no numbers of JSON")
+def _reject_constant(_: str) -> NoReturn:
+    raise InvalidJson("the body is not JSON: NaN and Infinity are no numbers of JSON")
 
 
-def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise NotJson("the body has an object that holds a name twice; which value is meant cannot be told")
+        raise InvalidJson(
+            "the body has an object that holds a name twice; which value is meant cannot be told"
+        )
     return made
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_each_name_once, parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_names, parse_constant=_reject_constant)
 
 
-def answer(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpResponse:
+def json_response(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpResponse:
     """A JSON response in UTF-8."""
     body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     return HttpResponse(body, status=status, content_type="application/json", headers=dict(headers or {}))

@@ -16,24 +16,24 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from memoryhub.core.client_ip import network_of
+from memoryhub.core.client_ip import client_network
 
-_INSTANT = 1e-6  # seconds: what adding up fractions may be wrong by
-MOST_KEPT = 20_000  # buckets of one kind; each takes some 200 bytes
+_ROUNDING_TOLERANCE = 1e-6  # seconds: what adding up fractions may be wrong by
+MAX_BUCKETS = 20_000  # buckets of one kind; each takes some 200 bytes
 
 
 @dataclass(frozen=True)
-class TooOften(Exception):
+class RateLimitExceeded(Exception):
     """``seconds`` until the next try is taken; ``setting`` is the tunable whose limit was met."""
 
     seconds: int
     setting: str
 
 
-class Buckets:
+class TokenBuckets:
     """What each caller has used up. Safe in several threads."""
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
+    def __init__(self, most: int = MAX_BUCKETS) -> None:
         self.most = most
         # For each caller, when its bucket is full again (on the monotonic clock); who came latest is last.
         self._full_at: OrderedDict[str, float] = OrderedDict()
@@ -50,7 +50,7 @@ class Buckets:
         with self._lock:
             full_at = max(self._full_at.get(key, now), now) + cost / per_second
             missing = full_at - now - burst / per_second
-            if missing > _INSTANT:
+            if missing > _ROUNDING_TOLERANCE:
                 return missing
             self._full_at[key] = full_at
             self._full_at.move_to_end(key)
@@ -64,7 +64,7 @@ class Buckets:
         now = time.monotonic()
         with self._lock:
             missing = self._full_at.get(key, now) + (1 - burst) / per_second - now
-        return missing if missing > _INSTANT else 0
+        return missing if missing > _ROUNDING_TOLERANCE else 0
 
     def _forget(self, now: float) -> None:
         """Some of those that are full again, and whoever is one too many."""
@@ -82,10 +82,10 @@ class Buckets:
             self._full_at.clear()
 
 
-class Recent:
+class RecentTokens:
     """The tokens that were good lately: who guesses at the same address does not shut them out."""
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
+    def __init__(self, most: int = MAX_BUCKETS) -> None:
         self.most = most
         self._digests: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
@@ -108,51 +108,56 @@ class Recent:
             self._digests.clear()
 
 
-_TOKENS, _ADDRESSES, _REFUSED, _GOOD = Buckets(), Buckets(), Buckets(), Recent()
+_PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS = (
+    TokenBuckets(),
+    TokenBuckets(),
+    TokenBuckets(),
+    RecentTokens(),
+)
 
 
-def spend_for_address(address: str) -> None:
+def count_request_of_address(address: str) -> None:
     """One request from there; :class:`TooOften` where it is one too many. This machine has no limit."""
-    if (network := network_of(address)) is not None:
+    if (network := client_network(address)) is not None:
         config = settings.MEMORYHUB
-        _raise(
-            _ADDRESSES.take(network, config.rate_per_address, config.rate_burst_address), "rate_per_address"
+        _raise_if_waiting(
+            _PER_ADDRESS.take(network, config.rate_per_address, config.rate_burst_address), "rate_per_address"
         )
 
 
-def spend_for_token(uid: str, digest: str) -> None:
+def count_request_of_token(uid: str, digest: str) -> None:
     """One request with this token, which is good; :class:`TooOften` where it is one too many."""
-    _GOOD.add(digest)
+    _VALID_TOKENS.add(digest)
     config = settings.MEMORYHUB
-    _raise(_TOKENS.take(uid, config.rate_per_token, config.rate_burst_token), "rate_per_token")
+    _raise_if_waiting(_PER_TOKEN.take(uid, config.rate_per_token, config.rate_burst_token), "rate_per_token")
 
 
-def require_patience(address: str, digest: str) -> None:
+def check_token_guesses(address: str, digest: str) -> None:
     """:class:`TooOften` for what nobody here knows as a token, from where too much was sent that is none."""
-    network = network_of(address)
-    if network is None or _GOOD.has(digest):
+    network = client_network(address)
+    if network is None or _VALID_TOKENS.has(digest):
         return
-    per_second, burst = _of_refusals()
-    _raise(_REFUSED.wait(network, per_second, burst), "refusals_per_minute")
+    per_second, burst = _guess_limit()
+    _raise_if_waiting(_INVALID_TOKENS.wait(network, per_second, burst), "refusals_per_minute")
 
 
-def note_refusal(address: str) -> None:
+def count_token_guess(address: str) -> None:
     """What came from there was no token that may be used."""
-    if (network := network_of(address)) is not None:
-        _REFUSED.take(network, *_of_refusals())
+    if (network := client_network(address)) is not None:
+        _INVALID_TOKENS.take(network, *_guess_limit())
 
 
-def forget() -> None:
+def reset_limits() -> None:
     """Count anew."""
-    for counted in (_TOKENS, _ADDRESSES, _REFUSED, _GOOD):
+    for counted in (_PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS):
         counted.clear()
 
 
-def _of_refusals() -> tuple[float, int]:
+def _guess_limit() -> tuple[float, int]:
     per_minute = settings.MEMORYHUB.refusals_per_minute
     return per_minute / 60, per_minute
 
 
-def _raise(seconds: float, setting: str) -> None:
+def _raise_if_waiting(seconds: float, setting: str) -> None:
     if seconds > 0:
-        raise TooOften(math.ceil(seconds), setting)
+        raise RateLimitExceeded(math.ceil(seconds), setting)

@@ -19,24 +19,26 @@ from typing import Any, TypeVar
 from granian.rsgi import HTTPProtocol, ProtocolClosed, Scope  # type: ignore[attr-defined] # names of its own
 
 from memoryhub.http import rsgi
-from memoryhub.http.rsgi import environ_of
+from memoryhub.http.rsgi import build_environ
 
-SECONDS = 20.0  # that a body may take to come, up to MOST bytes of it
-MOST = 1024 * 1024  # bytes that are read before anybody works on the request
-THREADS = "HUB_THREADS"  # in the environment of a worker: how many threads work
-SENDING = 32  # threads that send answers which come in pieces: they wait for who reads them
-WAITING = 512  # connections of one worker
+BODY_TIMEOUT = 20.0  # that a body may take to come, up to MOST bytes of it
+BUFFER_BYTES = 1024 * 1024  # bytes that are read before anybody works on the request
+THREADS_VARIABLE = "HUB_THREADS"  # in the environment of a worker: how many threads work
+SENDER_THREADS = 32  # threads that send answers which come in pieces: they wait for who reads them
+MAX_CONNECTIONS = 512  # connections of one worker
 
 _T = TypeVar("_T")
-_REFUSAL = b'{"type": "about:blank", "title": "%s", "status": %d, "code": "%s", "detail": "%s", "errors": []}'
-_HEADERS = [
+_PROBLEM_BODY = (
+    b'{"type": "about:blank", "title": "%s", "status": %d, "code": "%s", "detail": "%s", "errors": []}'
+)
+_PROBLEM_HEADERS = [
     ("Content-Type", "application/problem+json"),
     ("Cache-Control", "no-store"),
     ("Connection", "close"),
 ]
 
 
-class BodyFirst:
+class RequestBuffer:
     """What granian serves: a WSGI application that is asked once the body of a request has come.
 
     ``threads`` work at once. ``seconds`` are for a body to come, ``reading`` is how long a client may take
@@ -46,10 +48,10 @@ class BodyFirst:
 
     def __init__(
         self,
-        application: rsgi.Application,
+        application: rsgi.WsgiApplication,
         threads: int,
-        seconds: float = SECONDS,
-        reading: float = rsgi.SECONDS,
+        seconds: float = BODY_TIMEOUT,
+        reading: float = rsgi.CLIENT_READ_TIMEOUT,
         leave: Callable[[], None] = lambda: None,
     ) -> None:
         self.application = application
@@ -57,28 +59,28 @@ class BodyFirst:
         self.reading = reading
         self.leave = leave
         self._working = ThreadPoolExecutor(threads, "working")
-        self._sending = ThreadPoolExecutor(SENDING, "sending")
+        self._sending = ThreadPoolExecutor(SENDER_THREADS, "sending")
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Called by granian before it listens, which it does before the loop runs."""
-        loop.call_soon(rsgi.give_up_on_who_reads_no_more, self.reading)
+        loop.call_soon(rsgi.set_client_read_timeout, self.reading)
 
     async def __rsgi__(self, scope: Scope, protocol: HTTPProtocol) -> None:
         """Answer one request."""
         try:
             body = await self._body(scope, protocol)
         except TimeoutError:
-            _refuse(protocol, 408, b"Request Timeout", b"too_slow", b"the body did not come in time")
+            _send_problem(protocol, 408, b"Request Timeout", b"too_slow", b"the body did not come in time")
             return
         except OSError:
-            _refuse(protocol, 400, b"Bad Request", b"unreadable_body", b"the body broke off")
+            _send_problem(protocol, 400, b"Bad Request", b"unreadable_body", b"the body broke off")
             return
-        environ = environ_of(scope, body)
-        rest = await _done_in(self._working, lambda: rsgi.give(self.application, environ, protocol))
+        environ = build_environ(scope, body)
+        rest = await _run_in_pool(self._working, lambda: rsgi.call_wsgi(self.application, environ, protocol))
         if rest is not None:
-            await _done_in(self._sending, lambda: self._send(rest))
+            await _run_in_pool(self._sending, lambda: self._send(rest))
 
-    def _send(self, rest: rsgi.Pieces) -> None:
+    def _send(self, rest: rsgi.StreamedResponse) -> None:
         try:
             rest.send()
         finally:
@@ -91,14 +93,14 @@ class BodyFirst:
         length = int(said) if said.isdecimal() else None
         if length == 0 or (length is None and "transfer-encoding" not in headers):
             return BytesIO()
-        if length is not None and length <= MOST:
-            return BytesIO(await _whole(protocol, self.seconds))
-        coming = _Coming(protocol, self.seconds)
+        if length is not None and length <= BUFFER_BYTES:
+            return BytesIO(await _read_body(protocol, self.seconds))
+        coming = _BodyStream(protocol, self.seconds)
         begun = await coming.more()
-        return BufferedReader(_Joined(begun, coming, asyncio.get_running_loop()))
+        return BufferedReader(_BufferedBody(begun, coming, asyncio.get_running_loop()))
 
 
-def _done_in(pool: ThreadPoolExecutor, act: Callable[[], _T]) -> asyncio.Future[_T]:
+def _run_in_pool(pool: ThreadPoolExecutor, act: Callable[[], _T]) -> asyncio.Future[_T]:
     """What ``act`` gives in a thread of the pool, with less work than the loop's own ``run_in_executor``."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_T] = loop.create_future()
@@ -115,12 +117,12 @@ def _done_in(pool: ThreadPoolExecutor, act: Callable[[], _T]) -> asyncio.Future[
     return future
 
 
-def _refuse(protocol: HTTPProtocol, status: int, title: bytes, code: bytes, detail: bytes) -> None:
-    words = _REFUSAL % (title, status, code, detail + b"; send it again")
-    protocol.response_bytes(status, _HEADERS, words)
+def _send_problem(protocol: HTTPProtocol, status: int, title: bytes, code: bytes, detail: bytes) -> None:
+    words = _PROBLEM_BODY % (title, status, code, detail + b"; send it again")
+    protocol.response_bytes(status, _PROBLEM_HEADERS, words)
 
 
-async def _whole(protocol: HTTPProtocol, seconds: float) -> bytes:
+async def _read_body(protocol: HTTPProtocol, seconds: float) -> bytes:
     try:
         async with asyncio.timeout(seconds):
             return await protocol()
@@ -128,7 +130,7 @@ async def _whole(protocol: HTTPProtocol, seconds: float) -> bytes:
         raise OSError("the body broke off") from error
 
 
-class _Coming:
+class _BodyStream:
     """A body that is long, or of unknown length, as it comes. Read by one at a time, in the event loop."""
 
     def __init__(self, protocol: HTTPProtocol, seconds: float) -> None:
@@ -141,7 +143,7 @@ class _Coming:
         pieces: list[bytes] = []
         size = 0
         async with asyncio.timeout(self._seconds):
-            while size < MOST and not self.ended:
+            while size < BUFFER_BYTES and not self.ended:
                 pieces.append(await self._piece())
                 size += len(pieces[-1])
         return b"".join(pieces)
@@ -158,10 +160,10 @@ class _Coming:
         return piece
 
 
-class _Joined(RawIOBase):
+class _BufferedBody(RawIOBase):
     """What was read already, and then the rest as it comes; read in a thread."""
 
-    def __init__(self, begun: bytes, coming: _Coming, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, begun: bytes, coming: _BodyStream, loop: asyncio.AbstractEventLoop) -> None:
         self._begun, self._coming, self._loop = BytesIO(begun), coming, loop
 
     def readable(self) -> bool:

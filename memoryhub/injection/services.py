@@ -1,9 +1,9 @@
-"""Inject context: the few memories that matter for a prompt, as a block, logged with what was withheld."""
+"""Inject context: select the few memories that matter, render them as a block, and log the result."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -11,24 +11,35 @@ from django.conf import settings
 from django.db import OperationalError
 from django.utils import timezone
 
-from memoryhub.access.policy import Actor, Clearance, Sensitivity, higher
+from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
 from memoryhub.core.text import shorten
-from memoryhub.core.timeouts import Deadline, TooLate
-from memoryhub.core.transactions import is_busy, write
+from memoryhub.core.timeouts import Deadline, DeadlinePassed
+from memoryhub.core.transactions import is_database_busy, write_transaction
+from memoryhub.core.vocabulary import MemoryType
 from memoryhub.injection import context_block, selection
-from memoryhub.injection.candidates import Candidate, candidates, within, without_context
-from memoryhub.injection.selection import BLOCKED, REDACTED, Choice, Governed
-from memoryhub.memories.temporal import count_access
-from memoryhub.memories.update import GOVERNOR, flag
-from memoryhub.models import Injection, Session
+from memoryhub.injection.candidates import (
+    Candidate,
+    find_candidates,
+    injectable_memories,
+    strip_context_blocks,
+)
+from memoryhub.injection.selection import BLOCKED, REDACTED, InspectedCandidate, Selection
+from memoryhub.memories.temporal import count_accesses_and_promote
+from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
+from memoryhub.models import Injection, Memory, Session
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search import scoring
+from memoryhub.search.hybrid import default_weights
 from memoryhub.security.secrets import redact
 
-MOST_PREVIEWED = 100_000  # characters, more than any preview: a credential is not cut in two at its end
-EMPTY_WAITS = 0.1  # seconds for other writers; then an answer without memories goes out without its row
-MOST_LOOKED_AT = 30  # prompts of a session back
+MAX_PREVIEW_INPUT = 100_000  # characters, more than any preview: a credential is not cut in two at its end
+MAX_EMPTY_WAIT = 0.1  # seconds for other writers; then an answer without memories goes out without its row
+MAX_PREVIOUS_INJECTIONS = 30  # prompts of a session back
 
 
-def shown_before(wanted: Wanted, clearance: Clearance, now: datetime) -> dict[str, datetime]:
+def find_previously_shown(
+    wanted: InjectionRequest, clearance: Clearance, now: datetime
+) -> dict[str, datetime]:
     """When each memory was last shown to this session, as far as the agent still has it before its eyes:
     within the session scale, and since it last lost its context."""
     if not wanted.session_id:
@@ -40,14 +51,19 @@ def shown_before(wanted: Wanted, clearance: Clearance, now: datetime) -> dict[st
         at__gte=max(begin, wanted.fresh_since or begin),
     )
     found: dict[str, datetime] = {}
-    for at, injected in rows.order_by("-at").values_list("at", "injected")[:MOST_LOOKED_AT]:
+    for at, injected in rows.order_by("-at").values_list("at", "injected")[:MAX_PREVIOUS_INJECTIONS]:
         for one in injected:
             found.setdefault(one["id"], at)
     return found
 
 
-def write_down(
-    wanted: Wanted, result: Injected, clearance: Clearance, actor: Actor, now: datetime, deadline: Deadline
+def record_injection(
+    wanted: InjectionRequest,
+    result: InjectionResult,
+    clearance: Clearance,
+    actor: Actor,
+    now: datetime,
+    deadline: Deadline,
 ) -> bool:
     """Log the injection and count an access of each memory shown; whether that could be done.
 
@@ -58,30 +74,30 @@ def write_down(
         return True
     left = deadline.left()
     try:
-        with write(patience=left if result.injected else min(left, EMPTY_WAITS)):
-            row = _row(wanted, result)
-            row.session, row.at = _session(wanted, clearance, actor, now), now
+        with write_transaction(patience=left if result.injected else min(left, MAX_EMPTY_WAIT)):
+            row = _build_log_row(wanted, result)
+            row.session, row.at = _find_or_create_session(wanted, clearance, actor, now), now
             row.took_ms = deadline.took()
             row.save(force_insert=True)
-            count_access([one.candidate.memory for one in result.shown], now)
-            flag(_orders(result), actor, now)
+            count_accesses_and_promote([one.candidate.memory for one in result.shown], now)
+            flag_memories(_flags_by_memory(result), actor, now)
     except OperationalError as error:
-        if not is_busy(error):
+        if not is_database_busy(error):
             raise
         logger.warning("an injection could not be logged: %s", error)
         return not result.injected
     return True
 
 
-def _row(wanted: Wanted, result: Injected) -> Injection:
+def _build_log_row(wanted: InjectionRequest, result: InjectionResult) -> Injection:
     """What was asked, shown and held back; not saved, and without its session and time."""
     level = wanted.sensitivity
     for one in result.shown:
-        level = higher(level, one.candidate.memory.sensitivity)
+        level = stricter_level(level, one.candidate.memory.sensitivity)
     return Injection(
         project=wanted.project,
         sensitivity=level,
-        prompt_preview=_preview(wanted.prompt),
+        prompt_preview=_preview_prompt(wanted.prompt),
         token_budget=wanted.budget,
         tokens_used=result.tokens_used,
         injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
@@ -92,27 +108,31 @@ def _row(wanted: Wanted, result: Injected) -> Injection:
     )
 
 
-def note_missed(wanted: Wanted, result: Injected, actor: Actor, now: datetime, deadline: Deadline) -> None:
+def record_missed_injection(
+    wanted: InjectionRequest, result: InjectionResult, actor: Actor, now: datetime, deadline: Deadline
+) -> None:
     """Log a prompt that got nothing because its answer was late or failed. Never raises, hardly waits."""
     try:
-        write_down(wanted, result, wanted.clearance(actor), actor, now, deadline)
+        record_injection(wanted, result, wanted.clearance(actor), actor, now, deadline)
     except Exception:
         logger.exception("that a prompt got nothing could not be logged")
 
 
-def _orders(result: Injected) -> dict[str, list[str]]:
+def _flags_by_memory(result: InjectionResult) -> dict[str, list[str]]:
     """What the governor found in which memory, as flags for a reviewer."""
     found = [one for one in result.withheld if one.reason in (BLOCKED, REDACTED) and one.detail]
-    return {one.uid: [f"{GOVERNOR}:{kind}" for kind in one.detail.split(", ")] for one in found}
+    return {one.uid: [f"{PROMPT_INJECTION_FLAG}:{kind}" for kind in one.detail.split(", ")] for one in found}
 
 
-def _preview(prompt: str) -> str:
+def _preview_prompt(prompt: str) -> str:
     """The beginning of a prompt, without credentials and without what was injected before."""
-    beginning = without_context(prompt.replace("\x00", " ")[:MOST_PREVIEWED])
+    beginning = strip_context_blocks(prompt.replace("\x00", " ")[:MAX_PREVIEW_INPUT])
     return shorten(redact(beginning), settings.MEMORYHUB.event_preview_chars)
 
 
-def _session(wanted: Wanted, clearance: Clearance, actor: Actor, now: datetime) -> Session | None:
+def _find_or_create_session(
+    wanted: InjectionRequest, clearance: Clearance, actor: Actor, now: datetime
+) -> Session | None:
     """The session that asked; one that is new begins here."""
     if not wanted.session_id or not clearance.reaches(wanted.project):
         return None
@@ -124,7 +144,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class InjectionRequest:
     """What is asked for; without a project, an actor that is confined to one means that.
 
     ``token_budget`` (of the whole block) and ``max_count`` default to the configuration. Levels beside public
@@ -155,7 +175,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Shown:
+class InjectedItem:
     """A memory in the block; ``scale`` is empty when ``memory.temporal`` is off."""
 
     uid: str
@@ -164,7 +184,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Withheld:
+class WithheldItem:
     """A memory, or a sentence of one, that was held back; ``detail`` says more and never repeats the text."""
 
     uid: str
@@ -173,59 +193,66 @@ class Withheld:
 
 
 @dataclass(frozen=True)
-class Injected:
+class InjectionResult:
     """``context`` is the block, or empty. ``skipped``: what could not be done, one line each.
 
     ``shown`` and ``choice`` are for a page that explains the choice, behind the same gate.
     """
 
     context: str = ""
-    injected: list[Shown] = field(default_factory=list)
-    withheld: list[Withheld] = field(default_factory=list)
+    injected: list[InjectedItem] = field(default_factory=list)
+    withheld: list[WithheldItem] = field(default_factory=list)
     tokens_used: int = 0
     took_ms: float = 0.0
     skipped: list[str] = field(default_factory=list)
-    shown: list[Governed] = field(default_factory=list)
-    choice: Choice | None = None
+    shown: list[InspectedCandidate] = field(default_factory=list)
+    choice: Selection | None = None
 
 
 # Finds candidates for what is wanted, best first, within a clearance at a moment.
-Find = Callable[[Wanted, Clearance, datetime], list[Candidate]]
+CandidateFinder = Callable[[InjectionRequest, Clearance, datetime], list[Candidate]]
 
 
-def inject(wanted: Wanted, actor: Actor, *, now: datetime | None = None, record: bool = True) -> Injected:
+def inject_context(
+    wanted: InjectionRequest, actor: Actor, *, now: datetime | None = None, record: bool = True
+) -> InjectionResult:
     """The block for a prompt. Never raises: what goes wrong, or takes too long, gives an empty one.
 
     ``record`` False is a preview: nothing is logged, no access is counted.
     """
-    return put_before(_for_prompt, wanted, actor, now=now, record=record)
+    return inject_candidates(_candidates_for_prompt, wanted, actor, now=now, record=record)
 
 
-def _for_prompt(wanted: Wanted, clearance: Clearance, now: datetime) -> list[Candidate]:
-    return candidates(within(clearance, wanted.project, now), wanted.prompt, now)
+def _candidates_for_prompt(wanted: InjectionRequest, clearance: Clearance, now: datetime) -> list[Candidate]:
+    return find_candidates(injectable_memories(clearance, wanted.project, now), wanted.prompt, now)
 
 
-def put_before(
-    find: Find, wanted: Wanted, actor: Actor, *, now: datetime | None = None, record: bool = True
-) -> Injected:
+def inject_candidates(
+    find: CandidateFinder,
+    wanted: InjectionRequest,
+    actor: Actor,
+    *,
+    now: datetime | None = None,
+    record: bool = True,
+) -> InjectionResult:
     """The block of what ``find`` finds: chosen, governed, logged; on time or empty."""
     deadline = Deadline(settings.MEMORYHUB.injection_deadline_ms)
-    now, wanted = now or timezone.now(), _placed(wanted, actor)
+    now, wanted = now or timezone.now(), _with_default_project(wanted, actor)
     try:
-        return _put_before(find, wanted, actor, now, deadline, record)
-    except TooLate:
+        return _inject_in_time(find, wanted, actor, now, deadline, record)
+    except DeadlinePassed:
         logger.warning("an injection was not ready after %g ms and left out", deadline.milliseconds)
         reason = f"injection: not ready after {deadline.milliseconds:g} ms"
     except Exception:
         logger.exception("an injection failed and was left out")
         reason = "injection failed; the log has the details"
-    missed = Injected(skipped=[reason], took_ms=deadline.took())
+    missed = InjectionResult(skipped=[reason], took_ms=deadline.took())
     if record:
-        note_missed(wanted, missed, actor, now, deadline)
+        record_missed_injection(wanted, missed, actor, now, deadline)
     return missed
 
 
-def _placed(wanted: Wanted, actor: Actor) -> Wanted:
+def _with_default_project(wanted: InjectionRequest, actor: Actor) -> InjectionRequest:
     """Without a project, an actor that is confined to one means that."""
     projects = actor.clearance.projects or ()
     if wanted.project or len(projects) != 1:
@@ -233,33 +260,90 @@ def _placed(wanted: Wanted, actor: Actor) -> Wanted:
     return replace(wanted, project=next(iter(projects)))
 
 
-def _put_before(
-    find: Find, wanted: Wanted, actor: Actor, now: datetime, deadline: Deadline, record: bool
-) -> Injected:
+def _inject_in_time(
+    find: CandidateFinder,
+    wanted: InjectionRequest,
+    actor: Actor,
+    now: datetime,
+    deadline: Deadline,
+    record: bool,
+) -> InjectionResult:
     clearance = wanted.clearance(actor)
     notes: list[str] = []
     with deadline.reading():
         found = find(wanted, clearance, now)
-        known = shown_before(wanted, clearance, now)
-        chosen = selection.choose(found, known, wanted.budget, wanted.count, now, deadline, notes)
+        known = find_previously_shown(wanted, clearance, now)
+        chosen = selection.select_memories(found, known, wanted.budget, wanted.count, now, deadline, notes)
     notes = list(dict.fromkeys(notes))
-    result = _result(chosen, notes, deadline)
+    result = _build_result(chosen, notes, deadline)
     deadline.check()
-    if record and not write_down(wanted, result, clearance, actor, now, deadline):
+    if record and not record_injection(wanted, result, clearance, actor, now, deadline):
         busy = "injection: it could not be logged in time, so nothing is shown"
-        return Injected(skipped=[*notes, busy], took_ms=deadline.took())
+        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())
     return result
 
 
-def _result(chosen: Choice, notes: list[str], deadline: Deadline) -> Injected:
-    context = context_block.render([one.passage for one in chosen.shown], [one.text for one in chosen.shown])
-    return Injected(
+def _build_result(chosen: Selection, notes: list[str], deadline: Deadline) -> InjectionResult:
+    context = context_block.render_block(
+        [one.passage for one in chosen.shown], [one.text for one in chosen.shown]
+    )
+    return InjectionResult(
         context=context,
-        injected=[Shown(one.candidate.memory.uid, one.candidate.score, one.scale) for one in chosen.shown],
-        withheld=[Withheld(one.memory.uid, one.reason, one.detail) for one in chosen.withheld],
-        tokens_used=context_block.tokens(context),
+        injected=[
+            InjectedItem(one.candidate.memory.uid, one.candidate.score, one.scale) for one in chosen.shown
+        ],
+        withheld=[WithheldItem(one.memory.uid, one.reason, one.detail) for one in chosen.withheld],
+        tokens_used=context_block.count_tokens(context),
         took_ms=deadline.took(),
         skipped=notes,
         shown=chosen.shown,
         choice=chosen,
     )
+
+
+MAX_RECENT = 100  # memories among which the weightiest are sought
+MAX_IMPORTANT = 3  # memories beside the last summary
+MIN_IMPORTANCE = 0.6
+_SUMMARY_TYPES = (
+    MemoryType.SESSION_SUMMARY.value,
+    MemoryType.CHECKPOINT.value,
+    MemoryType.COMPRESSED_SUMMARY.value,
+)
+
+
+def inject_at_session_start(
+    wanted: InjectionRequest, actor: Actor, now: datetime | None = None
+) -> InjectionResult:
+    """The block for a session that begins; empty when there is nothing worth it. Never raises, never late."""
+    return inject_candidates(_candidates_for_session_start, wanted, actor, now=now)
+
+
+def _candidates_for_session_start(
+    wanted: InjectionRequest, clearance: Clearance, now: datetime
+) -> list[Candidate]:
+    alive = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
+    memories = alive.filter(project=wanted.project)
+    return [_to_candidate(memory, now) for memory in _select_for_session_start(memories, wanted, now)]
+
+
+def _select_for_session_start(
+    memories: MemoryQuerySet, wanted: InjectionRequest, now: datetime
+) -> Iterable[Memory]:
+    """The summary of the last session but this one, then the weightiest of the latest memories."""
+    recent = list(memories.order_by("-updated_at")[:MAX_RECENT])
+    others = [one for one in recent if one.session_id != wanted.session_id]
+    yield from [one for one in others if one.type == MemoryType.SESSION_SUMMARY.value][:1]
+    weighty = [one for one in recent if one.type not in _SUMMARY_TYPES and one.importance >= MIN_IMPORTANCE]
+    yield from sorted(weighty, key=lambda one: -_to_candidate(one, now).score)[:MAX_IMPORTANT]
+
+
+def _to_candidate(memory: Memory, now: datetime) -> Candidate:
+    """All of them match: they are about this project."""
+    age = (now - memory.updated_at).total_seconds() / 86_400
+    parts = scoring.Components(
+        match=1.0,
+        recency=round(scoring.recency(age, settings.MEMORYHUB.recency_half_life_days), 4),
+        importance=memory.importance,
+        trust=memory.trust,
+    )
+    return Candidate(memory, round(scoring.composite_score(parts, default_weights()), 4), parts)

@@ -11,7 +11,13 @@ from http import HTTPStatus
 from typing import Any
 
 from memoryhub.core import http_client
-from memoryhub.core.http_client import Failed, Pause, ending_with, refusal, with_patience
+from memoryhub.core.http_client import (
+    CircuitBreaker,
+    RequestFailed,
+    retry_request,
+    to_request_failed,
+    with_path,
+)
 from memoryhub.core.text import estimate_tokens
 from memoryhub.llm.base import Charge, Chat, Message, Meter, ModelError, Reply
 from memoryhub.llm.settings import Chosen, problems
@@ -95,9 +101,9 @@ _FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
 class EndpointChat:
     """Asks with patience, and not at all for a while after it failed. Each try is charged to the meter."""
 
-    def __init__(self, chosen: Chosen, meter: Meter, pause: Pause) -> None:
+    def __init__(self, chosen: Chosen, meter: Meter, pause: CircuitBreaker) -> None:
         self._chosen, self._meter, self._pause = chosen, meter, pause
-        self._url = ending_with(chosen.url, "/chat/completions")
+        self._url = with_path(chosen.url, "/chat/completions")
         self.name = chosen.model
 
     def ask(self, messages: Sequence[Message], most_tokens: int) -> Reply:
@@ -106,7 +112,7 @@ class EndpointChat:
         until = time.monotonic() + self._chosen.timeout_seconds
         try:
             reply = self._in_forms(messages, most_tokens, until)
-        except Failed as error:
+        except RequestFailed as error:
             self._pause.begin(error.pause)
             raise ModelError(str(error)) from None
         self._pause.end()
@@ -125,7 +131,7 @@ class EndpointChat:
                 return self._patiently(body, messages, most_tokens, until)
             except _Particular:
                 continue
-        raise Failed(f"{_WHO} does not take the request: {_MENDS[400]}, and llm_prompt_tokens")
+        raise RequestFailed(f"{_WHO} does not take the request: {_MENDS[400]}, and llm_prompt_tokens")
 
     def _patiently(
         self, body: dict[str, Any], messages: Sequence[Message], most_tokens: int, until: float
@@ -136,20 +142,20 @@ class EndpointChat:
             charge = self._meter.reserve(self.name, sent_tokens + most_tokens)
             return self._once(body, charge, sent_tokens, seconds)
 
-        return with_patience(once, until, self._chosen.tries)
+        return retry_request(once, until, self._chosen.tries)
 
     def _once(self, body: dict[str, Any], charge: Charge, sent_tokens: int, seconds: float) -> Reply:
         """One request. A model that may have worked on what was sent is paid for it, answer or not."""
         try:
-            answer = http_client.post(self._url, body, self._chosen.key, seconds, _MOST_BYTES)
+            answer = http_client.post_json(self._url, body, self._chosen.key, seconds, _MOST_BYTES)
         except http_client.Unreachable as error:
             charge.settle(sent_tokens if error.sent else 0, 0, failed=True)
-            raise Failed(f"{_WHO} {error}", passes=True) from None
+            raise RequestFailed(f"{_WHO} {error}", passes=True) from None
         if answer.status != HTTPStatus.OK:
             charge.settle(0, 0, failed=True)
             if answer.status in _PARTICULAR:
                 raise _Particular
-            raise refusal(answer, _WHO, _MENDS)
+            raise to_request_failed(answer, _WHO, _MENDS)
         try:
             reply = read(answer.body, sent_tokens, estimate_tokens)
         except ModelError:
@@ -167,6 +173,6 @@ def made(chosen: Chosen, meter: Meter) -> Chat | None:
 
 
 @lru_cache(maxsize=8)
-def _pause_of(chosen: Chosen) -> Pause:
+def _pause_of(chosen: Chosen) -> CircuitBreaker:
     """One for all who ask the same endpoint."""
-    return Pause()
+    return CircuitBreaker()

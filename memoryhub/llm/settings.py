@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from django.conf import settings
 
 from memoryhub.core import http_client
-from memoryhub.core.http_client import Problem
+from memoryhub.core.http_client import EndpointProblem
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,15 @@ class Chosen:
         )
 
 
-def problems(chosen: Chosen) -> list[Problem]:
+def problems(chosen: Chosen) -> list[EndpointProblem]:
     """Why this configuration cannot work, as far as can be told without asking anybody."""
     if chosen.provider == "none":
         return []
-    return list(http_client.problems("llm", chosen.url, chosen.model, chosen.key, "MEMORYHUB_LLM_KEY"))
+    return list(
+        http_client.find_endpoint_problems("llm", chosen.url, chosen.model, chosen.key, "MEMORYHUB_LLM_KEY")
+    )
 
 
 def sends_in_clear(chosen: Chosen) -> bool:
     """Whether conversations, and the key, cross a network unencrypted."""
-    return chosen.provider != "none" and http_client.in_clear(chosen.url)
+    return chosen.provider != "none" and http_client.is_unencrypted(chosen.url)

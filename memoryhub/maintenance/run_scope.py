@@ -15,7 +15,7 @@ from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.models import MaintenanceRun
 
 
-def as_json(clearance: Clearance) -> dict[str, Any]:
+def clearance_to_json(clearance: Clearance) -> dict[str, Any]:
     """A clearance as a run keeps it."""
     projects = clearance.projects
     kept: dict[str, Any] = {
@@ -29,12 +29,12 @@ def as_json(clearance: Clearance) -> dict[str, Any]:
     return kept
 
 
-def of(run: MaintenanceRun) -> Clearance:
+def clearance_of(run: MaintenanceRun) -> Clearance:
     """What the run works under; one that kept none reaches nothing."""
-    return from_json(run.reach)
+    return clearance_from_json(run.reach)
 
 
-def from_json(kept: dict[str, Any]) -> Clearance:
+def clearance_from_json(kept: dict[str, Any]) -> Clearance:
     """What :func:`as_json` kept; of nothing, one that reaches nothing."""
     kept = kept or {"levels": (), "projects": ()}
     projects = kept.get("projects", ())
@@ -47,30 +47,30 @@ def from_json(kept: dict[str, Any]) -> Clearance:
     )
 
 
-def covers(clearance: Clearance, run: MaintenanceRun) -> bool:
+def can_see_all(clearance: Clearance, run: MaintenanceRun) -> bool:
     """Whether all that the run reached may be seen."""
-    wide = of(run) if run.reach else Clearance(frozenset(LEVELS), every_owner=True)
+    wide = clearance_of(run) if run.reach else Clearance(frozenset(LEVELS), every_owner=True)
     owners = clearance.every_owner or (not wide.every_owner and wide.owner in ("", clearance.owner))
-    return owners and steers(clearance, run)
+    return owners and can_control(clearance, run)
 
 
-def knows_all(clearance: Clearance) -> bool:
+def sees_everything(clearance: Clearance) -> bool:
     """Whether there is nothing of a known level that is hidden: so it is for the hub's own upkeep alone."""
     return clearance.every_owner and clearance.projects is None and clearance.levels >= frozenset(LEVELS)
 
 
-def steers(clearance: Clearance, run: MaintenanceRun) -> bool:
+def can_control(clearance: Clearance, run: MaintenanceRun) -> bool:
     """Whether a run may be stopped, resumed and undone: it reached no level and no project beyond these.
 
     The hub's own runs tend everyone's personal memories, and any curator may stop them or take them back.
     """
-    wide = of(run) if run.reach else Clearance(frozenset(LEVELS), every_owner=True)
+    wide = clearance_of(run) if run.reach else Clearance(frozenset(LEVELS), every_owner=True)
     return clearance.covers(replace(wide, projects=frozenset({run.project})) if run.project else wide)
 
 
-def meet(one: MaintenanceRun, project: str, clearance: Clearance) -> bool:
+def overlaps(one: MaintenanceRun, project: str, clearance: Clearance) -> bool:
     """Whether a run works on a project that another, for ``project`` under ``clearance``, would work on."""
-    mine = {one.project} if one.project else of(one).projects
+    mine = {one.project} if one.project else clearance_of(one).projects
     theirs = {project} if project else clearance.projects
     return mine is None or theirs is None or bool(mine & theirs)
 
@@ -81,5 +81,5 @@ def visible_runs(clearance: Clearance) -> QuerySet[MaintenanceRun]:
     if clearance.projects is None:
         return runs
     everywhere = runs.filter(project="").only("project", "reach")
-    shared = [run.pk for run in everywhere if meet(run, "", clearance)]
+    shared = [run.pk for run in everywhere if overlaps(run, "", clearance)]
     return runs.filter(Q(project__in=sorted(clearance.projects)) | Q(pk__in=shared))

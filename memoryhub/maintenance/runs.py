@@ -17,45 +17,51 @@ from pydantic import ValidationError
 from memoryhub import capabilities
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.maintenance import run_scope
-from memoryhub.maintenance.executor import mark_interrupted, work
-from memoryhub.maintenance.plan import Operation
-from memoryhub.maintenance.registry import OPERATIONS, known
-from memoryhub.maintenance.results import KEPT, ShownChange, Told, changes_of, told
+from memoryhub.maintenance.executor import execute, mark_interrupted
+from memoryhub.maintenance.operations.base import Operation
+from memoryhub.maintenance.registry import OPERATIONS, find_operation
+from memoryhub.maintenance.results import (
+    MAX_LISTED_CHANGES,
+    VisibleChange,
+    VisibleResult,
+    list_changes,
+    visible_result,
+)
 from memoryhub.maintenance.run_scope import visible_runs
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import MaintenanceRun
 
 __all__ = [
-    "KEPT",
-    "ShownChange",
-    "Told",
-    "changes_of",
-    "checked",
-    "find",
+    "MAX_LISTED_CHANGES",
+    "VisibleChange",
+    "VisibleResult",
+    "enqueue",
+    "execute",
+    "get_run",
     "is_resumable",
+    "is_switched_off",
     "is_undoable",
+    "list_changes",
     "mark_interrupted",
-    "operation_named",
+    "require_operation",
     "resume",
-    "start",
     "stop",
-    "switched_off",
-    "told",
     "undo",
+    "validate_params",
+    "visible_result",
     "visible_runs",
-    "work",
 ]
 
 # Told when a run was queued in this process: its worker need not wait for its next look.
-queued = threading.Condition()
+queue_changed = threading.Condition()
 _CAPABILITIES = {"consolidate": capabilities.CONSOLIDATION, "compress": capabilities.COMPRESSION}
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 PENDING = (Status.QUEUED, Status.RUNNING)
 
 
-def start(
+def enqueue(
     operation: str | Operation[Any],
     params: dict[str, Any],
     actor: Actor,
@@ -74,30 +80,30 @@ def start(
     ``day``: the day whose daily maintenance this is.
     """
     now = now or timezone.now()
-    wanted = operation_named(operation) if isinstance(operation, str) else operation
-    if switched_off(wanted.name):
-        words = capabilities.switched_off(_CAPABILITIES[wanted.name])
+    wanted = require_operation(operation) if isinstance(operation, str) else operation
+    if is_switched_off(wanted.name):
+        words = capabilities.disabled_message(_CAPABILITIES[wanted.name])
         raise StoreError(f"{words} in the configuration; switch it on", "operation")
-    kept = checked(wanted, params)
+    kept = validate_params(wanted, params)
     project = str(kept.get("project") or "")
     if project and not actor.clearance.reaches(project):
         raise Forbidden("this project is out of your reach; name one that is open to you", "project")
-    with write():
-        if may_wait and day is None and (same := _waiting(wanted.name, kept, actor, dry_run)):
+    with write_transaction():
+        if may_wait and day is None and (same := _find_queued(wanted.name, kept, actor, dry_run)):
             return same
         if not dry_run and not may_wait:
-            _require_free(wanted.name, project, actor, now)
+            _require_no_overlap(wanted.name, project, actor, now)
         run = MaintenanceRun.objects.create(
             operation=wanted.name,
             params=kept,
             project=project,
-            reach=run_scope.as_json(actor.clearance),
+            reach=run_scope.clearance_to_json(actor.clearance),
             dry_run=dry_run,
             day=day,
             actor=actor.name,
             created_at=now,
         )
-        _note("run", run, actor, now)
+        _journal("run", run, actor, now)
     return run
 
 
@@ -107,10 +113,10 @@ def undo(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
     NotFound, Forbidden, or Conflict when there is nothing to take back (any more).
     """
     now = now or timezone.now()
-    with write():
-        run = _to_steer(uid, actor)
+    with write_transaction():
+        run = _get_controllable(uid, actor)
         _require_undoable(run)
-        _require_free(run.operation, run.project, actor, now)
+        _require_no_overlap(run.operation, run.project, actor, now)
         undoing = MaintenanceRun.objects.create(
             operation=run.operation,
             project=run.project,
@@ -120,35 +126,35 @@ def undo(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
             created_at=now,
             total=(run.result or {}).get("changed", 0),
         )
-        _note("run_undo", undoing, actor, now)
+        _journal("run_undo", undoing, actor, now)
     return undoing
 
 
 def resume(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
     """Queue a failed, interrupted or stopped run again; it goes on where it was, under its own reach."""
     now = now or timezone.now()
-    with write():
-        run = _to_steer(uid, actor)
+    with write_transaction():
+        run = _get_controllable(uid, actor)
         if run.status != Status.FAILED:
             raise Conflict(f"this run is {run.status}; only one that failed, or was stopped, can go on")
         if run.undone_at:
             raise Conflict("this run was taken back; start a new one")
-        if known(run.operation) is None:
-            operation_named(run.operation)
+        if find_operation(run.operation) is None:
+            require_operation(run.operation)
         if not run.dry_run:
-            _require_free(run.operation, run.project, actor, now)
+            _require_no_overlap(run.operation, run.project, actor, now)
         run.status, run.cause, run.error = Status.QUEUED, "", ""
         run.worker, run.stop_requested, run.finished_at = "", False, None
         run.save()
-        _note("run_resume", run, actor, now)
+        _journal("run_resume", run, actor, now)
     return run
 
 
 def stop(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
     """Ask a run to stop between two steps; one that still waits is stopped at once. It can be resumed."""
     now = now or timezone.now()
-    with write():
-        run = _to_steer(uid, actor)
+    with write_transaction():
+        run = _get_controllable(uid, actor)
         if run.status not in PENDING:
             raise Conflict(f"this run is {run.status} already")
         run.stop_requested = True
@@ -156,11 +162,11 @@ def stop(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
             run.status, run.cause, run.finished_at = Status.FAILED, Cause.STOPPED, now
             run.error = "stopped before it began; resume it to go on"
         run.save(update_fields=["stop_requested", "status", "cause", "error", "finished_at"])
-        _note("run_stop", run, actor, now)
+        _journal("run_stop", run, actor, now)
     return run
 
 
-def find(uid: str, actor: Actor) -> MaintenanceRun:
+def get_run(uid: str, actor: Actor) -> MaintenanceRun:
     """A run that the actor may know of; NotFound otherwise."""
     run = visible_runs(actor.clearance).filter(uid=uid).first()
     if run is None:
@@ -170,7 +176,7 @@ def find(uid: str, actor: Actor) -> MaintenanceRun:
 
 def is_undoable(run: MaintenanceRun) -> bool:
     """Whether a run changed something that can be taken back still, and nobody is at it."""
-    operation = known(run.operation)
+    operation = find_operation(run.operation)
     return (
         operation is not None
         and operation.undoable
@@ -188,13 +194,13 @@ def is_resumable(run: MaintenanceRun) -> bool:
     return run.status == Status.FAILED and run.undone_at is None
 
 
-def switched_off(operation: str) -> bool:
+def is_switched_off(operation: str) -> bool:
     """Whether the capability that an operation belongs to is switched off in the configuration."""
     capability = _CAPABILITIES.get(operation)
-    return capability is not None and not capabilities.is_on(capability)
+    return capability is not None and not capabilities.is_enabled(capability)
 
 
-def operation_named(name: str) -> Operation[Any]:
+def require_operation(name: str) -> Operation[Any]:
     """StoreError when there is none of this name."""
     try:
         return OPERATIONS[name]
@@ -203,7 +209,7 @@ def operation_named(name: str) -> Operation[Any]:
         raise StoreError(f"there is no such operation; choose one of {names}", "operation") from None
 
 
-def checked(operation: Operation[Any], params: dict[str, Any]) -> dict[str, Any]:
+def validate_params(operation: Operation[Any], params: dict[str, Any]) -> dict[str, Any]:
     """The parameters as they are kept: those that were given, validated."""
     known = operation.Params.model_fields
     for name in params:
@@ -219,22 +225,24 @@ def checked(operation: Operation[Any], params: dict[str, Any]) -> dict[str, Any]
     return kept
 
 
-def _waiting(operation: str, params: dict[str, Any], actor: Actor, dry_run: bool) -> MaintenanceRun | None:
+def _find_queued(
+    operation: str, params: dict[str, Any], actor: Actor, dry_run: bool
+) -> MaintenanceRun | None:
     """A run of the same that nobody has begun."""
     waiting = MaintenanceRun.objects.filter(
         operation=operation, status=Status.QUEUED, dry_run=dry_run, started_at=None, undoes=None
     )
-    wide = run_scope.as_json(actor.clearance)
+    wide = run_scope.clearance_to_json(actor.clearance)
     return next((run for run in waiting if run.params == params and run.reach == wide), None)
 
 
-def _require_free(operation: str, project: str, actor: Actor, now: datetime) -> None:
+def _require_no_overlap(operation: str, project: str, actor: Actor, now: datetime) -> None:
     """Conflict when a run of this operation is under way on a project that a new one would work on."""
     under_way = MaintenanceRun.objects.filter(operation=operation, status__in=PENDING, dry_run=False)
     if under_way.exists():
         mark_interrupted(now)
     for run in under_way:
-        if run_scope.meet(run, project, actor.clearance):
+        if run_scope.overlaps(run, project, actor.clearance):
             raise Conflict(f"run {run.uid} of {operation} is {run.status} on the same memories; wait for it")
 
 
@@ -245,28 +253,28 @@ def _require_undoable(run: MaintenanceRun) -> None:
         raise Conflict("this run was taken back already")
     if run.status in PENDING:
         raise Conflict("this run is not finished; stop it first")
-    operation = known(run.operation)
+    operation = find_operation(run.operation)
     if operation is None or not operation.undoable:
         raise Conflict(f"what {run.operation} does cannot be undone")
     raise Conflict("this run changed nothing that could be taken back, or is being taken back now")
 
 
-def _to_steer(uid: str, actor: Actor) -> MaintenanceRun:
-    run = find(uid, actor)
-    if not run_scope.steers(actor.clearance, run):
+def _get_controllable(uid: str, actor: Actor) -> MaintenanceRun:
+    run = get_run(uid, actor)
+    if not run_scope.can_control(actor.clearance, run):
         raise Forbidden("this run reaches further than you may see; leave it to those who may")
     return run
 
 
-def _note(deed: str, run: MaintenanceRun, actor: Actor, now: datetime) -> None:
+def _journal(deed: str, run: MaintenanceRun, actor: Actor, now: datetime) -> None:
     """The journal's row, and a nudge for the worker of this process once it is true."""
     detail: dict[str, Any] = {"operation": run.operation, "dry_run": run.dry_run}
     if run.undoes:
         detail["undoes"] = run.undoes.uid
     journal.record(actor, [journal.Change(deed, "run", run.uid, detail, run.project)], now)
-    transaction.on_commit(_wake)
+    transaction.on_commit(_notify_worker)
 
 
-def _wake() -> None:
-    with queued:
-        queued.notify_all()
+def _notify_worker() -> None:
+    with queue_changed:
+        queue_changed.notify_all()

@@ -20,27 +20,27 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub import embeddings
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.backends import vector_index
 from memoryhub.embeddings import Embedder, EmbeddingError
 from memoryhub.maintenance import runs, scheduler
-from memoryhub.maintenance.executor import mark_interrupted, work
-from memoryhub.maintenance.operations.embed import Embed, missing
+from memoryhub.maintenance.executor import execute, mark_interrupted
+from memoryhub.maintenance.operations.embed import Embed, count_missing
 from memoryhub.maintenance.registry import run_now
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 
-EMBEDDER = system("embedder")
-FEW = 500  # memories that are embedded without a run
+EMBEDDER_ACTOR = system_actor("embedder")
+MAX_INLINE_EMBEDDINGS = 500  # memories that are embedded without a run
 # Looking takes some milliseconds in a large store: that much more time passes before the next look.
-REST = 100
-PAUSES = (15.0, 60.0, 600.0)  # seconds that a provider that fails is left alone
-STOPPED_FOR = timedelta(days=1)  # what somebody stopped does not begin again by itself any earlier
-FAILED_FOR = timedelta(minutes=10)
+REST_FACTOR = 100
+RETRY_PAUSES = (15.0, 60.0, 600.0)  # seconds that a provider that fails is left alone
+PAUSE_AFTER_STOP = timedelta(days=1)  # what somebody stopped does not begin again by itself any earlier
+PAUSE_AFTER_FAILURE = timedelta(minutes=10)
 BackfillStatus, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
 
-class CatchUp:
+class EmbeddingBackfill:
     """One for each worker; :meth:`look` is called between its runs, as often as it likes."""
 
     def __init__(self) -> None:
@@ -53,17 +53,17 @@ class CatchUp:
         This process's index is brought up to date too: the first search need not wait for it, and what was
         erased leaves the memory of a process that nobody asks.
         """
-        vector_index.refresh_all()
+        vector_index.refresh_indexes()
         began = time.monotonic()
         if began < self._due:
             return
         try:
             embedder = embeddings.configured()
             if embedder and embedder.dimensions:
-                vector_index.index(embedder.name, embedder.dimensions).view()
+                vector_index.get_index(embedder.name, embedder.dimensions).view()
             counted = time.monotonic()
-            lacking = missing(embedder.name) if embedder else 0
-            self._due = began + REST * (time.monotonic() - counted)
+            lacking = count_missing(embedder.name) if embedder else 0
+            self._due = began + REST_FACTOR * (time.monotonic() - counted)
             if embedder and lacking:
                 self._tend(embedder, lacking)
             self._failures = 0
@@ -71,36 +71,36 @@ class CatchUp:
             self._fail(error)
 
     def _tend(self, embedder: Embedder, lacking: int) -> None:
-        with _alone() as alone:
-            if not alone or not _is_free():
+        with _embedding_lock() as alone:
+            if not alone or not _may_embed():
                 return
-            if lacking <= FEW:
-                if not run_now(Embed.name, {}, EMBEDDER).changed:
-                    self._due = time.monotonic() + PAUSES[0]
+            if lacking <= MAX_INLINE_EMBEDDINGS:
+                if not run_now(Embed.name, {}, EMBEDDER_ACTOR).changed:
+                    self._due = time.monotonic() + RETRY_PAUSES[0]
                 return
             embedder.documents(["Is anybody there?"])  # or every attempt would leave a run that failed
-            runs.start(Embed.name, {}, EMBEDDER, may_wait=True)
+            runs.enqueue(Embed.name, {}, EMBEDDER_ACTOR, may_wait=True)
 
     def _fail(self, error: EmbeddingError | StoreError) -> None:
-        pause = PAUSES[min(self._failures, len(PAUSES) - 1)]
+        pause = RETRY_PAUSES[min(self._failures, len(RETRY_PAUSES) - 1)]
         self._failures += 1
         self._due = time.monotonic() + pause
         logger.warning("embedding waits %.0f seconds: %s", pause, error)
 
 
-def _is_free() -> bool:
+def _may_embed() -> bool:
     """Whether nobody is at it, or has had it stopped, or has just failed."""
     now = timezone.now()
     of_embed = MaintenanceRun.objects.filter(operation=Embed.name, dry_run=False)
-    lately = Q(cause=Cause.STOPPED, finished_at__gt=now - STOPPED_FOR)
-    lately |= Q(cause=Cause.ERROR, finished_at__gt=now - FAILED_FOR)
+    lately = Q(cause=Cause.STOPPED, finished_at__gt=now - PAUSE_AFTER_STOP)
+    lately |= Q(cause=Cause.ERROR, finished_at__gt=now - PAUSE_AFTER_FAILURE)
     newest = of_embed.order_by("-pk")[:1].values("pk")
     held_up = of_embed.filter(lately, status=BackfillStatus.FAILED, pk__in=newest)
     return not of_embed.filter(status__in=runs.PENDING).exists() and not held_up.exists()
 
 
 @contextmanager
-def _alone() -> Iterator[bool]:
+def _embedding_lock() -> Iterator[bool]:
     """Whether no other process of this store is at it: each of the server's has a worker."""
     with Path(settings.HOME, "embedding.lock").open("a") as file:
         try:
@@ -112,13 +112,13 @@ def _alone() -> Iterator[bool]:
 
 
 logger = logging.getLogger(__name__)
-POLL = 1.5  # seconds between two looks at the queue
-AFTER_ERROR = 15.0
-SECONDS_TO_END = 1.5  # a run that is between two steps by then goes back into the queue
+POLL_SECONDS = 1.5  # seconds between two looks at the queue
+ERROR_PAUSE = 15.0
+SHUTDOWN_SECONDS = 1.5  # a run that is between two steps by then goes back into the queue
 Status = MaintenanceRun.Status
 
 
-class Background(threading.Thread):
+class BackgroundThread(threading.Thread):
     """Takes one turn after the other until it is told to end; an error is logged and waited out.
 
     ``wake``: told when there is something to do, so that nobody waits for the next look.
@@ -136,7 +136,7 @@ class Background(threading.Thread):
     def run(self) -> None:
         while not self.ending.is_set():
             if not self._try(self.turn):
-                self._rest(POLL)
+                self._rest(POLL_SECONDS)
         connections.close_all()
 
     def end(self) -> None:
@@ -153,7 +153,7 @@ class Background(threading.Thread):
         except Exception:
             logger.exception("%s met an error and goes on", self.name)
         connections.close_all()
-        self._rest(AFTER_ERROR)
+        self._rest(ERROR_PAUSE)
         return False
 
     def _rest(self, seconds: float) -> None:
@@ -162,7 +162,7 @@ class Background(threading.Thread):
                 self.wake.wait(seconds)
 
 
-class OneAtATime(Background):
+class ExclusiveThread(BackgroundThread):
     """Of all processes that have this thread, the one that holds the lock works, until it ends.
 
     The lock is the file ``<name>.lock`` in the home.
@@ -201,13 +201,13 @@ class OneAtATime(Background):
             self.let_go()
 
 
-class Worker(Background):
+class Worker(BackgroundThread):
     """Looks for waiting runs."""
 
     def __init__(self, *, dry_runs: bool) -> None:
-        super().__init__("maintenance-" + ("dry-runs" if dry_runs else "runs"), runs.queued)
+        super().__init__("maintenance-" + ("dry-runs" if dry_runs else "runs"), runs.queue_changed)
         self.dry_runs = dry_runs
-        self.vectors = CatchUp()
+        self.vectors = EmbeddingBackfill()
 
     def run(self) -> None:
         if not self.dry_runs:
@@ -217,10 +217,10 @@ class Worker(Background):
     def turn(self) -> bool:
         """Work on one run; False when there was none to work on."""
         if not self.dry_runs:
-            scheduler.start_due()
+            scheduler.enqueue_due()
             self.vectors.look()
         run = next_run(self.dry_runs)
-        return run is not None and work(run, leaving=self.ending.is_set)
+        return run is not None and execute(run, leaving=self.ending.is_set)
 
 
 def next_run(dry_runs: bool) -> MaintenanceRun | None:
@@ -234,7 +234,7 @@ def next_run(dry_runs: bool) -> MaintenanceRun | None:
     return None if writing.exists() else waiting
 
 
-def begin(*more: Background) -> list[Background]:
+def start_workers(*more: BackgroundThread) -> list[BackgroundThread]:
     """Start this process's workers, and see to it that they end with it; none where they are switched off.
 
     ``more``: others that live and end beside them.
@@ -245,15 +245,15 @@ def begin(*more: Background) -> list[Background]:
     for worker in workers:
         worker.start()
     # Granian's workers are multiprocessing's, which skip atexit.
-    Finalize(None, finish, args=(workers,), exitpriority=100)
-    atexit.register(finish, workers)
+    Finalize(None, stop_workers, args=(workers,), exitpriority=100)
+    atexit.register(stop_workers, workers)
     return workers
 
 
-def finish(workers: Sequence[Background]) -> None:
+def stop_workers(workers: Sequence[BackgroundThread]) -> None:
     """Let the workers end, and wait for it a moment."""
     for worker in workers:
         worker.end()
-    deadline = time.monotonic() + SECONDS_TO_END
+    deadline = time.monotonic() + SHUTDOWN_SECONDS
     for worker in workers:
         worker.join(max(deadline - time.monotonic(), 0))

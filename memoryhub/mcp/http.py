@@ -13,38 +13,38 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from memoryhub.http.authentication import Caller, require_token
-from memoryhub.http.error_responses import answer_exception
-from memoryhub.http.json import answer, require_json
-from memoryhub.http.problems import Problem, id_of
+from memoryhub.http.error_responses import handle_exception
+from memoryhub.http.json import json_response, require_json
+from memoryhub.http.problems import Problem, get_request_id
 from memoryhub.mcp import jsonrpc, sessions
 from memoryhub.mcp.jsonrpc import HEADER_MISMATCH, VERSION_KEY, Request, RpcError
-from memoryhub.mcp.server import Server, is_stateless, requested_version, unsupported
+from memoryhub.mcp.server import Server, is_stateless, requested_version, unsupported_version
 from memoryhub.models import AgentToken
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Toolset
 
-VERSION, METHOD, NAME = "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"
-_ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
+VERSION_HEADER, METHOD, NAME = "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"
+_BASE64_VALUE = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 
 
-def require_agreement(request: Request, headers: Mapping[str, str]) -> None:
+def require_matching_headers(request: Request, headers: Mapping[str, str]) -> None:
     """RpcError where a header is missing or says something else than the body."""
     meta: Any = request.params.get("_meta")
     version = meta.get(VERSION_KEY) if isinstance(meta, Mapping) else None
-    wanted = [(VERSION, version), (METHOD, request.method)]
+    wanted = [(VERSION_HEADER, version), (METHOD, request.method)]
     if request.method == "tools/call" and isinstance(request.params.get("name"), str):
         wanted.append((NAME, request.params["name"]))
     for header, said in wanted:
         found = headers.get(header)
         if found is None:
             raise RpcError(HEADER_MISMATCH, f"Header mismatch: {header} is missing")
-        if (decoded(found) if header == NAME else found) != said:
+        if (decode_header(found) if header == NAME else found) != said:
             raise RpcError(HEADER_MISMATCH, f"Header mismatch: {header} and the body say different things")
 
 
-def decoded(value: str) -> str | None:
+def decode_header(value: str) -> str | None:
     """A header's value, out of Base64 where it stands between its marks; None when that is broken."""
-    wrapped = _ENCODED.fullmatch(value)
+    wrapped = _BASE64_VALUE.fullmatch(value)
     if wrapped is None:
         return value
     try:
@@ -53,10 +53,10 @@ def decoded(value: str) -> str | None:
         return None
 
 
-SESSION = "Mcp-Session-Id"
+SESSION_HEADER = "Mcp-Session-Id"
 _METHODS = ("DELETE", "POST")
 # The stateless era says an error by the status as well; before it, only what is no request at all.
-_STATUS = {
+_STATUS_OF_ERROR = {
     jsonrpc.PARSE_ERROR: 400,
     jsonrpc.INVALID_REQUEST: 400,
     jsonrpc.INVALID_PARAMS: 400,
@@ -67,15 +67,15 @@ _STATUS = {
 
 
 @csrf_exempt
-def endpoint(request: HttpRequest, toolset: str = "") -> HttpResponse:
+def mcp_endpoint(request: HttpRequest, toolset: str = "") -> HttpResponse:
     """One MCP server for each toolset; a token comes with every request, as to the API."""
     try:
-        return _answer(request, toolset)
+        return _handle_request(request, toolset)
     except Exception as exc:  # noqa: BLE001 it logs what nobody foresaw
-        return answer_exception(request, exc)
+        return handle_exception(request, exc)
 
 
-def _answer(request: HttpRequest, toolset: str) -> HttpResponse:
+def _handle_request(request: HttpRequest, toolset: str) -> HttpResponse:
     _require_known_origin(request)
     if request.method not in _METHODS:
         detail = "POST sends a message, DELETE ends a session; this server opens no stream"
@@ -83,18 +83,18 @@ def _answer(request: HttpRequest, toolset: str) -> HttpResponse:
     token = require_token(request)
     if toolset not in TOOLSETS:
         raise Problem(404, "unknown_toolset", f"there is no such toolset; there are: {', '.join(TOOLSETS)}")
-    door = _Door(request, token, TOOLSETS[toolset])
+    door = _McpExchange(request, token, TOOLSETS[toolset])
     return door.end() if request.method == "DELETE" else door.post()
 
 
-class _Door:
+class _McpExchange:
     """One request with a token, at one toolset."""
 
     def __init__(self, request: HttpRequest, token: AgentToken, toolset: Toolset) -> None:
         self.request = request
         self.token = token
         self.toolset = toolset
-        self.version = request.headers.get(VERSION)
+        self.version = request.headers.get(VERSION_HEADER)
 
     def post(self) -> HttpResponse:
         """Take a message, or several where the version has it."""
@@ -102,78 +102,84 @@ class _Door:
         if not self.request.accepts("application/json"):
             raise Problem(406, "not_acceptable", "answers are JSON; send Accept: application/json")
         try:
-            body = jsonrpc.decode(self.request.body)
+            body = jsonrpc.decode_message(self.request.body)
             if isinstance(body, list):
                 return self._several(body)
-            message = jsonrpc.read(body)
+            message = jsonrpc.parse_message(body)
             if isinstance(message, Request):
                 return self._request(message)
             self._require_served()
-            if self.version not in jsonrpc.STATELESS:
+            if self.version not in jsonrpc.STATELESS_VERSIONS:
                 self._session()
         except RpcError as problem:
-            return answer(jsonrpc.error(problem), 400)
+            return json_response(jsonrpc.error_message(problem), 400)
         return HttpResponse(status=HTTPStatus.ACCEPTED)
 
     def end(self) -> HttpResponse:
         """Forget a session; one that is none is not found."""
-        if SESSION not in self.request.headers:
-            raise Problem(400, "no_session", f"name the session that ends, as {SESSION}")
+        if SESSION_HEADER not in self.request.headers:
+            raise Problem(400, "no_session", f"name the session that ends, as {SESSION_HEADER}")
         self._session()
-        sessions.end(self.request.headers[SESSION])
+        sessions.end_session(self.request.headers[SESSION_HEADER])
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
 
     def _request(self, message: Request) -> HttpResponse:
         if message.method == "initialize":
             return self._begin(message)
-        if is_stateless(message) or self.version in jsonrpc.STATELESS:
+        if is_stateless(message) or self.version in jsonrpc.STATELESS_VERSIONS:
             return self._stateless(message)
         self._require_served()
-        return answer(self._server(self._session()).answer(message, stateless=False))
+        return json_response(self._server(self._session()).answer(message, stateless=False))
 
     def _begin(self, message: Request) -> HttpResponse:
         """The handshake; what the client has to send along from now on is in a header."""
         made = self._server(None).answer(message, stateless=False)
         if "error" in made:
-            return answer(made)
-        agreed = jsonrpc.negotiate(requested_version(message.params))
-        return answer(made, headers={SESSION: sessions.begin(self.token, self.toolset.name, agreed)})
+            return json_response(made)
+        agreed = jsonrpc.negotiate_version(requested_version(message.params))
+        return json_response(
+            made, headers={SESSION_HEADER: sessions.begin_session(self.token, self.toolset.name, agreed)}
+        )
 
     def _stateless(self, message: Request) -> HttpResponse:
         try:
-            require_agreement(message, self.request.headers)
+            require_matching_headers(message, self.request.headers)
         except RpcError as problem:
-            return answer(jsonrpc.error(problem, message.id), 400)
+            return json_response(jsonrpc.error_message(problem, message.id), 400)
         made = self._server(None).answer(message, stateless=True)
-        return answer(made, _STATUS.get(made["error"]["code"], 200) if "error" in made else 200)
+        return json_response(
+            made, _STATUS_OF_ERROR.get(made["error"]["code"], 200) if "error" in made else 200
+        )
 
     def _several(self, items: list[Any]) -> HttpResponse:
         session = self._session()
-        version = self.version or (session.version if session else jsonrpc.ASSUMED)
-        if version != jsonrpc.BATCHING:
-            reason = f"send one message at a time: arrays of them are of version {jsonrpc.BATCHING} alone"
+        version = self.version or (session.version if session else jsonrpc.DEFAULT_VERSION)
+        if version != jsonrpc.BATCH_VERSION:
+            reason = (
+                f"send one message at a time: arrays of them are of version {jsonrpc.BATCH_VERSION} alone"
+            )
             raise RpcError(jsonrpc.INVALID_REQUEST, reason)
         made = self._server(session).answer_batch(items)
-        return answer(made) if made else HttpResponse(status=HTTPStatus.ACCEPTED)
+        return json_response(made) if made else HttpResponse(status=HTTPStatus.ACCEPTED)
 
     def _server(self, session: sessions.McpSession | None) -> Server:
         caller = replace(Caller.of(self.token), session=session.name if session else "")
-        return Server(self.toolset, caller, id_of(self.request))
+        return Server(self.toolset, caller, get_request_id(self.request))
 
     def _session(self) -> sessions.McpSession | None:
         """The one that the request names; a client that is told of none begins another."""
-        raw = self.request.headers.get(SESSION)
+        raw = self.request.headers.get(SESSION_HEADER)
         if raw is None:
             return None
-        session = sessions.resume(raw, self.token, self.toolset.name)
+        session = sessions.resume_session(raw, self.token, self.toolset.name)
         if session is None:
             detail = "this session has ended, or was not begun here with this token; initialize again"
             raise Problem(404, "unknown_session", detail)
         return session
 
     def _require_served(self) -> None:
-        if self.version is not None and self.version not in jsonrpc.SUPPORTED:
-            raise unsupported(self.version)
+        if self.version is not None and self.version not in jsonrpc.SUPPORTED_VERSIONS:
+            raise unsupported_version(self.version)
 
 
 def _require_known_origin(request: HttpRequest) -> None:

@@ -7,26 +7,26 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from memoryhub.http.json import NotJson, parse
+from memoryhub.http.json import InvalidJson, parse_json
 
 # A client opens with ``initialize``; oldest first.
-HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 # Every request carries its version and the client's capabilities.
-STATELESS = ("2026-07-28",)
-SUPPORTED = tuple(reversed(HANDSHAKE + STATELESS))
+STATELESS_VERSIONS = ("2026-07-28",)
+SUPPORTED_VERSIONS = tuple(reversed(HANDSHAKE_VERSIONS + STATELESS_VERSIONS))
 # Said by no header and no handshake, as the revisions before 2025-06-18 left it.
-ASSUMED = "2025-03-26"
+DEFAULT_VERSION = "2025-03-26"
 # The one revision in which several messages may come in one array.
-BATCHING = "2025-03-26"
+BATCH_VERSION = "2025-03-26"
 
 # Where a request says its version itself: in its ``_meta``, beside what the client can do.
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 
 
-def negotiate(requested: str) -> str:
+def negotiate_version(requested: str) -> str:
     """The version of a handshake: the one asked for, or the newest, which the client may decline."""
-    return requested if requested in HANDSHAKE else HANDSHAKE[-1]
+    return requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
 
 
 Id = str | int
@@ -74,11 +74,11 @@ class Response:
 Message = Request | Notification | Response
 
 
-def read(item: Any) -> Message:
+def parse_message(item: Any) -> Message:
     """One decoded message; RpcError when it is none, with its id as far as it has one."""
     if not isinstance(item, dict):
         raise RpcError(INVALID_REQUEST, "a message must be one JSON object")
-    known = id_of(item)
+    known = message_id(item)
     if item.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, 'a message must say "jsonrpc": "2.0"', id=known)
     if "method" not in item and ("result" in item or "error" in item):
@@ -97,17 +97,17 @@ def read(item: Any) -> Message:
     return Request(known, method, params)
 
 
-def id_of(item: Any) -> Id | None:
+def message_id(item: Any) -> Id | None:
     """What a message must be answered under, if it can be told."""
     found = item.get("id") if isinstance(item, dict) else None
     return found if isinstance(found, str | int) and not isinstance(found, bool) else None
 
 
-def result(id: Id, value: dict[str, Any]) -> dict[str, Any]:
+def result_message(id: Id, value: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "result": value}
 
 
-def error(problem: RpcError, id: Id | None = None) -> dict[str, Any]:
+def error_message(problem: RpcError, id: Id | None = None) -> dict[str, Any]:
     """``id`` null where it cannot be told whose error it is."""
     told: dict[str, Any] = {"code": problem.code, "message": problem.message}
     if problem.data:
@@ -115,19 +115,19 @@ def error(problem: RpcError, id: Id | None = None) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": problem.id if id is None else id, "error": told}
 
 
-def decode(raw: bytes) -> Any:
+def decode_message(raw: bytes) -> Any:
     """What came; RpcError when it is no JSON that can be used.
 
     Half of a surrogate pair, which a model's text may hold and nobody can mend, is read as U+FFFD.
     """
     try:
-        return parse(raw, halves=True)
-    except NotJson as problem:
-        raise RpcError(PARSE_ERROR, str(problem), id=id_in(raw)) from None
+        return parse_json(raw, halves=True)
+    except InvalidJson as problem:
+        raise RpcError(PARSE_ERROR, str(problem), id=find_message_id(raw)) from None
 
 
-def id_in(raw: bytes) -> Id | None:
+def find_message_id(raw: bytes) -> Id | None:
     """Whose error it is: a client that cannot tell waits for its answer until it gives up."""
     with suppress(ValueError, RecursionError):
-        return id_of(json.loads(raw))
+        return message_id(json.loads(raw))
     return None

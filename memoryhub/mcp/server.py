@@ -10,7 +10,7 @@ from typing import Any
 
 import memoryhub
 from memoryhub.http.authentication import Caller
-from memoryhub.http.error_responses import problem_of
+from memoryhub.http.error_responses import to_problem
 from memoryhub.http.problems import Problem
 from memoryhub.mcp import jsonrpc
 from memoryhub.mcp.jsonrpc import (
@@ -27,12 +27,12 @@ from memoryhub.mcp.jsonrpc import (
 from memoryhub.toolsets.base import Tool, Toolset
 
 
-def listing(toolset: Toolset) -> list[dict[str, Any]]:
+def describe_tools(toolset: Toolset) -> list[dict[str, Any]]:
     """Every tool, always in the same order; one that needs a right the caller lacks says so when called."""
-    return [_shape(tool) for tool in toolset.tools]
+    return [_describe_tool(tool) for tool in toolset.tools]
 
 
-def call(toolset: Toolset, caller: Caller, params: dict[str, Any], reference: str) -> dict[str, Any]:
+def call_tool(toolset: Toolset, caller: Caller, params: dict[str, Any], reference: str) -> dict[str, Any]:
     """Run a tool. What the tool refuses is a result that says so, for the model to read and mend.
 
     RpcError where the call itself is no call. ``reference``: what the log calls this request.
@@ -50,14 +50,14 @@ def call(toolset: Toolset, caller: Caller, params: dict[str, Any], reference: st
     try:
         done = tool.run(caller, arguments)
     except Exception as exc:
-        problem = problem_of(exc)
+        problem = to_problem(exc)
         if problem.status >= 500:
             logger.exception("%s %s/%s: %s", reference, toolset.name, tool.name, problem.code)
-        return _refused(problem, reference)
-    return _done(done.result, done.ignored)
+        return _error_result(problem, reference)
+    return _success_result(done.result, done.ignored)
 
 
-def _shape(tool: Tool[Any]) -> dict[str, Any]:
+def _describe_tool(tool: Tool[Any]) -> dict[str, Any]:
     return {
         "name": tool.name,
         "title": tool.name.replace("_", " ").capitalize(),
@@ -67,38 +67,40 @@ def _shape(tool: Tool[Any]) -> dict[str, Any]:
     }
 
 
-def _done(value: Any, ignored: list[str]) -> dict[str, Any]:
+def _success_result(value: Any, ignored: list[str]) -> dict[str, Any]:
     """The result as text for every client, and as data, which must be an object, for those that take it."""
-    content = [_text(value if isinstance(value, str) else _json(value))]
+    content = [_text_content(value if isinstance(value, str) else _to_json(value))]
     if ignored:
-        content.append(_text(f"These arguments are not known and were ignored: {', '.join(ignored)}"))
+        content.append(_text_content(f"These arguments are not known and were ignored: {', '.join(ignored)}"))
     structured = value if isinstance(value, dict) else {"result": value}
     return {"content": content, "structuredContent": structured, "isError": False}
 
 
-def _refused(problem: Problem, reference: str) -> dict[str, Any]:
+def _error_result(problem: Problem, reference: str) -> dict[str, Any]:
     """The words of the JSON API's problem, and the problem itself."""
     more = [error for error in problem.errors if error["message"] not in problem.detail]
     words = [problem.detail, *(f"{error['field']}: {error['message']}" for error in more)]
     return {
-        "content": [_text("\n".join(words))],
+        "content": [_text_content("\n".join(words))],
         "structuredContent": problem.as_dict(reference),
         "isError": True,
     }
 
 
-def _text(text: str) -> dict[str, str]:
+def _text_content(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 _SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 logger = logging.getLogger(__name__)
-MOST_AT_ONCE = 50  # messages in one array
-_FRESH_MS = 300_000  # how long a client may keep a listing: tools change with a new version of the hub alone
+MAX_BATCH = 50  # messages in one array
+_LIST_TTL_MS = (
+    300_000  # how long a client may keep a listing: tools change with a new version of the hub alone
+)
 _CAPABILITIES = {"tools": {"listChanged": False}}
 _INSTRUCTIONS = """\
 {about}
@@ -126,46 +128,46 @@ class Server:
         try:
             found = self._stateless(request) if stateless else self._after_handshake(request)
         except RpcError as problem:
-            return jsonrpc.error(problem, request.id)
+            return jsonrpc.error_message(problem, request.id)
         except Exception:
             logger.exception("%s %s %s", self.reference, self.toolset.name, request.method)
             unforeseen = RpcError(
                 INTERNAL_ERROR, f"something went wrong here; the log has it as {self.reference}"
             )
-            return jsonrpc.error(unforeseen, request.id)
-        return jsonrpc.result(request.id, found)
+            return jsonrpc.error_message(unforeseen, request.id)
+        return jsonrpc.result_message(request.id, found)
 
     def answer_batch(self, items: list[Any]) -> list[dict[str, Any]]:
         """The responses to those of an array's messages that wait for one; RpcError where it is none."""
         if not items:
             raise RpcError(INVALID_REQUEST, "an array of messages must hold at least one")
-        if len(items) > MOST_AT_ONCE:
-            raise RpcError(INVALID_REQUEST, f"an array may hold {MOST_AT_ONCE} messages; send it in parts")
+        if len(items) > MAX_BATCH:
+            raise RpcError(INVALID_REQUEST, f"an array may hold {MAX_BATCH} messages; send it in parts")
         return [made for item in items if (made := self._of_batch(item)) is not None]
 
     def _of_batch(self, item: Any) -> dict[str, Any] | None:
         try:
-            message = jsonrpc.read(item)
+            message = jsonrpc.parse_message(item)
         except RpcError as problem:
-            return jsonrpc.error(problem)
+            return jsonrpc.error_message(problem)
         if not isinstance(message, Request):
             return None
         if message.method == "initialize":
             refusal = RpcError(INVALID_REQUEST, "initialize cannot be part of an array; send it alone")
-            return jsonrpc.error(refusal, message.id)
+            return jsonrpc.error_message(refusal, message.id)
         return self.answer(message, stateless=False)
 
     def _after_handshake(self, request: Request) -> dict[str, Any]:
-        return _method(_AFTER_HANDSHAKE, request)(self, request.params)
+        return _find_method(_HANDSHAKE_METHODS, request)(self, request.params)
 
     def _stateless(self, request: Request) -> dict[str, Any]:
         require_version(request)
-        found = _method(_STATELESS, request)(self, request.params)
+        found = _find_method(_STATELESS_METHODS, request)(self, request.params)
         return {"resultType": "complete", **found, "_meta": {_SERVER_KEY: self._info()}}
 
     def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         return {
-            "protocolVersion": jsonrpc.negotiate(requested_version(params)),
+            "protocolVersion": jsonrpc.negotiate_version(requested_version(params)),
             "capabilities": _CAPABILITIES,
             "serverInfo": self._info(),
             "instructions": self._instructions(),
@@ -173,10 +175,10 @@ class Server:
 
     def _discover(self, params: dict[str, Any]) -> dict[str, Any]:
         return {
-            "supportedVersions": list(jsonrpc.SUPPORTED),
+            "supportedVersions": list(jsonrpc.SUPPORTED_VERSIONS),
             "capabilities": _CAPABILITIES,
             "instructions": self._instructions(),
-            **_cacheable(),
+            **_cache_hints(),
         }
 
     def _ping(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -185,13 +187,13 @@ class Server:
     def _list(self, params: dict[str, Any]) -> dict[str, Any]:
         if params.get("cursor") not in (None, ""):  # some clients begin with an empty one
             raise RpcError(INVALID_PARAMS, "params.cursor: there is one page alone; leave the cursor out")
-        return {"tools": listing(self.toolset)}
+        return {"tools": describe_tools(self.toolset)}
 
     def _list_stateless(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {**self._list(params), **_cacheable()}
+        return {**self._list(params), **_cache_hints()}
 
     def _call(self, params: dict[str, Any]) -> dict[str, Any]:
-        return call(self.toolset, self.caller, params, self.reference)
+        return call_tool(self.toolset, self.caller, params, self.reference)
 
     def _info(self) -> dict[str, str]:
         return {
@@ -205,13 +207,13 @@ class Server:
 
 
 _Method = Callable[[Server, dict[str, Any]], dict[str, Any]]
-_AFTER_HANDSHAKE: dict[str, _Method] = {
+_HANDSHAKE_METHODS: dict[str, _Method] = {
     "initialize": Server._initialize,
     "ping": Server._ping,
     "tools/list": Server._list,
     "tools/call": Server._call,
 }
-_STATELESS: dict[str, _Method] = {
+_STATELESS_METHODS: dict[str, _Method] = {
     "server/discover": Server._discover,
     "tools/list": Server._list_stateless,
     "tools/call": Server._call,
@@ -243,21 +245,21 @@ def require_version(request: Request) -> None:
         raise RpcError(INVALID_PARAMS, f"params._meta: {VERSION_KEY} must be a text")
     if not isinstance(meta[CAPABILITIES_KEY], dict):
         raise RpcError(INVALID_PARAMS, f"params._meta: {CAPABILITIES_KEY} must be an object")
-    if requested not in jsonrpc.STATELESS:
-        raise unsupported(requested)
+    if requested not in jsonrpc.STATELESS_VERSIONS:
+        raise unsupported_version(requested)
 
 
-def unsupported(requested: str) -> RpcError:
+def unsupported_version(requested: str) -> RpcError:
     """Names the versions that are served, which lets a client choose another."""
-    data = {"supported": list(jsonrpc.SUPPORTED), "requested": requested[:100]}
+    data = {"supported": list(jsonrpc.SUPPORTED_VERSIONS), "requested": requested[:100]}
     return RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
-def _method(table: dict[str, _Method], request: Request) -> _Method:
+def _find_method(table: dict[str, _Method], request: Request) -> _Method:
     if request.method not in table:
         raise RpcError(METHOD_NOT_FOUND, f"Method not found; served are: {', '.join(table)}")
     return table[request.method]
 
 
-def _cacheable() -> dict[str, Any]:
-    return {"ttlMs": _FRESH_MS, "cacheScope": "private"}
+def _cache_hints() -> dict[str, Any]:
+    return {"ttlMs": _LIST_TTL_MS, "cacheScope": "private"}

@@ -16,10 +16,10 @@ from django.contrib.sessions.models import Session as Row
 from django.core import signing
 from django.utils import timezone
 
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.models import AgentToken
 
-LIFE = timedelta(days=30)
+SESSION_LIFETIME = timedelta(days=30)
 
 
 @dataclass(frozen=True)
@@ -30,35 +30,37 @@ class McpSession:
     version: str
 
 
-def new_name() -> str:
+def new_session_name() -> str:
     return f"mcp-{secrets.token_hex(8)}"
 
 
-def begin(token: AgentToken, toolset: str, version: str) -> str:
+def begin_session(token: AgentToken, toolset: str, version: str) -> str:
     """A new session's id, for the header ``Mcp-Session-Id``."""
-    return signing.dumps([new_name(), version], salt=_salt(token, toolset))
+    return signing.dumps([new_session_name(), version], salt=_signing_salt(token, toolset))
 
 
-def resume(raw: str, token: AgentToken, toolset: str) -> McpSession | None:
+def resume_session(raw: str, token: AgentToken, toolset: str) -> McpSession | None:
     """The session under this id; None when it was never one of this token here, has run out or was ended."""
     try:
-        name, version = signing.loads(raw, salt=_salt(token, toolset), max_age=LIFE)
+        name, version = signing.loads(raw, salt=_signing_salt(token, toolset), max_age=SESSION_LIFETIME)
     except signing.BadSignature:
         return None
-    return None if Row.objects.filter(pk=_key(raw)).exists() else McpSession(name, version)
+    return None if Row.objects.filter(pk=_ended_key(raw)).exists() else McpSession(name, version)
 
 
-def end(raw: str) -> None:
+def end_session(raw: str) -> None:
     """No worker takes this id from now on."""
     now = timezone.now()
-    with write():
+    with write_transaction():
         Row.objects.filter(expire_date__lt=now).delete()
-        Row.objects.get_or_create(pk=_key(raw), defaults={"session_data": "", "expire_date": now + LIFE})
+        Row.objects.get_or_create(
+            pk=_ended_key(raw), defaults={"session_data": "", "expire_date": now + SESSION_LIFETIME}
+        )
 
 
-def _salt(token: AgentToken, toolset: str) -> str:
+def _signing_salt(token: AgentToken, toolset: str) -> str:
     return f"memoryhub.mcp:{toolset}:{token.uid}"
 
 
-def _key(raw: str) -> str:
+def _ended_key(raw: str) -> str:
     return hashlib.sha256(raw.encode()).hexdigest()[:40]

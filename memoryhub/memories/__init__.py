@@ -9,10 +9,18 @@ count accesses, ``renew`` gives what was accessed a new lease. Each takes the
 :class:`~memoryhub.access.policy.Actor` who does it and reaches only what that actor may see.
 """
 
-from memoryhub.memories.bulk_actions import Acted, act
-from memoryhub.memories.bulk_undo import undo_act
-from memoryhub.memories.create import Outcome, embed_ahead, remember, remember_many, screen_ahead
-from memoryhub.memories.delete import empty_trash, erase, evict, merge_into, purge_expired, restore, trash
+from memoryhub.memories.bulk_actions import BulkResult, apply_bulk_action
+from memoryhub.memories.bulk_undo import undo_bulk_action
+from memoryhub.memories.create import StoreResult, check_drafts, create_memories, create_memory, embed_drafts
+from memoryhub.memories.delete import (
+    empty_trash,
+    erase_memories,
+    evict_memories,
+    purge_expired,
+    restore_memories,
+    trash_memories,
+    trash_merged,
+)
 from memoryhub.memories.errors import (
     Conflict,
     Forbidden,
@@ -21,45 +29,51 @@ from memoryhub.memories.errors import (
     StoreError,
     TooCostlyToCheck,
 )
-from memoryhub.memories.evidence import remember_in_session
-from memoryhub.memories.merge import Merged, merge, unmerge
-from memoryhub.memories.pair_decisions import not_duplicates, undo_not_duplicates
-from memoryhub.memories.update import renew, repair_level, touch, touch_all, update
-from memoryhub.memories.versions import restore_version, take_back
+from memoryhub.memories.evidence import create_memory_in_session
+from memoryhub.memories.merge import MergeResult, merge_memories, undo_merge
+from memoryhub.memories.pair_decisions import dismiss_duplicates, undo_dismissal
+from memoryhub.memories.update import (
+    count_access,
+    count_accesses,
+    renew_expiry,
+    repair_sensitivity,
+    update_memory,
+)
+from memoryhub.memories.versions import restore_version, undo_last_change
 
 __all__ = [
-    "Acted",
+    "BulkResult",
     "Conflict",
     "Forbidden",
-    "Merged",
+    "MergeResult",
     "NotFound",
-    "Outcome",
     "SecretDetected",
     "StoreError",
+    "StoreResult",
     "TooCostlyToCheck",
-    "act",
-    "embed_ahead",
+    "apply_bulk_action",
+    "check_drafts",
+    "count_access",
+    "count_accesses",
+    "create_memories",
+    "create_memory",
+    "create_memory_in_session",
+    "dismiss_duplicates",
+    "embed_drafts",
     "empty_trash",
-    "erase",
-    "evict",
-    "merge",
-    "merge_into",
-    "not_duplicates",
+    "erase_memories",
+    "evict_memories",
+    "merge_memories",
     "purge_expired",
-    "remember",
-    "remember_in_session",
-    "remember_many",
-    "renew",
-    "repair_level",
-    "restore",
+    "renew_expiry",
+    "repair_sensitivity",
+    "restore_memories",
     "restore_version",
-    "screen_ahead",
-    "take_back",
-    "touch",
-    "touch_all",
-    "trash",
-    "undo_act",
-    "undo_not_duplicates",
-    "unmerge",
-    "update",
+    "trash_memories",
+    "trash_merged",
+    "undo_bulk_action",
+    "undo_dismissal",
+    "undo_last_change",
+    "undo_merge",
+    "update_memory",
 ]

@@ -10,23 +10,23 @@ from django.conf import settings
 from django.db.models import Case, F, Q, Value, When
 from django.utils import timezone
 
-from memoryhub.access.filters import memory_gate
-from memoryhub.access.policy import LEVELS, Actor, higher, rank
+from memoryhub.access.filters import memory_filter
+from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core.chunks import batched
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.quotas import Quota, in_quota, quota_of
-from memoryhub.memories.rows import CHUNK, expiry, is_as_read, pick
+from memoryhub.memories.rows import CHUNK_SIZE, compute_expiry, fetch_by_uids, is_unchanged
 from memoryhub.models import Event, Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
-ENDING = ("deleted_at", "trash_reason", "merged_into")
-_AT_ONCE = 50  # removed in one transaction: 1 to 2 ms each, in both text indexes too
+TRASH_FIELDS = ("deleted_at", "trash_reason", "merged_into")
+_DELETE_CHUNK = 50  # removed in one transaction: 1 to 2 ms each, in both text indexes too
 
 
-def trash(
+def trash_memories(
     uids: Iterable[str],
     actor: Actor,
     reason: TrashReason = TrashReason.FORGOTTEN,
@@ -39,14 +39,14 @@ def trash(
     ``why``: what was said about it, for the journal; the caller has looked for credentials in it.
     """
     now = now or timezone.now()
-    with write():
-        memories = pick(_visible(actor).filter(deleted_at__isnull=True), uids)
+    with write_transaction():
+        memories = fetch_by_uids(_visible_memories(actor).filter(deleted_at__isnull=True), uids)
         operation = "delete" if reason is TrashReason.FORGOTTEN else reason.value
-        to_trash(memories, actor, reason, now, operation, why=why)
+        move_to_trash(memories, actor, reason, now, operation, why=why)
     return memories
 
 
-def merge_into(
+def trash_merged(
     target: Memory,
     uids: Iterable[str],
     actor: Actor,
@@ -55,38 +55,40 @@ def merge_into(
 ) -> list[Memory]:
     """Move memories to the trash that ``target`` now stands for. Each notes it; :func:`restore` undoes it."""
     now = now or timezone.now()
-    with write():
-        memories = pick(_visible(actor).filter(deleted_at__isnull=True).exclude(pk=target.pk), uids)
-        to_trash(memories, actor, reason, now, reason.value, target)
+    with write_transaction():
+        memories = fetch_by_uids(
+            _visible_memories(actor).filter(deleted_at__isnull=True).exclude(pk=target.pk), uids
+        )
+        move_to_trash(memories, actor, reason, now, reason.value, target)
     return memories
 
 
-def restore(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:
+def restore_memories(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:
     """Take memories out of the trash, and revive expired ones: their time begins anew.
 
     One that was evicted counts as used now, or the next maintenance would evict it again.
     """
     now = now or timezone.now()
-    with write():
+    with write_transaction():
         ended = Q(deleted_at__isnull=False) | Q(expires_at__lte=now)
-        memories = pick(_visible(actor).filter(ended), uids)
+        memories = fetch_by_uids(_visible_memories(actor).filter(ended), uids)
         for memory in memories:
-            revive(memory, now)
-        journal.record(actor, [journal.of_memory("restore", memory) for memory in memories], now)
+            revive_memory(memory, now)
+        journal.record(actor, [journal.memory_change("restore", memory) for memory in memories], now)
     return memories
 
 
-def revive(memory: Memory, now: datetime) -> None:
+def revive_memory(memory: Memory, now: datetime) -> None:
     """Inside a transaction, with a memory just read in it; the caller journals."""
     if memory.expires_at and memory.expires_at <= now:
-        memory.expires_at = expiry(memory.ttl_days, now)
+        memory.expires_at = compute_expiry(memory.ttl_days, now)
     if memory.trash_reason == TrashReason.EVICTED.value:
         memory.last_accessed_at = now
     memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
-    memory.save(update_fields=[*ENDING, "expires_at", "last_accessed_at"])
+    memory.save(update_fields=[*TRASH_FIELDS, "expires_at", "last_accessed_at"])
 
 
-def erase(
+def erase_memories(
     uids: Iterable[str],
     actor: Actor,
     now: datetime | None = None,
@@ -101,12 +103,14 @@ def erase(
     ``why``: what was said about it, for the journal; the caller has seen to it that it repeats no text.
     ``seen``: ``updated_at`` of memories as the person read them; what was changed since is left as it is.
     """
-    with write():
-        memories = [one for one in pick(_visible(actor), uids) if is_as_read(one, seen or {})]
-        for chunk in batched(memories, CHUNK):
-            _delete(chunk, actor, "erase", now or timezone.now(), why=why)
+    with write_transaction():
+        memories = [
+            one for one in fetch_by_uids(_visible_memories(actor), uids) if is_unchanged(one, seen or {})
+        ]
+        for chunk in batched(memories, CHUNK_SIZE):
+            _delete_chunk(chunk, actor, "erase", now or timezone.now(), why=why)
     if memories:
-        schema.scrub()
+        schema.scrub_erased()
     return [memory.uid for memory in memories]
 
 
@@ -115,41 +119,43 @@ def empty_trash(actor: Actor, before: datetime | None = None, now: datetime | No
     trashed = Memory.objects.visible_to(actor.clearance).trashed()
     if before:
         trashed = trashed.filter(deleted_at__lt=before)
-    count = _delete_all(trashed, actor, "erase", now or timezone.now())
+    count = _delete_in_chunks(trashed, actor, "erase", now or timezone.now())
     if count:
-        schema.scrub()
+        schema.scrub_erased()
     return count
 
 
 def purge_expired(actor: Actor, grace_days: float = 0, now: datetime | None = None) -> int:
     """Remove for good what expired ``grace_days`` ago; returns how many. Each leaves a journal row."""
     now = now or timezone.now()
-    return _delete_all(purgeable(actor, grace_days, now), actor, "purge", now)
+    return _delete_in_chunks(purgeable_memories(actor, grace_days, now), actor, "purge", now)
 
 
-def purgeable(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
+def purgeable_memories(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
     """What :func:`purge_expired` would remove."""
     return Memory.objects.visible_to(actor.clearance).expired(now - timedelta(days=grace_days))
 
 
-def evict(
+def evict_memories(
     project: str, count: int, actor: Actor, now: datetime | None = None, *, spare: Iterable[Memory] = ()
 ) -> list[Memory]:
     """Move the ``count`` least used memories of a project that the actor may delete to the trash.
 
     The order is fewest accesses, oldest change, lowest importance. ``spare`` goes last.
     """
-    return _evict(Q(project=project), count, actor, now or timezone.now(), spare)
+    return _evict_where(Q(project=project), count, actor, now or timezone.now(), spare)
 
 
-def _evict(where: Q, count: int, actor: Actor, now: datetime, spare: Iterable[Memory] = ()) -> list[Memory]:
+def _evict_where(
+    where: Q, count: int, actor: Actor, now: datetime, spare: Iterable[Memory] = ()
+) -> list[Memory]:
     if not actor.may_delete:
         return []
     spared = Case(When(pk__in=[memory.pk for memory in spare], then=1), default=0)
-    with write():
-        live = _visible(actor).filter(where).live(now)
+    with write_transaction():
+        live = _visible_memories(actor).filter(where).live(now)
         memories = list(live.order_by(spared, "accessed_count", "updated_at", "importance", "pk")[:count])
-        to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
+        move_to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
     return memories
 
 
@@ -169,7 +175,7 @@ def evict_over_cap(newcomers: Iterable[Memory], actor: Actor, now: datetime) -> 
     for quota, memories in added.items():
         over = _count_over_cap(quota, memories, actor, now, cap)
         if over > 0:
-            evicted = _evict(in_quota(quota), min(over, len(memories)), actor, now, memories)
+            evicted = _evict_where(in_quota(quota), min(over, len(memories)), actor, now, memories)
             for memory in memories:
                 memory.over_cap = over > len(evicted)
 
@@ -182,17 +188,17 @@ def _count_over_cap(quota: Quota, newcomers: Sequence[Memory], actor: Actor, now
     live: MemoryQuerySet = Memory.objects.filter(project=quota.project).live(now)
     if live.order_by()[: cap + 1].count() <= cap:
         return 0  # the usual case; an index answers it, which does not contain the author
-    known = memory_gate(actor.clearance) | Q(pk__in=[memory.pk for memory in newcomers])
+    known = memory_filter(actor.clearance) | Q(pk__in=[memory.pk for memory in newcomers])
     counted = live.filter(in_quota(quota), known).order_by()[: cap + len(newcomers) + 1]
     return counted.count() - cap
 
 
-def _visible(actor: Actor) -> MemoryQuerySet:
+def _visible_memories(actor: Actor) -> MemoryQuerySet:
     visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
     return visible
 
 
-def to_trash(
+def move_to_trash(
     memories: list[Memory],
     actor: Actor,
     reason: TrashReason,
@@ -203,57 +209,62 @@ def to_trash(
     why: str = "",
 ) -> None:
     """Inside a transaction, with memories just read in it; a journal row for each."""
-    ending = dict(zip(ENDING, (now, reason.value, into), strict=True))
-    for chunk in batched(memories, CHUNK):
+    ending = dict(zip(TRASH_FIELDS, (now, reason.value, into), strict=True))
+    for chunk in batched(memories, CHUNK_SIZE):
         Memory.objects.filter(pk__in=[memory.pk for memory in chunk]).update(**ending)
     for memory in memories:
         memory.deleted_at, memory.trash_reason, memory.merged_into = now, reason.value, into
     said = {"reason": why} if why else {}
-    rows = [journal.of_memory(operation, memory, **_named(memory, into), **said) for memory in memories]
+    rows = [
+        journal.memory_change(operation, memory, **_merge_detail(memory, into), **said) for memory in memories
+    ]
     journal.record(actor, rows, now)
 
 
-def _named(memory: Memory, into: Memory | None) -> dict[str, str]:
+def _merge_detail(memory: Memory, into: Memory | None) -> dict[str, str]:
     """What a memory became, for its row in the journal; only where all who may see the one may see both."""
-    if into is None or higher(memory.sensitivity, into.sensitivity) != memory.sensitivity:
+    if into is None or stricter_level(memory.sensitivity, into.sensitivity) != memory.sensitivity:
         return {}
     near = into.project == memory.project and into.owner in ("", memory.owner)
     return {"merged_into": into.uid} if near else {}
 
 
-def remove(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> list[Memory]:
+def delete_memories(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> list[Memory]:
     """Delete these in one transaction, with a journal row each: a step of a longer removal."""
-    with write():
+    with write_transaction():
         found = list(memories)
-        _delete(found, actor, operation, now)
+        _delete_chunk(found, actor, operation, now)
     return found
 
 
-def _delete_all(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> int:
+def _delete_in_chunks(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> int:
     """In short transactions, so that agents' writes never wait for long."""
     keys = memories.order_by("pk").values_list("pk", flat=True)
     return sum(
-        len(remove(memories.filter(pk__in=some), actor, operation, now)) for some in batched(keys, _AT_ONCE)
+        len(delete_memories(memories.filter(pk__in=some), actor, operation, now))
+        for some in batched(keys, _DELETE_CHUNK)
     )
 
 
-def _delete(memories: list[Memory], actor: Actor, operation: str, now: datetime, *, why: str = "") -> None:
+def _delete_chunk(
+    memories: list[Memory], actor: Actor, operation: str, now: datetime, *, why: str = ""
+) -> None:
     ids = [memory.pk for memory in memories]
     facts = list(Fact.objects.filter(memory__in=ids).select_related("memory"))
-    changes = [journal.of_fact(operation, fact) for fact in facts]
+    changes = [journal.fact_change(operation, fact) for fact in facts]
     said = {"reason": why} if why else {}
-    changes += [journal.of_memory(operation, memory, **said) for memory in memories]
-    _silence_events(memories)
+    changes += [journal.memory_change(operation, memory, **said) for memory in memories]
+    _clear_event_texts(memories)
     Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
     Memory.objects.filter(pk__in=ids).delete()
     journal.record(actor, changes, now)
 
 
-def _silence_events(memories: list[Memory]) -> None:
+def _clear_event_texts(memories: list[Memory]) -> None:
     """Events stay as a record that something happened, without its words, no wider than the memory showed."""
     for level in {memory.sensitivity for memory in memories}:
         ids = [memory.pk for memory in memories if memory.sensitivity == level]
-        wider = LEVELS[: rank(level)] if level in LEVELS else LEVELS
+        wider = LEVELS[: level_rank(level)] if level in LEVELS else LEVELS
         stricter = Case(When(sensitivity__in=wider, then=Value(level)), default=F("sensitivity"))
         Event.objects.filter(memory__in=ids).update(
             preview="", keywords=[], files=[], handlers=[], sensitivity=stricter

@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write
-from memoryhub.memories.create import Outcome, embed_ahead, remember_many, screen_ahead
+from memoryhub.core.transactions import write_transaction
+from memoryhub.memories.create import StoreResult, check_drafts, create_memories, embed_drafts
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Evidence, Memory
@@ -26,30 +26,32 @@ from memoryhub.models import Evidence, Memory
 DOUBT_LEFT = 0.5  # of the doubt there was, after one more session
 
 
-def grown(confidence: float, sessions: int) -> float:
+def grow_confidence(confidence: float, sessions: int) -> float:
     """The confidence, 0..1, after so many further sessions."""
     return round(1 - (1 - confidence) * DOUBT_LEFT**sessions, 4) if sessions > 0 else confidence
 
 
-def remember_in_session(
+def create_memory_in_session(
     draft: MemoryDraft, actor: Actor, session: str, now: datetime | None = None
-) -> Outcome:
+) -> StoreResult:
     """Store one memory as said in a session: as :func:`~memoryhub.memories.create`, and its confidence grows.
 
     ``session`` is whatever tells conversations apart; it need not be one that the hub knows.
     """
     now = now or timezone.now()
-    vectors, refusals = embed_ahead([draft]), screen_ahead([draft])
-    with write():
-        [result] = remember_many([draft], actor, now, vectors=vectors, refusals=refusals)
+    vectors, refusals = embed_drafts([draft]), check_drafts([draft])
+    with write_transaction():
+        [result] = create_memories([draft], actor, now, vectors=vectors, refusals=refusals)
         if not isinstance(result, StoreError):
-            _attest(result, draft, actor, session, now)
+            _record_evidence(result, draft, actor, session, now)
     if isinstance(result, StoreError):  # out of the transaction: what the journal says of it stays
         raise result
     return result
 
 
-def _attest(done: Outcome, draft: MemoryDraft, actor: Actor, session: str, now: datetime) -> None:
+def _record_evidence(
+    done: StoreResult, draft: MemoryDraft, actor: Actor, session: str, now: datetime
+) -> None:
     memory = done.memory
     known = set(Evidence.objects.filter(memory=memory).values_list("session_id", flat=True))
     # One that was stored without evidence was said where it says it was.
@@ -61,41 +63,41 @@ def _attest(done: Outcome, draft: MemoryDraft, actor: Actor, session: str, now: 
         return
     before = known | first
     if "confidence" in draft.given:
-        confidence = grown(draft.confidence, len(before | {session}) - 1)
+        confidence = grow_confidence(draft.confidence, len(before | {session}) - 1)
     else:
-        confidence = grown(memory.confidence, int(session not in before))
-    _believe(memory, confidence, len(before | {session}), actor, now)
+        confidence = grow_confidence(memory.confidence, int(session not in before))
+    _set_confidence(memory, confidence, len(before | {session}), actor, now)
 
 
-def united(memories: Sequence[Memory]) -> float:
+def combine_confidence(memories: Sequence[Memory]) -> float:
     """The confidence of these as one: the highest, grown by the sessions in which that one was not said."""
     surest = max(memories, key=lambda memory: memory.confidence)
-    sessions = _sessions(memories)
-    return grown(surest.confidence, len(set().union(*sessions.values()) - sessions[surest.pk]))
+    sessions = _sessions_by_memory(memories)
+    return grow_confidence(surest.confidence, len(set().union(*sessions.values()) - sessions[surest.pk]))
 
 
-def unite(memory: Memory, others: Sequence[Memory], now: datetime) -> None:
+def merge_evidence(memory: Memory, others: Sequence[Memory], now: datetime) -> None:
     """Let one have been said wherever the others were too; they keep their own evidence."""
-    sessions = _sessions([memory, *others])
-    new = set().union(*sessions.values()) - _attested([memory])[memory.pk]
+    sessions = _sessions_by_memory([memory, *others])
+    new = set().union(*sessions.values()) - _recorded_sessions([memory])[memory.pk]
     Evidence.objects.bulk_create(Evidence(memory=memory, session_id=one, at=now) for one in sorted(new))
 
 
-def part(memory: Memory, united_at: datetime) -> None:
+def undo_merge_evidence(memory: Memory, united_at: datetime) -> None:
     """Take back what :func:`unite` added at that moment."""
     Evidence.objects.filter(memory=memory, at=united_at).delete()
 
 
-def _sessions(memories: Sequence[Memory]) -> dict[int, set[str]]:
+def _sessions_by_memory(memories: Sequence[Memory]) -> dict[int, set[str]]:
     """By primary key where each was said; nothing where none of them has evidence."""
-    found = _attested(memories)
+    found = _recorded_sessions(memories)
     if found:
         for memory in memories:
             found[memory.pk] = found[memory.pk] or {memory.session_id} - {""}
     return found
 
 
-def _attested(memories: Sequence[Memory]) -> defaultdict[int, set[str]]:
+def _recorded_sessions(memories: Sequence[Memory]) -> defaultdict[int, set[str]]:
     found: defaultdict[int, set[str]] = defaultdict(set)
     rows = Evidence.objects.filter(memory__in=memories)
     for key, session in rows.values_list("memory_id", "session_id"):
@@ -103,10 +105,10 @@ def _attested(memories: Sequence[Memory]) -> defaultdict[int, set[str]]:
     return found
 
 
-def _believe(memory: Memory, confidence: float, sessions: int, actor: Actor, now: datetime) -> None:
+def _set_confidence(memory: Memory, confidence: float, sessions: int, actor: Actor, now: datetime) -> None:
     if confidence == memory.confidence:
         return
     detail = {"confidence": [memory.confidence, confidence], "sessions": sessions}
     memory.confidence = confidence
     memory.save(update_fields=["confidence"])
-    journal.record(actor, [journal.of_memory("evidence", memory, **detail)], now)
+    journal.record(actor, [journal.memory_change("evidence", memory, **detail)], now)

@@ -21,13 +21,13 @@ def _blank_as_none(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
 
-def _no_nul(text: str) -> str:
+def _check_no_nul(text: str) -> str:
     if "\x00" in text:
         raise ValueError("must not hold a NUL character; remove it")
     return text
 
 
-def _with_zone(value: object) -> object:
+def _add_time_zone(value: object) -> object:
     """A date, or a moment without a zone, is meant in UTC."""
     if isinstance(value, str) and value.strip():
         text = value.strip().replace(" ", "+") if "T" in value else value.strip()
@@ -38,34 +38,35 @@ def _with_zone(value: object) -> object:
     return _blank_as_none(value)
 
 
-def _in_utc(moment: datetime | None) -> datetime | None:
+def _to_utc(moment: datetime | None) -> datetime | None:
     try:
         return moment and moment.astimezone(UTC)
     except OverflowError:
         raise ValueError("is out of range") from None
 
 
-Filter = Annotated[
-    Annotated[str, Field(max_length=1000), AfterValidator(_no_nul)] | None, BeforeValidator(_blank_as_none)
+TextFilter = Annotated[
+    Annotated[str, Field(max_length=1000), AfterValidator(_check_no_nul)] | None,
+    BeforeValidator(_blank_as_none),
 ]
-When = Annotated[AwareDatetime | None, BeforeValidator(_with_zone), AfterValidator(_in_utc)]
+Timestamp = Annotated[AwareDatetime | None, BeforeValidator(_add_time_zone), AfterValidator(_to_utc)]
 
 
 class MemoryFilter(BaseModel):
     """What a list may be narrowed to. ``since`` ≤ created_at < ``until``."""
 
-    project: Filter = None
-    session_id: Filter = None
+    project: TextFilter = None
+    session_id: TextFilter = None
     type: Annotated[MemoryType | None, BeforeValidator(_blank_as_none)] = None
-    category: Filter = None
-    concept: Filter = None
-    tag: Filter = None
-    file: Filter = Field(None, description="A path, the end of one, a basename or a directory.")
-    entity: Filter = None
+    category: TextFilter = None
+    concept: TextFilter = None
+    tag: TextFilter = None
+    file: TextFilter = Field(None, description="A path, the end of one, a basename or a directory.")
+    entity: TextFilter = None
     sensitivity: Annotated[Sensitivity | None, BeforeValidator(_blank_as_none)] = None
     scope: Annotated[Scope | None, BeforeValidator(_blank_as_none)] = None
-    since: When = None
-    until: When = None
+    since: Timestamp = None
+    until: Timestamp = None
     trashed: bool = False
 
     def select(self, clearance: Clearance, now: datetime | None = None) -> MemoryQuerySet:

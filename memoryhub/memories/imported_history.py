@@ -13,17 +13,17 @@ from memoryhub.access.policy import LEVELS, Actor
 from memoryhub.core.chunks import batched
 from memoryhub.core.vocabulary import Scope, TrashReason
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
-from memoryhub.memories.rows import CHUNK, LISTS, SCALARS, owner_for
+from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS, resolve_owner
 from memoryhub.memories.schemas import MemoryPatch
-from memoryhub.memories.secret_check import MEMORY_FIELDS, screen
+from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal
 from memoryhub.models import Evidence, Memory, Revision
 
 # What only those may say who may restore a store: whose it is, who wrote it, which id it has.
-IDENTITY = ("uid", "author", "owner", "copy", "flags", "reviewed_at", "scale", "consolidated_at")
+RESTORE_ONLY_FIELDS = ("uid", "author", "owner", "copy", "flags", "reviewed_at", "scale", "consolidated_at")
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class ImportedHistory:
     """Of what is new here; what is stored already keeps its own. ``None``, 0 and empty: not known.
 
     Moments are zone-aware. ``deleted_at``: it lies in the trash since then, for ``trash_reason``.
@@ -55,7 +55,7 @@ class Past:
 
     def anonymous(self) -> Self:
         """Without what only those may say who may restore a store."""
-        blank: dict[str, Any] = {f.name: f.default for f in fields(self) if f.name in IDENTITY}
+        blank: dict[str, Any] = {f.name: f.default for f in fields(self) if f.name in RESTORE_ONLY_FIELDS}
         return replace(self, **blank)
 
     def has_ended(self, now: datetime) -> bool:
@@ -63,19 +63,19 @@ class Past:
         return self.deleted_at is not None or (self.expires_at is not None and self.expires_at <= now)
 
 
-_MOMENTS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at")
-_MOST = 2_000_000_000  # of a count
-PAST_FIELDS = ("author", "owner", "scale", "flags")  # texts of a past, which are checked for secrets
-_BEFORE = frozenset({*SCALARS, *LISTS})
+_TIMESTAMP_FIELDS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at")
+_MAX_COUNT = 2_000_000_000  # of a count
+HISTORY_TEXT_FIELDS = ("author", "owner", "scale", "flags")  # texts of a past, which are checked for secrets
+_REVISION_FIELDS = frozenset({*SCALAR_FIELDS, *LIST_FIELDS})
 
 
-def put_on(memory: Memory, past: Past, actor: Actor, now: datetime) -> None:
+def apply_history(memory: Memory, past: ImportedHistory, actor: Actor, now: datetime) -> None:
     """Give a memory that is not saved yet the past that it brings. Moments of the future are now."""
-    for name in _MOMENTS:
+    for name in _TIMESTAMP_FIELDS:
         if moment := getattr(past, name):
             setattr(memory, name, min(moment, now))
-    memory.accessed_count = min(max(past.accessed_count, 0), _MOST)
-    memory.consolidated_accesses = min(max(past.consolidated_accesses, 0), _MOST)
+    memory.accessed_count = min(max(past.accessed_count, 0), _MAX_COUNT)
+    memory.consolidated_accesses = min(max(past.consolidated_accesses, 0), _MAX_COUNT)
     if past.expires_at:
         memory.expires_at = past.expires_at
     if past.deleted_at:
@@ -88,17 +88,17 @@ def put_on(memory: Memory, past: Past, actor: Actor, now: datetime) -> None:
     memory.copy = max(past.copy, 0)
 
 
-def owner_of(scope: str, past: Past | None, actor: Actor) -> str:
+def resolve_imported_owner(scope: str, past: ImportedHistory | None, actor: Actor) -> str:
     """Whose a memory is; Forbidden when its past names somebody whom the actor may not speak for."""
     if past is None or not past.owner or scope != Scope.PERSONAL.value or past.owner == actor.owner:
-        return owner_for(scope, actor)
+        return resolve_owner(scope, actor)
     if not actor.clearance.every_owner:
         raise Forbidden("this personal memory is somebody else's; its owner brings it in", "owner")
     return past.owner
 
 
 @dataclass(frozen=True)
-class PastRevision:
+class ImportedRevision:
     """An earlier version: the values that a change replaced."""
 
     memory: str
@@ -110,9 +110,9 @@ class PastRevision:
     before: dict[str, Any]
 
 
-def adopt_revisions(found: Sequence[PastRevision], actor: Actor) -> list[bool | StoreError]:
+def import_revisions(found: Sequence[ImportedRevision], actor: Actor) -> list[bool | StoreError]:
     """Store earlier versions of memories that are here. In a transaction; False for one that is here too."""
-    memories = _memories((one.memory for one in found), actor)
+    memories = _find_memories((one.memory for one in found), actor)
     pks = [memory.pk for memory in memories.values()]
     known = set(Revision.objects.filter(memory__in=pks).values_list("memory_id", "number"))
     results: list[bool | StoreError] = []
@@ -125,7 +125,7 @@ def adopt_revisions(found: Sequence[PastRevision], actor: Actor) -> list[bool | 
             if (memory.pk, one.number) in known:
                 results.append(False)
                 continue
-            _check(one)
+            _validate_revision(one)
         except StoreError as refusal:
             results.append(refusal)
             continue
@@ -133,13 +133,13 @@ def adopt_revisions(found: Sequence[PastRevision], actor: Actor) -> list[bool | 
         values = {name: getattr(one, name) for name in ("number", "at", "actor", "reason", "sensitivity")}
         fresh.append(Revision(memory=memory, before=one.before, **values))
         results.append(True)
-    Revision.objects.bulk_create(fresh, CHUNK)
+    Revision.objects.bulk_create(fresh, CHUNK_SIZE)
     return results
 
 
-def _check(revision: PastRevision) -> None:
+def _validate_revision(revision: ImportedRevision) -> None:
     """Refuse fields that no memory has, and values of the wrong kind."""
-    if strange := sorted(revision.before.keys() - _BEFORE):
+    if strange := sorted(revision.before.keys() - _REVISION_FIELDS):
         raise StoreError(f"names {len(strange)} things that no memory has", "before")
     try:
         MemoryPatch.model_validate(revision.before)
@@ -151,19 +151,19 @@ def _check(revision: PastRevision) -> None:
         raise StoreError(f"must be one of: {', '.join(LEVELS)}", "sensitivity")
 
 
-def screen_revision(revision: Any) -> StoreError | None:
+def find_revision_refusal(revision: Any) -> StoreError | None:
     """Return the refusal of an earlier version that holds a secret. Call it before the transaction."""
-    refusal = screen(revision, ("actor", "reason"))
+    refusal = find_refusal(revision, ("actor", "reason"))
     try:
         patch = MemoryPatch.model_validate(revision.before)
     except ValidationError:
         return refusal  # adopt_revisions refuses it
-    return refusal or screen(patch, [name for name in MEMORY_FIELDS if name in patch.given])
+    return refusal or find_refusal(patch, [name for name in MEMORY_FIELDS if name in patch.given])
 
 
-def adopt_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> list[bool | StoreError]:
+def import_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> list[bool | StoreError]:
     """``(memory, session, moment)``; in a transaction. False for what is known."""
-    memories = _memories((uid for uid, _, _ in found), actor)
+    memories = _find_memories((uid for uid, _, _ in found), actor)
     pks = [memory.pk for memory in memories.values()]
     known = set(Evidence.objects.filter(memory__in=pks).values_list("memory_id", "session_id"))
     results: list[bool | StoreError] = []
@@ -177,13 +177,13 @@ def adopt_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> 
             known.add((memory.pk, session))
             fresh.append(Evidence(memory=memory, session_id=session, at=at))
         results.append(is_new)
-    Evidence.objects.bulk_create(fresh, CHUNK)
+    Evidence.objects.bulk_create(fresh, CHUNK_SIZE)
     return results
 
 
-def adopt_merges(found: Sequence[tuple[str, str]], actor: Actor) -> list[bool | StoreError]:
+def import_merges(found: Sequence[tuple[str, str]], actor: Actor) -> list[bool | StoreError]:
     """``(memory, what it became)``, of memories in the trash; in a transaction. False for what is known."""
-    memories = _memories((uid for pair in found for uid in pair), actor)
+    memories = _find_memories((uid for pair in found for uid in pair), actor)
     results: list[bool | StoreError] = []
     for one, into in found:
         memory, target = memories.get(one), memories.get(into)
@@ -200,11 +200,11 @@ def adopt_merges(found: Sequence[tuple[str, str]], actor: Actor) -> list[bool | 
     return results
 
 
-def _memories(uids: Iterable[str], actor: Actor) -> dict[str, Memory]:
+def _find_memories(uids: Iterable[str], actor: Actor) -> dict[str, Memory]:
     """Those that the actor may see, in the trash too."""
     visible = Memory.objects.visible_to(actor.clearance)
     return {
         memory.uid: memory
-        for chunk in batched(dict.fromkeys(uids), CHUNK)
+        for chunk in batched(dict.fromkeys(uids), CHUNK_SIZE)
         for memory in visible.filter(uid__in=chunk)
     }

@@ -1,10 +1,10 @@
-"""What maintenance writes, a step at a time: importances, and the journal rows that let a run be undone."""
+"""Writes of maintenance runs, in steps, with the journal rows that undo them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,19 +12,23 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.backends import bulk
 from memoryhub.core.chunks import batched
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.memories.delete import restore, to_trash
-from memoryhub.memories.rows import CHUNK, pick
+from memoryhub.memories.create import create_memories
+from memoryhub.memories.delete import move_to_trash, restore_memories, trash_memories, trash_merged
+from memoryhub.memories.errors import StoreError
+from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.memories.vectors import PreparedVectors
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
 # One journal row for all memories of a step that share these: a row for each would drown the journal.
-GATE = ("project", "sensitivity", "owner")
+ACCESS_FIELDS = ("project", "sensitivity", "owner")
 
 
 @dataclass(frozen=True)
-class Worth:
+class ImportanceChange:
     """A memory's importance as it was read, and as it is to be; ``accesses`` are those counted in it."""
 
     pk: int
@@ -35,14 +39,14 @@ class Worth:
     gate: tuple[str, str, str]
 
 
-def weigh(worths: Sequence[Worth], actor: Actor, run: str, now: datetime) -> set[str]:
+def update_importances(worths: Sequence[ImportanceChange], actor: Actor, run: str, now: datetime) -> set[str]:
     """Write importances of memories that are as they were read; returns the ids of these.
 
     ``consolidated_at`` and ``consolidated_accesses`` follow, ``updated_at`` stays. One journal row for each
     project, level and owner names all old and new values, which is what :func:`unweigh` goes by.
     """
-    with write():
-        there = _as_read(worths, actor, now)
+    with write_transaction():
+        there = _current_values(worths, actor, now)
         held = [
             worth for worth in worths if there.get(worth.pk) == (worth.before, worth.accesses, worth.gate)
         ]
@@ -55,21 +59,27 @@ def weigh(worths: Sequence[Worth], actor: Actor, run: str, now: datetime) -> set
         changes: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
         for one in held:
             changes[one.gate].append([one.uid, one.before, one.after])
-        note("consolidate", run, {gate: {"changes": rows} for gate, rows in changes.items()}, actor, now)
+        record_grouped(
+            "consolidate", run, {gate: {"changes": rows} for gate, rows in changes.items()}, actor, now
+        )
     return {one.uid for one in held}
 
 
-def _as_read(worths: Sequence[Worth], actor: Actor, now: datetime) -> dict[int, tuple[Any, ...]]:
+def _current_values(
+    worths: Sequence[ImportanceChange], actor: Actor, now: datetime
+) -> dict[int, tuple[Any, ...]]:
     live = Memory.objects.visible_to(actor.clearance).live(now)
     found: dict[int, tuple[Any, ...]] = {}
-    for chunk in batched(worths, CHUNK):
+    for chunk in batched(worths, CHUNK_SIZE):
         rows = live.filter(pk__in=[worth.pk for worth in chunk])
-        for pk, importance, accesses, *gate in rows.values_list("pk", "importance", "accessed_count", *GATE):
+        for pk, importance, accesses, *gate in rows.values_list(
+            "pk", "importance", "accessed_count", *ACCESS_FIELDS
+        ):
             found[pk] = (importance, accesses, tuple(gate))
     return found
 
 
-def note(
+def record_grouped(
     operation: str,
     run: str,
     details: dict[tuple[str, str, str], dict[str, Any]],
@@ -89,7 +99,9 @@ def note(
     )
 
 
-def noted(operation: str, run: str, actor: Actor, *, about: str = "memories") -> Iterator[JournalEntry]:
+def grouped_rows(
+    operation: str, run: str, actor: Actor, *, about: str = "memories"
+) -> Iterator[JournalEntry]:
     """What :func:`note` wrote about a run within the actor's reach; newest first.
 
     Also rows that name a memory which is hidden from the actor by now: the others come back all the same.
@@ -100,7 +112,9 @@ def noted(operation: str, run: str, actor: Actor, *, about: str = "memories") ->
     yield from list(rows.order_by("-seq"))
 
 
-def unweigh(changes: Iterable[tuple[str, float, float]], run: str, actor: Actor, now: datetime) -> set[str]:
+def undo_importances(
+    changes: Iterable[tuple[str, float, float]], run: str, actor: Actor, now: datetime
+) -> set[str]:
     """Give memories the importance back that they had before; what was changed since stays as it is.
 
     ``changes``: the ids with the importances before and after, of rows that :func:`weigh` wrote about this
@@ -110,56 +124,127 @@ def unweigh(changes: Iterable[tuple[str, float, float]], run: str, actor: Actor,
     wanted = {uid: (before, after) for uid, before, after in changes if before != after}
     undone: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     rows: list[tuple[float, int]] = []
-    with write():
-        for pk, uid, importance, *gate in _still(wanted, actor):
+    with write_transaction():
+        for pk, uid, importance, *gate in _current_importances(wanted, actor):
             before, after = wanted[uid]
             if importance == after:
                 rows.append((before, pk))
                 undone[tuple(gate)].append([uid, after, before])
         bulk.update(Memory, ("importance",), rows)
         details = {gate: {"changes": changes} for gate, changes in undone.items()}
-        note("undo_consolidate", run, details, actor, now)
+        record_grouped("undo_consolidate", run, details, actor, now)
     return {uid for rows_of_gate in undone.values() for uid, *_ in rows_of_gate}
 
 
-def _still(uids: Iterable[str], actor: Actor) -> Iterator[Any]:
+def _current_importances(uids: Iterable[str], actor: Actor) -> Iterator[Any]:
     visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
-    for chunk in batched(uids, CHUNK):
-        yield from visible.filter(uid__in=chunk).values_list("pk", "uid", "importance", *GATE)
+    for chunk in batched(uids, CHUNK_SIZE):
+        yield from visible.filter(uid__in=chunk).values_list("pk", "uid", "importance", *ACCESS_FIELDS)
 
 
-def evict(
+def evict_for_run(
     candidates: MemoryQuerySet, uids: Iterable[str], actor: Actor, run: str, now: datetime
 ) -> list[Memory]:
     """Move those of the candidates to the trash as evicted: a journal row for each.
 
     Another row for each project, level and owner is what :func:`unevict` goes by.
     """
-    with write():
-        memories = pick(candidates, uids)
-        to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
+    with write_transaction():
+        memories = fetch_by_uids(candidates, uids)
+        move_to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
         gone: dict[tuple[str, str, str], list[str]] = defaultdict(list)
         for memory in memories:
             gone[(memory.project, memory.sensitivity, memory.owner)].append(memory.uid)
-        note("evict", run, {gate: {"evicted": uids} for gate, uids in gone.items()}, actor, now)
+        record_grouped("evict", run, {gate: {"evicted": uids} for gate, uids in gone.items()}, actor, now)
     return memories
 
 
-def unevict(uids: Iterable[str], at: datetime, actor: Actor, now: datetime) -> set[str]:
+def undo_evictions(uids: Iterable[str], at: datetime, actor: Actor, now: datetime) -> set[str]:
     """Take out of the trash what a run moved there at that moment and still lies there as evicted."""
-    with write():
-        out = restore(still_there(uids, at, TrashReason.EVICTED, actor), actor, now)
+    with write_transaction():
+        out = restore_memories(still_in_trash(uids, at, TrashReason.EVICTED, actor), actor, now)
     return {memory.uid for memory in out}
 
 
-def still_there(uids: Iterable[str], at: datetime, reason: TrashReason, actor: Actor) -> list[str]:
+def still_in_trash(uids: Iterable[str], at: datetime, reason: TrashReason, actor: Actor) -> list[str]:
     """Those of the ids that lie in the trash since that moment, for that reason.
 
     Looked up by id alone: SQLite would take the index of ``deleted_at``, and all of a run share one moment.
     """
     visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
     found: list[str] = []
-    for chunk in batched(uids, CHUNK):
+    for chunk in batched(uids, CHUNK_SIZE):
         rows = visible.filter(uid__in=chunk).order_by("pk").values_list("uid", "deleted_at", "trash_reason")
         found += [uid for uid, since, why in rows if since == at and why == reason.value]
     return found
+
+
+_COMPARED_FIELDS = ("pk", "updated_at", "sensitivity", "content_hash")
+
+
+def condense_memories(
+    sources: MemoryQuerySet,
+    memories: Sequence[Memory],
+    draft: MemoryDraft,
+    actor: Actor,
+    operation: str,
+    run: str,
+    now: datetime,
+    vectors: PreparedVectors | None = None,
+) -> Memory | None:
+    """Store the draft in the place of these memories, which go to the trash and name it.
+
+    ``vectors``: the draft's, made before the transaction of whoever calls this (``store.embed_ahead``).
+    None, and nothing is done, when one of them has changed since it was read or has left ``sources``. The
+    hub's own upkeep reaches everyone's personal memories; what it makes of them belongs to the same owner.
+    """
+    uids = [memory.uid for memory in memories]
+    owner = memories[0].owner
+    clearance = replace(actor.clearance, owner=owner or actor.owner)
+    with write_transaction():
+        there = sources.filter(pk__in=[memory.pk for memory in memories]).values_list(*_COMPARED_FIELDS)
+        if set(there) != {_compared_values(memory) for memory in memories}:
+            return None
+        [made] = create_memories(
+            [draft],
+            replace(actor, clearance=clearance),
+            now,
+            hold_cap=False,
+            refusals=[None],
+            vectors=vectors,
+            imported_at=max(filter(None, (memory.imported_at for memory in memories)), default=None),
+        )
+        if isinstance(made, StoreError):
+            raise made
+        trash_merged(made.memory, uids, actor, TrashReason.COMPRESSED, now)
+        gate = (made.memory.project, made.memory.sensitivity, owner)
+        record_grouped(operation, run, {gate: {"into": made.memory.uid, "members": uids}}, actor, now)
+    return made.memory
+
+
+def _compared_values(memory: Memory) -> tuple[Any, ...]:
+    return tuple(getattr(memory, name) for name in _COMPARED_FIELDS)
+
+
+def restore_sources(entry: JournalEntry, uids: Sequence[str], actor: Actor, now: datetime) -> int:
+    """Undo :func:`condense`: some of the sources come back; how many that were.
+
+    Sources that are not in the trash any more, or for another reason, are left out.
+    """
+    with write_transaction():
+        return len(
+            restore_memories(still_in_trash(uids, entry.at, TrashReason.COMPRESSED, actor), actor, now)
+        )
+
+
+def trash_condensed(entry: JournalEntry, actor: Actor, now: datetime) -> None:
+    """Undo :func:`condense`: once sources are back, what was made of them goes to the trash.
+
+    What was edited since stays, beside its sources.
+    """
+    with write_transaction():
+        visible = Memory.objects.visible_to(actor.clearance)
+        made = visible.filter(uid=entry.detail["into"], deleted_at__isnull=True).first()
+        back = visible.filter(uid__in=entry.detail["members"], deleted_at__isnull=True).exists()
+        if back and made and not made.revisions.exists():
+            trash_memories([made.uid], actor, now=now)

@@ -17,39 +17,39 @@ from django.db.models import Max
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from memoryhub.access.policy import Actor, Clearance, higher
+from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import NEVER_MERGED, TrashReason
 from memoryhub.memories import evidence
 from memoryhub.memories import vectors as memories_vectors
-from memoryhub.memories.delete import restore, to_trash
+from memoryhub.memories.delete import move_to_trash, restore_memories
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.maintenance_updates import GATE, note, noted
-from memoryhub.memories.rows import LISTS, listed, pick, united
+from memoryhub.memories.maintenance_updates import ACCESS_FIELDS, grouped_rows, record_grouped
+from memoryhub.memories.rows import LIST_FIELDS, fetch_by_uids, list_values, union_list_values
 from memoryhub.memories.schemas import MAX_LIST, MemoryPatch
-from memoryhub.memories.secret_check import noting_refusals, screen
-from memoryhub.memories.update import apply, find, twins
+from memoryhub.memories.secret_check import find_refusal, journal_refusals
+from memoryhub.memories.update import apply_patch, find_twins, get_memory
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
 
-MOST = 100  # memories that become one at once
+MAX_MERGED = 100  # memories that become one at once
 MERGE, UNDO_MERGE = "merge", "undo_merge"
-_PLACE = ("project", "scope", "owner")
+_PLACE_FIELDS = ("project", "scope", "owner")
 # Of the one that is kept, beside what its revision holds; all of them are numbers and moments.
-_MOMENTS = ("last_accessed_at", "consolidated_at", "expires_at", "updated_at")
-_COUNTS = ("accessed_count", "consolidated_accesses")
-_PLAIN = ("ttl_days", "importance", "copy", *_COUNTS)
+_TIMESTAMP_FIELDS = ("last_accessed_at", "consolidated_at", "expires_at", "updated_at")
+_COUNT_FIELDS = ("accessed_count", "consolidated_accesses")
+_NUMBER_FIELDS = ("ttl_days", "importance", "copy", *_COUNT_FIELDS)
 
 
 @dataclass(frozen=True)
-class _Text:
+class _ContentOnly:
     content: str
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergeResult:
     """``memory`` stands for ``others``, or stood; ``uid`` names the merge, for :func:`unmerge`."""
 
     uid: str
@@ -57,7 +57,7 @@ class Merged:
     others: list[Memory]
 
 
-def merge(
+def merge_memories(
     keep: str,
     others: Iterable[str],
     actor: Actor,
@@ -65,7 +65,7 @@ def merge(
     content: str = "",
     seen: Mapping[str, datetime] | None = None,
     now: datetime | None = None,
-) -> Merged:
+) -> MergeResult:
     """Keep one memory in the place of all; the others go to the trash with ``merged_into``.
 
     It unites their lists, takes the highest level, importance, trust and confidence, adds up their accesses,
@@ -77,45 +77,47 @@ def merge(
     that lie in the trash, in different places, under different keys, or in a category that never merges.
     """
     now = now or timezone.now()
-    vectors = memories_vectors.Ahead([content] if content else ())
+    vectors = memories_vectors.PreparedVectors([content] if content else ())
     others = list(dict.fromkeys(others))
-    with noting_refusals(None, actor, uid=keep):
-        if content and (refusal := screen(_Text(content), ["content"])):
-            _read(keep, others, actor, now)  # what may not be merged at all is refused for that reason
+    with journal_refusals(None, actor, uid=keep):
+        if content and (refusal := find_refusal(_ContentOnly(content), ["content"])):
+            _load_memories(
+                keep, others, actor, now
+            )  # what may not be merged at all is refused for that reason
             raise refusal
-    with write():
-        memory, found = _read(keep, others, actor, now)
-        _refuse_unlike(memory, found)
+    with write_transaction():
+        memory, found = _load_memories(keep, others, actor, now)
+        _refuse_unmergeable(memory, found)
         _refuse_changed([memory, *found], seen or {})
-        before = _numbers(memory)
-        patch = _patch(memory, found, content)
+        before = _merge_numbers(memory)
+        patch = _build_patch(memory, found, content)
         beside = [other.pk for other in found]
-        changes = apply(memory, patch, patch.given, actor, now, reason="merge", beside=beside)
-        _add_up(memory, found, now)
+        changes = apply_patch(memory, patch, patch.given, actor, now, reason="merge", beside=beside)
+        _add_up_counts(memory, found, now)
         memory.save()
-        evidence.unite(memory, found, now)
+        evidence.merge_evidence(memory, found, now)
         vectors.renew(memory)
         changes += _move_facts(Fact.objects.filter(memory__in=beside), memory)
         journal.record(actor, changes, now)
-        to_trash(found, actor, TrashReason.MERGED, now, TrashReason.MERGED.value, memory)
-        done = Merged(new_uid(), memory, found)
+        move_to_trash(found, actor, TrashReason.MERGED, now, TrashReason.MERGED.value, memory)
+        done = MergeResult(new_uid(), memory, found)
         detail = {
             "into": memory.uid,
             "members": [other.uid for other in found],
             "revision": memory.revisions.aggregate(last=Max("number"))["last"] if changes else None,
             "before": before,
-            "after": _numbers(memory),
+            "after": _merge_numbers(memory),
         }
-        note(MERGE, done.uid, {_gate(memory): detail}, actor, now)
+        record_grouped(MERGE, done.uid, {_access_key(memory): detail}, actor, now)
     return done
 
 
-def _read(keep: str, others: list[str], actor: Actor, now: datetime) -> tuple[Memory, list[Memory]]:
+def _load_memories(keep: str, others: list[str], actor: Actor, now: datetime) -> tuple[Memory, list[Memory]]:
     """The memories, all of them alive."""
-    if not others or keep in others or len(others) > MOST:
-        raise Conflict(f"name 1 to {MOST} other memories, and not the one that is kept", "others")
-    memory = find(keep, actor)
-    found = pick(Memory.objects.visible_to(actor.clearance).with_details(), others)
+    if not others or keep in others or len(others) > MAX_MERGED:
+        raise Conflict(f"name 1 to {MAX_MERGED} other memories, and not the one that is kept", "others")
+    memory = get_memory(keep, actor)
+    found = fetch_by_uids(Memory.objects.visible_to(actor.clearance).with_details(), others)
     if len(found) < len(others):
         missing = sorted(set(others) - {other.uid for other in found})
         raise NotFound(f"there is no memory {', '.join(missing)}; leave it out", "others")
@@ -125,9 +127,9 @@ def _read(keep: str, others: list[str], actor: Actor, now: datetime) -> tuple[Me
     return memory, found
 
 
-def refuse_elsewhere(memory: Memory, others: Iterable[Memory]) -> None:
+def refuse_different_place(memory: Memory, others: Iterable[Memory]) -> None:
     """:class:`Conflict` unless all are in one project, of one scope and one owner."""
-    for other, name in product(others, _PLACE):
+    for other, name in product(others, _PLACE_FIELDS):
         if getattr(other, name) != getattr(memory, name):
             raise Conflict(
                 f"memory {other.uid} has another {name}; only memories of one project, scope and owner can be"
@@ -136,8 +138,8 @@ def refuse_elsewhere(memory: Memory, others: Iterable[Memory]) -> None:
             )
 
 
-def _refuse_unlike(memory: Memory, others: Sequence[Memory]) -> None:
-    refuse_elsewhere(memory, others)
+def _refuse_unmergeable(memory: Memory, others: Sequence[Memory]) -> None:
+    refuse_different_place(memory, others)
     for other in others:
         if other.key and other.key != memory.key:
             mend = "keep that one, or clear its key first"
@@ -158,18 +160,20 @@ def _refuse_changed(memories: Iterable[Memory], seen: Mapping[str, datetime]) ->
         )
 
 
-def _patch(memory: Memory, others: Sequence[Memory], content: str) -> MemoryPatch:
+def _build_patch(memory: Memory, others: Sequence[Memory], content: str) -> MemoryPatch:
     """What the one that is kept takes over from the others, its own values first."""
     everyone = [memory, *others]
     values: dict[str, Any] = {}
-    for name in LISTS:
-        own = listed(memory, name)
-        values[name] = [*own, *(value for value in united(others, name) if value not in own)][:MAX_LIST]
+    for name in LIST_FIELDS:
+        own = list_values(memory, name)
+        values[name] = [*own, *(value for value in union_list_values(others, name) if value not in own)][
+            :MAX_LIST
+        ]
     for name in ("importance", "trust"):
         values[name] = max(getattr(one, name) for one in everyone)
-    values["confidence"] = evidence.united(everyone)
-    values["sensitivity"] = reduce(higher, (one.sensitivity for one in everyone))
-    longest = _longest(everyone)
+    values["confidence"] = evidence.combine_confidence(everyone)
+    values["sensitivity"] = reduce(stricter_level, (one.sensitivity for one in everyone))
+    longest = _longest_lived(everyone)
     if longest.expires_at != memory.expires_at:
         values["ttl_days"] = longest.ttl_days
     if content:
@@ -177,18 +181,18 @@ def _patch(memory: Memory, others: Sequence[Memory], content: str) -> MemoryPatc
     return MemoryPatch.model_validate(values)
 
 
-def _longest(memories: Iterable[Memory]) -> Memory:
+def _longest_lived(memories: Iterable[Memory]) -> Memory:
     """The one that lives longest; the first of several."""
     return max(memories, key=lambda one: one.expires_at.timestamp() if one.expires_at else math.inf)
 
 
-def _add_up(memory: Memory, others: Sequence[Memory], now: datetime) -> None:
-    for name in _COUNTS:
+def _add_up_counts(memory: Memory, others: Sequence[Memory], now: datetime) -> None:
+    for name in _COUNT_FIELDS:
         setattr(memory, name, getattr(memory, name) + sum(getattr(other, name) for other in others))
     everyone = [memory, *others]
     accesses = [one.last_accessed_at for one in everyone if one.last_accessed_at]
     memory.last_accessed_at = max(accesses, default=None)
-    memory.expires_at = _longest(everyone).expires_at
+    memory.expires_at = _longest_lived(everyone).expires_at
     memory.updated_at = now
 
 
@@ -198,31 +202,33 @@ def _move_facts(facts: FactQuerySet, memory: Memory) -> list[journal.Change]:
     for fact in facts.select_related("memory"):
         was, fact.memory = fact.memory, memory
         fact.save(update_fields=["memory"])
-        changes.append(journal.of_fact(MERGE, fact, was=was.uid, into=memory.uid))
+        changes.append(journal.fact_change(MERGE, fact, was=was.uid, into=memory.uid))
     return changes
 
 
-def unmerge(uid: str, actor: Actor, now: datetime | None = None) -> Merged:
+def undo_merge(uid: str, actor: Actor, now: datetime | None = None) -> MergeResult:
     """Take a merge back: all is as it was, but for accesses since then, which stay counted.
 
     :class:`NotFound` when the actor may not know of it; :class:`Conflict` names what was changed since.
     """
     now = now or timezone.now()
-    with write():
-        entry = next(noted(MERGE, uid, actor), None)
+    with write_transaction():
+        entry = next(grouped_rows(MERGE, uid, actor), None)
         if entry is None:
             raise NotFound("there is no such merge")
-        if next(noted(UNDO_MERGE, uid, actor), None):
+        if next(grouped_rows(UNDO_MERGE, uid, actor), None):
             raise Conflict("this merge was taken back already", "id")
-        memory, others = _as_left(entry, actor)
-        gate = _gate(memory)
-        changes = _put_back(memory, others, entry, actor, now)
-        evidence.part(memory, entry.at)
+        memory, others = _load_merged(entry, actor)
+        gate = _access_key(memory)
+        changes = _restore_kept(memory, others, entry, actor, now)
+        evidence.undo_merge_evidence(memory, entry.at)
         changes += _return_facts(memory, others, entry)
         journal.record(actor, changes, now)
-        back = restore([other.uid for other in others], actor, now)
-        note(UNDO_MERGE, uid, {gate: {"into": memory.uid, "members": entry.detail["members"]}}, actor, now)
-    return Merged(uid, memory, back)
+        back = restore_memories([other.uid for other in others], actor, now)
+        record_grouped(
+            UNDO_MERGE, uid, {gate: {"into": memory.uid, "members": entry.detail["members"]}}, actor, now
+        )
+    return MergeResult(uid, memory, back)
 
 
 def last_merge(memory: Memory, clearance: Clearance) -> str:
@@ -239,11 +245,11 @@ def last_merge(memory: Memory, clearance: Clearance) -> str:
     return ""
 
 
-def _as_left(entry: JournalEntry, actor: Actor) -> tuple[Memory, list[Memory]]:
+def _load_merged(entry: JournalEntry, actor: Actor) -> tuple[Memory, list[Memory]]:
     """The memories of a merge, if they are as it left them."""
     visible = Memory.objects.visible_to(actor.clearance)
     memory = visible.filter(uid=entry.detail["into"]).first()
-    others = pick(visible.with_details(), entry.detail["members"])
+    others = fetch_by_uids(visible.with_details(), entry.detail["members"])
     if memory is None or len(others) < len(entry.detail["members"]):
         raise Conflict(
             "a memory of this merge is not there any more; restore the others from the trash", "id"
@@ -266,30 +272,30 @@ def _changes_since(memory: Memory, entry: JournalEntry, actor: Actor) -> list[st
         changed.append(f"memory {memory.uid} is in the trash")
     if last_merge(memory, actor.clearance) != entry.object_id:
         changed.append(f"other memories were merged into memory {memory.uid}")
-    elif names := _edited(memory, entry):
+    elif names := _edited_fields(memory, entry):
         changed.append(f"memory {memory.uid} was changed: {', '.join(names)}")
-    elif _stored_again(memory, entry):
+    elif _was_stored_again(memory, entry):
         changed.append(f"memory {memory.uid} was stored again, which cannot be taken back")
     before, after = entry.detail["before"], entry.detail["after"]
-    current = _numbers(memory)
+    current = _merge_numbers(memory)
     for name in ("importance", "expires_at"):
         if before[name] != after[name] != current[name] and not changed:
             changed.append(f"{name} of memory {memory.uid} was changed")
     return changed
 
 
-def _edited(memory: Memory, entry: JournalEntry) -> list[str]:
+def _edited_fields(memory: Memory, entry: JournalEntry) -> list[str]:
     """Names of the fields that do not say what they said after the merge."""
     was: dict[str, Any] = {}
     for before in (
         memory.revisions.filter(at__gt=entry.at).order_by("number").values_list("before", flat=True)
     ):
         was = {**before, **was}
-    now = {name: listed(memory, name) if name in LISTS else getattr(memory, name) for name in was}
+    now = {name: list_values(memory, name) if name in LIST_FIELDS else getattr(memory, name) for name in was}
     return sorted(name for name in was if now[name] != was[name])
 
 
-def _stored_again(memory: Memory, entry: JournalEntry) -> bool:
+def _was_stored_again(memory: Memory, entry: JournalEntry) -> bool:
     """Whether somebody said the same again: that may have given it the level that the merge gave it too."""
     again = JournalEntry.objects.filter(
         operation="dedup_refresh", object_type="memory", object_id=memory.uid, seq__gt=entry.seq
@@ -297,33 +303,33 @@ def _stored_again(memory: Memory, entry: JournalEntry) -> bool:
     return again.exists() or memory.revisions.filter(at__gt=entry.at, reason="upsert").exists()
 
 
-def _put_back(
+def _restore_kept(
     memory: Memory, others: Sequence[Memory], entry: JournalEntry, actor: Actor, now: datetime
 ) -> list[journal.Change]:
     """The one that was kept as it was before; its own journal row and revision tell of it."""
-    detail, current = entry.detail, _numbers(memory)
+    detail, current = entry.detail, _merge_numbers(memory)
     beside = [other.pk for other in others]
     changes: list[journal.Change] = []
     revision = memory.revisions.filter(number=detail["revision"]).first()
     if revision:
         old = {"title": memory.title, "abstract": memory.abstract, **revision.before}
         patch = MemoryPatch.model_validate(old)
-        changes = apply(memory, patch, patch.given, actor, now, reason="undo merge", beside=beside)
-    for name, value in _numbers_back(detail["before"], detail["after"], current).items():
-        setattr(memory, name, parse_datetime(value) if name in _MOMENTS and value else value)
-    if twins(memory).filter(copy=memory.copy).exists():
-        memory.copy = 1 + (twins(memory).aggregate(last=Max("copy"))["last"] or 0)
+        changes = apply_patch(memory, patch, patch.given, actor, now, reason="undo merge", beside=beside)
+    for name, value in _restored_numbers(detail["before"], detail["after"], current).items():
+        setattr(memory, name, parse_datetime(value) if name in _TIMESTAMP_FIELDS and value else value)
+    if find_twins(memory).filter(copy=memory.copy).exists():
+        memory.copy = 1 + (find_twins(memory).aggregate(last=Max("copy"))["last"] or 0)
     memory.save()
-    memories_vectors.Ahead().renew(memory)
+    memories_vectors.PreparedVectors().renew(memory)
     return changes
 
 
-def _numbers_back(
+def _restored_numbers(
     before: Mapping[str, Any], after: Mapping[str, Any], current: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the merge changed is as before; what upkeep and readers changed since is kept."""
     back = {name: before[name] if current[name] == after[name] else current[name] for name in before}
-    for name in _COUNTS:
+    for name in _COUNT_FIELDS:
         back[name] = max(current[name] - (after[name] - before[name]), 0)
     back["consolidated_accesses"] = min(back["consolidated_accesses"], back["accessed_count"])
     return back
@@ -340,18 +346,18 @@ def _return_facts(memory: Memory, others: Sequence[Memory], entry: JournalEntry)
     for fact in Fact.objects.filter(uid__in=was, memory=memory).select_related("memory"):
         fact.memory = homes[was[fact.uid]]
         fact.save(update_fields=["memory"])
-        changes.append(journal.of_fact(UNDO_MERGE, fact, was=memory.uid, into=fact.memory.uid))
+        changes.append(journal.fact_change(UNDO_MERGE, fact, was=memory.uid, into=fact.memory.uid))
     return changes
 
 
-def _numbers(memory: Memory) -> dict[str, Any]:
+def _merge_numbers(memory: Memory) -> dict[str, Any]:
     """What a merge adds up or moves, as the journal keeps it."""
-    moments = {name: getattr(memory, name) for name in _MOMENTS}
-    return {name: getattr(memory, name) for name in _PLAIN} | {
+    moments = {name: getattr(memory, name) for name in _TIMESTAMP_FIELDS}
+    return {name: getattr(memory, name) for name in _NUMBER_FIELDS} | {
         name: at.astimezone(UTC).isoformat() if at else None for name, at in moments.items()
     }
 
 
-def _gate(memory: Memory) -> tuple[str, str, str]:
-    project, level, owner = (getattr(memory, name) for name in GATE)
+def _access_key(memory: Memory) -> tuple[str, str, str]:
+    project, level, owner = (getattr(memory, name) for name in ACCESS_FIELDS)
     return project, level, owner

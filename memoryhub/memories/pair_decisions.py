@@ -10,20 +10,20 @@ from itertools import combinations
 
 from django.utils import timezone
 
-from memoryhub.access.policy import Actor, Clearance, higher
-from memoryhub.core.transactions import write
+from memoryhub.access.policy import Actor, Clearance, stricter_level
+from memoryhub.core.transactions import write_transaction
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.maintenance_updates import note, noted
-from memoryhub.memories.merge import refuse_elsewhere
-from memoryhub.memories.rows import pick
+from memoryhub.memories.maintenance_updates import grouped_rows, record_grouped
+from memoryhub.memories.merge import refuse_different_place
+from memoryhub.memories.rows import fetch_by_uids
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 
-Gate = tuple[str, str, str]  # project, level, owner
+AccessKey = tuple[str, str, str]  # project, level, owner
 
 
 @dataclass(frozen=True)
-class Decisions:
+class PairDecisions:
     """Decisions of one kind.
 
     ``about``: the journal's word for the things; ``said`` and ``undone``: its operations.
@@ -34,28 +34,33 @@ class Decisions:
     undone: str
 
     def write_down(
-        self, pairs: Iterable[tuple[Gate, tuple[str, str]]], actor: Actor, now: datetime | None
+        self, pairs: Iterable[tuple[AccessKey, tuple[str, str]]], actor: Actor, now: datetime | None
     ) -> str:
         """Remember these pairs of ids, each under its gate; returns the id of the decision."""
-        grouped: dict[Gate, list[list[str]]] = defaultdict(list)
+        grouped: dict[AccessKey, list[list[str]]] = defaultdict(list)
         for gate, pair in pairs:
             grouped[gate].append(list(pair))
         decision = new_uid()
         details = {gate: {"pairs": found} for gate, found in grouped.items()}
-        note(self.said, decision, details, actor, now or timezone.now(), about=self.about)
+        record_grouped(self.said, decision, details, actor, now or timezone.now(), about=self.about)
         return decision
 
     def take_back(self, decision: str, actor: Actor, now: datetime | None) -> None:
         """NotFound when there is no such decision within the actor's reach, or it is taken back."""
-        with write():
-            held = {_gate(row): row.detail for row in noted(self.said, decision, actor, about=self.about)}
-            undone = {_gate(row) for row in noted(self.undone, decision, actor, about=self.about)}
+        with write_transaction():
+            held = {
+                _access_key(row): row.detail
+                for row in grouped_rows(self.said, decision, actor, about=self.about)
+            }
+            undone = {
+                _access_key(row) for row in grouped_rows(self.undone, decision, actor, about=self.about)
+            }
             details = {
                 gate: {"pairs": detail["pairs"]} for gate, detail in held.items() if gate not in undone
             }
             if not details:
                 raise NotFound("there is no such decision")
-            note(self.undone, decision, details, actor, now or timezone.now(), about=self.about)
+            record_grouped(self.undone, decision, details, actor, now or timezone.now(), about=self.about)
 
     def holding(self, clearance: Clearance) -> set[frozenset[str]]:
         """The pairs of ids that are decided, as far as this clearance knows of both."""
@@ -68,37 +73,40 @@ class Decisions:
         return {pair for (_, pair), holds in pairs.items() if holds}
 
 
-def _gate(row: JournalEntry) -> Gate:
+def _access_key(row: JournalEntry) -> AccessKey:
     return row.project, row.sensitivity, row.owner
 
 
-MOST = 100  # memories that are told apart at once: a row for each pair of them
-UNDO_APART = "undo_not_duplicates"
-_APART = Decisions("memories", "not_duplicates", UNDO_APART)
+MAX_DISMISSED = 100  # memories that are told apart at once: a row for each pair of them
+UNDO_NOT_DUPLICATES = "undo_not_duplicates"
+_NOT_DUPLICATES = PairDecisions("memories", "not_duplicates", UNDO_NOT_DUPLICATES)
 
 
-def not_duplicates(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> str:
+def dismiss_duplicates(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> str:
     """Remember that these memories are no duplicates of each other; returns the id of that decision."""
-    with write():
+    with write_transaction():
         wanted = list(dict.fromkeys(uids))
-        if not 2 <= len(wanted) <= MOST:
-            raise Conflict(f"name 2 to {MOST} memories", "others")
-        memories = pick(Memory.objects.visible_to(actor.clearance), wanted)
+        if not 2 <= len(wanted) <= MAX_DISMISSED:
+            raise Conflict(f"name 2 to {MAX_DISMISSED} memories", "others")
+        memories = fetch_by_uids(Memory.objects.visible_to(actor.clearance), wanted)
         if len(memories) < len(wanted):
             raise NotFound("one of these memories is not there; look at them again", "others")
-        refuse_elsewhere(memories[0], memories[1:])
+        refuse_different_place(memories[0], memories[1:])
         pairs = (
-            ((one.project, higher(one.sensitivity, other.sensitivity), one.owner), (one.uid, other.uid))
+            (
+                (one.project, stricter_level(one.sensitivity, other.sensitivity), one.owner),
+                (one.uid, other.uid),
+            )
             for one, other in combinations(memories, 2)
         )
-        return _APART.write_down(pairs, actor, now)
+        return _NOT_DUPLICATES.write_down(pairs, actor, now)
 
 
-def undo_not_duplicates(decision: str, actor: Actor, now: datetime | None = None) -> None:
+def undo_dismissal(decision: str, actor: Actor, now: datetime | None = None) -> None:
     """Take back :func:`not_duplicates`; NotFound when there is no such decision, or it is taken back."""
-    _APART.take_back(decision, actor, now)
+    _NOT_DUPLICATES.take_back(decision, actor, now)
 
 
-def apart(clearance: Clearance) -> set[frozenset[str]]:
+def dismissed_pairs(clearance: Clearance) -> set[frozenset[str]]:
     """The pairs of ids that somebody said are no duplicates, as far as this clearance knows of both."""
-    return _APART.holding(clearance)
+    return _NOT_DUPLICATES.holding(clearance)

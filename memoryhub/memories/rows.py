@@ -1,4 +1,4 @@
-"""Memory rows and what hangs on them: built from drafts, compared, replaced."""
+"""Memory rows and their list-valued fields: built from drafts, read, compared and replaced."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from functools import cache
 from typing import Any
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q
 
 from memoryhub.access.policy import Actor
 from memoryhub.backends import bulk
 from memoryhub.core.chunks import batched
-from memoryhub.core.text import make_title, summary
+from memoryhub.core.text import make_summary, make_title
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Forbidden
 from memoryhub.memories.schemas import MAX_LIST, MemoryDraft
@@ -24,32 +25,32 @@ from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Se
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
 
-CHUNK = 500  # rows of one statement: SQLite limits its parameters
-SCALARS = (
+CHUNK_SIZE = 500  # rows of one statement: SQLite limits its parameters
+SCALAR_FIELDS = (
     "title subtitle abstract overview category type importance trust confidence sensitivity scope project"
     " session_id key discovery_tokens ttl_days content"
 ).split()
-_NOWHERE = "no project is open to you; ask for a membership"
-LISTS = ("tags", "concepts", "files_read", "files_modified", "entities")
+_NO_PROJECT = "no project is open to you; ask for a membership"
+LIST_FIELDS = ("tags", "concepts", "files_read", "files_modified", "entities")
 
 
-def content_hash(content: str) -> str:
+def hash_content(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def project_for(project: str, actor: Actor) -> str:
+def resolve_project(project: str, actor: Actor) -> str:
     """The project to write to: what is named, or the only one that the actor is confined to."""
     allowed = actor.clearance.projects
     if not project and allowed and len(allowed) == 1:
         return next(iter(allowed))
     if not actor.clearance.reaches(project):
         named = ", ".join(sorted(allowed or ()))
-        words = f"you may write only to: {named}; name one of them as project" if named else _NOWHERE
+        words = f"you may write only to: {named}; name one of them as project" if named else _NO_PROJECT
         raise Forbidden(words, "project")
     return project
 
 
-def owner_for(scope: str, actor: Actor) -> str:
+def resolve_owner(scope: str, actor: Actor) -> str:
     """Personal memories belong to someone, shared ones to nobody."""
     if scope != Scope.PERSONAL.value:
         return ""
@@ -58,18 +59,18 @@ def owner_for(scope: str, actor: Actor) -> str:
     return actor.owner
 
 
-def own_words(actor: Actor) -> Q:
+def written_only_by(actor: Actor) -> Q:
     """What the actor wrote and nobody else has worked on since: there is nothing in it to reveal."""
     changed_by_others = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=actor.name)
     return Q(~Exists(changed_by_others), author=actor.name)
 
 
-def expiry(ttl_days: float | None, now: datetime) -> datetime | None:
+def compute_expiry(ttl_days: float | None, now: datetime) -> datetime | None:
     """When it expires; ``None`` and 0 mean never."""
     return now + timedelta(days=ttl_days) if ttl_days else None
 
 
-def build(
+def build_memory(
     draft: MemoryDraft,
     actor: Actor,
     now: datetime,
@@ -80,40 +81,40 @@ def build(
 
     ``owner``: whose it is, where that is not the actor's to say.
     """
-    values = {name: getattr(draft, name) for name in SCALARS}
+    values = {name: getattr(draft, name) for name in SCALAR_FIELDS}
     values["ttl_days"] = draft.ttl_days if "ttl_days" in draft.given else settings.MEMORYHUB.default_ttl_days
     values["ttl_days"] = values["ttl_days"] or None
     values["title"] = draft.title or make_title(draft.content)
-    values["abstract"] = draft.abstract or auto_abstract(draft.content)
+    values["abstract"] = draft.abstract or make_abstract(draft.content)
     for name in ("type", "sensitivity", "scope"):
         values[name] = str(values[name])
     at = draft.created_at or now
     values |= {
-        **_plain_defaults(),
+        **_default_values(),
         "uid": new_uid(),
-        "project": project_for(draft.project, actor),
+        "project": resolve_project(draft.project, actor),
         "flags": [],
-        "owner": owner_for(values["scope"], actor) if owner is None else owner,
-        "content_hash": content_hash(draft.content),
+        "owner": resolve_owner(values["scope"], actor) if owner is None else owner,
+        "content_hash": hash_content(draft.content),
         "author": actor.name,
         "created_at": at,
         "updated_at": at,
         "imported_at": imported_at,
-        "expires_at": expiry(values["ttl_days"], now),
+        "expires_at": compute_expiry(values["ttl_days"], now),
     }
     # By place: Django takes half as long as by name.
-    return Memory(*(values[column] for column in _columns()))  # type: ignore[misc]
+    return Memory(*(values[column] for column in _column_names()))  # type: ignore[misc]
 
 
 @cache
-def _columns() -> list[str]:
+def _column_names() -> list[str]:
     return [field.attname for field in Memory._meta.concrete_fields]
 
 
 @cache
-def _plain_defaults() -> dict[str, Any]:
+def _default_values() -> dict[str, Any]:
     """What a new memory begins with in the columns that :func:`build` leaves alone; asking each is slow."""
-    built = {*SCALARS, "uid", "flags", "owner", "content_hash", "author"}
+    built = {*SCALAR_FIELDS, "uid", "flags", "owner", "content_hash", "author"}
     built |= {"created_at", "updated_at", "imported_at", "expires_at"}
     return {
         field.attname: field.get_default()
@@ -122,32 +123,32 @@ def _plain_defaults() -> dict[str, Any]:
     }
 
 
-def auto_abstract(content: str) -> str:
-    return summary(content, settings.MEMORYHUB.summary_words)
+def make_abstract(content: str) -> str:
+    return make_summary(content, settings.MEMORYHUB.summary_words)
 
 
-_COLUMNS: dict[type[Model], tuple[str, ...]] = {
+_LIST_COLUMNS: dict[type[Model], tuple[str, ...]] = {
     Label: ("memory_id", "kind", "value"),
     FileLink: ("memory_id", "access", "path", "basename"),
     Entity: ("memory_id", "entity", "entity_type"),
 }
 
 
-def save_details(memories: Iterable[tuple[Memory, Any]], names: Iterable[str] = LISTS) -> None:
+def save_lists(memories: Iterable[tuple[Memory, Any]], names: Iterable[str] = LIST_FIELDS) -> None:
     """Write the join rows of list-valued fields, for pairs of a saved memory and its draft."""
     names = list(names)
-    found: dict[type[Model], list[tuple[Any, ...]]] = {model: [] for model in _COLUMNS}
+    found: dict[type[Model], list[tuple[Any, ...]]] = {model: [] for model in _LIST_COLUMNS}
     for memory, draft in memories:
         for name in names:
             for value in getattr(draft, name):
-                model, row = _row(name, value)
+                model, row = _to_list_row(name, value)
                 found[model].append((memory.pk, *row))
     for model, rows in found.items():
         if rows:
-            bulk.insert(model, _COLUMNS[model], rows)
+            bulk.insert(model, _LIST_COLUMNS[model], rows)
 
 
-def _row(name: str, value: Any) -> tuple[type[Model], tuple[str, ...]]:
+def _to_list_row(name: str, value: Any) -> tuple[type[Model], tuple[str, ...]]:
     """The table and the values, without the memory's number, of one item of a list-valued field."""
     if name == "entities":
         return Entity, (value.entity, value.entity_type)
@@ -156,7 +157,7 @@ def _row(name: str, value: Any) -> tuple[type[Model], tuple[str, ...]]:
     return FileLink, (name.removeprefix("files_"), value, posixpath.basename(value.rstrip("/")))
 
 
-def listed(memory: Memory, name: str) -> list[Any]:
+def list_values(memory: Memory, name: str) -> list[Any]:
     """The value of a list-valued field in the shape of the API; prefetched rows are used where they are."""
     if name == "entities":
         named = sorted((row.entity, row.entity_type) for row in memory.entities.all())
@@ -167,16 +168,16 @@ def listed(memory: Memory, name: str) -> list[Any]:
     return sorted(row.path for row in memory.files.all() if row.access == access)
 
 
-def united(memories: Iterable[Memory], name: str) -> list[Any]:
+def union_list_values(memories: Iterable[Memory], name: str) -> list[Any]:
     """All values of a list field, the most frequent first; no more than one memory can hold."""
-    values = [value for memory in memories for value in listed(memory, name)]
+    values = [value for memory in memories for value in list_values(memory, name)]
     if name == "entities":
         pairs = Counter((value["entity"], value["entity_type"]) for value in values)
         return [{"entity": entity, "entity_type": kind} for (entity, kind), _ in pairs.most_common(MAX_LIST)]
     return [value for value, _ in Counter(values).most_common(MAX_LIST)]
 
 
-def replace_list(memory: Memory, name: str, draft: Any) -> None:
+def replace_list_rows(memory: Memory, name: str, draft: Any) -> None:
     """Delete and write anew the join rows of one list-valued field."""
     if name == "entities":
         memory.entities.all().delete()
@@ -184,11 +185,11 @@ def replace_list(memory: Memory, name: str, draft: Any) -> None:
         memory.labels.filter(kind=name[:-1]).delete()
     else:
         memory.files.filter(access=name.removeprefix("files_")).delete()
-    save_details([(memory, draft)], [name])
+    save_lists([(memory, draft)], [name])
     memory._prefetched_objects_cache = {}  # type: ignore[attr-defined]
 
 
-def widen_sessions(memories: Iterable[Memory], actor: Actor) -> None:
+def extend_sessions(memories: Iterable[Memory], actor: Actor) -> None:
     """A session row for each session that the memories name, spanning their times."""
     spans: dict[tuple[str, str], list[datetime]] = defaultdict(list)
     for memory in memories:
@@ -199,14 +200,45 @@ def widen_sessions(memories: Iterable[Memory], actor: Actor) -> None:
         Session.widen(found, actor.name)
 
 
-def is_as_read(row: Memory | Fact, seen: Mapping[str, datetime]) -> bool:
+def is_unchanged(row: Memory | Fact, seen: Mapping[str, datetime]) -> bool:
     """Whether its ``updated_at`` is the one that the person read; true for what is not among the ``seen``."""
     return seen.get(row.uid, row.updated_at) == row.updated_at
 
 
-def pick(memories: MemoryQuerySet, uids: Iterable[str]) -> list[Memory]:
+def fetch_by_uids(memories: MemoryQuerySet, uids: Iterable[str]) -> list[Memory]:
     """Those of the memories that have these ids, however many ids there are."""
     found: list[Memory] = []
-    for chunk in batched(dict.fromkeys(uids), CHUNK):
+    for chunk in batched(dict.fromkeys(uids), CHUNK_SIZE):
         found += memories.filter(uid__in=chunk).order_by("pk")
+    return found
+
+
+_FIELD_NAMES = {"tag": "tags", "concept": "concepts", "read": "files_read", "modified": "files_modified"}
+_LIST_TABLES = (
+    (Label, "kind", "value", "''"),
+    (FileLink, "access", "path", "''"),
+    (Entity, "''", "entity", "entity_type"),
+)
+
+ListValues = dict[str, list[Any]]
+
+
+def load_lists(memories: Iterable[Memory]) -> dict[int, ListValues]:
+    """By primary key the value of each list-valued field, in the shape and order of the API."""
+    found: dict[int, ListValues] = {memory.pk: {name: [] for name in LIST_FIELDS} for memory in memories}
+    if not found:
+        return found
+    marks = ", ".join(["%s"] * len(found))
+    statement = " UNION ALL ".join(
+        f"SELECT memory_id, {kind}, {value} AS value, {extra} AS extra FROM {model._meta.db_table} "  # noqa: S608
+        f"WHERE memory_id IN ({marks})"
+        for model, kind, value, extra in _LIST_TABLES
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(f"{statement} ORDER BY value, extra", [*found] * len(_LIST_TABLES))
+        for key, kind, value, extra in cursor.fetchall():
+            if kind:
+                found[key][_FIELD_NAMES[kind]].append(value)
+            else:
+                found[key]["entities"].append({"entity": value, "entity_type": extra})
     return found

@@ -19,7 +19,7 @@ MAX_LIST = 1000
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 
 
-def _storable(text: str) -> str:
+def _check_characters(text: str) -> str:
     if "\x00" in text:
         raise ValueError("must not hold a NUL character; remove it")
     if not text.isascii():
@@ -30,13 +30,13 @@ def _storable(text: str) -> str:
     return text
 
 
-def _not_blank(text: str) -> str:
+def _check_not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("must hold more than white space")
     return text
 
 
-def _in_history(moment: datetime) -> datetime:
+def _check_moment(moment: datetime) -> datetime:
     """Zone-aware (UTC when the zone is missing), neither before 1900 nor in the future."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -49,7 +49,7 @@ def _in_history(moment: datetime) -> datetime:
     return moment
 
 
-def _unique(values: list[Any]) -> list[Any]:
+def _remove_repeats(values: list[Any]) -> list[Any]:
     """In order, each once."""
     return list(dict.fromkeys(values))
 
@@ -62,26 +62,33 @@ def _null_as_no_items(value: object) -> object:
     return [] if value is None else value
 
 
-Text = Annotated[str, AfterValidator(_storable), AfterValidator(str.strip), BeforeValidator(_null_as_empty)]
-Word = Annotated[str, AfterValidator(_storable), AfterValidator(_not_blank), AfterValidator(str.strip)]
+Text = Annotated[
+    str, AfterValidator(_check_characters), AfterValidator(str.strip), BeforeValidator(_null_as_empty)
+]
+Word = Annotated[
+    str, AfterValidator(_check_characters), AfterValidator(_check_not_blank), AfterValidator(str.strip)
+]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Labels = Annotated[
     list[Annotated[Word, Field(max_length=100)]],
     Field(max_length=MAX_LIST),
-    AfterValidator(_unique),
+    AfterValidator(_remove_repeats),
     BeforeValidator(_null_as_no_items),
 ]
 Paths = Annotated[
     list[Annotated[Word, Field(max_length=1000)]],
     Field(max_length=MAX_LIST),
-    AfterValidator(_unique),
+    AfterValidator(_remove_repeats),
     BeforeValidator(_null_as_no_items),
 ]
 Content = Annotated[
-    str, Field(min_length=1, max_length=MAX_CONTENT), AfterValidator(_storable), AfterValidator(_not_blank)
+    str,
+    Field(min_length=1, max_length=MAX_CONTENT),
+    AfterValidator(_check_characters),
+    AfterValidator(_check_not_blank),
 ]
 Name = Annotated[Text, Field(max_length=200)]
-Moment = Annotated[datetime, AfterValidator(_in_history)]
+Moment = Annotated[datetime, AfterValidator(_check_moment)]
 TtlDays = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
 
 
@@ -95,11 +102,14 @@ class EntityDraft(BaseModel):
 
 
 Entities = Annotated[
-    list[EntityDraft], Field(max_length=MAX_LIST), AfterValidator(_unique), BeforeValidator(_null_as_no_items)
+    list[EntityDraft],
+    Field(max_length=MAX_LIST),
+    AfterValidator(_remove_repeats),
+    BeforeValidator(_null_as_no_items),
 ]
 
 
-class _Settable(BaseModel):
+class _MemoryFields(BaseModel):
     """Fields that a new memory and a change may set. Unknown ones are no error; ``ignored`` names them."""
 
     model_config = ConfigDict(extra="allow")
@@ -154,14 +164,14 @@ class _Settable(BaseModel):
         return sorted(self.model_extra or {})
 
 
-class MemoryDraft(_Settable):
+class MemoryDraft(_MemoryFields):
     """A memory to be stored. Absent title and abstract are made from the content."""
 
     content: Content = Field(description="What to remember, in full.")
     created_at: Moment | None = Field(default=None, description="For imports of history; now when absent.")
 
 
-class MemoryPatch(_Settable):
+class MemoryPatch(_MemoryFields):
     """A change: only the fields that are given are set."""
 
     content: Content = Field("", description="What to remember, in full.")

@@ -13,14 +13,14 @@ from django.conf import settings
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import SecretDetected, StoreError, TooCostlyToCheck
 from memoryhub.models import Memory
 from memoryhub.security.secrets import (
     REDACTED,
     CheckTooCostly,
-    Found,
+    DetectedSecret,
     find_secrets,
     may_contain_secrets,
     redact,
@@ -32,14 +32,14 @@ __all__ = [
     "MEMORY_FIELDS",
     "REDACTED",
     "CheckTooCostly",
-    "blocked",
+    "find_refusal",
     "find_secrets",
-    "noting_refusals",
+    "find_secrets_in_field",
+    "journal_refusals",
     "redact",
     "redact_checked",
+    "refusal_change",
     "refuse_secrets",
-    "screen",
-    "secrets_in",
 ]
 
 MEMORY_FIELDS = (
@@ -47,7 +47,7 @@ MEMORY_FIELDS = (
     *("tags", "concepts", "files_read", "files_modified", "entities"),
 )
 FACT_FIELDS = ("subject", "predicate", "object", "project", "session_id")
-BLOCKED = "secret_blocked"
+SECRET_BLOCKED = "secret_blocked"  # noqa: S105 a journal operation
 
 
 def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
@@ -62,22 +62,22 @@ def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
     texts: list[str] = []
     for name in fields:
         value = getattr(draft, name)
-        texts += (value,) if isinstance(value, str) else _items(value)
+        texts += (value,) if isinstance(value, str) else _item_texts(value)
     # One look at all of them; which field it is matters only to the few that are refused.
     if len(texts) != 1 and not may_contain_secrets("\n\n".join(texts)):
         return
     for name in fields:
         value = getattr(draft, name)
         if isinstance(value, str):
-            for kind, line in secrets_in(value, name):
+            for kind, line in find_secrets_in_field(value, name):
                 raise SecretDetected(kind, line, name)
             continue
-        for number, item in enumerate(_items(value), 1):
-            for kind, _ in secrets_in(item, name):
+        for number, item in enumerate(_item_texts(value), 1):
+            for kind, _ in find_secrets_in_field(item, name):
                 raise SecretDetected(kind, number, name, unit="item")
 
 
-def secrets_in(text: str, field: str) -> list[Found]:
+def find_secrets_in_field(text: str, field: str) -> list[DetectedSecret]:
     """Find the secrets in a text. Raise :class:`TooCostlyToCheck` if it cannot be checked."""
     try:
         return find_secrets(text)
@@ -85,7 +85,7 @@ def secrets_in(text: str, field: str) -> list[Found]:
         raise TooCostlyToCheck(field) from None
 
 
-def screen(draft: Any, fields: Sequence[str]) -> StoreError | None:
+def find_refusal(draft: Any, fields: Sequence[str]) -> StoreError | None:
     """Return the refusal of :func:`refuse_secrets` instead of raising it."""
     try:
         refuse_secrets(draft, fields)
@@ -95,18 +95,18 @@ def screen(draft: Any, fields: Sequence[str]) -> StoreError | None:
 
 
 @contextmanager
-def noting_refusals(draft: Any, actor: Actor, object_type: str = "memory", uid: str = "") -> Iterator[None]:
+def journal_refusals(draft: Any, actor: Actor, object_type: str = "memory", uid: str = "") -> Iterator[None]:
     """Journal a refusal in here, and pass it on. Around the transaction, which the refusal takes back."""
     try:
         yield
     except SecretDetected as refusal:
         if not refusal.noted:
-            with write():
-                journal.record(actor, [blocked(refusal, draft, actor, object_type, uid)])
+            with write_transaction():
+                journal.record(actor, [refusal_change(refusal, draft, actor, object_type, uid)])
         raise
 
 
-def blocked(
+def refusal_change(
     refusal: SecretDetected, draft: Any, actor: Actor, object_type: str = "memory", uid: str = ""
 ) -> journal.Change:
     """The row that counts a refusal. About a memory that is there: under that memory's gate.
@@ -117,12 +117,12 @@ def blocked(
     detail = {"kind": refusal.kind, "field": refusal.field, refusal.unit: refusal.line}
     memory = Memory.objects.filter(uid=uid).first() if uid and object_type == "memory" else None
     if memory:
-        return journal.of_memory(BLOCKED, memory, **detail)
+        return journal.memory_change(SECRET_BLOCKED, memory, **detail)
     project = getattr(draft, "project", "")
     told = refusal.field != "project" and isinstance(project, str) and actor.clearance.reaches(project)
     personal = str(getattr(draft, "scope", "")) == Scope.PERSONAL.value
     return journal.Change(
-        BLOCKED,
+        SECRET_BLOCKED,
         object_type,
         uid,
         detail,
@@ -131,6 +131,6 @@ def blocked(
     )
 
 
-def _items(values: list[Any]) -> list[str]:
+def _item_texts(values: list[Any]) -> list[str]:
     """The text of each item of a list-valued field."""
     return [item if isinstance(item, str) else f"{item.entity}\n{item.entity_type}" for item in values]

@@ -16,14 +16,14 @@ from typing import Any
 from django.db.models import Max, Model, Q, QuerySet
 from django.utils import timezone
 
-from memoryhub.access.policy import LEVELS, Actor, Sensitivity, rank
+from memoryhub.access.policy import LEVELS, Actor, Sensitivity, level_rank
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core.chunks import batched
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.memories import rows, vectors
 from memoryhub.memories.secret_check import MEMORY_FIELDS
-from memoryhub.memories.update import twins
+from memoryhub.memories.update import find_twins
 from memoryhub.models import (
     Entity,
     Event,
@@ -44,12 +44,12 @@ from memoryhub.security.secrets.budget import CheckTooCostly
 
 QUARANTINED = "quarantined"  # a level that nobody knows: whoever may repair such gives another in the admin
 NOT_CHECKED = "not checked: too costly to check for secrets"
-_AT_ONCE = 50  # rows changed in one transaction
-_CHUNK = 500  # rows read at once
+_WRITE_CHUNK = 50  # rows changed in one transaction
+_READ_CHUNK = 500  # rows read at once
 
 
 @dataclass(frozen=True)
-class Place:
+class ScannedTable:
     """A table: the columns with texts and with documents, and whether a row can be hidden by its level."""
 
     name: str
@@ -61,16 +61,16 @@ class Place:
     sealed: bool = False
 
 
-PLACES = (
-    Place("memory", Memory, MEMORY_FIELDS[:9], levelled=True),
-    Place("tag or concept", Label, ("value",), shown="memory__uid"),
-    Place("file", FileLink, ("path",), shown="memory__uid"),
-    Place("entity", Entity, ("entity", "entity_type"), shown="memory__uid"),
-    Place("evidence", Evidence, ("session_id",), shown="memory__uid"),
-    Place("revision", Revision, (), ("before",), shown="memory__uid", levelled=True),
-    Place("fact", Fact, ("subject", "predicate", "object", "project", "session_id"), levelled=True),
-    Place("session", Session, ("session_id", "project", "cwd", "end_reason"), ("state",), shown="pk"),
-    Place(
+SCANNED_TABLES = (
+    ScannedTable("memory", Memory, MEMORY_FIELDS[:9], levelled=True),
+    ScannedTable("tag or concept", Label, ("value",), shown="memory__uid"),
+    ScannedTable("file", FileLink, ("path",), shown="memory__uid"),
+    ScannedTable("entity", Entity, ("entity", "entity_type"), shown="memory__uid"),
+    ScannedTable("evidence", Evidence, ("session_id",), shown="memory__uid"),
+    ScannedTable("revision", Revision, (), ("before",), shown="memory__uid", levelled=True),
+    ScannedTable("fact", Fact, ("subject", "predicate", "object", "project", "session_id"), levelled=True),
+    ScannedTable("session", Session, ("session_id", "project", "cwd", "end_reason"), ("state",), shown="pk"),
+    ScannedTable(
         "event",
         Event,
         ("preview", "tool_name"),
@@ -78,19 +78,21 @@ PLACES = (
         shown="pk",
         levelled=True,
     ),
-    Place("injection", Injection, ("prompt_preview", "project"), ("withheld",), levelled=True),
-    Place("extraction", Extraction, ("project", "session_id", "error"), ("messages", "result")),
-    Place("run", MaintenanceRun, ("project", "error"), ("params", "result")),
-    Place("journal row", JournalEntry, ("actor", "object_id", "project"), ("detail",), "seq", sealed=True),
+    ScannedTable("injection", Injection, ("prompt_preview", "project"), ("withheld",), levelled=True),
+    ScannedTable("extraction", Extraction, ("project", "session_id", "error"), ("messages", "result")),
+    ScannedTable("run", MaintenanceRun, ("project", "error"), ("params", "result")),
+    ScannedTable(
+        "journal row", JournalEntry, ("actor", "object_id", "project"), ("detail",), "seq", sealed=True
+    ),
 )
-_OF_A_MEMORY = (Label, FileLink, Entity, Evidence)
+_MEMORY_PARTS = (Label, FileLink, Entity, Evidence)
 
 
 @dataclass(frozen=True)
-class Finding:
+class SecretFinding:
     """One credential: in which row (``shown`` is its id, or its memory's), field and line, and its kind."""
 
-    place: Place
+    place: ScannedTable
     key: int
     shown: str
     field: str
@@ -100,55 +102,59 @@ class Finding:
 
 
 @dataclass
-class Mended:
+class CleanupResult:
     """How many rows were changed, and how many findings no level can hide or no one can rewrite."""
 
     changed: Counter[str]
-    left: list[Finding]
+    left: list[SecretFinding]
 
 
-def scan() -> Iterator[Finding]:
+def scan_store() -> Iterator[SecretFinding]:
     """Every credential in the store, whatever its level: for the operator of the machine.
 
     A text that is too costly to check is a finding of the kind :data:`NOT_CHECKED`.
     """
-    for place in PLACES:
+    for place in SCANNED_TABLES:
         columns = (*place.texts, *place.documents)
         level = ("sensitivity",) if place.levelled else ()
         found = place.model._default_manager.order_by("pk").values_list("pk", place.shown, *level, *columns)
-        for key, shown, *values in found.iterator(_CHUNK):
+        for key, shown, *values in found.iterator(_READ_CHUNK):
             hidden = bool(level) and values.pop(0) == QUARANTINED
             for column, value in zip(columns, values, strict=True):
-                text = value if column in place.texts else _plain(value)
-                for kind, line in _found(text):
-                    yield Finding(place, key, str(shown), column, line, kind, hidden)
+                text = value if column in place.texts else _document_text(value)
+                for kind, line in _find_in_text(text):
+                    yield SecretFinding(place, key, str(shown), column, line, kind, hidden)
 
 
-def _found(text: str) -> Sequence[tuple[str, int]]:
+def _find_in_text(text: str) -> Sequence[tuple[str, int]]:
     try:
         return find_secrets(text) if text else ()
     except CheckTooCostly:
         return [(NOT_CHECKED, 1)]
 
 
-def _plain(document: Any) -> str:
+def _document_text(document: Any) -> str:
     """The strings of a document, each on lines of its own."""
     if isinstance(document, dict):
-        return "\n".join(f"{_plain(name)}: {_plain(value)}" for name, value in document.items())
+        return "\n".join(
+            f"{_document_text(name)}: {_document_text(value)}" for name, value in document.items()
+        )
     if isinstance(document, list):
-        return "\n".join(map(_plain, document))
+        return "\n".join(map(_document_text, document))
     return document if isinstance(document, str) else ""
 
 
-def quarantine(findings: Iterable[Finding], actor: Actor, now: datetime | None = None) -> Mended:
+def quarantine_findings(
+    findings: Iterable[SecretFinding], actor: Actor, now: datetime | None = None
+) -> CleanupResult:
     """Hide the rows from everyone, under a level that nobody may read; their texts stay as they are.
 
     What hangs on a memory hides the memory. A session, an extraction or a run has no level: it is left.
     """
     now, left = now or timezone.now(), []
-    by_model: dict[type[Model], dict[int, list[Finding]]] = defaultdict(lambda: defaultdict(list))
+    by_model: dict[type[Model], dict[int, list[SecretFinding]]] = defaultdict(lambda: defaultdict(list))
     for finding in findings:
-        if finding.place.model in _OF_A_MEMORY:
+        if finding.place.model in _MEMORY_PARTS:
             memory = Memory.objects.only("pk").get(uid=finding.shown)
             by_model[Memory][memory.pk].append(finding)
         elif finding.place.levelled:
@@ -157,26 +163,28 @@ def quarantine(findings: Iterable[Finding], actor: Actor, now: datetime | None =
             left.append(finding)
     changed: Counter[str] = Counter()
     for model, found in by_model.items():
-        for keys in batched(found, _AT_ONCE):
-            with write():
+        for keys in batched(found, _WRITE_CHUNK):
+            with write_transaction():
                 rows_ = model._default_manager.filter(pk__in=keys).exclude(sensitivity=QUARANTINED)
-                changed[_name(model)] += _hide(list(rows_), found, actor, now)
-    return Mended(changed, left)
+                changed[_model_name(model)] += _quarantine_rows(list(rows_), found, actor, now)
+    return CleanupResult(changed, left)
 
 
-def _hide(found: Sequence[Any], findings: dict[int, list[Finding]], actor: Actor, now: datetime) -> int:
+def _quarantine_rows(
+    found: Sequence[Any], findings: dict[int, list[SecretFinding]], actor: Actor, now: datetime
+) -> int:
     changes = []
     for row in found:
         # Under the level it had: who saw the memory learns why it is gone.
-        changes.append(_change("quarantine", row, findings[row.pk], was=row.sensitivity))
+        changes.append(_to_change("quarantine", row, findings[row.pk], was=row.sensitivity))
         row.sensitivity = QUARANTINED
-        _step_aside(row)
+        _make_unique(row)
         row.save(update_fields=["sensitivity", *(["copy"] if hasattr(row, "copy") else [])])
     journal.record(actor, changes, now)
     return len(changes)
 
 
-def release(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> dict[str, Counter[str]]:
+def release_rows(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> dict[str, Counter[str]]:
     """Give quarantined rows back the level they had, as the journal tells it; ``secret`` where it does not.
 
     By id, as :func:`scan` shows it; with a memory go its revisions, under the strictest level that one of
@@ -184,15 +192,15 @@ def release(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> d
     """
     now, released = now or timezone.now(), {}
     for uid in dict.fromkeys(uids):
-        with write():
-            hidden = [(place, row) for place in PLACES for row in _hidden_rows(place, uid)]
-            changes = [_give_back(row) for _, row in hidden]
+        with write_transaction():
+            hidden = [(place, row) for place in SCANNED_TABLES for row in _quarantined_rows(place, uid)]
+            changes = [_release_row(row) for _, row in hidden]
             journal.record(actor, changes, now)
         released[uid] = Counter(place.name for place, _ in hidden)
     return released
 
 
-def _hidden_rows(place: Place, uid: str) -> list[Any]:
+def _quarantined_rows(place: ScannedTable, uid: str) -> list[Any]:
     numbered = place.shown == "pk"
     if not place.levelled or (numbered and not (uid.isascii() and uid.isdigit() and len(uid) < 19)):
         return []
@@ -200,32 +208,34 @@ def _hidden_rows(place: Place, uid: str) -> list[Any]:
     return list(rows_.order_by("pk"))
 
 
-def _give_back(row: Any) -> journal.Change:
-    row.sensitivity = _level_before(row)
-    _step_aside(row)
+def _release_row(row: Any) -> journal.Change:
+    row.sensitivity = _level_before_quarantine(row)
+    _make_unique(row)
     row.save(update_fields=["sensitivity", *(["copy"] if hasattr(row, "copy") else [])])
-    return _change("release", row, [], was=QUARANTINED)
+    return _to_change("release", row, [], was=QUARANTINED)
 
 
-def _level_before(row: Any) -> str:
+def _level_before_quarantine(row: Any) -> str:
     """What the row's last quarantine took from it. Revisions of a memory are told together: the strictest."""
-    name = _name(type(row))
-    hid = _change("quarantine", row, [])
+    name = _model_name(type(row))
+    hid = _to_change("quarantine", row, [])
     told = JournalEntry.objects.filter(operation="quarantine", object_type=hid.object_type)
     details = told.filter(object_id=hid.object_id).order_by("-seq").values_list("detail", flat=True)
     levels = [one["was"] for one in details if one.get("of", name) == name and one.get("was") in LEVELS]
     if not levels:
         return Sensitivity.SECRET.value
-    return max(levels, key=rank) if isinstance(row, Revision) else str(levels[0])
+    return max(levels, key=level_rank) if isinstance(row, Revision) else str(levels[0])
 
 
-def redact_stored(findings: Iterable[Finding], actor: Actor, now: datetime | None = None) -> Mended:
+def redact_findings(
+    findings: Iterable[SecretFinding], actor: Actor, now: datetime | None = None
+) -> CleanupResult:
     """Put ``[secret removed]`` in the place of each credential: in rows, indexes, vectors and the file.
 
     Only the journal is left, which is sealed; nothing of the hub writes a text there.
     """
     now, left = now or timezone.now(), []
-    by_place: dict[Place, dict[int, list[Finding]]] = defaultdict(lambda: defaultdict(list))
+    by_place: dict[ScannedTable, dict[int, list[SecretFinding]]] = defaultdict(lambda: defaultdict(list))
     for finding in findings:
         if finding.place.sealed:
             left.append(finding)
@@ -233,14 +243,14 @@ def redact_stored(findings: Iterable[Finding], actor: Actor, now: datetime | Non
             by_place[finding.place][finding.key].append(finding)
     changed: Counter[str] = Counter()
     for place, found in by_place.items():
-        for keys in batched(found, _AT_ONCE):
-            with write():
+        for keys in batched(found, _WRITE_CHUNK):
+            with write_transaction():
                 rows_ = list(place.model._default_manager.filter(pk__in=keys))
                 changes = []
                 for row in rows_:
-                    change = _change("redact", row, found[row.pk])
+                    change = _to_change("redact", row, found[row.pk])
                     try:
-                        _rewrite(place, row)
+                        _redact_row(place, row)
                     except CheckTooCostly:
                         left += found[row.pk]
                         continue
@@ -248,29 +258,29 @@ def redact_stored(findings: Iterable[Finding], actor: Actor, now: datetime | Non
                 journal.record(actor, changes, now)
                 changed[place.name] += len(changes)
     if changed:
-        schema.scrub()
-    return Mended(changed, left)
+        schema.scrub_erased()
+    return CleanupResult(changed, left)
 
 
-def _rewrite(place: Place, row: Any) -> None:
+def _redact_row(place: ScannedTable, row: Any) -> None:
     """Redact the row's texts and documents. Raise CheckTooCostly, before any write, if one is unchecked."""
     for column in place.texts:
         value, limit = redact_checked(getattr(row, column)), row._meta.get_field(column).max_length
         setattr(row, column, value[:limit] if limit else value)
     for column in place.documents:
-        setattr(row, column, _without(getattr(row, column)))
-    if place.model in _OF_A_MEMORY:
-        _rewrite_detail(row)
+        setattr(row, column, _redact_document(getattr(row, column)))
+    if place.model in _MEMORY_PARTS:
+        _redact_part(row)
         return
     if isinstance(row, Memory):
-        row.content_hash = rows.content_hash(row.content)
-    _step_aside(row)
+        row.content_hash = rows.hash_content(row.content)
+    _make_unique(row)
     row.save()
     if isinstance(row, Memory):
-        vectors.Ahead([vectors.passage(row)]).renew(row)
+        vectors.PreparedVectors([vectors.embedding_text(row)]).renew(row)
 
 
-def _rewrite_detail(row: Any) -> None:
+def _redact_part(row: Any) -> None:
     """A tag, a file, an entity: one that says no more than another of its memory goes."""
     if isinstance(row, FileLink):
         row.basename = redact_checked(row.basename)
@@ -282,28 +292,28 @@ def _rewrite_detail(row: Any) -> None:
         row.save()
 
 
-def _without(document: Any) -> Any:
+def _redact_document(document: Any) -> Any:
     if isinstance(document, dict):
-        return {redact_checked(str(name)): _of_pair(name, value) for name, value in document.items()}
+        return {redact_checked(str(name)): _redact_pair(name, value) for name, value in document.items()}
     if isinstance(document, list):
-        return [_without(item) for item in document]
+        return [_redact_document(item) for item in document]
     return redact_checked(document) if isinstance(document, str) else document
 
 
-def _of_pair(name: Any, value: Any) -> Any:
+def _redact_pair(name: Any, value: Any) -> Any:
     """A value that is a credential by its name: ``"password": "…"``."""
-    plain = _without(value)
+    plain = _redact_document(value)
     if isinstance(plain, str) and find_secrets(f"{name}: {plain}"):
         return REDACTED
     return plain
 
 
-def _step_aside(row: Any) -> None:
+def _make_unique(row: Any) -> None:
     """Where another row says the same by now, this one becomes a copy beside it."""
     if isinstance(row, Memory):
         if row.key and REDACTED in row.key:
             row.key = f"{REDACTED} {row.uid}"
-        beside: QuerySet[Any] = twins(row)
+        beside: QuerySet[Any] = find_twins(row)
     elif isinstance(row, Fact):
         names = ("subject", "predicate", "object", "project", "sensitivity")
         beside = Fact.objects.filter(**{name: getattr(row, name) for name in names}).exclude(pk=row.pk)
@@ -316,7 +326,7 @@ def _step_aside(row: Any) -> None:
     row.copy = 0 if last is None else last + 1
 
 
-def _change(operation: str, row: Any, findings: list[Finding], **detail: Any) -> journal.Change:
+def _to_change(operation: str, row: Any, findings: list[SecretFinding], **detail: Any) -> journal.Change:
     """What the journal says of it: the fields and the kinds."""
     detail |= {
         "fields": sorted({finding.field for finding in findings}),
@@ -324,20 +334,20 @@ def _change(operation: str, row: Any, findings: list[Finding], **detail: Any) ->
     }
     memory = row if isinstance(row, Memory) else getattr(row, "memory", None)
     if isinstance(row, Fact):
-        return journal.of_fact(operation, row, **detail)
+        return journal.fact_change(operation, row, **detail)
     if memory is not None and not isinstance(row, Event):
-        return journal.of_memory(operation, memory, of=_name(type(row)), **detail)
+        return journal.memory_change(operation, memory, of=_model_name(type(row)), **detail)
     project = redact(getattr(row, "project", "") or "")
     level = getattr(row, "sensitivity", None)
-    change = journal.Change(operation, _name(type(row)), str(row.pk), detail, project)
+    change = journal.Change(operation, _model_name(type(row)), str(row.pk), detail, project)
     return change if level is None else journal.Change(**{**change.__dict__, "sensitivity": level})
 
 
-def _name(model: type[Model]) -> str:
+def _model_name(model: type[Model]) -> str:
     return str(model._meta.model_name)
 
 
-def as_json(finding: Finding) -> str:
+def to_json(finding: SecretFinding) -> str:
     """One line for machines."""
     said: dict[str, Any] = {"in": finding.place.name, "id": finding.shown, "field": finding.field}
     said |= {"line": finding.line, "kind": finding.kind, "quarantined": finding.quarantined}

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from memoryhub import memories as store
-from memoryhub.capabilities import TEMPORAL, is_on
+from memoryhub.capabilities import TEMPORAL, is_enabled
 from memoryhub.models import Memory
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class Scale(StrEnum):
 SCALES: tuple[Scale, ...] = tuple(Scale)
 
 
-def scale_of(age: timedelta, limits: Sequence[float], promoted: str = "") -> Scale:
+def scale_for_age(age: timedelta, limits: Sequence[float], promoted: str = "") -> Scale:
     """The scale of an age, where ``limits`` are the ends in minutes of all but the last.
 
     A memory that was promoted counts for the higher of the two.
@@ -43,14 +43,14 @@ def scale_of(age: timedelta, limits: Sequence[float], promoted: str = "") -> Sca
     return by_age
 
 
-def promoted(scale: Scale, accesses: int, needed: int) -> Scale:
+def next_scale(scale: Scale, accesses: int, needed: int) -> Scale:
     """The next scale for a memory that was accessed often enough within its own."""
     if accesses < needed or scale is Scale.PROJECT:
         return scale
     return SCALES[SCALES.index(scale) + 1]
 
 
-def balanced(
+def balance_scales(
     candidates: Sequence[T], scale: Callable[[T], Scale], counts: Mapping[Scale, int], most: int
 ) -> list[T]:
     """The best of each scale up to its count; places that a scale cannot fill go to the best that are left.
@@ -71,14 +71,14 @@ def balanced(
     return [candidates[number] for number in sorted(chosen)][:most]
 
 
-def scale_at(memory: Memory, now: datetime) -> Scale:
+def memory_scale(memory: Memory, now: datetime) -> Scale:
     """The scale of a memory's age, or the higher one that it was promoted to."""
     config = settings.MEMORYHUB
     limits = (config.immediate_minutes, config.task_minutes, config.session_minutes)
-    return scale_of(max(now - memory.created_at, timedelta()), limits, memory.scale)
+    return scale_for_age(max(now - memory.created_at, timedelta()), limits, memory.scale)
 
 
-def count_access(memories: Iterable[Memory], now: datetime | None = None) -> None:
+def count_accesses_and_promote(memories: Iterable[Memory], now: datetime | None = None) -> None:
     """Count one access of each memory, in one statement, and promote those that were accessed often enough.
 
     Every ``promotion_accesses``-th access promotes a memory, if the access before found it in the same scale:
@@ -86,18 +86,18 @@ def count_access(memories: Iterable[Memory], now: datetime | None = None) -> Non
     """
     now = now or timezone.now()
     memories = list(memories)
-    above = _above(memories, now) if is_on(TEMPORAL) else {}
-    store.touch_all(memories, now, promotions=above, every=settings.MEMORYHUB.promotion_accesses)
+    above = _find_promotions(memories, now) if is_enabled(TEMPORAL) else {}
+    store.count_accesses(memories, now, promotions=above, every=settings.MEMORYHUB.promotion_accesses)
 
 
-def _above(memories: Iterable[Memory], now: datetime) -> dict[int, str]:
+def _find_promotions(memories: Iterable[Memory], now: datetime) -> dict[int, str]:
     """The next scale for each memory that this access, and the one before, find in the same one."""
     found: dict[int, str] = {}
     for memory in memories:
-        scale, before = scale_at(memory, now), memory.last_accessed_at
+        scale, before = memory_scale(memory, now), memory.last_accessed_at
         again = settings.MEMORYHUB.promotion_accesses == 1 or (
-            before is not None and scale_at(memory, before) is scale
+            before is not None and memory_scale(memory, before) is scale
         )
-        if again and (following := promoted(scale, 1, 1)) is not scale:
+        if again and (following := next_scale(scale, 1, 1)) is not scale:
             found[memory.pk] = following.value
     return found

@@ -11,27 +11,27 @@ from django.db.models import Case, F, Max, Q, Value, When
 from django.db.models.lookups import Exact
 from django.utils import timezone
 
-from memoryhub.access.filters import memory_gate
+from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.audit import journal
 from memoryhub.core.text import make_title
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.memories import rows
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import evict_over_cap
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.rows import expiry, pick
+from memoryhub.memories.rows import compute_expiry, fetch_by_uids
 from memoryhub.memories.schemas import MemoryPatch
-from memoryhub.memories.secret_check import MEMORY_FIELDS, noting_refusals, screen
+from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, journal_refusals
 from memoryhub.models import Memory, Revision
-from memoryhub.models.querysets import MemoryQuerySet, unapproved
+from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 
 # A change of one of these may make a memory the same as another.
-_PLACE = {"project", "scope", "sensitivity", "key"}
-_IDENTITY = {"content", *_PLACE}
+_PLACE_FIELDS = {"project", "scope", "sensitivity", "key"}
+_IDENTITY_FIELDS = {"content", *_PLACE_FIELDS}
 
 
-def find(uid: str, actor: Actor) -> Memory:
+def get_memory(uid: str, actor: Actor) -> Memory:
     """The memory, if the actor may see it; expired and trashed ones too. Call it inside the transaction."""
     memory: Memory | None = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
     if memory is None:
@@ -39,7 +39,7 @@ def find(uid: str, actor: Actor) -> Memory:
     return memory
 
 
-def update(
+def update_memory(
     uid: str,
     patch: MemoryPatch,
     actor: Actor,
@@ -56,15 +56,17 @@ def update(
     transaction, has checked the patch for secrets before.
     """
     now = now or timezone.now()
-    vectors = memories_vectors.Ahead([memories_vectors.passage(patch)] if "content" in patch.given else ())
+    vectors = memories_vectors.PreparedVectors(
+        [memories_vectors.embedding_text(patch)] if "content" in patch.given else ()
+    )
     if not checked:
-        _screen(uid, patch, actor)
-    with write():
-        memory = find(uid, actor)
-        refuse_ended(memory, patch, now)
+        _refuse_secrets(uid, patch, actor)
+    with write_transaction():
+        memory = get_memory(uid, actor)
+        refuse_if_ended(memory, patch, now)
         if unchanged_since and memory.updated_at != unchanged_since:
             raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
-        changes = apply(memory, patch, patch.given, actor, now, reason=reason)
+        changes = apply_patch(memory, patch, patch.given, actor, now, reason=reason)
         if changes:
             memory.updated_at = now
             memory.save()
@@ -75,28 +77,28 @@ def update(
     return memory
 
 
-def _screen(uid: str, patch: MemoryPatch, actor: Actor) -> None:
+def _refuse_secrets(uid: str, patch: MemoryPatch, actor: Actor) -> None:
     """Refuse secrets in a patch; NotFound comes first, so that nothing is noted about a hidden memory."""
-    with noting_refusals(patch, actor, uid=uid):
-        if refusal := screen(patch, [name for name in MEMORY_FIELDS if name in patch.given]):
-            find(uid, actor)
+    with journal_refusals(patch, actor, uid=uid):
+        if refusal := find_refusal(patch, [name for name in MEMORY_FIELDS if name in patch.given]):
+            get_memory(uid, actor)
             raise refusal
 
 
-def refuse_trashed(memory: Memory) -> None:
+def refuse_if_trashed(memory: Memory) -> None:
     """:class:`Conflict` for what lies in the trash: it is as it was until it is restored."""
     if memory.deleted_at:
         raise Conflict("this memory is in the trash; restore it first", "id")
 
 
-def refuse_ended(memory: Memory, patch: MemoryPatch, now: datetime) -> None:
+def refuse_if_ended(memory: Memory, patch: MemoryPatch, now: datetime) -> None:
     """:class:`Conflict` for what has ended, unless the change gives it time anew."""
-    refuse_trashed(memory)
+    refuse_if_trashed(memory)
     if memory.expires_at and memory.expires_at <= now and "ttl_days" not in patch.given:
         raise Conflict("this memory has expired; restore it first, or give it ttl_days", "id")
 
 
-def apply(
+def apply_patch(
     memory: Memory,
     patch: Any,
     given: set[str],
@@ -113,10 +115,10 @@ def apply(
     """
     level = memory.sensitivity
     changed = _change_scalars(memory, patch, given, actor, now)
-    if changed.keys() & _IDENTITY:
-        memory.content_hash = rows.content_hash(memory.content)
-        _settle(memory, actor, moved=bool(changed.keys() & _PLACE), spared=beside)
-    changed |= _change_lists(memory, patch, [name for name in rows.LISTS if name in given])
+    if changed.keys() & _IDENTITY_FIELDS:
+        memory.content_hash = rows.hash_content(memory.content)
+        _update_copy_number(memory, actor, moved=bool(changed.keys() & _PLACE_FIELDS), spared=beside)
+    changed |= _change_lists(memory, patch, [name for name in rows.LIST_FIELDS if name in given])
     if not changed:
         return []
     number = (memory.revisions.aggregate(last=Max("number"))["last"] or 0) + 1
@@ -130,9 +132,11 @@ def apply(
         before=changed,
     )
     if changed.keys() & {"session_id", "project"}:
-        rows.widen_sessions([memory], actor)
+        rows.extend_sessions([memory], actor)
     return [
-        journal.of_memory("update", memory, fields=sorted(changed), revision=number, reason=reason, **detail)
+        journal.memory_change(
+            "update", memory, fields=sorted(changed), revision=number, reason=reason, **detail
+        )
     ]
 
 
@@ -140,7 +144,7 @@ def _change_scalars(
     memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime
 ) -> dict[str, Any]:
     """Set them; returns what those that changed were."""
-    before = {name: getattr(memory, name) for name in rows.SCALARS}
+    before = {name: getattr(memory, name) for name in rows.SCALAR_FIELDS}
     old_expiry = memory.expires_at
     _set_scalars(memory, patch, given, actor, now)
     changed = {name: old for name, old in before.items() if getattr(memory, name) != old}
@@ -153,51 +157,51 @@ def _change_scalars(
 
 def _change_lists(memory: Memory, patch: Any, names: Iterable[str]) -> dict[str, Any]:
     """Replace these lists; returns what those that changed were."""
-    before = {name: rows.listed(memory, name) for name in names}
-    changed = {name: old for name, old in before.items() if _as_json(getattr(patch, name)) != old}
+    before = {name: rows.list_values(memory, name) for name in names}
+    changed = {name: old for name, old in before.items() if _to_list_values(getattr(patch, name)) != old}
     for name in changed:
-        rows.replace_list(memory, name, patch)
+        rows.replace_list_rows(memory, name, patch)
     return changed
 
 
 def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime) -> None:
     old_content, old_scope = memory.content, memory.scope
-    for name in given & set(rows.SCALARS):
+    for name in given & set(rows.SCALAR_FIELDS):
         value = getattr(patch, name)
         setattr(memory, name, str(value) if name in ("type", "sensitivity", "scope") else value)
     if "project" in given:
-        memory.project = rows.project_for(memory.project, actor)
+        memory.project = rows.resolve_project(memory.project, actor)
     if memory.scope != old_scope:
-        memory.owner = rows.owner_for(memory.scope, actor)
+        memory.owner = rows.resolve_owner(memory.scope, actor)
     if "ttl_days" in given:
         memory.ttl_days = memory.ttl_days or None
-        memory.expires_at = rows.expiry(memory.ttl_days, now)
+        memory.expires_at = rows.compute_expiry(memory.ttl_days, now)
     # What was made from the content follows it; what someone wrote stays.
     if not memory.title or (memory.title == make_title(old_content) and "title" not in given):
         memory.title = make_title(memory.content)
     if not memory.abstract or (
-        memory.abstract == rows.auto_abstract(old_content) and "abstract" not in given
+        memory.abstract == rows.make_abstract(old_content) and "abstract" not in given
     ):
-        memory.abstract = rows.auto_abstract(memory.content)
+        memory.abstract = rows.make_abstract(memory.content)
 
 
-def _settle(memory: Memory, actor: Actor, *, moved: bool, spared: Collection[int] = ()) -> None:
+def _update_copy_number(memory: Memory, actor: Actor, *, moved: bool, spared: Collection[int] = ()) -> None:
     """Keep the memory distinct from those it has come to equal: a conflict if the actor may know of one.
 
     Two memories of one key can stand side by side when the writer of one might not know of the other; who
     sees both may go on changing either, as long as they do not come to say the same.
     """
-    beside = twins(memory)
+    beside = find_twins(memory)
     clashing = beside if moved else beside.filter(content_hash=memory.content_hash)
-    known = clashing.filter(memory_gate(actor.clearance)).exclude(pk__in=spared).first()
+    known = clashing.filter(memory_filter(actor.clearance)).exclude(pk__in=spared).first()
     if known is not None:
         field = "content" if known.content_hash == memory.content_hash else "key"
         mend = "restore or erase the one in the trash" if known.deleted_at else "change or delete that one"
         raise Conflict(f"memory {known.uid} has this {field} already; {mend}", field)
-    memory.copy = _free_copy(beside)
+    memory.copy = next_copy_number(beside)
 
 
-def twins(memory: Memory) -> MemoryQuerySet:
+def find_twins(memory: Memory) -> MemoryQuerySet:
     """Other memories in the same place with the same words or the same key."""
     place = Q(project=memory.project, scope=memory.scope, owner=memory.owner, sensitivity=memory.sensitivity)
     same = Q(content_hash=memory.content_hash)
@@ -207,12 +211,12 @@ def twins(memory: Memory) -> MemoryQuerySet:
     return found
 
 
-def _free_copy(beside: MemoryQuerySet) -> int:
+def next_copy_number(beside: MemoryQuerySet) -> int:
     last: int | None = beside.aggregate(last=Max("copy"))["last"]
     return 0 if last is None else last + 1
 
 
-def repair_level(
+def repair_sensitivity(
     uids: Iterable[str], level: Sensitivity, actor: Actor, now: datetime | None = None
 ) -> list[Memory]:
     """Give memories of an unknown level a known one; all that can be done with them.
@@ -221,31 +225,31 @@ def repair_level(
     beside it, which its reader can then delete: a repair is never refused. ``updated_at`` stays.
     """
     now = now or timezone.now()
-    with write():
+    with write_transaction():
         unknown = Memory.objects.of_unknown_level(actor.clearance)
-        memories = rows.pick(unknown, uids)
+        memories = rows.fetch_by_uids(unknown, uids)
         changes = []
         for memory in memories:
             was, memory.sensitivity = memory.sensitivity, level.value
-            memory.copy = _free_copy(twins(memory))
+            memory.copy = next_copy_number(find_twins(memory))
             memory.save(update_fields=["sensitivity", "copy"])
-            changes.append(journal.of_memory("repair_level", memory, was=was))
+            changes.append(journal.memory_change("repair_level", memory, was=was))
         journal.record(actor, changes, now)
     return memories
 
 
-def _as_json(values: Iterable[Any]) -> list[Any]:
+def _to_list_values(values: Iterable[Any]) -> list[Any]:
     """A draft's list in the order and shape that :func:`rows.listed` gives."""
     plain = [v.model_dump() if hasattr(v, "model_dump") else v for v in values]
     return sorted(plain, key=lambda value: tuple(value.values()) if isinstance(value, dict) else value)
 
 
-def touch(memory: Memory, now: datetime | None = None) -> None:
+def count_access(memory: Memory, now: datetime | None = None) -> None:
     """Count one access. Not journaled, and ``updated_at`` stays: reading is not writing."""
-    touch_all([memory], now)
+    count_accesses([memory], now)
 
 
-def touch_all(
+def count_accesses(
     memories: Collection[Memory],
     now: datetime | None = None,
     *,
@@ -272,7 +276,7 @@ def touch_all(
         memory.last_accessed_at = now
 
 
-def renew(uids: Iterable[str], least: float, now: datetime | None = None) -> dict[str, datetime]:
+def renew_expiry(uids: Iterable[str], least: float, now: datetime | None = None) -> dict[str, datetime]:
     """Let the time of live memories of this importance or more begin anew; returns when each expires now.
 
     For memories that the caller has found behind the gate. Those that never expire, or would expire sooner,
@@ -283,22 +287,24 @@ def renew(uids: Iterable[str], least: float, now: datetime | None = None) -> dic
     renewed: dict[str, datetime] = {}
     by_end: dict[datetime, list[int]] = defaultdict(list)
     for memory in live.filter(expires_at__isnull=False).only("pk", "uid", "ttl_days", "expires_at"):
-        end = expiry(memory.ttl_days, now.replace(microsecond=0))
+        end = compute_expiry(memory.ttl_days, now.replace(microsecond=0))
         if end and memory.expires_at and end > memory.expires_at:
             by_end[end].append(memory.pk)
             renewed[memory.uid] = end
     if renewed:
         ends = Case(*(When(pk__in=keys, then=Value(end)) for end, keys in by_end.items()))
-        with write():
+        with write_transaction():
             # Not what ended meanwhile, or was given a later time.
             live.filter(uid__in=list(renewed), expires_at__lt=ends).update(expires_at=ends)
     return renewed
 
 
-GOVERNOR = "governor"
+PROMPT_INJECTION_FLAG = "governor"
 
 
-def flag(found: Mapping[str, Iterable[str]], actor: Actor, now: datetime | None = None) -> list[Memory]:
+def flag_memories(
+    found: Mapping[str, Iterable[str]], actor: Actor, now: datetime | None = None
+) -> list[Memory]:
     """Raise flags on memories, given by their ids; returns those that did not have them all.
 
     Not on what lies in the trash, and not on what somebody has approved of and that says the same since: a
@@ -307,15 +313,17 @@ def flag(found: Mapping[str, Iterable[str]], actor: Actor, now: datetime | None 
     if not found:
         return []
     changes, flagged = [], []
-    with write():
-        reachable = Memory.objects.visible_to(actor.clearance).filter(unapproved(), deleted_at__isnull=True)
-        for memory in pick(reachable, list(found)):
+    with write_transaction():
+        reachable = Memory.objects.visible_to(actor.clearance).filter(
+            unapproved_filter(), deleted_at__isnull=True
+        )
+        for memory in fetch_by_uids(reachable, list(found)):
             raised = memory.flags if isinstance(memory.flags, list) else []
             more = sorted(set(found[memory.uid]) - set(raised))
             if more:
                 memory.flags = [*raised, *more]
                 memory.save(update_fields=["flags"])
                 flagged.append(memory)
-                changes.append(journal.of_memory("flag", memory, flags=more))
+                changes.append(journal.memory_change("flag", memory, flags=more))
         journal.record(actor, changes, now or timezone.now())
     return flagged

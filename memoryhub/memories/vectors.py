@@ -14,30 +14,30 @@ from django.db.models import Exists, OuterRef
 
 from memoryhub import embeddings
 from memoryhub.backends import bulk
-from memoryhub.backends.schema import COLUMNS
-from memoryhub.backends.vector_index import stored
+from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.vector_index import encode_vector
 from memoryhub.core.chunks import batched
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
 from memoryhub.embeddings.provider import warn
-from memoryhub.memories.rows import CHUNK
+from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.models import Embedding, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
 logger = logging.getLogger(__name__)
-WITHOUT = "memories are stored without vectors, which come later"
+STORED_WITHOUT_VECTORS = "memories are stored without vectors, which come later"
 
 
-def passage(texts: Any) -> str:
+def embedding_text(texts: Any) -> str:
     """What is embedded of a memory, a draft or a patch."""
-    return embeddings.passage(*(getattr(texts, column) or "" for column in COLUMNS))
+    return embeddings.passage(*(getattr(texts, column) or "" for column in TEXT_COLUMNS))
 
 
-class Ahead:
+class PreparedVectors:
     """Vectors made before the transaction that writes their texts: nobody waits for them in it."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._embedder = _at_hand()
+        self._embedder = _local_provider()
         self._known: dict[str, Vectors] = {}
         self._embed(texts)
 
@@ -45,7 +45,7 @@ class Ahead:
         """For memories just inserted."""
         if self._embedder is None or not memories:
             return
-        texts = [passage(memory) for memory in memories]
+        texts = [embedding_text(memory) for memory in memories]
         self._embed(texts)
         rows = [
             (memory.pk, self._known[text])
@@ -53,7 +53,7 @@ class Ahead:
             if text in self._known
         ]
         if rows:
-            _insert(self._embedder.name, rows)
+            _insert_vectors(self._embedder.name, rows)
 
     def renew(self, memory: Memory) -> None:
         """For one that was changed: if its texts were, the database has taken its vector away."""
@@ -72,44 +72,44 @@ class Ahead:
         try:
             self._known.update(zip(new, self._embedder.documents(new), strict=True))
         except EmbeddingError as error:
-            warn(logger, WITHOUT, error)
+            warn(logger, STORED_WITHOUT_VECTORS, error)
 
 
-def _at_hand() -> Embedder | None:
+def _local_provider() -> Embedder | None:
     """The provider, if it works in this process."""
     try:
         embedder = embeddings.configured()
     except EmbeddingError as error:
-        warn(logger, WITHOUT, error)
+        warn(logger, STORED_WITHOUT_VECTORS, error)
         return None
     return embedder if embedder and embedder.in_process else None
 
 
-def lacking(model: str) -> MemoryQuerySet:
+def memories_without_vector(model: str) -> MemoryQuerySet:
     """All memories, in the trash and of any level too, that have no vector of this model."""
     own = Embedding.objects.filter(memory=OuterRef("pk"), model=model)
     found: MemoryQuerySet = Memory.objects.filter(~Exists(own))
     return found
 
 
-def fill(model: str, passages: dict[int, str], made: Vectors) -> set[int]:
+def store_vectors(model: str, passages: dict[int, str], made: Vectors) -> set[int]:
     """Give memories the vectors made of these passages, in step; returns the keys of those that took one.
 
     Left out are memories whose texts are others by now, that are gone, or that got one meanwhile.
     """
     taken: list[tuple[int, Vectors]] = []
     by_key = dict(zip(passages, made, strict=True))
-    with write():
-        for keys in batched(passages, CHUNK):
-            rows = lacking(model).filter(pk__in=keys).values_list("pk", *COLUMNS)
+    with write_transaction():
+        for keys in batched(passages, CHUNK_SIZE):
+            rows = memories_without_vector(model).filter(pk__in=keys).values_list("pk", *TEXT_COLUMNS)
             still = [pk for pk, *texts in rows if embeddings.passage(*texts) == passages[pk]]
             Embedding.objects.filter(memory__in=still).delete()
             taken += [(pk, by_key[pk]) for pk in still]
         if taken:
-            _insert(model, taken)
+            _insert_vectors(model, taken)
     return {pk for pk, _ in taken}
 
 
-def _insert(model: str, rows: Sequence[tuple[int, Vectors]]) -> None:
-    values = [(pk, model, stored(vector)) for pk, vector in rows]
+def _insert_vectors(model: str, rows: Sequence[tuple[int, Vectors]]) -> None:
+    values = [(pk, model, encode_vector(vector)) for pk, vector in rows]
     bulk.insert(Embedding, ("memory_id", "model", "vector"), values)

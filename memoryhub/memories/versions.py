@@ -1,34 +1,32 @@
-"""Earlier versions of a memory: read as a whole, brought back, and the last change taken back.
-
-A revision keeps what its change replaced. Version *n* is the memory as it was before its change *n*: version
-1 is how it was first stored, and what it says now stands after the last change.
-"""
+"""Earlier versions of a memory, its visible revisions and journal rows, and undo of the last change."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
 
-from memoryhub.access.policy import Actor, Clearance, higher
+from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.rows import LISTS, SCALARS, listed
+from memoryhub.memories.rows import LIST_FIELDS, SCALAR_FIELDS, list_values
 from memoryhub.memories.schemas import MemoryPatch
-from memoryhub.memories.update import find, update
-from memoryhub.models import Memory, Revision
+from memoryhub.memories.update import get_memory, update_memory
+from memoryhub.models import JournalEntry, Memory, Revision
+from memoryhub.models.querysets import JournalQuerySet
 
-FIELDS = (*SCALARS, *LISTS)
-UNDO = "undo"  # the reason of a revision that takes a change back
+VERSIONED_FIELDS = (*SCALAR_FIELDS, *LIST_FIELDS)
+UNDO_REASON = "undo"  # the reason of a revision that takes a change back
 # What its title and abstract were goes with a content: made from it, they would be made anew.
-_WITH_CONTENT = ("title", "abstract")
+_GENERATED_FIELDS = ("title", "abstract")
 
 
 @dataclass(frozen=True)
-class Hidden:
+class HiddenValue:
     """Stands for a value that may not be seen; ``number``: the change that replaced it."""
 
     number: int
@@ -51,10 +49,10 @@ class Version:
     @property
     def hidden(self) -> list[str]:
         """Fields whose value may not be seen."""
-        return sorted(name for name, value in self.values.items() if isinstance(value, Hidden))
+        return sorted(name for name, value in self.values.items() if isinstance(value, HiddenValue))
 
 
-def walk(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, bool]]:
+def walk_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, bool]]:
     """Every earlier version, newest first, and whether it may be seen. One query, read as it is asked for.
 
     A version shows only to those who may read the level, the project and the scope it was under: a memory
@@ -70,28 +68,28 @@ def walk(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, bool]
         yield row, clearance.opens(project, row.sensitivity) and open_to_all
 
 
-def current(memory: Memory, name: str) -> Any:
+def current_value(memory: Memory, name: str) -> Any:
     """A field's value now, in the shape in which revisions keep it."""
-    return listed(memory, name) if name in LISTS else getattr(memory, name)
+    return list_values(memory, name) if name in LIST_FIELDS else getattr(memory, name)
 
 
-def now_of(memory: Memory) -> Version:
+def current_version(memory: Memory) -> Version:
     """The memory as it is now."""
-    values = {name: current(memory, name) for name in FIELDS}
-    return Version(0, values, dict.fromkeys(FIELDS, memory.sensitivity))
+    values = {name: current_value(memory, name) for name in VERSIONED_FIELDS}
+    return Version(0, values, dict.fromkeys(VERSIONED_FIELDS, memory.sensitivity))
 
 
-def versions_of(memory: Memory, numbers: Collection[int], clearance: Clearance) -> dict[int, Version]:
+def load_versions(memory: Memory, numbers: Collection[int], clearance: Clearance) -> dict[int, Version]:
     """Those of the versions that are there and may be seen, by number; 0 is what the memory says now."""
-    here = now_of(memory)
+    here = current_version(memory)
     found = {0: here} if 0 in numbers else {}
     wanted = {number for number in numbers if number > 0}
     values, levels = dict(here.values), dict(here.levels)
-    for row, seen in walk(memory, clearance):
+    for row, seen in walk_revisions(memory, clearance):
         if not wanted or row.number < min(wanted):
             break
         kept = [name for name in row.before if name in values]
-        values |= {name: row.before[name] if seen else Hidden(row.number) for name in kept}
+        values |= {name: row.before[name] if seen else HiddenValue(row.number) for name in kept}
         levels |= dict.fromkeys(kept, row.sensitivity)
         if seen and row.number in wanted:
             found[row.number] = Version(row.number, dict(values), dict(levels), row.at, row.actor)
@@ -115,8 +113,8 @@ def restore_version(
     the actor may not see; :class:`Conflict` when parts of it are hidden, when somebody changed the memory
     meanwhile, and as for any change.
     """
-    memory = find(uid, actor)
-    then = versions_of(memory, [number], actor.clearance).get(number) if number > 0 else None
+    memory = get_memory(uid, actor)
+    then = load_versions(memory, [number], actor.clearance).get(number) if number > 0 else None
     if then is None:
         raise NotFound("there is no such version", "version")
     if then.hidden:
@@ -125,32 +123,32 @@ def restore_version(
             " level, or ask someone who may see it",
             "version",
         )
-    values = _to_bring_back(memory, then)
+    values = _changed_values(memory, then)
     if not values:
         return memory
     seen = unchanged_since or memory.updated_at
     reason = f"restore of {number}"
-    return update(uid, _patch(values, number), actor, now, unchanged_since=seen, reason=reason)
+    return update_memory(uid, _to_patch(values, number), actor, now, unchanged_since=seen, reason=reason)
 
 
-def _to_bring_back(memory: Memory, then: Version) -> dict[str, Any]:
+def _changed_values(memory: Memory, then: Version) -> dict[str, Any]:
     """The fields that were otherwise, with their values."""
     wanted = {name: value for name, value in then.values.items() if name != "ttl_days"}
-    wanted["sensitivity"] = higher(wanted["sensitivity"], memory.sensitivity)
+    wanted["sensitivity"] = stricter_level(wanted["sensitivity"], memory.sensitivity)
     if memory.scope == Scope.PERSONAL.value:
         wanted["scope"] = memory.scope
-    changed = {name: value for name, value in wanted.items() if value != current(memory, name)}
-    return _with_made_texts(changed, wanted)
+    changed = {name: value for name, value in wanted.items() if value != current_value(memory, name)}
+    return _with_generated_texts(changed, wanted)
 
 
-def take_back(uid: str, number: int, actor: Actor, now: datetime | None = None) -> Memory:
+def undo_last_change(uid: str, number: int, actor: Actor, now: datetime | None = None) -> Memory:
     """Undo the last change of a memory: exactly the fields that it replaced are as they were before it.
 
     :class:`NotFound` when the actor may not see what was replaced; :class:`Conflict` when the memory was
     changed since, or the change was about its time to live, of which the end is not kept.
     """
-    memory = find(uid, actor)
-    last, seen = next(walk(memory, actor.clearance), (None, False))
+    memory = get_memory(uid, actor)
+    last, seen = next(walk_revisions(memory, actor.clearance), (None, False))
     if last is None or number > last.number:
         raise NotFound("there is no such change", "version")
     if number < last.number or memory.updated_at != last.at:
@@ -161,17 +159,17 @@ def take_back(uid: str, number: int, actor: Actor, now: datetime | None = None) 
         raise NotFound("there is no such change", "version")
     if "ttl_days" in last.before:
         raise Conflict("this change set when the memory expires; edit it instead", "ttl_days")
-    before = {name: value for name, value in last.before.items() if name in FIELDS}
-    held = {name: current(memory, name) for name in _WITH_CONTENT}
-    patch = _patch(_with_made_texts(before, held | before), number)
-    return update(uid, patch, actor, now, unchanged_since=memory.updated_at, reason=UNDO)
+    before = {name: value for name, value in last.before.items() if name in VERSIONED_FIELDS}
+    held = {name: current_value(memory, name) for name in _GENERATED_FIELDS}
+    patch = _to_patch(_with_generated_texts(before, held | before), number)
+    return update_memory(uid, patch, actor, now, unchanged_since=memory.updated_at, reason=UNDO_REASON)
 
 
-def _with_made_texts(values: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    return values | {name: wanted[name] for name in _WITH_CONTENT} if "content" in values else values
+def _with_generated_texts(values: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    return values | {name: wanted[name] for name in _GENERATED_FIELDS} if "content" in values else values
 
 
-def _patch(values: dict[str, Any], number: int) -> MemoryPatch:
+def _to_patch(values: dict[str, Any], number: int) -> MemoryPatch:
     """The change that sets them. Limits may have been others when they were stored."""
     try:
         return MemoryPatch.model_validate(values)
@@ -182,3 +180,38 @@ def _patch(values: dict[str, Any], number: int) -> MemoryPatch:
             " instead",
             "version",
         ) from None
+
+
+def visible_revisions(memory: Memory, clearance: Clearance) -> list[Revision]:
+    """The earlier versions that may be seen, newest first."""
+    return [row for row, seen in walk_revisions(memory, clearance) if seen]
+
+
+def memory_journal(memory: Memory, clearance: Clearance) -> JournalQuerySet:
+    """The journal's rows about a memory that the caller has found behind the gate, newest first."""
+    rows: JournalQuerySet = JournalEntry.objects.about(memory, clearance)
+    return rows.order_by("-seq")
+
+
+@dataclass
+class Provenance:
+    """The newest rows about each memory, the newest first; ``most`` of each."""
+
+    clearance: Clearance
+    most: int
+    rows: dict[str, list[JournalEntry]] = field(default_factory=dict)
+
+    def read(self, memories: Iterable[Memory]) -> None:
+        """One query for memories that the caller has found behind the gate."""
+        self.rows = defaultdict(list)
+        uids = [memory.uid for memory in memories]
+        found: JournalQuerySet = JournalEntry.objects.of_reach(self.clearance)
+        for row in found.filter(object_type="memory", object_id__in=uids).order_by("-seq").iterator():
+            if len(self.rows[row.object_id]) < self.most:
+                self.rows[row.object_id].append(row)
+
+
+def journal_by_uid(uid: str, clearance: Clearance) -> JournalQuerySet:
+    """All rows about one memory, which may be gone by now, newest first. Lazy."""
+    rows: JournalQuerySet = JournalEntry.objects.visible_to(clearance)
+    return rows.filter(object_type="memory", object_id=uid).order_by("-seq")

@@ -27,37 +27,37 @@ from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
 from memoryhub.access.filters import (
-    gate,
-    journal_gate,
-    memory_gate,
-    names_hidden_session,
-    open_projects,
-    shared_or_own,
-    token_gate,
+    hidden_session_filter,
+    journal_filter,
+    level_filter,
+    memory_filter,
+    owner_filter,
+    project_filter,
+    token_filter,
 )
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.backends.fts_query import (
-    TRIGRAM,
-    any_of,
-    parse,
+    TRIGRAM_LENGTH,
+    match_any,
+    parse_query,
     title_expression,
     title_like_expression,
     trigram_expression,
     word_expression,
 )
-from memoryhub.backends.lookups import Names
-from memoryhub.backends.schema import COLUMNS
+from memoryhub.backends.lookups import DocumentContains
+from memoryhub.backends.schema import TEXT_COLUMNS
 
 # An expression, not the column: FTS5 would rank and sort all that match, and only then be asked which of them
 # may be seen (up to ten times slower where few may).
 _RANK = Func(F("text_index__rank"), template="+%(expressions)s", output_field=FloatField())
 _TRIGRAM_RANK = Func(F("trigram_index__rank"), template="+%(expressions)s", output_field=FloatField())
-DETAILS = ("labels", "files", "entities")  # what belongs to a memory in tables of its own
+DETAIL_RELATIONS = ("labels", "files", "entities")  # what belongs to a memory in tables of its own
 
 
-def _holds(texts: Iterable[str]) -> Q:
+def _contains_any(texts: Iterable[str]) -> Q:
     found = Q()
-    for column, text in product(COLUMNS, texts):
+    for column, text in product(TEXT_COLUMNS, texts):
         found |= Q(**{f"{column}__icontains": text})
     return found
 
@@ -75,19 +75,19 @@ def file_links(path: str) -> QuerySet[Any]:
     return links
 
 
-def unapproved() -> Q:
+def unapproved_filter() -> Q:
     """Of memories: nobody has approved of it, or what it says was changed since, and not by a person."""
     revision = apps.get_model("memoryhub", "Revision")
     later = revision.objects.filter(memory=OuterRef("pk"), at__gt=OuterRef("reviewed_at"))
     return Q(reviewed_at__isnull=True) | Q(Exists(later.exclude(actor__startswith="user:")))
 
 
-class GatedQuerySet(models.QuerySet[Any]):
+class AccessQuerySet(models.QuerySet[Any]):
     """Rows that carry ``sensitivity`` and ``project``."""
 
     def visible_to(self, clearance: Clearance) -> Self:
         """Only what this clearance may see: an allowlist of levels, and the projects it is confined to."""
-        return self.filter(gate(clearance))
+        return self.filter(level_filter(clearance))
 
     def between(self, column: str, since: datetime | None, until: datetime | None) -> Self:
         """``since`` ≤ column < ``until``; either may be open."""
@@ -95,15 +95,15 @@ class GatedQuerySet(models.QuerySet[Any]):
         return rows if until is None else rows.filter(**{f"{column}__lt": until})
 
 
-class MemoryQuerySet(GatedQuerySet):
+class MemoryQuerySet(AccessQuerySet):
     """Memories. A read for anyone begins with ``visible_to``."""
 
     def visible_to(self, clearance: Clearance) -> Self:
-        return self.filter(memory_gate(clearance))
+        return self.filter(memory_filter(clearance))
 
     def hidden_from(self, clearance: Clearance) -> Self:
         """The rest: for reads about memories that must leave these out."""
-        return self.exclude(memory_gate(clearance))
+        return self.exclude(memory_filter(clearance))
 
     def of_unknown_level(self, clearance: Clearance) -> Self:
         """Under a level that nobody knows, which ``visible_to`` denies to everyone: for its repair alone.
@@ -111,7 +111,7 @@ class MemoryQuerySet(GatedQuerySet):
         Personal memories of others and projects out of reach stay hidden here too.
         """
         rows = self.exclude(sensitivity__in=LEVELS)
-        return rows.filter(open_projects(clearance) & shared_or_own(clearance))
+        return rows.filter(project_filter(clearance) & owner_filter(clearance))
 
     def live(self, now: datetime | None = None) -> Self:
         """Neither in the trash nor expired."""
@@ -161,7 +161,7 @@ class MemoryQuerySet(GatedQuerySet):
 
     def titled_with(self, text: str) -> Self:
         """Rows with this text somewhere in their title, newest row first; none for less than a trigram."""
-        if len(text) < TRIGRAM:
+        if len(text) < TRIGRAM_LENGTH:
             return self.none()
         rows = self.filter(trigram_index__terms__match=trigram_expression([text]), title__icontains=text)
         return rows.order_by("-pk")
@@ -180,38 +180,40 @@ class MemoryQuerySet(GatedQuerySet):
 
     def containing(self, texts: Iterable[str]) -> Self:
         """Rows that hold any of these texts that is long enough for the trigram index, newest row first."""
-        texts = [text for text in texts if len(text) >= TRIGRAM]
+        texts = [text for text in texts if len(text) >= TRIGRAM_LENGTH]
         if not texts:
             return self.none()
         rows = self.filter(trigram_index__terms__match=trigram_expression(texts)).order_by("-pk")
         # The index knows that all trigrams are there, not that they stand together.
-        return rows.filter(_holds(texts)) if all(map(str.isascii, texts)) else rows
+        return rows.filter(_contains_any(texts)) if all(map(str.isascii, texts)) else rows
 
     def sharing_trigrams(self, texts: Iterable[str]) -> Self:
         """Rows that share trigrams with these texts, those with most of the rare ones first. Lazy."""
-        found = {text[at : at + TRIGRAM] for text in texts for at in range(len(text) - TRIGRAM + 1)}
+        found = {
+            text[at : at + TRIGRAM_LENGTH] for text in texts for at in range(len(text) - TRIGRAM_LENGTH + 1)
+        }
         if not found:
             return self.none()
-        return self.filter(trigram_index__terms__match=any_of(sorted(found))).order_by(_TRIGRAM_RANK)
+        return self.filter(trigram_index__terms__match=match_any(sorted(found))).order_by(_TRIGRAM_RANK)
 
     def holding(self, literal: str) -> Self:
         """Rows that hold a text of any length, newest first, by a plain scan: for what no index finds."""
         # LIKE knows upper and lower case of ASCII alone.
-        return self.filter(_holds({literal, literal.upper()})).order_by("-updated_at")
+        return self.filter(_contains_any({literal, literal.upper()})).order_by("-updated_at")
 
     def search(self, typed: str) -> Self:
         """Rows that hold any useful word of what was typed, best bm25 first: an ordinary lazy queryset.
 
         The composite score, substrings and scripts without spaces are ``retrieval.search``'s.
         """
-        return self.matching(word_expression(parse(typed)))
+        return self.matching(word_expression(parse_query(typed)))
 
     def with_details(self) -> Self:
         """Labels, files and entities in three queries for any number of rows."""
-        return self.prefetch_related(*DETAILS)
+        return self.prefetch_related(*DETAIL_RELATIONS)
 
 
-class FactQuerySet(GatedQuerySet):
+class FactQuerySet(AccessQuerySet):
     """Facts; one that hangs on a memory shows no more widely than the memory does, and ends with it."""
 
     def visible_to(self, clearance: Clearance) -> Self:
@@ -235,7 +237,7 @@ class FactQuerySet(GatedQuerySet):
 
     def _with_memory(self, clearance: Clearance, memories: MemoryQuerySet) -> Self:
         seen = memories.visible_to(clearance).filter(pk=OuterRef("memory"))
-        return self.filter(gate(clearance)).filter(Q(memory__isnull=True) | Exists(seen))
+        return self.filter(level_filter(clearance)).filter(Q(memory__isnull=True) | Exists(seen))
 
 
 class SessionQuerySet(models.QuerySet[Any]):
@@ -257,8 +259,12 @@ class SessionQuerySet(models.QuerySet[Any]):
         author = memories.order_by("created_at", "pk").values("author")[:1]
         rows = self if clearance.projects is None else self.filter(project__in=sorted(clearance.projects))
         return rows.filter(Exists(memories) | Exists(events)).annotate(
-            first_seen=Least(_edge(memories, "created_at", _LATEST), _edge(events, "at", _LATEST)),
-            last_seen=Greatest(_edge(memories, "-created_at", _EARLIEST), _edge(events, "-at", _EARLIEST)),
+            first_seen=Least(
+                _first_moment(memories, "created_at", _LATEST), _first_moment(events, "at", _LATEST)
+            ),
+            last_seen=Greatest(
+                _first_moment(memories, "-created_at", _EARLIEST), _first_moment(events, "-at", _EARLIEST)
+            ),
             event_seen=Exists(events),
             agent_seen=Case(When(Exists(events), then=F("agent")), default=Coalesce(author, Value(""))),
             ended_seen=Case(When(ended, then=F("ended_at")), default=None),
@@ -269,7 +275,7 @@ class SessionQuerySet(models.QuerySet[Any]):
 _EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
-def _edge(rows: QuerySet[Any], order: str, otherwise: datetime) -> Coalesce:
+def _first_moment(rows: QuerySet[Any], order: str, otherwise: datetime) -> Coalesce:
     """The first moment of a correlated queryset in an order that an index has."""
     return Coalesce(Subquery(rows.order_by(order).values(order.lstrip("-"))[:1]), Value(otherwise))
 
@@ -283,11 +289,11 @@ class EventQuerySet(models.QuerySet[Any]):
         """
         memory = apps.get_model("memoryhub", "Memory")
         seen = memory.objects.visible_to(clearance).live(now).filter(pk=OuterRef("memory"))
-        rows = self.filter(gate(clearance, "session__project"))
+        rows = self.filter(level_filter(clearance, "session__project"))
         return rows.filter(Q(memory__isnull=True) | Exists(seen))
 
 
-class InjectionQuerySet(GatedQuerySet):
+class InjectionQuerySet(AccessQuerySet):
     """Injections. The memories they name have gates of their own: ``retrieval.injections`` looks them up.
 
     ``visible_to`` goes by the injection's own level and project, as for everything with both columns.
@@ -302,10 +308,10 @@ class InjectionQuerySet(GatedQuerySet):
 
 
 # What ends an object for good; a memory's "delete" is a move to the trash.
-_ENDS = Q(operation__in=("erase", "purge")) | Q(operation="delete", object_type="fact")
+_END_OPERATIONS = Q(operation__in=("erase", "purge")) | Q(operation="delete", object_type="fact")
 
 
-class JournalQuerySet(GatedQuerySet):
+class JournalQuerySet(AccessQuerySet):
     def visible_to(self, clearance: Clearance) -> Self:
         """By the level, project and owner the object had then, and none about what is hidden now.
 
@@ -313,19 +319,19 @@ class JournalQuerySet(GatedQuerySet):
         does not show again because it was erased.
         """
         memory, fact = apps.get_model("memoryhub", "Memory"), apps.get_model("memoryhub", "Fact")
-        ended_hidden = self.model.objects.filter(_ENDS).exclude(journal_gate(clearance))
+        ended_hidden = self.model.objects.filter(_END_OPERATIONS).exclude(journal_filter(clearance))
         return (
             self.of_reach(clearance)
             .exclude(self._names_hidden(clearance, ended_hidden))
             .exclude(object_type="memory", object_id__in=memory.objects.hidden_from(clearance).values("uid"))
             .exclude(object_type="fact", object_id__in=fact.objects.hidden_from(clearance).values("uid"))
             .exclude(object_id__in=ended_hidden.values("object_id"))
-            .exclude(names_hidden_session(clearance))
+            .exclude(hidden_session_filter(clearance))
         )
 
     def of_reach(self, clearance: Clearance) -> Self:
         """By the level, project and owner the object had then, and nothing else: not for showing."""
-        return self.filter(journal_gate(clearance), token_gate(clearance))
+        return self.filter(journal_filter(clearance), token_filter(clearance))
 
     def _names_hidden(self, clearance: Clearance, ended_hidden: Self) -> Q:
         """A row about several memories, one of which is hidden now and was not when the row was written.
@@ -338,7 +344,7 @@ class JournalQuerySet(GatedQuerySet):
         ended = ended_hidden.filter(Exists(rows.filter(object_id=OuterRef("object_id"))))
         found = Q()
         for uids in (hidden.values("uid"), ended.values("object_id")):
-            found |= Q(Exists(uids)) & Q(Names("detail", uids))
+            found |= Q(Exists(uids)) & Q(DocumentContains("detail", uids))
         return Q(object_type="memories") & found
 
     def about(self, memory: Any, clearance: Clearance) -> Self:

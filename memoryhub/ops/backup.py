@@ -132,7 +132,7 @@ def inspect(path: Path, called: Path | None = None) -> Contents:
 
 def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
     tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if missing := {schema.MEMORY, schema.JOURNAL, "django_migrations"} - tables:
+    if missing := {schema.MEMORY_TABLE, schema.JOURNAL_TABLE, "django_migrations"} - tables:
         raise BackupError(f"{name} is no store of memoryhub: it lacks {', '.join(sorted(missing))}")
 
     def count(table: str, condition: str = "1") -> int:
@@ -142,13 +142,13 @@ def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
     return Contents(
         path=path,
         size=path.stat().st_size,
-        memories=count(schema.MEMORY, "deleted_at IS NULL"),
-        trashed=count(schema.MEMORY, "deleted_at IS NOT NULL"),
+        memories=count(schema.MEMORY_TABLE, "deleted_at IS NULL"),
+        trashed=count(schema.MEMORY_TABLE, "deleted_at IS NOT NULL"),
         facts=count("memoryhub_fact"),
         sessions=count("memoryhub_session"),
         users=count("auth_user"),
-        newest=str(file.execute(f"SELECT max(at) FROM {schema.JOURNAL}").fetchone()[0] or ""),  # noqa: S608
-        chain=journal.check_chain(file.execute(journal.STORED_BYTES)),
+        newest=str(file.execute(f"SELECT max(at) FROM {schema.JOURNAL_TABLE}").fetchone()[0] or ""),  # noqa: S608
+        chain=journal.check_chain(file.execute(journal.STORED_BYTES_SQL)),
         migrations=frozenset(file.execute("SELECT app, name FROM django_migrations")),
     )
 
@@ -184,7 +184,7 @@ def put_in_place(copy: Path, copy_of: Path) -> Path | None:
     Returns the name under which the previous store is kept, None if there was no store. At every moment there
     is a whole store, the old one or the new one. If the migration fails, the old one is put back.
     """
-    live, log = live_path(), mirror.path()
+    live, log = live_path(), mirror.mirror_path()
     connections.close_all()
     _remove_second_names(live)
     kept = live.with_name(f"{live.stem}{_BEFORE_RESTORE}{stamp()}{SUFFIX}")
@@ -330,9 +330,9 @@ def _copy_live(target: Path) -> None:
 
 def _copy_mirror(target: Path) -> bool:
     """Before the store is copied, so that no line can be ahead of the copy's rows."""
-    if not mirror.path().is_file():
+    if not mirror.mirror_path().is_file():
         return False
-    _copy_privately(mirror.path(), target)
+    _copy_privately(mirror.mirror_path(), target)
     with target.open("r+b") as file:
         mirror.last_row(file)  # cuts off a line that was being written
         os.fsync(file.fileno())

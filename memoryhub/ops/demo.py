@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.crypto import get_random_string
 
 from memoryhub import memories as store
-from memoryhub.access.policy import Actor, Clearance, system
+from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts import people, saved_searches, tokens, usernames
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
@@ -139,30 +139,30 @@ class _History:
 
     def remember(self, row: Row, at: datetime) -> None:
         known = {name: value for name, value in row.items() if name in MemoryDraft.model_fields}
-        self.memories[row["ref"]] = store.remember(MemoryDraft(**known), _actor(row["by"]), at).memory
+        self.memories[row["ref"]] = store.create_memory(MemoryDraft(**known), _actor(row["by"]), at).memory
 
     def touch(self, ref: str, at: datetime) -> None:
-        store.touch(self.memories[ref], at)
+        store.count_access(self.memories[ref], at)
 
     def update(self, row: Row, deed: Row, at: datetime) -> None:
-        store.update(self.memories[row["ref"]].uid, MemoryPatch(**deed["set"]), _actor(deed["by"]), at)
+        store.update_memory(self.memories[row["ref"]].uid, MemoryPatch(**deed["set"]), _actor(deed["by"]), at)
 
     def upsert(self, row: Row, deed: Row, at: datetime) -> None:
         """The same key again."""
         place = {name: row[name] for name in ("key", "project", "scope") if name in row}
-        store.remember(MemoryDraft(**place, **deed["set"]), _actor(deed["by"]), at)
+        store.create_memory(MemoryDraft(**place, **deed["set"]), _actor(deed["by"]), at)
 
     def trash(self, row: Row, deed: Row, at: datetime) -> None:
         uids, actor, reason = [self.memories[row["ref"]].uid], _actor(deed["by"]), TrashReason(deed["reason"])
         if "into" in deed:
-            store.merge_into(self.memories[deed["into"]], uids, actor, reason, at)
+            store.trash_merged(self.memories[deed["into"]], uids, actor, reason, at)
         else:
-            store.trash(uids, actor, reason, at)
+            store.trash_memories(uids, actor, reason, at)
 
     def store_fact(self, row: Row, at: datetime) -> None:
         known = {name: value for name, value in row.items() if name in FactDraft.model_fields}
         memory = {"memory_id": self.memories[row["memory"]].uid} if "memory" in row else {}
-        services.store_fact(FactDraft(**known, **memory), _actor(row["by"]), at)
+        services.create_fact(FactDraft(**known, **memory), _actor(row["by"]), at)
 
     def refuse(self, row: Row, at: datetime) -> None:
         """A credential that an agent tried to store: the journal keeps it. None where none are refused."""
@@ -171,7 +171,7 @@ class _History:
         credential = _CREDENTIALS[row["credential"]].format(get_random_string(36))
         draft = MemoryDraft(content=f"{row['content']} {credential}", project=row["project"])
         with suppress(SecretDetected):
-            store.remember(draft, _actor(row["by"]), at)
+            store.create_memory(draft, _actor(row["by"]), at)
 
     def note_boundary(self, session: Row, event: Row, at: datetime) -> None:
         """A boundary is a fact about its session."""
@@ -189,7 +189,7 @@ class _History:
             project=session["project"],
             session_id=session["session_id"],
         )
-        services.store_fact(draft, _actor(session["agent"]), at)
+        services.create_fact(draft, _actor(session["agent"]), at)
 
     def run(self, row: Row, at: datetime) -> None:
         """A purge is done; of the other runs their record is kept."""
@@ -201,7 +201,7 @@ class _History:
         MaintenanceRun.objects.create(
             **{name: row[name] for name in ("operation", "dry_run", "status", "actor")},
             params=row.get("params", {}),
-            reach=run_scope.as_json(_actor(row["actor"]).clearance),
+            reach=run_scope.clearance_to_json(_actor(row["actor"]).clearance),
             cause=row.get("cause", ""),
             error=row.get("error", ""),
             done=done,
@@ -355,18 +355,20 @@ def gather(admin: User) -> None:
     for agent, (level, rights, reach, used) in AGENTS.items():
         _issue(admin, agent, level, rights, reach, used)
     for name, (page, query) in SEARCHES.items():
-        saved_searches.save(admin, name, page, query, replace=True)
+        saved_searches.save_search(admin, name, page, query, replace=True)
     actor = Actor(f"user:{admin.get_username()}", Clearance.up_to("public", owner=admin.get_username()))
-    runs.work(runs.start("consolidate", {}, actor, dry_run=True))
+    runs.execute(runs.enqueue("consolidate", {}, actor, dry_run=True))
 
 
 def _join(admin: User, name: str, role: str, level: str, projects: Mapping[str, str]) -> None:
-    if User.objects.filter(username__iexact=name).exists() or usernames.is_former(name):
+    if User.objects.filter(username__iexact=name).exists() or usernames.is_former_username(name):
         return
-    person = people.add(name, "", admin, email=f"{name}@harbour.example")
-    people.change(person, admin, role=role, level=level, is_active=True, is_staff=role == "administrator")
+    person = people.create_account(name, "", admin, email=f"{name}@harbour.example")
+    people.change_rights(
+        person, admin, role=role, level=level, is_active=True, is_staff=role == "administrator"
+    )
     for project, within in projects.items():
-        people.join(person, project, within, admin)
+        people.add_membership(person, project, within, admin)
 
 
 def _issue(
@@ -387,7 +389,7 @@ ENDED_AGO = timedelta(minutes=35)
 def play_session(now: datetime | None = None) -> None:
     """Play it so that it ended a while ago. Refused when the endpoint takes nothing."""
     transcript = read_transcript(settings.BASE_DIR / RECORDED)
-    with _in_no_hurry(), inside(system("quickstart"), AGENT) as door:
+    with _in_no_hurry(), inside(system_actor("quickstart"), AGENT) as door:
         for _ in Player(door, transcript, looks=False).play((now or timezone.now()) - ENDED_AGO):
             pass
 

@@ -196,7 +196,7 @@ def inside(actor: Actor, name: str) -> Iterator[Inside]:
     try:
         yield Inside(raw)
     finally:
-        tokens.revoke(token.uid, actor)
+        tokens.revoke_token(token.uid, actor)
 
 
 def _understood(status: int, content: bytes) -> Any:

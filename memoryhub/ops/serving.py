@@ -77,9 +77,16 @@ def serve(
     sys.stdout.flush()
     sys.stderr.flush()
     options = ["--interface", "rsgi", "--host", host, "--port", str(port), "--no-ws"]
-    environ[request_buffering.THREADS] = str(threads)
+    environ[request_buffering.THREADS_VARIABLE] = str(threads)
     # With HTTP/2 one connection could stand for very many requests.
-    options += ["--http", "1", "--backpressure", str(request_buffering.WAITING), "--workers", str(workers)]
+    options += [
+        "--http",
+        "1",
+        "--backpressure",
+        str(request_buffering.MAX_CONNECTIONS),
+        "--workers",
+        str(workers),
+    ]
     # Else the end of one worker, by the system when memory is short for one, would be the end of all.
     options += ["--respawn-failed-workers"]
     options += ["--workers-kill-timeout", str(SECONDS_TO_END), "--log-level", "warning" if quiet else "info"]

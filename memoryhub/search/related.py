@@ -16,28 +16,28 @@ from django.db.models import Exists, OuterRef
 
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import vector_index
-from memoryhub.backends.fts_query import any_of
+from memoryhub.backends.fts_query import match_any
 from memoryhub.core.text import STOP_WORDS, jaccard, stem, terms, words
 from memoryhub.embeddings import EmbeddingError, passage
 from memoryhub.models import Entity, FileLink, Label, Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.semantic import in_words, nearest, provider
-from memoryhub.search.term_frequencies import frequencies_of
+from memoryhub.search.semantic import available_embedder, find_nearest, similarity_label
+from memoryhub.search.term_frequencies import load_term_frequencies
 
-LIMIT = 6
-LEAST = 0.5  # of what is worth showing, 0..1
-_POOL = 40  # candidates by vectors, and as many by words
+MAX_RELATED = 6
+MIN_SCORE = 0.5  # of what is worth showing, 0..1
+_MAX_CANDIDATES = 40  # candidates by vectors, and as many by words
 # How much one shared thing tells that few others share.
-_FILE, _LABEL, _WORDS = 0.5, 0.2, 1.5
-_KINDS = ("tag", "concept", "entity")
-_LINKS = 5000  # links to files that are looked at
-_PATHS, _NAMED = 100, 3  # files of the memory that are looked at; shared things that a reason names
-_RARE, _LOOKED_UP = 8, 60  # words that are looked for, of so many whose rarity is asked
-_CHARS = 4000  # of a text whose words are compared
+_FILE_WEIGHT, _LABEL_WEIGHT, _WORD_WEIGHT = 0.5, 0.2, 1.5
+_LABEL_KINDS = ("tag", "concept", "entity")
+_MAX_FILE_LINKS = 5000  # links to files that are looked at
+_MAX_PATHS, _MAX_NAMED = 100, 3  # files of the memory that are looked at; shared things that a reason names
+_MAX_RARE_WORDS, _MAX_WORDS = 8, 60  # words that are looked for, of so many whose rarity is asked
+_MAX_CHARS = 4000  # of a text whose words are compared
 
 
 @dataclass(frozen=True)
-class Related:
+class RelatedMemory:
     """Another memory. ``score`` 0..1 orders; ``likeness``: the cosine, None where there is none."""
 
     memory: Memory
@@ -47,41 +47,41 @@ class Related:
 
 
 @dataclass(frozen=True)
-class Found:
+class RelatedMemories:
     """Best first. ``note``: in words, what could not be asked."""
 
-    items: list[Related] = field(default_factory=list)
+    items: list[RelatedMemory] = field(default_factory=list)
     note: str = ""
 
 
-def related(memory: Memory, clearance: Clearance, limit: int = LIMIT) -> Found:
+def find_related(memory: Memory, clearance: Clearance, limit: int = MAX_RELATED) -> RelatedMemories:
     """The live memories that have most to do with one that the caller has found behind the gate.
 
     Nothing counts as an access. About a dozen queries, whatever the store holds.
     """
     others: MemoryQuerySet = Memory.objects.visible_to(clearance).live().exclude(pk=memory.pk)
-    likeness, note = _near(memory, others)
-    shared = {} if likeness else _by_words(memory, others)
-    evidence = _Evidence(likeness, shared)
+    likeness, note = _nearest_by_vector(memory, others)
+    shared = {} if likeness else _similar_by_words(memory, others)
+    evidence = _RelatedEvidence(likeness, shared)
     evidence.files(memory, others)
     evidence.labels(memory)
     best = evidence.best(limit)
     rows = others.in_bulk(best)
     items = [
-        Related(rows[pk], round(evidence.score(pk), 4), likeness.get(pk), evidence.reasons(pk))
+        RelatedMemory(rows[pk], round(evidence.score(pk), 4), likeness.get(pk), evidence.reasons(pk))
         for pk in best
         if pk in rows
     ]
-    return Found(items, note)
+    return RelatedMemories(items, note)
 
 
-def _near(memory: Memory, others: MemoryQuerySet) -> tuple[dict[int, float], str]:
+def _nearest_by_vector(memory: Memory, others: MemoryQuerySet) -> tuple[dict[int, float], str]:
     """The nearest by vectors with their cosines; empty with a note where that cannot be asked."""
-    embedder, note = provider()
+    embedder, note = available_embedder()
     if embedder is None:
         return {}, f"compared by words: {note}"
     try:
-        own = vector_index.index(embedder.name, embedder.dimensions).of([memory.pk]).get(memory.pk)
+        own = vector_index.get_index(embedder.name, embedder.dimensions).of([memory.pk]).get(memory.pk)
         if own is None and embedder.in_process:
             texts = (memory.title, memory.subtitle, memory.abstract, memory.overview, memory.content)
             [own] = embedder.documents([passage(*texts)])
@@ -89,48 +89,48 @@ def _near(memory: Memory, others: MemoryQuerySet) -> tuple[dict[int, float], str
         return {}, f"compared by words: {error}"
     if own is None:
         return {}, "compared by words: this memory has no vector yet"
-    found = nearest(others, own, embedder.name, _POOL, centred=False)
+    found = find_nearest(others, own, embedder.name, _MAX_CANDIDATES, centred=False)
     return {pk: round(max(cosine, 0.0), 4) for pk, cosine in found}, ""
 
 
-def _by_words(memory: Memory, others: MemoryQuerySet) -> dict[int, tuple[float, list[str]]]:
+def _similar_by_words(memory: Memory, others: MemoryQuerySet) -> dict[int, tuple[float, list[str]]]:
     """Memories that share rare words: the share of all words, and the rarest of those that are shared."""
-    text = f"{memory.title} {memory.content[:_CHARS]}"
+    text = f"{memory.title} {memory.content[:_MAX_CHARS]}"
     useful = [word for word in dict.fromkeys(words(text)) if len(word) > 2 and word not in STOP_WORDS]
-    useful = useful[:_LOOKED_UP]
-    counted = frequencies_of(others, useful)
+    useful = useful[:_MAX_WORDS]
+    counted = load_term_frequencies(others, useful)
     rare = sorted(filter(counted.of, useful), key=counted.of)
     own, found = terms(text), {}
-    for pk, title, content in others.matching(any_of(rare[:_RARE])).values_list("pk", "title", "content")[
-        :_POOL
-    ]:
-        theirs = terms(f"{title} {content[:_CHARS]}")
+    for pk, title, content in others.matching(match_any(rare[:_MAX_RARE_WORDS])).values_list(
+        "pk", "title", "content"
+    )[:_MAX_CANDIDATES]:
+        theirs = terms(f"{title} {content[:_MAX_CHARS]}")
         found[pk] = (jaccard(own, theirs), [word for word in rare if stem(word) in theirs])
     return found
 
 
-class _Evidence:
+class _RelatedEvidence:
     """What speaks for each candidate; independent reasons add up to no more than certainty."""
 
     def __init__(self, likeness: Mapping[int, float], shared: Mapping[int, tuple[float, list[str]]]) -> None:
         self.likeness, self.shared = likeness, shared
         self.doubt: dict[int, float] = {pk: 1 - cosine for pk, cosine in likeness.items()}
         for pk, (share, _) in shared.items():
-            self.doubt[pk] = 1 - min(_WORDS * share, 1.0)
+            self.doubt[pk] = 1 - min(_WORD_WEIGHT * share, 1.0)
         self.paths: dict[int, list[str]] = defaultdict(list)
         self.named: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
 
     def files(self, memory: Memory, others: MemoryQuerySet) -> None:
         """Who names the same files is a candidate too."""
-        paths = sorted({link.path for link in memory.files.all()})[:_PATHS]
+        paths = sorted({link.path for link in memory.files.all()})[:_MAX_PATHS]
         if not paths:
             return
         links = FileLink.objects.filter(Exists(others.filter(pk=OuterRef("memory"))), path__in=paths)
-        found = sorted(set(links.order_by("-memory").values_list("memory", "path")[:_LINKS]))
+        found = sorted(set(links.order_by("-memory").values_list("memory", "path")[:_MAX_FILE_LINKS]))
         sharing = Counter(path for _, path in found)
         for pk, path in found:
             self.paths[pk].append(path)
-            self._weigh(pk, _FILE, sharing[path])
+            self._weigh(pk, _FILE_WEIGHT, sharing[path])
 
     def labels(self, memory: Memory) -> None:
         """Tags, concepts and entities that candidates share with the memory."""
@@ -144,7 +144,7 @@ class _Evidence:
         sharing = Counter((kind, value) for _, kind, value in found)
         for pk, kind, value in sorted(found):
             self.named[pk][kind].append(value)
-            self._weigh(pk, _LABEL, sharing[(kind, value)])
+            self._weigh(pk, _LABEL_WEIGHT, sharing[(kind, value)])
 
     def _weigh(self, pk: int, weight: float, sharing: int) -> None:
         self.doubt[pk] = self.doubt.get(pk, 1.0) * (1 - weight / (1 + math.log2(sharing)))
@@ -154,26 +154,26 @@ class _Evidence:
 
     def best(self, limit: int) -> list[int]:
         """The keys of those that are worth showing."""
-        good = [pk for pk in self.doubt if self.score(pk) >= LEAST or pk in self.paths]
+        good = [pk for pk in self.doubt if self.score(pk) >= MIN_SCORE or pk in self.paths]
         return sorted(good, key=lambda pk: (-self.score(pk), -pk))[:limit]
 
     def reasons(self, pk: int) -> tuple[str, ...]:
         """In words, the strongest kinds first."""
         told = []
-        if (cosine := self.likeness.get(pk, 0.0)) >= LEAST:
-            told.append(f"{in_words(cosine)} ({cosine:.2f})")
+        if (cosine := self.likeness.get(pk, 0.0)) >= MIN_SCORE:
+            told.append(f"{similarity_label(cosine)} ({cosine:.2f})")
         if pk in self.shared:
-            told.append(f"shares {_several('word', self.shared[pk][1])}")
+            told.append(f"shares {_format_names('word', self.shared[pk][1])}")
         if pk in self.paths:
-            told.append(f"shares {_several('file', self.paths[pk])}")
+            told.append(f"shares {_format_names('file', self.paths[pk])}")
         named = self.named.get(pk, {})
-        told += [f"shares {_several(kind, named[kind])}" for kind in _KINDS if kind in named]
+        told += [f"shares {_format_names(kind, named[kind])}" for kind in _LABEL_KINDS if kind in named]
         return tuple(told)
 
 
-def _several(noun: str, values: Iterable[str]) -> str:
+def _format_names(noun: str, values: Iterable[str]) -> str:
     """``the file a``, ``the files a, b, c and 2 more``."""
     values = list(values)
     plural = "entities" if noun == "entity" else f"{noun}s"
-    more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
-    return f"the {noun if len(values) == 1 else plural} {', '.join(values[:_NAMED])}{more}"
+    more = f" and {len(values) - _MAX_NAMED} more" if len(values) > _MAX_NAMED else ""
+    return f"the {noun if len(values) == 1 else plural} {', '.join(values[:_MAX_NAMED])}{more}"

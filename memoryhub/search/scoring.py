@@ -48,7 +48,7 @@ class Weights:
     trust: float = 0.10
 
 
-def composite(parts: Components, weights: Weights) -> float:
+def composite_score(parts: Components, weights: Weights) -> float:
     """The weighted sum, 0..1."""
     return (
         weights.match * parts.match
@@ -63,7 +63,7 @@ def recency(age_days: float, half_life_days: float = 21.0) -> float:
     return float(0.5 ** (max(age_days, 0.0) / half_life_days))
 
 
-def rarity(frequency: int, total: int) -> float:
+def idf(frequency: int, total: int) -> float:
     """Inverse document frequency, > 0 (Robertson & Spärck Jones, +1 inside the logarithm)."""
     total = max(total, frequency, 1)
     return math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
@@ -71,20 +71,20 @@ def rarity(frequency: int, total: int) -> float:
 
 def term_weights(query: Query, frequencies: Mapping[str, int], total: int) -> list[float]:
     """The rarity of each term: of a phrase its rarest word's, of a literal without words a middling one."""
-    unknown = rarity(0, total)
+    unknown = idf(0, total)
     weights = []
     for term in query.terms:
-        of_words = [rarity(frequencies.get(one, 0), total) for one in term.stems]
+        of_words = [idf(frequencies.get(one, 0), total) for one in term.stems]
         weights.append(max(of_words, default=unknown / 2))
     return weights
 
 
-def match(query: Query, weights: Sequence[float], fields: Mapping[str, str]) -> float:
+def match_score(query: Query, weights: Sequence[float], fields: Mapping[str, str]) -> float:
     """How well a memory's texts answer the query, 0..1."""
-    return Matcher(query, weights)(fields)
+    return QueryMatcher(query, weights)(fields)
 
 
-class Weighed(NamedTuple):
+class TextMatch(NamedTuple):
     """How well texts answer a query, 0..1; the weight of its terms that stand in them; of each its share."""
 
     match: float = 0.0
@@ -98,7 +98,7 @@ class Weighed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Way:
+class _QueryPart:
     """A query, or a clause of one: its text, its terms by their numbers, and their weight."""
 
     text: str
@@ -106,45 +106,49 @@ class _Way:
     weight: float
 
 
-class Matcher:
+class QueryMatcher:
     """One query, prepared to be held against many memories: each costs some microseconds.
 
     ``clauses``: queries made of some of its terms; a memory that answers one of them has answered.
     """
 
     def __init__(self, query: Query, weights: Sequence[float], clauses: Sequence[Query] = ()) -> None:
-        self._needles = [_Needle(term) for term in query.terms]
+        self._needles = [_TermMatcher(term) for term in query.terms]
         self._weights = list(weights)
         self._ways = [self._way(query, query.terms), *(self._way(one, query.terms) for one in clauses)]
 
-    def _way(self, query: Query, terms: Sequence[Term]) -> _Way:
+    def _way(self, query: Query, terms: Sequence[Term]) -> _QueryPart:
         numbers = tuple(terms.index(term) for term in query.terms)
         text = query.text.strip(" .") or query.text
-        return _Way(text, numbers, sum(self._weights[number] for number in numbers))
+        return _QueryPart(text, numbers, sum(self._weights[number] for number in numbers))
 
     def __call__(self, fields: Mapping[str, str]) -> float:
         """How well these texts answer the query, 0..1."""
         return self.weigh(fields).match
 
-    def weigh(self, fields: Mapping[str, str]) -> Weighed:
+    def weigh(self, fields: Mapping[str, str]) -> TextMatch:
         """How well these texts answer the query, and with which part of it."""
         if not self._needles:
-            return Weighed()
+            return TextMatch()
         texts = [(name, fold(text)) for name in FIELD_CREDIT if (text := fields.get(name))]
         title = " ".join(texts[0][1].split()) if texts and texts[0][0] == "title" else ""
         if (title.strip(" .") or title) == self._ways[0].text:
             whole = (1.0,) * len(self._needles)
-            return Weighed(1.0, self._ways[0].weight, whole)  # 1 is kept for the exact title
+            return TextMatch(1.0, self._ways[0].weight, whole)  # 1 is kept for the exact title
         credits = [needle.credit(texts) for needle in self._needles]
         held = [weight for weight, (credit, _) in zip(self._weights, credits, strict=True) if credit]
         if not held:
-            return Weighed(terms=(0.0,) * len(self._needles))
+            return TextMatch(terms=(0.0,) * len(self._needles))
         match = max(self._match(way, credits, texts, title) for way in self._ways)
         shares = tuple(min(credit / FIELD_CREDIT["content"], 1.0) for credit, _ in credits)
-        return Weighed(match, sum(held), shares)
+        return TextMatch(match, sum(held), shares)
 
     def _match(
-        self, way: _Way, credits: Sequence[tuple[float, int]], texts: Sequence[tuple[str, str]], title: str
+        self,
+        way: _QueryPart,
+        credits: Sequence[tuple[float, int]],
+        texts: Sequence[tuple[str, str]],
+        title: str,
     ) -> float:
         """From the credit of each term to 0..1."""
         covered = sum(self._weights[number] for number in way.terms if credits[number][0])
@@ -161,7 +165,7 @@ class Matcher:
         return min(value, 0.99)
 
 
-class _Needle:
+class _TermMatcher:
     """One term, ready to be looked for. Porter changes a final y to i: a stem's last letter is left open."""
 
     def __init__(self, term: Term) -> None:
@@ -214,27 +218,29 @@ class _Needle:
 
 
 # What a neighbour lends, by its distance in the session.
-LENT_WORDS = (0.6, 0.3)
-LENT_NEARNESS = (0.3, 0.15)
-ANSWERED = 0.2  # more words for the memory right after one that asks something
-NEARNESS = 0.7  # weight of nearness beside coverage, which is at most 1
-ALONE = 1.0  # weight of nearness where words are not asked for
-OTHER_SPEAKER = 2 / 3  # what the words of somebody else are worth
+NEIGHBOUR_WORD_SHARES = (0.6, 0.3)
+NEIGHBOUR_COSINE_SHARES = (0.3, 0.15)
+ANSWER_BONUS = 0.2  # more words for the memory right after one that asks something
+COSINE_WEIGHT = 0.7  # weight of nearness beside coverage, which is at most 1
+COSINE_WEIGHT_WITHOUT_WORDS = 1.0  # weight of nearness where words are not asked for
+OTHER_SPEAKER_FACTOR = 2 / 3  # what the words of somebody else are worth
 # Many words stand in a long text by chance.
-SHORT = 240  # characters; a longer text's own words count less, slowly
-LENDS_WHOLE = 480  # characters; a longer text lends less
-CURVE = 1.2  # match = 1 - exp(-CURVE * evidence): half of the coverage and a fair nearness make one half
+SHORT_TEXT_CHARS = 240  # characters; a longer text's own words count less, slowly
+FULL_LENDING_CHARS = 480  # characters; a longer text lends less
+MATCH_CURVE = (
+    1.2  # match = 1 - exp(-CURVE * evidence): half of the coverage and a fair nearness make one half
+)
 
 # A name of one to three words before a colon.
-_SPEAKER = re.compile(r"\s*([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29}){0,2}):\s")
-_ASKS = re.compile(r"[?？]")
-_TAIL = 120  # characters in which a question at the end of a text stands
-USERS = frozenset({"user", "human"})
-ASSISTANTS = frozenset({"assistant", "ai", "bot", "model", "system", "tool"})
+_SPEAKER_PREFIX = re.compile(r"\s*([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29}){0,2}):\s")
+_QUESTION_MARK = re.compile(r"[?？]")
+_QUESTION_TAIL_CHARS = 120  # characters in which a question at the end of a text stands
+USER_NAMES = frozenset({"user", "human"})
+ASSISTANT_NAMES = frozenset({"assistant", "ai", "bot", "model", "system", "tool"})
 
 
 @dataclass(frozen=True)
-class Held:
+class Signals:
     """What one memory holds by itself: of each term its share, 0..1, and its cosine with the question."""
 
     terms: tuple[float, ...]
@@ -246,11 +252,11 @@ class Held:
     @property
     def lends(self) -> float:
         """Which share of its words and its nearness may help its neighbours."""
-        return math.sqrt(min(1.0, LENDS_WHOLE / max(self.chars, 1)))
+        return math.sqrt(min(1.0, FULL_LENDING_CHARS / max(self.chars, 1)))
 
 
 @dataclass(frozen=True)
-class Beside:
+class Neighbours:
     """The neighbours of a memory in its session, the nearest first."""
 
     before: Sequence[int] = ()
@@ -268,18 +274,18 @@ class Evidence:
     @property
     def match(self) -> float:
         """How well it answers the question, 0..1."""
-        return 1 - math.exp(-CURVE * self.voice * (self.coverage + self.nearness))
+        return 1 - math.exp(-MATCH_CURVE * self.voice * (self.coverage + self.nearness))
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """The question: the weight of each term, and whom it is about."""
 
     weights: Sequence[float]
     words: frozenset[str] = field(default_factory=frozenset)
 
     @classmethod
-    def of(cls, typed: str, weights: Sequence[float]) -> Asked:
+    def of(cls, typed: str, weights: Sequence[float]) -> Question:
         return cls(weights, frozenset(words(typed)) - STOP_WORDS)
 
     def names(self, speaker: str) -> bool:
@@ -287,79 +293,81 @@ class Asked:
         return not self.words.isdisjoint(speaker.split())
 
 
-def speaker(text: str) -> str:
+def parse_speaker(text: str) -> str:
     """Who speaks in a text of the form ``Ada: I moved``, folded; empty for any other text."""
-    found = _SPEAKER.match(text)
+    found = _SPEAKER_PREFIX.match(text)
     return fold(found.group(1)) if found else ""
 
 
-def asks(text: str) -> bool:
+def ends_with_question(text: str) -> bool:
     """Whether a text ends with a question, or nearly."""
-    return bool(_ASKS.search(text[-_TAIL:]))
+    return bool(_QUESTION_MARK.search(text[-_QUESTION_TAIL_CHARS:]))
 
 
-def weigh(asked: Asked, held: Mapping[int, Held], beside: Mapping[int, Beside]) -> dict[int, Evidence]:
+def combine_evidence(
+    asked: Question, held: Mapping[int, Signals], beside: Mapping[int, Neighbours]
+) -> dict[int, Evidence]:
     """The evidence for each memory of ``held``; ``beside`` names neighbours, which count where held too."""
     speakers = {one.speaker for one in held.values() if one.speaker}
     named = {one for one in speakers if asked.names(one)}
-    users = not speakers.isdisjoint(USERS)
+    users = not speakers.isdisjoint(USER_NAMES)
     whole = sum(asked.weights)
-    nearness = NEARNESS if whole else ALONE
+    nearness = COSINE_WEIGHT if whole else COSINE_WEIGHT_WITHOUT_WORDS
     found = {}
     for key, own in held.items():
-        around = list(_around(beside.get(key, Beside()), held))
-        terms = _terms(own, around)
+        around = list(_known_neighbours(beside.get(key, Neighbours()), held))
+        terms = _combine_terms(own, around)
         coverage = sum(map(float.__mul__, asked.weights, terms)) / whole if whole else 0.0
         near = max(own.cosine, 0.0) + sum(
-            LENT_NEARNESS[far] * one.lends * max(one.cosine, 0.0) for one, far, _ in around
+            NEIGHBOUR_COSINE_SHARES[far] * one.lends * max(one.cosine, 0.0) for one, far, _ in around
         )
-        found[key] = Evidence(coverage, nearness * near, _voice(own.speaker, named, users=users))
+        found[key] = Evidence(coverage, nearness * near, _speaker_factor(own.speaker, named, users=users))
     return found
 
 
-def both_ways(around: Mapping[int, Beside]) -> dict[int, Beside]:
+def link_both_ways(around: Mapping[int, Neighbours]) -> dict[int, Neighbours]:
     """Who has a neighbour is its neighbour: of those named here, too."""
     links = {key: (list(one.before), list(one.after)) for key, one in around.items()}
     for key, one in around.items():
         for far, other in enumerate(one.before):
-            _fill(links.setdefault(other, ([], []))[1], far, key)
+            _set_neighbour(links.setdefault(other, ([], []))[1], far, key)
         for far, other in enumerate(one.after):
-            _fill(links.setdefault(other, ([], []))[0], far, key)
-    return {key: Beside(before, after) for key, (before, after) in links.items()}
+            _set_neighbour(links.setdefault(other, ([], []))[0], far, key)
+    return {key: Neighbours(before, after) for key, (before, after) in links.items()}
 
 
-def _fill(places: list[int], far: int, key: int) -> None:
+def _set_neighbour(places: list[int], far: int, key: int) -> None:
     """Put a neighbour at its distance; 0 stands for one that is not known."""
     places.extend([0] * (far + 1 - len(places)))
     places[far] = key
 
 
-def _around(beside: Beside, held: Mapping[int, Held]) -> Iterable[tuple[Held, int, bool]]:
+def _known_neighbours(beside: Neighbours, held: Mapping[int, Signals]) -> Iterable[tuple[Signals, int, bool]]:
     """The neighbours that are held, how far away each is, and whether it comes before."""
     for keys, earlier in ((beside.before, True), (beside.after, False)):
-        for far, key in enumerate(keys[: len(LENT_WORDS)]):
+        for far, key in enumerate(keys[: len(NEIGHBOUR_WORD_SHARES)]):
             if key in held:
                 yield held[key], far, earlier
 
 
-def _terms(own: Held, around: Sequence[tuple[Held, int, bool]]) -> list[float]:
+def _combine_terms(own: Signals, around: Sequence[tuple[Signals, int, bool]]) -> list[float]:
     """Of each term what the memory holds of it, or its neighbours lend, whichever is more."""
-    kept = min(1.0, SHORT / max(own.chars, 1)) ** 0.2
+    kept = min(1.0, SHORT_TEXT_CHARS / max(own.chars, 1)) ** 0.2
     best = [share * kept for share in own.terms]
     for one, far, earlier in around:
-        answered = ANSWERED if earlier and far == 0 and one.asks else 0.0
-        share = (LENT_WORDS[far] + answered) * one.lends
+        answered = ANSWER_BONUS if earlier and far == 0 and one.asks else 0.0
+        share = (NEIGHBOUR_WORD_SHARES[far] + answered) * one.lends
         best = [max(mine, share * lent) for mine, lent in zip(best, one.terms, strict=True)]
     return best
 
 
-def _voice(speaking: str, named: set[str], *, users: bool) -> float:
+def _speaker_factor(speaking: str, named: set[str], *, users: bool) -> float:
     """What it is worth who speaks; texts that nobody speaks count whole.
 
     ``users``: there are words of a user, beside which those of an assistant count less.
     """
     if not speaking or speaking in named:
         return 1.0
-    if named - USERS - ASSISTANTS:
-        return OTHER_SPEAKER
-    return OTHER_SPEAKER if users and speaking in ASSISTANTS else 1.0
+    if named - USER_NAMES - ASSISTANT_NAMES:
+        return OTHER_SPEAKER_FACTOR
+    return OTHER_SPEAKER_FACTOR if users and speaking in ASSISTANT_NAMES else 1.0

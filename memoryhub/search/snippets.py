@@ -9,18 +9,18 @@ from collections.abc import Iterable
 from html import escape
 
 from memoryhub.backends.fts_query import Query
-from memoryhub.core.text import collapse, fold, stem
+from memoryhub.core.text import collapse_whitespace, fold, stem
 
-WIDTH = 240
+SNIPPET_WIDTH = 240
 
 
-def snippet(query: Query, text: str, width: int = WIDTH) -> str:
+def extract_snippet(query: Query, text: str, width: int = SNIPPET_WIDTH) -> str:
     """The densest ``width`` characters of a text, HTML-escaped, hits in ``<mark>``; safe in a page."""
-    line = unicodedata.normalize("NFC", collapse(text))
-    spans = _hits(query, line)
-    start = _best_start(spans, width, len(line))
+    line = unicodedata.normalize("NFC", collapse_whitespace(text))
+    spans = _find_hits(query, line)
+    start = _densest_window(spans, width, len(line))
     end = min(len(line), start + width)
-    start, end = _at_words(line, start, end)
+    start, end = _align_to_words(line, start, end)
     parts = ["…"] if start else []
     at = start
     for left, right in spans:
@@ -34,23 +34,23 @@ def snippet(query: Query, text: str, width: int = WIDTH) -> str:
     return "".join(parts)
 
 
-def first_hit(query: Query, texts: Iterable[str]) -> str:
+def snippet_of_first_match(query: Query, texts: Iterable[str]) -> str:
     """A snippet of the first text that holds what was looked for; if none does, of the first with words."""
     first = ""
     for text in texts:
-        shown = snippet(query, text)
+        shown = extract_snippet(query, text)
         if "<mark>" in shown:
             return shown
         first = first or shown
     return first
 
 
-def mark(query: Query, text: str) -> str:
+def highlight_text(query: Query, text: str) -> str:
     """A whole text on one line, escaped, hits in ``<mark>``."""
-    return snippet(query, text, width=3 * len(text) + 1)  # a composed form can be three times as long
+    return extract_snippet(query, text, width=3 * len(text) + 1)  # a composed form can be three times as long
 
 
-def _hits(query: Query, line: str) -> list[tuple[int, int]]:
+def _find_hits(query: Query, line: str) -> list[tuple[int, int]]:
     """Where words with a wanted stem, or literals, stand; in order, not overlapping."""
     folded = fold(line)
     if len(folded) != len(line):  # a place in one must be the same place in the other
@@ -65,10 +65,10 @@ def _hits(query: Query, line: str) -> list[tuple[int, int]]:
     # Words that stand only inside others count where there is nothing better.
     for literal in [*query.literals, *(() if spans else query.words)]:
         spans += [found.span() for found in re.finditer(re.escape(literal), folded)]
-    return _merged(sorted(spans))
+    return _merge_spans(sorted(spans))
 
 
-def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for left, right in spans:
         if merged and left <= merged[-1][1]:
@@ -78,7 +78,7 @@ def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _best_start(spans: list[tuple[int, int]], width: int, length: int) -> int:
+def _densest_window(spans: list[tuple[int, int]], width: int, length: int) -> int:
     """Where a window begins that holds most hits, with a little of what stands before them."""
     if not spans or length <= width:
         return 0
@@ -88,7 +88,7 @@ def _best_start(spans: list[tuple[int, int]], width: int, length: int) -> int:
     return min(best, max(0, length - width))
 
 
-def _at_words(line: str, start: int, end: int) -> tuple[int, int]:
+def _align_to_words(line: str, start: int, end: int) -> tuple[int, int]:
     """Move the cuts to blanks where one is near."""
     if start and (blank := line.find(" ", start, start + 20)) != -1:
         start = blank + 1

@@ -16,27 +16,27 @@ from django.db import connection
 from django.db.models import F, Func, IntegerField, QuerySet
 from django.db.models.expressions import RawSQL
 
-from memoryhub.backends.fts_query import any_of
+from memoryhub.backends.fts_query import match_any
 from memoryhub.core.text import stem
 from memoryhub.models import MemoryText
 from memoryhub.models.querysets import MemoryQuerySet
 
-Key = tuple[str, tuple[object, ...]]
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
+QuerysetKey = tuple[str, tuple[object, ...]]
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
 
 
-def key_of(memories: MemoryQuerySet) -> Key | None:
+def queryset_key(memories: MemoryQuerySet) -> QuerysetKey | None:
     """The same for querysets with the same gate and filters; None for one that can hold nothing."""
     try:
         sql, params = memories.order_by().query.sql_with_params()
     except EmptyResultSet:
         return None
-    return sql, tuple(one for one in params if not _is_now(one))
+    return sql, tuple(one for one in params if not _is_current_time(one))
 
 
-def _is_now(param: object) -> bool:
+def _is_current_time(param: object) -> bool:
     """Whether a parameter is the moment in which the queryset was made."""
-    if not isinstance(param, str | datetime) or not _MOMENT.fullmatch(str(param)):
+    if not isinstance(param, str | datetime) or not _TIMESTAMP.fullmatch(str(param)):
         return False
     try:
         moment = datetime.fromisoformat(str(param))
@@ -45,20 +45,20 @@ def _is_now(param: object) -> bool:
     return abs((moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()) < 2
 
 
-COMMON = 64  # matching memories; the count of a word in more of them is rounded, and cached
-EXACT = 256  # matching memories up to which a word is counted exactly, in any number of memories
-SAMPLE = 2048  # memories of a sample, at least; fewer than twice as many are all counted
+MIN_CACHED_COUNT = 64  # matching memories; the count of a word in more of them is rounded, and cached
+MAX_EXACT_COUNT = 256  # matching memories up to which a word is counted exactly, in any number of memories
+MIN_SAMPLE = 2048  # memories of a sample, at least; fewer than twice as many are all counted
 CACHE_SECONDS = 60.0
-MIN_CACHED = 1000  # memories; fewer are counted for each search
+MIN_CACHED_ROWS = 1000  # memories; fewer are counted for each search
 MAX_SCOPES = 256  # querysets whose counts are cached
 
-_ASKED = RawSQL("asked.value", ())
+_WORD_EXPRESSION = RawSQL("asked.value", ())
 # The plus keeps SQLite from asking the index for one key after the other.
-_KEY = Func(F("pk"), template="+%(expressions)s", output_field=IntegerField())
+_UNINDEXED_KEY = Func(F("pk"), template="+%(expressions)s", output_field=IntegerField())
 
 
 @dataclass(frozen=True)
-class Frequencies:
+class TermFrequencies:
     """How many memories of a queryset contain each stem, and how many there are.
 
     In many memories a count above ``EXACT`` is an estimate. The total and the counts of common words are
@@ -81,48 +81,48 @@ class _Scope:
     common: dict[str, int] = field(default_factory=dict)
 
 
-_scopes: dict[Key, _Scope] = {}
+_scopes: dict[QuerysetKey, _Scope] = {}
 _lock = threading.Lock()
 
 
-def frequencies_of(memories: MemoryQuerySet, words: Collection[str]) -> Frequencies:
+def load_term_frequencies(memories: MemoryQuerySet, words: Collection[str]) -> TermFrequencies:
     """Count these words in the memories of a queryset that the caller has limited to visible rows."""
     by_stem = {stem(word): word for word in words}
-    scope = _scope_of(memories) if by_stem else None
+    scope = _load_scope(memories) if by_stem else None
     if scope is None:
-        return Frequencies(dict.fromkeys(by_stem, 0), 0)
+        return TermFrequencies(dict.fromkeys(by_stem, 0), 0)
     known = {one: scope.common[one] for one in by_stem if one in scope.common}
     new = [one for one in by_stem if one not in known]
-    counts = _counts(memories, [by_stem[one] for one in new], scope.total)
+    counts = _count_words(memories, [by_stem[one] for one in new], scope.total)
     found = dict(zip(new, counts, strict=True))
     with _lock:
-        scope.common.update({one: count for one, count in found.items() if count > COMMON})
+        scope.common.update({one: count for one, count in found.items() if count > MIN_CACHED_COUNT})
     total = _next_power_of_two(scope.total)
     rounded = {one: _rounded(count, total) for one, count in (known | found).items()}
-    return Frequencies(rounded, total)
+    return TermFrequencies(rounded, total)
 
 
-def count_of(memories: MemoryQuerySet) -> int:
+def count_memories(memories: MemoryQuerySet) -> int:
     """Count the memories of a queryset; of many as they were counted a short time ago."""
-    scope = _scope_of(memories)
+    scope = _load_scope(memories)
     return scope.total if scope else 0
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Clear the cache, for tests: the store has been replaced."""
     with _lock:
         _scopes.clear()
 
 
-def _scope_of(memories: MemoryQuerySet) -> _Scope | None:
+def _load_scope(memories: MemoryQuerySet) -> _Scope | None:
     """Return the cached counts, or new ones; None for a queryset that cannot contain anything."""
-    key, now = key_of(memories), time.monotonic()
+    key, now = queryset_key(memories), time.monotonic()
     if key is None:
         return None
     scope = _scopes.get(key)
     if scope is None or now - scope.counted_at >= CACHE_SECONDS:
         scope = _Scope(memories.order_by().count(), now)
-        if scope.total >= MIN_CACHED:
+        if scope.total >= MIN_CACHED_ROWS:
             with _lock:
                 if len(_scopes) >= MAX_SCOPES:
                     _scopes.clear()
@@ -130,38 +130,40 @@ def _scope_of(memories: MemoryQuerySet) -> _Scope | None:
     return scope
 
 
-def _counts(memories: MemoryQuerySet, words: list[str], total: int) -> list[int]:
+def _count_words(memories: MemoryQuerySet, words: list[str], total: int) -> list[int]:
     """Count each word exactly if few memories contain it, else in a sample."""
-    step = 1 << max((total // SAMPLE).bit_length() - 1, 0)
+    step = 1 << max((total // MIN_SAMPLE).bit_length() - 1, 0)
     if step == 1:  # so few that reading all their keys once is faster than one look-up for each match
-        texts = MemoryText.objects.alias(key=_KEY).filter(key__in=memories.order_by().values("pk"))
-        return [count for (count,) in _counted([texts.filter(terms__match=_ASKED)], words)]
-    matching = memories.order_by().filter(text_index__terms__match=_ASKED)
+        texts = MemoryText.objects.alias(key=_UNINDEXED_KEY).filter(key__in=memories.order_by().values("pk"))
+        return [count for (count,) in _count_rows([texts.filter(terms__match=_WORD_EXPRESSION)], words)]
+    matching = memories.order_by().filter(text_index__terms__match=_WORD_EXPRESSION)
     # By the key in the index, mixed: the sample leaves out most rows before the access filter reads them.
     part = Func(
         F("text_index__pk"),
         template=f"(%(expressions)s * 2654435761 >> 16) & {step - 1}",
         output_field=IntegerField(),
     )
-    pairs = _counted([matching[:EXACT], matching.alias(part=part).filter(part=0)], words)
-    return [exact if exact < EXACT else max(sampled * step, EXACT) for exact, sampled in pairs]
+    pairs = _count_rows([matching[:MAX_EXACT_COUNT], matching.alias(part=part).filter(part=0)], words)
+    return [
+        exact if exact < MAX_EXACT_COUNT else max(sampled * step, MAX_EXACT_COUNT) for exact, sampled in pairs
+    ]
 
 
-def _counted(querysets: list[QuerySet[Any]], words: list[str]) -> list[tuple[int, ...]]:
+def _count_rows(querysets: list[QuerySet[Any]], words: list[str]) -> list[tuple[int, ...]]:
     """For each word count the rows of each queryset, which refers to it as ``asked.value``; one statement."""
     if not words:
         return []
     compiled = [one.values("pk").query.sql_with_params() for one in querysets]
     columns = ", ".join(f"(SELECT count(*) FROM ({sql}))" for sql, _ in compiled)  # noqa: S608
     params = [value for _, values in compiled for value in values]
-    expressions = json.dumps([any_of([word]) for word in words])
+    expressions = json.dumps([match_any([word]) for word in words])
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {columns} FROM json_each(%s) AS asked", [*params, expressions])  # noqa: S608
         return list(cursor.fetchall())
 
 
 def _rounded(count: int, total: int) -> int:
-    return count if count <= COMMON else min(_next_power_of_two(count), total)
+    return count if count <= MIN_CACHED_COUNT else min(_next_power_of_two(count), total)
 
 
 def _next_power_of_two(number: int) -> int:

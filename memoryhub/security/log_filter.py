@@ -7,7 +7,7 @@ import logging
 from memoryhub.security.secrets import redact
 
 
-class WithoutSecrets(logging.Filter):
+class RedactSecretsFilter(logging.Filter):
     """Puts ``[secret removed]`` in the place of each credential in a line, and lets every line pass."""
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -17,9 +17,9 @@ from memoryhub.access.policy import Clearance
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.models import Event, Memory
 
-NAMED = 6  # memories of a day that are named
+MAX_NAMED_MEMORIES = 6  # memories of a day that are named
 # What a person wants to know of a day first; other types come after these.
-FIRST = (
+FIRST_TYPES = (
     MemoryType.DECISION,
     MemoryType.BUGFIX,
     MemoryType.DISCOVERY,
@@ -27,11 +27,11 @@ FIRST = (
     MemoryType.SESSION_SUMMARY,
     MemoryType.REFACTOR,
 )
-LAST = (MemoryType.CHECKPOINT,)
+LAST_TYPES = (MemoryType.CHECKPOINT,)
 
 
 @dataclass
-class Day:
+class CalendarDay:
     """One day of the hub's time zone. ``sessions``: (session_id, project) of those with something in it."""
 
     date: date
@@ -49,40 +49,40 @@ class Day:
         return not (self.types or self.events)
 
 
-def month(clearance: Clearance, project: str, first: date) -> list[Day]:
+def load_month(clearance: Clearance, project: str, first: date) -> list[CalendarDay]:
     """Every day of the month that begins with ``first``, the newest first; of all projects without a name."""
-    days = [Day(first + timedelta(days=n)) for n in range(monthrange(first.year, first.month)[1])]
+    days = [CalendarDay(first + timedelta(days=n)) for n in range(monthrange(first.year, first.month)[1])]
     bounds = [_midnight(day.date) for day in days] + [_midnight(days[-1].date + timedelta(days=1))]
-    memories, events = _rows(clearance, project)
+    memories, events = _visible_rows(clearance, project)
     memories = memories.filter(created_at__gte=bounds[0], created_at__lt=bounds[-1])
     events = events.filter(at__gte=bounds[0], at__lt=bounds[-1])
-    dated = memories.annotate(day=_day("created_at", bounds))
-    happened = events.annotate(day=_day("at", bounds))
-    _count(days, dated, happened)
-    _name_sessions(days, dated, happened)
-    for memory in _most_telling(dated):
+    dated = memories.annotate(day=_day_number("created_at", bounds))
+    happened = events.annotate(day=_day_number("at", bounds))
+    _add_counts(days, dated, happened)
+    _add_sessions(days, dated, happened)
+    for memory in _most_important(dated):
         days[memory.day].named.append(memory)
     return days[::-1]
 
 
-def months_beside(clearance: Clearance, project: str, first: date) -> tuple[date | None, date | None]:
+def find_adjacent_months(clearance: Clearance, project: str, first: date) -> tuple[date | None, date | None]:
     """The nearest months before and after with something in them, by their first days."""
     begin = _midnight(first)
-    end = _midnight(_next(first))
-    sources = [*zip(_rows(clearance, project), ("created_at", "at"), strict=True)]
-    before = [_edge(rows.filter(**{f"{column}__lt": begin}), f"-{column}") for rows, column in sources]
-    after = [_edge(rows.filter(**{f"{column}__gte": end}), column) for rows, column in sources]
-    return _month_of(before, max), _month_of(after, min)
+    end = _midnight(_next_month(first))
+    sources = [*zip(_visible_rows(clearance, project), ("created_at", "at"), strict=True)]
+    before = [_first_time(rows.filter(**{f"{column}__lt": begin}), f"-{column}") for rows, column in sources]
+    after = [_first_time(rows.filter(**{f"{column}__gte": end}), column) for rows, column in sources]
+    return _choose_month(before, max), _choose_month(after, min)
 
 
-def latest_month(clearance: Clearance, project: str) -> date:
+def find_latest_month(clearance: Clearance, project: str) -> date:
     """The month of the newest thing; this one when there is nothing."""
-    sources = zip(_rows(clearance, project), ("created_at", "at"), strict=True)
-    found = _month_of([_edge(rows, f"-{column}") for rows, column in sources], max)
+    sources = zip(_visible_rows(clearance, project), ("created_at", "at"), strict=True)
+    found = _choose_month([_first_time(rows, f"-{column}") for rows, column in sources], max)
     return found or timezone.localdate().replace(day=1)
 
 
-def _rows(clearance: Clearance, project: str) -> tuple[QuerySet[Any], QuerySet[Any]]:
+def _visible_rows(clearance: Clearance, project: str) -> tuple[QuerySet[Any], QuerySet[Any]]:
     """Memories and events behind the gate."""
     memories = Memory.objects.visible_to(clearance).live().order_by()
     events = Event.objects.visible_to(clearance).order_by()
@@ -91,13 +91,13 @@ def _rows(clearance: Clearance, project: str) -> tuple[QuerySet[Any], QuerySet[A
     return memories, events
 
 
-def _day(column: str, bounds: list[datetime]) -> Case:
+def _day_number(column: str, bounds: list[datetime]) -> Case:
     """The number of the day within the month. Days have 23 to 25 hours, so their ends are compared with."""
     ends = [When(**{f"{column}__lt": end}, then=Value(n)) for n, end in enumerate(bounds[1:])]
     return Case(*ends, output_field=IntegerField())
 
 
-def _count(days: list[Day], memories: QuerySet[Any], events: QuerySet[Any]) -> None:
+def _add_counts(days: list[CalendarDay], memories: QuerySet[Any], events: QuerySet[Any]) -> None:
     counted = memories.values_list("day", "type").annotate(n=Count("pk"))
     for number, kind, count in sorted(counted, key=lambda row: (row[0], -row[2], row[1])):
         days[number].types[kind] = count
@@ -105,7 +105,7 @@ def _count(days: list[Day], memories: QuerySet[Any], events: QuerySet[Any]) -> N
         days[number].events = count
 
 
-def _name_sessions(days: list[Day], memories: QuerySet[Any], events: QuerySet[Any]) -> None:
+def _add_sessions(days: list[CalendarDay], memories: QuerySet[Any], events: QuerySet[Any]) -> None:
     """The sessions of each day, those with most in it first."""
     found: list[Counter[tuple[str, str]]] = [Counter() for _ in days]
     of_memories = memories.exclude(session_id="").values_list("day", "session_id", "project")
@@ -117,11 +117,11 @@ def _name_sessions(days: list[Day], memories: QuerySet[Any], events: QuerySet[An
         day.sessions = sorted(counted, key=lambda one: (-counted[one], one))
 
 
-def _most_telling(memories: QuerySet[Any]) -> Iterable[Any]:
+def _most_important(memories: QuerySet[Any]) -> Iterable[Any]:
     """The few memories of each day that tell most of it, each with its ``day``."""
-    places = [When(type=kind, then=Value(place)) for place, kind in enumerate(FIRST)]
-    last = When(type__in=LAST, then=Value(len(FIRST) + 1))
-    worth = Case(*places, last, default=Value(len(FIRST)), output_field=IntegerField())
+    places = [When(type=kind, then=Value(place)) for place, kind in enumerate(FIRST_TYPES)]
+    last = When(type__in=LAST_TYPES, then=Value(len(FIRST_TYPES) + 1))
+    worth = Case(*places, last, default=Value(len(FIRST_TYPES)), output_field=IntegerField())
     ranked = memories.annotate(
         place=Window(
             RowNumber(),
@@ -129,22 +129,22 @@ def _most_telling(memories: QuerySet[Any]) -> Iterable[Any]:
             order_by=[worth.asc(), F("importance").desc(), F("created_at").desc(), F("pk").desc()],
         )
     )
-    named: Iterable[Any] = ranked.filter(place__lte=NAMED).defer("content", "overview")
+    named: Iterable[Any] = ranked.filter(place__lte=MAX_NAMED_MEMORIES).defer("content", "overview")
     return sorted(named, key=lambda memory: (memory.day, memory.place))
 
 
-def _edge(rows: QuerySet[Any], order: str) -> datetime | None:
+def _first_time(rows: QuerySet[Any], order: str) -> datetime | None:
     """The first moment in an order."""
     at: datetime | None = rows.order_by(order).values_list(order.lstrip("-"), flat=True).first()
     return at
 
 
-def _month_of(moments: Iterable[datetime | None], choose: Any) -> date | None:
+def _choose_month(moments: Iterable[datetime | None], choose: Any) -> date | None:
     known = [at for at in moments if at]
     return timezone.localtime(choose(known)).date().replace(day=1) if known else None
 
 
-def _next(first: date) -> date:
+def _next_month(first: date) -> date:
     return (first + timedelta(days=31)).replace(day=1)
 
 
@@ -152,24 +152,24 @@ def _midnight(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(day, time.min))
 
 
-Dated = list[tuple[date, str, int]]
-_DAY, _HOUR, _MINUTE = 10, 13, 16  # characters of 2026-05-04 13:30
-_SINCE = 2000  # zones had other offsets in other years; before this one, nobody kept memories
+DailyCounts = list[tuple[date, str, int]]
+_DAY_CHARS, _HOUR_CHARS, _MINUTE_CHARS = 10, 13, 16  # characters of 2026-05-04 13:30
+_FIRST_YEAR = 2000  # zones had other offsets in other years; before this one, nobody kept memories
 
 
-def counted(rows: QuerySet[Any], moment: str, kind: str) -> Dated:
+def count_by_day(rows: QuerySet[Any], moment: str, kind: str) -> DailyCounts:
     """``(day, kind, count)`` by the column ``moment``, oldest first; a kind that is missing is empty.
 
     The stored text, which is in UTC, is cut, not parsed: Django's Trunc functions call Python for every row
     of an SQLite table. The pieces are as long as the zone allows, and put into its days afterwards.
     """
     found: Counter[tuple[date, str]] = Counter()
-    for _, day, name, count in counted_within(rows.annotate(whole=Value(0)), "whole", moment, kind):
+    for _, day, name, count in count_parts_by_day(rows.annotate(whole=Value(0)), "whole", moment, kind):
         found[day, name] += count
     return sorted((day, name, count) for (day, name), count in found.items())
 
 
-def counted_within(
+def count_parts_by_day(
     rows: QuerySet[Any], part: str, moment: str, kind: str
 ) -> Iterator[tuple[Any, date, str, int]]:
     """``(part, day, kind, count)``: as :func:`counted`, for each value of a column or annotation.
@@ -177,21 +177,21 @@ def counted_within(
     In no order, and in several rows where a day of the zone takes parts of two in UTC.
     """
     zone = timezone.get_current_timezone()
-    piece = Substr(Cast(moment, TextField()), 1, _chars(zone))
+    piece = Substr(Cast(moment, TextField()), 1, _timestamp_chars(zone))
     pieces = rows.order_by().annotate(piece=piece).values_list(part, "piece", kind).annotate(n=Count("pk"))
     days: dict[str, date] = {}
     for of, text, name, count in pieces:
         if (day := days.get(text)) is None:
             at = datetime.fromisoformat(text).replace(tzinfo=UTC)
-            day = days[text] = at.date() if len(text) == _DAY else at.astimezone(zone).date()
+            day = days[text] = at.date() if len(text) == _DAY_CHARS else at.astimezone(zone).date()
         yield of, day, name or "", count
 
 
-def _chars(zone: tzinfo) -> int:
+def _timestamp_chars(zone: tzinfo) -> int:
     """How much of a moment in UTC tells its day in this zone: in both halves of each year."""
-    years = range(_SINCE, timezone.now().year + 1)
+    years = range(_FIRST_YEAR, timezone.now().year + 1)
     offsets = {zone.utcoffset(datetime(year, month, 1)) for year in years for month in (1, 7)}
     seconds = {offset.total_seconds() if offset else 0.0 for offset in offsets}
     if seconds == {0.0}:
-        return _DAY
-    return _MINUTE if any(one % 3600 for one in seconds) else _HOUR
+        return _DAY_CHARS
+    return _MINUTE_CHARS if any(one % 3600 for one in seconds) else _HOUR_CHARS

@@ -25,63 +25,63 @@ from memoryhub.stats import calendar
 
 # As in the gate's index: SQLite then counts as it walks, and sorts nothing.
 COUNTED_COLUMNS = ("sensitivity", "scope", "project", "type", "category")
-MOST_KEPT = 32  # pairs of a clearance and a time zone; each takes 1.3 MB at 100 000 memories
-_ONE_BY_ONE = 8  # blocks; for more of one kind one pass over everything costs less
+MAX_CACHED = 32  # pairs of a clearance and a time zone; each takes 1.3 MB at 100 000 memories
+_MAX_SINGLE_BLOCKS = 8  # blocks; for more of one kind one pass over everything costs less
 _FACET, _DAY, _SESSION, _QUOTA = "facet", "day", "session", "quota"
-Part = Counter[tuple[Any, ...]]  # what one block counts: the kind of number first, then of what
+BlockCounts = Counter[tuple[Any, ...]]  # what one block counts: the kind of number first, then of what
 
 
 @dataclass(frozen=True)
-class Standing:
+class VisibleCounts:
     """``facets``: by the values of :data:`FACETS`; ``days``: as ``local_days.counted``, by type.
 
     ``quotas``: memories of each project and owner.
     """
 
     facets: Mapping[tuple[str, ...], int]
-    days: calendar.Dated
+    days: calendar.DailyCounts
     sessions: int
     quotas: Mapping[Quota, int]
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _CachedCounts:
     """What was counted at a moment, block by block, and all of it together. Never changed."""
 
     at: datetime
     marks: Mapping[Block, str] = field(default_factory=dict)
-    parts: Mapping[Block, Part] = field(default_factory=dict)
-    whole: Part = field(default_factory=Counter)
+    parts: Mapping[Block, BlockCounts] = field(default_factory=dict)
+    whole: BlockCounts = field(default_factory=Counter)
 
 
-_kept: OrderedDict[tuple[Clearance, str], _Kept] = OrderedDict()
+_cache: OrderedDict[tuple[Clearance, str], _CachedCounts] = OrderedDict()
 _lock = threading.Lock()
 
 
-def standing(clearance: Clearance, now: datetime | None = None) -> Standing:
+def load_visible_counts(clearance: Clearance, now: datetime | None = None) -> VisibleCounts:
     """How much of what lives may be seen now, in the days of the reader's time zone."""
     now = now or timezone.now()
     key = (clearance, timezone.get_current_timezone_name())
     with _lock:
-        before = _kept.get(key)
-    found = _brought_up(before or _Kept(now), clearance, now)
+        before = _cache.get(key)
+    found = _update_counts(before or _CachedCounts(now), clearance, now)
     with _lock:
-        _kept[key] = found
-        _kept.move_to_end(key)
-        while len(_kept) > MOST_KEPT:
-            _kept.popitem(last=False)
-    return _told(found.whole)
+        _cache[key] = found
+        _cache.move_to_end(key)
+        while len(_cache) > MAX_CACHED:
+            _cache.popitem(last=False)
+    return _to_visible_counts(found.whole)
 
 
-def _brought_up(before: _Kept, clearance: Clearance, now: datetime) -> _Kept:
-    seen = change_blocks.read()  # before counting: what is written meanwhile is found the next time
-    ended = _ended(before.at, now)
+def _update_counts(before: _CachedCounts, clearance: Clearance, now: datetime) -> _CachedCounts:
+    seen = change_blocks.read_marks()  # before counting: what is written meanwhile is found the next time
+    ended = _expired_blocks(before.at, now)
     same = {one for one, mark in seen.items() if mark and before.marks.get(one) == mark} - ended
     if now < before.at:
         same = set()  # what had ended then lives again
     if len(same) == len(seen) == len(before.parts):
         return replace(before, at=now)
-    counted = _count(clearance, now, [one for one in seen if one not in same])
+    counted = _count_blocks(clearance, now, [one for one in seen if one not in same])
     whole = Counter(before.whole)
     for one, part in before.parts.items():
         if one not in same:
@@ -89,10 +89,10 @@ def _brought_up(before: _Kept, clearance: Clearance, now: datetime) -> _Kept:
     for part in counted.values():
         whole.update(part)
     parts = {one: part for one, part in before.parts.items() if one in same} | counted
-    return _Kept(now, seen, parts, +whole)
+    return _CachedCounts(now, seen, parts, +whole)
 
 
-def _ended(since: datetime, now: datetime) -> set[Block]:
+def _expired_blocks(since: datetime, now: datetime) -> set[Block]:
     """The blocks in which something expired between two moments: no row was written for it."""
     expired = Memory.objects.filter(expires_at__gt=since, expires_at__lte=now).order_by()
     memories = list(expired.values_list("pk", flat=True))
@@ -106,9 +106,9 @@ def _ended(since: datetime, now: datetime) -> set[Block]:
     }
 
 
-def _count(clearance: Clearance, now: datetime, blocks: list[Block]) -> dict[Block, Part]:
+def _count_blocks(clearance: Clearance, now: datetime, blocks: list[Block]) -> dict[Block, BlockCounts]:
     """What these blocks hold, each of which has a part, be it empty."""
-    counted: dict[Block, Part] = {one: Counter() for one in blocks}
+    counted: dict[Block, BlockCounts] = {one: Counter() for one in blocks}
     keys: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # blocks share them: they are most of what is kept
 
     def add(block: Block, key: tuple[Any, ...], n: int) -> None:
@@ -118,83 +118,83 @@ def _count(clearance: Clearance, now: datetime, blocks: list[Block]) -> dict[Blo
     of_memories = [number for kind, number in blocks if kind == change_blocks.MEMORY]
     of_sessions = [number for kind, number in blocks if kind == change_blocks.SESSION]
     memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
-    for rows in _within(memories, of_memories):
+    for rows in _filter_blocks(memories, of_memories):
         for block, *values, n in rows.values_list("block", *COUNTED_COLUMNS).annotate(n=Count("pk")):
             add((change_blocks.MEMORY, block), (_FACET, *values), n)
-        for block, day, kind, n in calendar.counted_within(rows, "block", "created_at", "type"):
+        for block, day, kind, n in calendar.count_parts_by_day(rows, "block", "created_at", "type"):
             add((change_blocks.MEMORY, block), (_DAY, day, kind), n)
         for block, *quota, n in rows.values_list("block", "project", "owner", AUTHOR).annotate(n=Count("pk")):
             add((change_blocks.MEMORY, block), (_QUOTA, *quota), n)
-    for rows in _within(Session.objects.visible_to(clearance, now), of_sessions):
+    for rows in _filter_blocks(Session.objects.visible_to(clearance, now), of_sessions):
         for block, n in rows.values_list("block").annotate(n=Count("pk")):
             add((change_blocks.SESSION, block), (_SESSION,), n)
     return counted
 
 
-def _within(rows: QuerySet[Any], blocks: list[int]) -> Iterable[QuerySet[Any]]:
+def _filter_blocks(rows: QuerySet[Any], blocks: list[int]) -> Iterable[QuerySet[Any]]:
     """The rows of these blocks, each with its ``block``, in one queryset or a few."""
     rows = rows.order_by().annotate(block=F("pk").bitrightshift(change_blocks.SHIFT))
-    if len(blocks) > _ONE_BY_ONE:
+    if len(blocks) > _MAX_SINGLE_BLOCKS:
         return [rows]
     ends = [(number << change_blocks.SHIFT, (number + 1) << change_blocks.SHIFT) for number in blocks]
     return [rows.filter(Q(pk__gte=first, pk__lt=end)) for first, end in ends]
 
 
-def _told(whole: Part) -> Standing:
+def _to_visible_counts(whole: BlockCounts) -> VisibleCounts:
     facets = {tuple(key[1:]): n for key, n in whole.items() if key[0] == _FACET}
     days = sorted((key[1], key[2], n) for key, n in whole.items() if key[0] == _DAY)
     quotas = {Quota(*key[1:]): n for key, n in whole.items() if key[0] == _QUOTA}
-    return Standing(facets, days, whole[_SESSION,], quotas)
+    return VisibleCounts(facets, days, whole[_SESSION,], quotas)
 
 
 FACETS = ("type", "category", "project", "sensitivity")
 EXPIRING_DAYS = 7
 
 
-def counts(memories: MemoryQuerySet, column: str, most: int | None = None) -> dict[str, int]:
+def count_values(memories: MemoryQuerySet, column: str, most: int | None = None) -> dict[str, int]:
     """How many memories there are of each value, most first."""
     rows = memories.order_by().values_list(column).annotate(n=Count("pk")).order_by("-n", column)
     return dict(rows[:most] if most else rows)
 
 
-def tallies(memories: MemoryQuerySet) -> dict[str, dict[str, int]]:
+def count_facets(memories: MemoryQuerySet) -> dict[str, dict[str, int]]:
     """For each facet :func:`counts`, in one query and one pass over the index."""
     rows = memories.order_by().values_list(*COUNTED_COLUMNS).annotate(n=Count("pk"))
-    return _by_facet({tuple(values): n for *values, n in rows})
+    return _group_by_facet({tuple(values): n for *values, n in rows})
 
 
-def _by_facet(counted: Mapping[tuple[str, ...], int]) -> dict[str, dict[str, int]]:
+def _group_by_facet(counted: Mapping[tuple[str, ...], int]) -> dict[str, dict[str, int]]:
     """For each facet :func:`counts`, out of numbers by all values of :data:`COUNTED`."""
     whole: dict[str, Counter[str]] = {column: Counter() for column in COUNTED_COLUMNS}
     for values, count in counted.items():
         for column, value in zip(COUNTED_COLUMNS, values, strict=True):
             whole[column][value] += count
-    return {column: dict(sorted(whole[column].items(), key=_most_first)) for column in FACETS}
+    return {column: dict(sorted(whole[column].items(), key=_by_count)) for column in FACETS}
 
 
-def facets(memories: MemoryQuerySet, most: int = 20) -> dict[str, dict[str, int]]:
+def top_facets(memories: MemoryQuerySet, most: int = 20) -> dict[str, dict[str, int]]:
     """The commonest values of each facet within a gated, filtered queryset."""
-    return {column: dict(list(found.items())[:most]) for column, found in tallies(memories).items()}
+    return {column: dict(list(found.items())[:most]) for column, found in count_facets(memories).items()}
 
 
-def _most_first(item: tuple[str, int]) -> tuple[int, str]:
+def _by_count(item: tuple[str, int]) -> tuple[int, str]:
     return -item[1], item[0]
 
 
-def statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
+def store_statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
     """The numbers of ``GET /stats``, all of them behind the gate; :func:`sizes` go with them."""
-    return numbers_and_days(clearance, now)[0]
+    return statistics_and_days(clearance, now)[0]
 
 
-def numbers_and_days(
+def statistics_and_days(
     clearance: Clearance, now: datetime | None = None
-) -> tuple[dict[str, Any], calendar.Dated]:
+) -> tuple[dict[str, Any], calendar.DailyCounts]:
     """:func:`statistics`, and how many memories of each type were made on each day of the reader's zone."""
     now = now or timezone.now()
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     live = visible.live(now)
-    stands = standing(clearance, now)
-    found = _by_facet(stands.facets)
+    stands = load_visible_counts(clearance, now)
+    found = _group_by_facet(stands.facets)
     numbers = {
         "total": sum(found["sensitivity"].values()),
         **{f"by_{column}": values for column, values in found.items()},
@@ -204,19 +204,19 @@ def numbers_and_days(
         "facts": Fact.objects.visible_to(clearance).count(),
         "sessions": stands.sessions,
         "max_memories": settings.MEMORYHUB.max_memories,
-        "near_cap": _near_cap(stands.quotas),
+        "near_cap": _quotas_near_cap(stands.quotas),
     }
     return numbers, stands.days
 
 
-def sizes(clearance: Clearance) -> dict[str, int | None]:
+def database_sizes(clearance: Clearance) -> dict[str, int | None]:
     """Bytes of the database file, of what is free in it and of the indexes.
 
     They tell how much there is in every project: ``None`` each for who is confined to some.
     """
     if clearance.projects is not None:
         return dict.fromkeys(("database_bytes", "free_bytes", "index_bytes"))
-    return {**schema.sizes(), "index_bytes": schema.index_bytes()}
+    return {**schema.file_sizes(), "index_bytes": schema.index_bytes()}
 
 
 def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
@@ -241,15 +241,15 @@ def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict
 
 def vector_bytes() -> int:
     """Of all vectors of the store."""
-    return sum(size for _, size in vector_log.census().values())
+    return sum(size for _, size in vector_log.sizes_by_model().values())
 
 
-def near_cap(live: MemoryQuerySet) -> dict[str, int]:
+def projects_near_cap(live: MemoryQuerySet) -> dict[str, int]:
     """Return projects where one owner has ``cap_warning_share`` of ``max_memories`` or more, and how many."""
-    return _near_cap(count_by_quota(live))
+    return _quotas_near_cap(count_by_quota(live))
 
 
-def _near_cap(quotas: Mapping[Quota, int]) -> dict[str, int]:
+def _quotas_near_cap(quotas: Mapping[Quota, int]) -> dict[str, int]:
     config = settings.MEMORYHUB
     if not config.max_memories:
         return {}
@@ -257,6 +257,6 @@ def _near_cap(quotas: Mapping[Quota, int]) -> dict[str, int]:
     return {project: n for project, n in fullest(quotas).items() if n >= limit}
 
 
-def per_day(memories: MemoryQuerySet) -> list[tuple[date, str, int]]:
+def count_memories_by_day(memories: MemoryQuerySet) -> list[tuple[date, str, int]]:
     """``(day, type, count)`` of when memories were made, oldest first; days of the reader's time zone."""
-    return calendar.counted(memories, "created_at", "type")
+    return calendar.count_by_day(memories, "created_at", "type")

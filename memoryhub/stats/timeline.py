@@ -13,24 +13,24 @@ from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from memoryhub.access.policy import Clearance
-from memoryhub.core.pagination import BadCursor
+from memoryhub.core.pagination import InvalidCursor
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.models.querysets import SessionQuerySet
 
 # At the same moment: an end stands above what happened, a start below it.
-_ORDER = ("session_start", "event", "boundary", "injection", "memory", "session_end")
+_KIND_ORDER = ("session_start", "event", "boundary", "injection", "memory", "session_end")
 # What the wire contract knows; injections are shown on pages alone.
-KINDS = tuple(kind for kind in _ORDER if kind != "injection")
-PAGE_KINDS = _ORDER
+API_KINDS = tuple(kind for kind in _KIND_ORDER if kind != "injection")
+PAGE_KINDS = _KIND_ORDER
 
 
 # Events of the same moment are told apart by a part of their number: the whole tells how many there are.
-_TELLS_APART = 1000
+_EVENT_MODULUS = 1000
 
 
 @dataclass(frozen=True)
-class Entry:
+class TimelineEntry:
     """One line of a timeline. ``kind`` is one of :data:`PAGE_KINDS`."""
 
     at: datetime
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def order(self) -> tuple[datetime, int, int]:
-        return (self.at, _ORDER.index(self.kind), self.row.pk)
+        return (self.at, _KIND_ORDER.index(self.kind), self.row.pk)
 
     @property
     def anchor(self) -> str:
@@ -50,7 +50,7 @@ class Entry:
             return f"injection-{self.row.uid}"
         if isinstance(self.row, Session):
             return self.kind.replace("_", "-")
-        return f"event-{_micros(self.at)}-{self.row.pk % _TELLS_APART}"
+        return f"event-{_to_microseconds(self.at)}-{self.row.pk % _EVENT_MODULUS}"
 
 
 @dataclass(frozen=True)
@@ -75,24 +75,24 @@ class EventFilter:
         return events.filter(skip_reason=self.reason) if self.reason else events
 
 
-def timeline(
+def load_timeline(
     clearance: Clearance,
     wanted: MemoryFilter,
     *,
     limit: int = 50,
     cursor: str | None = None,
-    kinds: Container[str] = KINDS,
+    kinds: Container[str] = API_KINDS,
     of: Session | None = None,
     oldest_first: bool = False,
     which: EventFilter = EventFilter(),
-) -> tuple[list[Entry], str | None]:
+) -> tuple[list[TimelineEntry], str | None]:
     """The next entries after the cursor, and the cursor after them; newest first, or oldest first.
 
     A filter by what only memories have shows memories alone. ``of`` holds to one session, also one whose
     project has no name; ``which`` picks among events. The number of queries is fixed.
     """
-    place = _decode(cursor) if cursor else None
-    entries: list[Entry] = []
+    place = _decode_cursor(cursor) if cursor else None
+    entries: list[TimelineEntry] = []
     for rows, column, kind in _sources(clearance, wanted, of):
         if kind not in kinds:
             continue
@@ -101,45 +101,47 @@ def timeline(
         if len(entries) > limit:
             # The page is full up to here: what lies beyond cannot be on it, and need not be gated.
             rows = rows.filter(**{f"{column}__{'lte' if oldest_first else 'gte'}": entries[limit].at})
-        entries += _take(rows, column, kind, limit, place, oldest_first)
+        entries += _load_entries(rows, column, kind, limit, place, oldest_first)
         entries.sort(key=lambda entry: entry.order, reverse=not oldest_first)
     shown = entries[:limit]
     more = len(entries) > limit
-    return shown, after(shown[-1]) if more and shown else None
+    return shown, cursor_after(shown[-1]) if more and shown else None
 
 
-def memories_of(entries: Iterable[Entry]) -> list[Memory]:
+def timeline_memories(entries: Iterable[TimelineEntry]) -> list[Memory]:
     """Those of which the entries tell."""
     return [entry.row for entry in entries if isinstance(entry.row, Memory)]
 
 
-def after(entry: Entry) -> str:
+def cursor_after(entry: TimelineEntry) -> str:
     """The cursor of what comes after an entry, whichever way the list runs."""
     at, place, pk = entry.order
     return base64.urlsafe_b64encode(json.dumps([at.isoformat(), place, pk]).encode()).decode().rstrip("=")
 
 
-def before(anchor: str, clearance: Clearance, of: Session, context: int, *, oldest_first: bool) -> str | None:
+def cursor_before(
+    anchor: str, clearance: Clearance, of: Session, context: int, *, oldest_first: bool
+) -> str | None:
     """The cursor after which a page of a session's timeline has this entry, with some before it.
 
     ``None`` when the entry stands among the first ``context``, or is not (or no more) there to be seen.
     """
-    entry = _find(anchor, clearance, of)
+    entry = _find_entry(anchor, clearance, of)
     if entry is None:
         return None
-    ahead, more = timeline(
+    ahead, more = load_timeline(
         clearance,
         MemoryFilter(),
         limit=context,
-        cursor=after(entry),
+        cursor=cursor_after(entry),
         kinds=PAGE_KINDS,
         of=of,
         oldest_first=not oldest_first,
     )
-    return after(ahead[-1]) if more else None
+    return cursor_after(ahead[-1]) if more else None
 
 
-def _find(anchor: str, clearance: Clearance, of: Session) -> Entry | None:
+def _find_entry(anchor: str, clearance: Clearance, of: Session) -> TimelineEntry | None:
     """The entry of this name in a session."""
     kind, _, name = anchor.partition("-")
     if kind == "event":
@@ -148,45 +150,49 @@ def _find(anchor: str, clearance: Clearance, of: Session) -> Entry | None:
     for rows, column, named in _sources(clearance, MemoryFilter(), of):
         if named == kind and kind in ("memory", "injection"):
             row = rows.filter(uid=name).first()
-            return Entry(getattr(row, column), named, row) if row else None
+            return TimelineEntry(getattr(row, column), named, row) if row else None
         if named == anchor.replace("-", "_") and (row := rows.first()):
-            return Entry(getattr(row, column), named, row)
+            return TimelineEntry(getattr(row, column), named, row)
     return None
 
 
-def _find_event(at: str, part: str, clearance: Clearance, of: Session) -> Entry | None:
+def _find_event(at: str, part: str, clearance: Clearance, of: Session) -> TimelineEntry | None:
     if not (at.isascii() and at.isdecimal() and len(at) < 18 and part.isascii() and part.isdecimal()):
         return None
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(at))
     rows = Event.objects.visible_to(clearance).filter(session=of, at=moment)
-    found = (row for row in rows if str(row.pk % _TELLS_APART) == part)
+    found = (row for row in rows if str(row.pk % _EVENT_MODULUS) == part)
     row = next(found, None)
-    return Entry(row.at, "boundary" if row.boundary else "event", row) if row else None
+    return TimelineEntry(row.at, "boundary" if row.boundary else "event", row) if row else None
 
 
-def _micros(at: datetime) -> int:
+def _to_microseconds(at: datetime) -> int:
     """Microseconds since 1970."""
     return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-def count(
-    clearance: Clearance, wanted: MemoryFilter, *, kinds: Container[str] = KINDS, of: Session | None = None
+def count_entries(
+    clearance: Clearance,
+    wanted: MemoryFilter,
+    *,
+    kinds: Container[str] = API_KINDS,
+    of: Session | None = None,
 ) -> int:
     """How many entries the whole timeline has."""
     return sum(rows.count() for rows, _, kind in _sources(clearance, wanted, of) if kind in kinds)
 
 
-def count_up_to(cursor: str, clearance: Clearance, of: Session) -> int:
+def count_entries_before(cursor: str, clearance: Clearance, of: Session) -> int:
     """How many entries of a session stand before a cursor of its whole timeline, oldest first."""
-    place = _decode(cursor)
+    place = _decode_cursor(cursor)
     sources = list(_sources(clearance, MemoryFilter(), of))
     behind = sum(
-        _beyond(rows, column, kind, place, oldest_first=True).count() for rows, column, kind in sources
+        _filter_after(rows, column, kind, place, oldest_first=True).count() for rows, column, kind in sources
     )
     return sum(rows.count() for rows, _, _ in sources) - behind
 
 
-def _everything(wanted: MemoryFilter) -> bool:
+def _includes_events(wanted: MemoryFilter) -> bool:
     """Whether events and sessions fit the filter too."""
     shared = {"project", "session_id", "since", "until"}
     return all(not value for name, value in wanted if name not in shared)
@@ -200,11 +206,11 @@ def _sources(
     if of:
         memories = memories.in_session(of.session_id, project=of.project)
     yield memories, "created_at", "memory"
-    if _everything(wanted):
-        yield from _happenings(clearance, wanted, of)
+    if _includes_events(wanted):
+        yield from _event_sources(clearance, wanted, of)
 
 
-def _happenings(
+def _event_sources(
     clearance: Clearance, wanted: MemoryFilter, of: Session | None
 ) -> Iterator[tuple[QuerySet[Any], str, str]]:
     """What happened besides memories."""
@@ -236,29 +242,29 @@ def _happenings(
         yield rows, column, kind
 
 
-def _take(
+def _load_entries(
     rows: QuerySet[Any],
     column: str,
     kind: str,
     limit: int,
     after: tuple[datetime, int, int] | None,
     oldest_first: bool,
-) -> list[Entry]:
+) -> list[TimelineEntry]:
     """The first rows of one kind after the cursor; one more than the limit shows that there are more."""
     sign = "" if oldest_first else "-"
     if after:
-        rows = _beyond(rows, column, kind, after, oldest_first=oldest_first)
+        rows = _filter_after(rows, column, kind, after, oldest_first=oldest_first)
     rows = rows.order_by(f"{sign}{column}", f"{sign}pk")[: limit + 1]
-    return [Entry(getattr(row, column), kind, row) for row in rows]
+    return [TimelineEntry(getattr(row, column), kind, row) for row in rows]
 
 
-def _beyond(
+def _filter_after(
     rows: QuerySet[Any], column: str, kind: str, after: tuple[datetime, int, int], *, oldest_first: bool
 ) -> QuerySet[Any]:
     """Those of one kind that come after the cursor."""
     on = "gt" if oldest_first else "lt"
     at, place, pk = after
-    here = _ORDER.index(kind)
+    here = _KIND_ORDER.index(kind)
     same = Q(pk__in=[])
     if here == place:
         same = Q(**{column: at, f"pk__{on}": pk})
@@ -267,31 +273,31 @@ def _beyond(
     return rows.filter(Q(**{f"{column}__{on}": at}) | same)
 
 
-def _decode(cursor: str) -> tuple[datetime, int, int]:
+def _decode_cursor(cursor: str) -> tuple[datetime, int, int]:
     try:
         at, place, pk = json.loads(
             base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         )
         moment = datetime.fromisoformat(at)
-        if moment.tzinfo is None or not (0 <= int(place) < len(_ORDER)) or not 0 <= int(pk) < 2**63:
-            raise BadCursor
+        if moment.tzinfo is None or not (0 <= int(place) < len(_KIND_ORDER)) or not 0 <= int(pk) < 2**63:
+            raise InvalidCursor
         return moment.astimezone(UTC), int(place), int(pk)
     except (ValueError, TypeError, OverflowError, RecursionError):
-        raise BadCursor from None
+        raise InvalidCursor from None
 
 
-def with_counts(clearance: Clearance) -> SessionQuerySet:
+def sessions_with_counts(clearance: Clearance) -> SessionQuerySet:
     """The visible sessions, each with ``memory_count`` and ``event_count`` behind the same gate. Lazy."""
     memories = Memory.objects.visible_to(clearance).live()
     events = Event.objects.visible_to(clearance).filter(session=OuterRef("pk"))
     sessions: SessionQuerySet = Session.objects.visible_to(clearance).annotate(
-        memory_count=_number(memories.in_session(OuterRef("session_id"), project=OuterRef("project"))),
-        event_count=_number(events),
+        memory_count=_count_rows(memories.in_session(OuterRef("session_id"), project=OuterRef("project"))),
+        event_count=_count_rows(events),
     )
     return sessions
 
 
-def _number(rows: QuerySet[Memory] | QuerySet[Event]) -> Coalesce:
+def _count_rows(rows: QuerySet[Memory] | QuerySet[Event]) -> Coalesce:
     """How many rows a correlated queryset has."""
     # Grouped by a constant there is one group, or none.
     grouped = rows.order_by().values(one=Value(1)).annotate(n=Count("pk")).values("n")

@@ -10,29 +10,29 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from memoryhub.core.vocabulary import Right
-from memoryhub.http.authentication import Asking, Caller
+from memoryhub.http.authentication import AccessParams, Caller
 
 _NULL = {"type": "null"}
 
 
-def schema_of(arguments: type[BaseModel], *, nulls: bool) -> dict[str, Any]:
+def build_schema(arguments: type[BaseModel], *, nulls: bool) -> dict[str, Any]:
     """``nulls`` False: a null means that an argument is left out, so the schema does not speak of it."""
     whole = arguments.model_json_schema()
     definitions = whole.pop("$defs", {})
     for name in ("title", "description"):
         whole.pop(name, None)
-    made = {"properties": {}, **_plain(whole, definitions, nulls)}
-    made["properties"] = _ordered(made["properties"], made.get("required", []))
+    made = {"properties": {}, **_inline_references(whole, definitions, nulls)}
+    made["properties"] = _order_properties(made["properties"], made.get("required", []))
     return made
 
 
-def _ordered(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+def _order_properties(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     """What is needed first, what opens further levels last."""
     names = sorted(properties, key=lambda name: (name not in required, name.startswith("allow_")))
     return {name: properties[name] for name in names}
 
 
-def _plain(schema: dict[str, Any], definitions: dict[str, Any], nulls: bool) -> dict[str, Any]:
+def _inline_references(schema: dict[str, Any], definitions: dict[str, Any], nulls: bool) -> dict[str, Any]:
     if reference := schema.get("$ref"):
         schema = {**definitions[reference.rpartition("/")[2]], **schema}
     made: dict[str, Any] = {}
@@ -40,17 +40,17 @@ def _plain(schema: dict[str, Any], definitions: dict[str, Any], nulls: bool) -> 
         if name in ("$ref", "title"):
             continue
         if name == "properties":
-            made[name] = {key: _plain(one, definitions, nulls) for key, one in value.items()}
+            made[name] = {key: _inline_references(one, definitions, nulls) for key, one in value.items()}
         elif name == "anyOf":
-            made[name] = [_plain(one, definitions, nulls) for one in value]
+            made[name] = [_inline_references(one, definitions, nulls) for one in value]
         elif isinstance(value, dict):
-            made[name] = _plain(value, definitions, nulls)
+            made[name] = _inline_references(value, definitions, nulls)
         else:
             made[name] = value
-    return made if nulls else _without_null(made)
+    return made if nulls else _remove_null(made)
 
 
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
     """What is left where a null is not spoken of."""
     if _NULL not in schema.get("anyOf", ()):
         return schema
@@ -65,7 +65,7 @@ Arguments = TypeVar("Arguments", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ToolOutcome:
     """A tool's result (an object, or what its document says: a sentence, a list), and the arguments that it
     does not know."""
 
@@ -98,7 +98,7 @@ class Tool(Generic[Arguments]):
     @cached_property
     def input_schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments."""
-        return schema_of(self.input, nulls=not getattr(self.input, "nulls_are_left_out", False))
+        return build_schema(self.input, nulls=not getattr(self.input, "nulls_are_left_out", False))
 
     @property
     def annotations(self) -> dict[str, bool]:
@@ -110,12 +110,12 @@ class Tool(Generic[Arguments]):
             "openWorldHint": False,
         }
 
-    def run(self, caller: Caller, arguments: dict[str, Any]) -> Outcome:
+    def run(self, caller: Caller, arguments: dict[str, Any]) -> ToolOutcome:
         """Check right and arguments, and run it; refusals come as the exceptions of the layers below."""
         if self.right:
             caller.require(self.right)
         given = self._read(arguments)
-        return Outcome(self.handler(caller, given), sorted(given.model_extra or {}))
+        return ToolOutcome(self.handler(caller, given), sorted(given.model_extra or {}))
 
     def _read(self, arguments: dict[str, Any]) -> Arguments:
         try:
@@ -138,7 +138,7 @@ class Toolset:
         return next((tool for tool in self.tools if tool.name == name), None)
 
 
-def _as_text(value: object) -> object:
+def int_to_text(value: object) -> object:
     """Ids are opaque texts; an agent may well send one as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -148,7 +148,7 @@ Id = Annotated[
     Field(
         min_length=1, max_length=64, description="The memory's or fact's id, as an earlier answer gave it."
     ),
-    BeforeValidator(_as_text),
+    BeforeValidator(int_to_text),
 ]
 
 
@@ -174,9 +174,9 @@ class ToolArguments(BaseModel):
         return without_nulls(data)
 
 
-class Reading(ToolArguments, Asking):
+class ReadArguments(ToolArguments, AccessParams):
     """What every read takes."""
 
 
-class One(ToolArguments):
+class IdArguments(ToolArguments):
     id: Id

@@ -10,31 +10,39 @@ from pydantic import BaseModel, Field, model_validator
 
 from memoryhub import memories as store
 from memoryhub import serializers
-from memoryhub.audit.reveals import note_reveals
+from memoryhub.audit.reveals import record_reveals
 from memoryhub.core.vocabulary import MemoryType, Right
 from memoryhub.facts import services
-from memoryhub.http.authentication import Caller, FactQuery, Limit, Share
+from memoryhub.http.authentication import Caller, FactQuery, Limit, Ratio
 from memoryhub.maintenance.operations import summarize_old as operations_summarize_old
-from memoryhub.memories.filters import Filter, MemoryFilter
+from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Word
-from memoryhub.memories.temporal import count_access
+from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.hybrid import search
+from memoryhub.search.hybrid import search_memories as search
 from memoryhub.stats import timeline
 from memoryhub.toolsets import results
-from memoryhub.toolsets.base import Id, One, Reading, Tool, ToolArguments, Toolset, without_nulls
+from memoryhub.toolsets.base import (
+    Id,
+    IdArguments,
+    ReadArguments,
+    Tool,
+    ToolArguments,
+    Toolset,
+    without_nulls,
+)
 
 
-class OneToRead(Reading):
+class GetArguments(ReadArguments):
     id: Id
 
 
-class Narrowed(Reading):
-    category: Filter = Field(None, description="Only memories of this category.")
+class FilterArguments(ReadArguments):
+    category: TextFilter = Field(None, description="Only memories of this category.")
     type: MemoryType | None = Field(None, description="Only memories of this type.")
-    project: Filter = Field(None, description="Only memories of this project.")
-    session_id: Filter = Field(None, description="Only memories of this session.")
+    project: TextFilter = Field(None, description="Only memories of this project.")
+    session_id: TextFilter = Field(None, description="Only memories of this session.")
 
     def memories(self, caller: Caller) -> MemoryQuerySet:
         wanted = MemoryFilter(
@@ -43,27 +51,27 @@ class Narrowed(Reading):
         return wanted.select(self.clearance(caller))
 
 
-class Search(Narrowed):
+class SearchArguments(FilterArguments):
     query: str = Field(description="Words, a phrase in quotation marks, a name, a part of one.")
     limit: Limit = Field(default_factory=lambda: settings.MEMORYHUB.search_limit)
-    min_score: Share = Field(
+    min_score: Ratio = Field(
         default_factory=lambda: settings.MEMORYHUB.min_score,
         description="Nothing below this score, 0 to 1; 0.35 unless configured otherwise.",
     )
 
 
-class Listing(Narrowed):
+class ListArguments(FilterArguments):
     limit: Limit = 50
 
 
-class ByFile(Reading):
+class FileArguments(ReadArguments):
     path: Annotated[Word, Field(max_length=1000)] = Field(
         description="A path, the end of one, a basename or a directory."
     )
     limit: Limit = 50
 
 
-class ByConcept(Reading):
+class ConceptArguments(ReadArguments):
     concept: Annotated[Word, Field(max_length=100)] = Field(
         description="how-it-works, why-it-exists, what-changed, problem-solution, gotcha, pattern, "
         "trade-off, or another word that was used."
@@ -71,18 +79,18 @@ class ByConcept(Reading):
     limit: Limit = 50
 
 
-class Timeline(Reading):
+class TimelineArguments(ReadArguments):
     limit: Limit = 50
     type: MemoryType | None = Field(None, description="Show memories of this type alone.")
-    project: Filter = Field(None, description="What happened in this project.")
-    session_id: Filter = Field(None, description="What happened in this session.")
+    project: TextFilter = Field(None, description="What happened in this project.")
+    session_id: TextFilter = Field(None, description="What happened in this session.")
 
 
-class Facts(ToolArguments, FactQuery):
+class FactArguments(ToolArguments, FactQuery):
     limit: Limit = 50
 
 
-class _Written(BaseModel):
+class _NullableTtl(BaseModel):
     """What is null is left out; but of ``ttl_days`` a null means never."""
 
     @model_validator(mode="before")
@@ -91,7 +99,7 @@ class _Written(BaseModel):
         return without_nulls(data, but="ttl_days")
 
 
-class NewMemory(_Written, MemoryDraft):
+class NewMemory(_NullableTtl, MemoryDraft):
     """A memory to be stored."""
 
 
@@ -104,7 +112,7 @@ class NewFact(FactDraft):
         return without_nulls(data)
 
 
-class Change(_Written, MemoryPatch):
+class UpdateArguments(_NullableTtl, MemoryPatch):
     """``id`` names the memory; it is not among the fields that are set."""
 
     id: Id
@@ -114,7 +122,7 @@ class Change(_Written, MemoryPatch):
         return super().given - {"id"}
 
 
-class Summarise(ToolArguments):
+class SummarizeArguments(ToolArguments):
     older_than_days: Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)] = Field(
         default_factory=lambda: settings.MEMORYHUB.summarize_older_than_days,
         description="Memories not changed for so many days; 30 unless configured otherwise.",
@@ -126,13 +134,13 @@ class Summarise(ToolArguments):
 
 
 def store_memory(caller: Caller, draft: MemoryDraft) -> dict[str, Any]:
-    done = store.remember(draft, caller.actor)
-    return {"id": done.memory.uid, "outcome": done.outcome, **results.warnings(done.memory)}
+    done = store.create_memory(draft, caller.actor)
+    return {"id": done.memory.uid, "outcome": done.outcome, **results.write_warnings(done.memory)}
 
 
-def search_memories(caller: Caller, wanted: Search) -> dict[str, Any]:
+def search_memories(caller: Caller, wanted: SearchArguments) -> dict[str, Any]:
     found = search(wanted.memories(caller), wanted.query, limit=wanted.limit, min_score=wanted.min_score)
-    note_reveals((hit.memory for hit in found.hits), caller.actor, "letsgo search_memories")
+    record_reveals((hit.memory for hit in found.hits), caller.actor, "letsgo search_memories")
     return {
         "results": [
             {**serializers.memory(hit.memory), "score": hit.score, "match": hit.components.match}
@@ -141,62 +149,62 @@ def search_memories(caller: Caller, wanted: Search) -> dict[str, Any]:
     }
 
 
-def list_memories(caller: Caller, wanted: Listing) -> dict[str, Any]:
+def list_memories(caller: Caller, wanted: ListArguments) -> dict[str, Any]:
     found = _newest(wanted.memories(caller), wanted.limit)
-    note_reveals(found, caller.actor, "letsgo list_memories")
+    record_reveals(found, caller.actor, "letsgo list_memories")
     return {"memories": serializers.memories(found, serializers.preview)}
 
 
-def get_memory(caller: Caller, wanted: OneToRead) -> dict[str, Any]:
+def get_memory(caller: Caller, wanted: GetArguments) -> dict[str, Any]:
     live: MemoryQuerySet = Memory.objects.visible_to(wanted.clearance(caller)).live()
     memory = next(iter(live.filter(uid=wanted.id)), None)
     if memory is None:
         raise Http404
-    note_reveals([memory], caller.actor, "letsgo get_memory")
-    count_access([memory])
+    record_reveals([memory], caller.actor, "letsgo get_memory")
+    count_accesses_and_promote([memory])
     return {"memory": serializers.memories([memory])[0]}
 
 
-def update_memory(caller: Caller, change: Change) -> dict[str, Any]:
-    memory, outcome = results.update_memory(change.id, change, caller.actor)
-    return {"id": memory.uid, "outcome": outcome, **results.warnings(memory)}
+def update_memory(caller: Caller, change: UpdateArguments) -> dict[str, Any]:
+    memory, outcome = results.update_with_outcome(change.id, change, caller.actor)
+    return {"id": memory.uid, "outcome": outcome, **results.write_warnings(memory)}
 
 
-def delete_memory(caller: Caller, wanted: One) -> dict[str, Any]:
-    if not store.trash([wanted.id], caller.actor):
+def delete_memory(caller: Caller, wanted: IdArguments) -> dict[str, Any]:
+    if not store.trash_memories([wanted.id], caller.actor):
         raise Http404
     return {"id": wanted.id, "outcome": "trashed"}
 
 
-def search_by_file(caller: Caller, wanted: ByFile) -> dict[str, Any]:
+def search_by_file(caller: Caller, wanted: FileArguments) -> dict[str, Any]:
     found = _newest(MemoryFilter(file=wanted.path).select(wanted.clearance(caller)), wanted.limit)
-    note_reveals(found, caller.actor, "letsgo search_by_file")
+    record_reveals(found, caller.actor, "letsgo search_by_file")
     return {"results": serializers.memories(found)}
 
 
-def search_by_concept(caller: Caller, wanted: ByConcept) -> dict[str, Any]:
+def search_by_concept(caller: Caller, wanted: ConceptArguments) -> dict[str, Any]:
     found = _newest(MemoryFilter(concept=wanted.concept).select(wanted.clearance(caller)), wanted.limit)
-    note_reveals(found, caller.actor, "letsgo search_by_concept")
+    record_reveals(found, caller.actor, "letsgo search_by_concept")
     return {"results": serializers.memories(found)}
 
 
-def get_timeline(caller: Caller, wanted: Timeline) -> dict[str, Any]:
+def get_timeline(caller: Caller, wanted: TimelineArguments) -> dict[str, Any]:
     within = MemoryFilter(type=wanted.type, project=wanted.project, session_id=wanted.session_id)
-    entries, _ = timeline.timeline(wanted.clearance(caller), within, limit=wanted.limit)
-    note_reveals(timeline.memories_of(entries), caller.actor, "letsgo get_timeline")
+    entries, _ = timeline.load_timeline(wanted.clearance(caller), within, limit=wanted.limit)
+    record_reveals(timeline.timeline_memories(entries), caller.actor, "letsgo get_timeline")
     return {"timeline": [serializers.entry(entry) for entry in entries]}
 
 
 def store_fact(caller: Caller, draft: FactDraft) -> dict[str, Any]:
-    done = results.store_fact(draft, caller.actor)
+    done = results.store_fact_with_outcome(draft, caller.actor)
     return {"id": done["id"], "outcome": done["outcome"]}
 
 
-def query_facts(caller: Caller, wanted: Facts) -> dict[str, Any]:
+def query_facts(caller: Caller, wanted: FactArguments) -> dict[str, Any]:
     return {"facts": [serializers.fact(row) for row in wanted.facts(caller)[: wanted.limit]]}
 
 
-def delete_fact(caller: Caller, wanted: One) -> dict[str, Any]:
+def delete_fact(caller: Caller, wanted: IdArguments) -> dict[str, Any]:
     services.delete_fact(wanted.id, caller.actor)
     return {"id": wanted.id, "outcome": "deleted"}
 
@@ -205,7 +213,7 @@ def purge_expired(caller: Caller, nothing: ToolArguments) -> dict[str, Any]:
     return {"purged": store.purge_expired(caller.actor)}
 
 
-def summarize_old(caller: Caller, wanted: Summarise) -> dict[str, Any]:
+def summarize_old(caller: Caller, wanted: SummarizeArguments) -> dict[str, Any]:
     done = operations_summarize_old.summarise_old(
         caller.actor, older_than_days=wanted.older_than_days, min_entries=wanted.min_entries
     )
@@ -229,22 +237,22 @@ _TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "search_memories",
         "Full-text search, best first: each result with its score and how well it matches.",
-        Search,
+        SearchArguments,
         search_memories,
         Right.READ,
     ),
     Tool(
         "list_memories",
         "The newest memories with a preview of each, narrowed by category, type, project or session.",
-        Listing,
+        ListArguments,
         list_memories,
         Right.READ,
     ),
-    Tool("get_memory", "One whole memory by its id; counts an access.", OneToRead, get_memory, Right.READ),
+    Tool("get_memory", "One whole memory by its id; counts an access.", GetArguments, get_memory, Right.READ),
     Tool(
         "update_memory",
         "Change fields of a memory in place; what they were is kept as a revision.",
-        Change,
+        UpdateArguments,
         update_memory,
         Right.WRITE,
         idempotent=True,
@@ -252,7 +260,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "delete_memory",
         "Move a memory to the trash, from where a person can restore it.",
-        One,
+        IdArguments,
         delete_memory,
         Right.WRITE,
         destructive=True,
@@ -260,21 +268,21 @@ _TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "search_by_file",
         "Memories about a file or a directory, newest first.",
-        ByFile,
+        FileArguments,
         search_by_file,
         Right.READ,
     ),
     Tool(
         "search_by_concept",
         "Memories of a knowledge category (how-it-works, gotcha, trade-off, …), newest first.",
-        ByConcept,
+        ConceptArguments,
         search_by_concept,
         Right.READ,
     ),
     Tool(
         "get_timeline",
         "What happened when, newest first: memories, events, sessions.",
-        Timeline,
+        TimelineArguments,
         get_timeline,
         Right.READ,
     ),
@@ -286,8 +294,8 @@ _TOOLS: tuple[Tool[Any], ...] = (
         Right.WRITE,
         idempotent=True,
     ),
-    Tool("query_facts", "Facts that fit every part that is given.", Facts, query_facts, Right.READ),
-    Tool("delete_fact", "Remove a fact.", One, delete_fact, Right.WRITE, destructive=True),
+    Tool("query_facts", "Facts that fit every part that is given.", FactArguments, query_facts, Right.READ),
+    Tool("delete_fact", "Remove a fact.", IdArguments, delete_fact, Right.WRITE, destructive=True),
     Tool(
         "purge_expired",
         "Remove for good the memories that are past their time.",
@@ -300,7 +308,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "summarize_old",
         "Condense old memories of one category into a summary; the originals go to the trash.",
-        Summarise,
+        SummarizeArguments,
         summarize_old,
         Right.MAINTAIN,
         destructive=True,

@@ -19,19 +19,18 @@ from pydantic import BeforeValidator, Field, model_validator
 from memoryhub import memories as store
 from memoryhub import serializers
 from memoryhub.access.policy import Sensitivity
-from memoryhub.audit.reveals import note_reveals
-from memoryhub.backends.schema import COLUMNS
+from memoryhub.audit.reveals import record_reveals
+from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.core.pagination import MAX_LIMIT
-from memoryhub.core.text import STOP_WORDS, collapse, estimate_tokens, words
+from memoryhub.core.text import STOP_WORDS, collapse_whitespace, estimate_tokens, words
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.extraction.entities import extract_entities
 from memoryhub.extraction.importance import Judged, judge
-from memoryhub.http.authentication import Asking, Caller
-from memoryhub.http.problems import field_error, invalid
-from memoryhub.memories import history
-from memoryhub.memories.filters import Filter, MemoryFilter
-from memoryhub.memories.history import Provenance
-from memoryhub.memories.rows import content_hash, listed, owner_for, project_for
+from memoryhub.http.authentication import AccessParams, Caller
+from memoryhub.http.problems import field_error, invalid_fields
+from memoryhub.memories import versions
+from memoryhub.memories.filters import MemoryFilter, TextFilter
+from memoryhub.memories.rows import hash_content, list_values, resolve_owner, resolve_project
 from memoryhub.memories.schemas import (
     Content,
     EntityDraft,
@@ -43,18 +42,19 @@ from memoryhub.memories.schemas import (
     TtlDays,
     Word,
 )
-from memoryhub.memories.secret_check import noting_refusals, refuse_secrets
+from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
+from memoryhub.memories.versions import Provenance
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import recall
-from memoryhub.search.recall import LEAST_TOKENS, MOST_TOKENS, Wanted, recall_memories
+from memoryhub.search.recall import MAX_TOKENS, MIN_TOKENS, RecallRequest, recall_memories
 from memoryhub.toolsets import results
 from memoryhub.toolsets.base import Id, Tool, ToolArguments, Toolset
 
-STEPS = 10  # of importance
+IMPORTANCE_SCALE = 10  # of importance
 
 
-def serialize_own(shown: dict[str, Any]) -> dict[str, Any]:
+def serialize_stored(shown: dict[str, Any]) -> dict[str, Any]:
     """What storing answers: little, and all that was worked out. Of a hidden memory the id alone."""
     if "content" not in shown:
         return {"id": shown["id"]}
@@ -71,20 +71,20 @@ def serialize_own(shown: dict[str, Any]) -> dict[str, Any]:
 
 def round_importance(importance: float) -> float:
     """0 to 1 on the scale of 0 to 10, a whole number where it is one."""
-    steps = round(importance * STEPS, 1)
+    steps = round(importance * IMPORTANCE_SCALE, 1)
     return int(steps) if steps == int(steps) else steps
 
 
 def index_entry(memory: Memory, words: int) -> dict[str, Any]:
-    return {**recall.entry(memory, words), "importance": round_importance(memory.importance)}
+    return {**recall.serialize_entry(memory, words), "importance": round_importance(memory.importance)}
 
 
 def memory_detail(memory: Memory, score: float, known: Provenance) -> dict[str, Any]:
     """A memory under the names of its document; of the rest only what says something: each costs tokens."""
     rest = {
         "project": memory.project,
-        "entities": [one["entity"] for one in listed(memory, "entities")],
-        "tags": listed(memory, "tags"),
+        "entities": [one["entity"] for one in list_values(memory, "entities")],
+        "tags": list_values(memory, "tags"),
         "provenance": [provenance_row(one) for one in known.rows.get(memory.uid, [])],
     }
     return {
@@ -126,13 +126,13 @@ def iso_seconds(at: datetime | None) -> str | None:
     return serializers.moment(at.replace(microsecond=0)) if at else None
 
 
-QUOTED = 4  # words of a memory in a row: a reason that holds them repeats it
-MOST_PROVENANCE = 1  # rows in each detail; forgetting tells all
+MIN_QUOTED_WORDS = 4  # words of a memory in a row: a reason that holds them repeats it
+MAX_PROVENANCE_ROWS = 1  # rows in each detail; forgetting tells all
 # What stands around the result on the wire, in tokens: the budget is the whole answer's.
-AROUND = estimate_tokens(json.dumps({"result": 0, "ignored": []}))
+ENVELOPE_TOKENS = estimate_tokens(json.dumps({"result": 0, "ignored": []}))
 
 
-def _entity(value: object) -> object:
+def _to_entity(value: object) -> object:
     """An entity may come as a bare name, or with ``name`` and ``type``."""
     if isinstance(value, str):
         return {"entity": value}
@@ -142,11 +142,11 @@ def _entity(value: object) -> object:
     return value
 
 
-Importance = Annotated[float, Field(ge=0, le=STEPS, allow_inf_nan=False)]
-Named = Annotated[EntityDraft, BeforeValidator(_entity, json_schema_input_type=str | EntityDraft)]
+Importance = Annotated[float, Field(ge=0, le=IMPORTANCE_SCALE, allow_inf_nan=False)]
+NamedEntity = Annotated[EntityDraft, BeforeValidator(_to_entity, json_schema_input_type=str | EntityDraft)]
 
 
-class Store(ToolArguments):
+class StoreArguments(ToolArguments):
     """``id`` makes it an update."""
 
     content: Content | None = Field(
@@ -166,7 +166,7 @@ class Store(ToolArguments):
     summary: Annotated[Text, Field(max_length=2000)] = Field(
         "", description="One line; the first 20 words of the content when left out."
     )
-    entities: Annotated[list[Named], Field(max_length=100)] | None = Field(
+    entities: Annotated[list[NamedEntity], Field(max_length=100)] | None = Field(
         None,
         description="Names, or objects with entity and entity_type; extracted from the content when left "
         "out.",
@@ -193,9 +193,9 @@ class Store(ToolArguments):
         return self
 
 
-class Recall(ToolArguments, Asking):
+class RecallArguments(ToolArguments, AccessParams):
     query: str = Field(description="Words, a phrase in quotation marks, a name, a question.")
-    max_tokens: Annotated[int, Field(ge=LEAST_TOKENS, le=MOST_TOKENS)] = Field(
+    max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_TOKENS)] = Field(
         default_factory=lambda: settings.MEMORYHUB.recall_max_tokens,
         description="Budget of the whole answer, in tokens.",
     )
@@ -206,10 +206,10 @@ class Recall(ToolArguments, Asking):
     entities: Annotated[list[Word], Field(max_length=20)] = Field(
         default_factory=list, description="Only memories that name each of these."
     )
-    category: Filter = Field(None, description="Only memories of this category.")
-    tag: Filter = Field(None, description="Only memories with this tag.")
-    project: Filter = Field(None, description="Only memories of this project.")
-    session_id: Filter = Field(None, description="Only memories of this session.")
+    category: TextFilter = Field(None, description="Only memories of this category.")
+    tag: TextFilter = Field(None, description="Only memories with this tag.")
+    project: TextFilter = Field(None, description="Only memories of this project.")
+    session_id: TextFilter = Field(None, description="Only memories of this session.")
     scope: Scope | None = Field(None, description="Only memories of this scope.")
 
     def memories(self, caller: Caller) -> MemoryQuerySet:
@@ -221,7 +221,7 @@ class Recall(ToolArguments, Asking):
         return found
 
 
-class Forget(ToolArguments):
+class ForgetArguments(ToolArguments):
     id: Id
     hard: bool = Field(
         False,
@@ -232,35 +232,37 @@ class Forget(ToolArguments):
     )
 
 
-def memory_store(caller: Caller, given: Store) -> dict[str, Any]:
+def memory_store(caller: Caller, given: StoreArguments) -> dict[str, Any]:
     if given.id:
         return _update(caller, given, given.id)
     if given.content is None:
-        raise invalid([field_error("content", "is needed to store; or name a memory to update with id")])
-    known = _known(caller, given, given.content)
+        raise invalid_fields(
+            [field_error("content", "is needed to store; or name a memory to update with id")]
+        )
+    known = _find_copy(caller, given, given.content)
     entities = _entities(given, given.content)
-    judged = _judged(given, given.content, len(entities), known)
-    values = _plain(given) | {
+    judged = _judge_importance(given, given.content, len(entities), known)
+    values = _shared_fields(given) | {
         "content": given.content,
-        "importance": judged.importance / STEPS,
-        "ttl_days": _ttl(given, judged.importance),
+        "importance": judged.importance / IMPORTANCE_SCALE,
+        "ttl_days": _ttl_days(given, judged.importance),
         "entities": entities,
         "type": given.type,
     }
     draft = MemoryDraft.model_validate(values)
-    done = store.remember(draft, caller.actor)
+    done = store.create_memory(draft, caller.actor)
     if known and done.outcome == "refreshed" and given.importance is not None:
         # Said again, and of another importance perhaps; nothing else of it changes.
-        weight = Store(id=done.memory.uid, importance=given.importance, ttl_days=given.ttl_days)
+        weight = StoreArguments(id=done.memory.uid, importance=given.importance, ttl_days=given.ttl_days)
         return {**_update(caller, weight, done.memory.uid), "outcome": done.outcome}
-    made = results.written_memory(done, draft, caller.actor)
+    made = results.serialize_written_memory(done, draft, caller.actor)
     why = {"importance_reasons": list(judged.reasons)} if judged.reasons else {}
-    more = (why if done.outcome == "created" else {}) | results.warnings(done.memory)
-    return {"outcome": done.outcome, **serialize_own(made), **more}
+    more = (why if done.outcome == "created" else {}) | results.write_warnings(done.memory)
+    return {"outcome": done.outcome, **serialize_stored(made), **more}
 
 
-def _update(caller: Caller, given: Store, uid: str) -> dict[str, Any]:
-    values = _plain(given)
+def _update(caller: Caller, given: StoreArguments, uid: str) -> dict[str, Any]:
+    values = _shared_fields(given)
     if given.content is not None:
         values["content"] = given.content
         if given.entities is None and (entities := _renewed_entities(caller, uid, given.content)) is not None:
@@ -270,20 +272,24 @@ def _update(caller: Caller, given: Store, uid: str) -> dict[str, Any]:
     if "type" in given.model_fields_set:
         values["type"] = given.type
     if given.importance is not None:
-        values["importance"] = given.importance / STEPS
-        values["ttl_days"] = _ttl(given, given.importance)
+        values["importance"] = given.importance / IMPORTANCE_SCALE
+        values["ttl_days"] = _ttl_days(given, given.importance)
     elif given.ttl_days is not None:
         values["ttl_days"] = given.ttl_days
-    memory, outcome = results.update_memory(uid, MemoryPatch.model_validate(values), caller.actor)
+    memory, outcome = results.update_with_outcome(uid, MemoryPatch.model_validate(values), caller.actor)
     if outcome == "unchanged":  # a change has a row of its own
-        note_reveals([memory], caller.actor, "memory-mcp memory_store")
-    return {"outcome": outcome, **serialize_own(serializers.memory(memory)), **results.warnings(memory)}
+        record_reveals([memory], caller.actor, "memory-mcp memory_store")
+    return {
+        "outcome": outcome,
+        **serialize_stored(serializers.memory(memory)),
+        **results.write_warnings(memory),
+    }
 
 
-def memory_recall(caller: Caller, given: Recall) -> dict[str, Any]:
+def memory_recall(caller: Caller, given: RecallArguments) -> dict[str, Any]:
     clearance = given.clearance(caller)
-    rows = history.Provenance(clearance, MOST_PROVENANCE)
-    wanted = Wanted(given.query, given.max_tokens - AROUND, most_details=given.limit)
+    rows = versions.Provenance(clearance, MAX_PROVENANCE_ROWS)
+    wanted = RecallRequest(given.query, given.max_tokens - ENVELOPE_TOKENS, most_details=given.limit)
     answer = recall_memories(
         given.memories(caller),
         wanted,
@@ -291,29 +297,33 @@ def memory_recall(caller: Caller, given: Recall) -> dict[str, Any]:
         entry=index_entry,
         brief=memory_summary,
         prepare=rows.read,
-        told=lambda memories: note_reveals(memories, caller.actor, "memory-mcp memory_recall"),
+        told=lambda memories: record_reveals(memories, caller.actor, "memory-mcp memory_recall"),
     )
-    answer["tokens_used"] += AROUND
+    answer["tokens_used"] += ENVELOPE_TOKENS
     least = settings.MEMORYHUB.mcp_renew_importance
-    renewed = store.renew([detail["id"] for detail in answer["details"]], least)
+    renewed = store.renew_expiry([detail["id"] for detail in answer["details"]], least)
     for detail in answer["details"]:
         if "expires_at" in detail and detail["id"] in renewed:
             detail["expires_at"] = iso_seconds(renewed[detail["id"]])
     return answer
 
 
-def memory_forget(caller: Caller, given: Forget) -> dict[str, Any]:
-    with noting_refusals(given, caller.actor):
+def memory_forget(caller: Caller, given: ForgetArguments) -> dict[str, Any]:
+    with journal_refusals(given, caller.actor):
         refuse_secrets(given, ["reason"])
     visible: MemoryQuerySet = Memory.objects.visible_to(caller.actor.clearance)
     memory = visible.filter(uid=given.id).first()
     if memory is None:
         raise Http404
-    why = "" if _repeats(given.reason, memory, 1 if given.hard else QUOTED) else collapse(given.reason)
-    forget: Callable[..., list[Any]] = store.erase if given.hard else store.trash
+    why = (
+        ""
+        if _quotes_memory(given.reason, memory, 1 if given.hard else MIN_QUOTED_WORDS)
+        else collapse_whitespace(given.reason)
+    )
+    forget: Callable[..., list[Any]] = store.erase_memories if given.hard else store.trash_memories
     if not forget([given.id], caller.actor, why=why):
         raise Http404
-    rows = history.of_one(given.id, caller.actor.clearance)
+    rows = versions.journal_by_uid(given.id, caller.actor.clearance)
     return {
         "id": given.id,
         "outcome": "erased" if given.hard else "trashed",
@@ -322,13 +332,13 @@ def memory_forget(caller: Caller, given: Forget) -> dict[str, Any]:
     }
 
 
-def _repeats(reason: str, memory: Memory, run: int) -> bool:
+def _quotes_memory(reason: str, memory: Memory, run: int) -> bool:
     """Whether a reason holds so many words of a memory in a row: the journal keeps nothing of its text.
 
     Of one that is erased not one telling word.
     """
     said = [word for word in words(reason) if run > 1 or word not in STOP_WORDS]
-    for name in COLUMNS:
+    for name in TEXT_COLUMNS:
         text = words(getattr(memory, name))
         length = max(min(run, len(text)), 1)
         runs = {tuple(text[at : at + length]) for at in range(len(text) - length + 1)}
@@ -337,26 +347,26 @@ def _repeats(reason: str, memory: Memory, run: int) -> bool:
     return False
 
 
-def _plain(given: Store) -> dict[str, Any]:
+def _shared_fields(given: StoreArguments) -> dict[str, Any]:
     """The fields that mean the same here and there, of those that were given."""
     names = ("tags", "title", "category", "sensitivity", "scope", "project", "session_id")
     values = {name: getattr(given, name) for name in names if name in given.model_fields_set}
     return values | ({"abstract": given.summary} if given.summary else {})
 
 
-def _known(caller: Caller, given: Store, content: str) -> Memory | None:
+def _find_copy(caller: Caller, given: StoreArguments, content: str) -> Memory | None:
     """A memory that the caller may see with these very words in this place: it will be refreshed."""
     place = {
-        "content_hash": content_hash(content),
-        "project": project_for(given.project, caller.actor),
+        "content_hash": hash_content(content),
+        "project": resolve_project(given.project, caller.actor),
         "scope": given.scope.value,
-        "owner": owner_for(given.scope.value, caller.actor),
+        "owner": resolve_owner(given.scope.value, caller.actor),
     }
     found: Memory | None = Memory.objects.visible_to(caller.actor.clearance).filter(**place).first()
     return found
 
 
-def _judged(given: Store, content: str, names: int, known: Memory | None) -> Judged:
+def _judge_importance(given: StoreArguments, content: str, names: int, known: Memory | None) -> Judged:
     if given.importance is not None:
         return Judged(given.importance, ())
     if known is not None:
@@ -364,18 +374,18 @@ def _judged(given: Store, content: str, names: int, known: Memory | None) -> Jud
     return judge(content, given.type, names)
 
 
-def _ttl(given: Store, importance: float) -> float:
+def _ttl_days(given: StoreArguments, importance: float) -> float:
     """Days to live; of no importance at all one day, for 0 would be for ever."""
     if given.ttl_days is not None:
         return given.ttl_days
     return importance * settings.MEMORYHUB.mcp_ttl_days_per_importance or 1
 
 
-def _entities(given: Store, content: str) -> list[EntityDraft]:
-    return _extracted(content) if given.entities is None else given.entities
+def _entities(given: StoreArguments, content: str) -> list[EntityDraft]:
+    return _extract_entities(content) if given.entities is None else given.entities
 
 
-def _extracted(content: str) -> list[EntityDraft]:
+def _extract_entities(content: str) -> list[EntityDraft]:
     return [EntityDraft(entity=name, entity_type=kind) for name, kind in extract_entities(content)]
 
 
@@ -385,9 +395,9 @@ def _renewed_entities(caller: Caller, uid: str, content: str) -> list[EntityDraf
     memory = visible.filter(uid=uid).first()
     if memory is None:
         return None
-    before = {(one.entity, one.entity_type) for one in _extracted(memory.content)}
-    there = {(one["entity"], one["entity_type"]) for one in listed(memory, "entities")}
-    return _extracted(content) if there <= before else None
+    before = {(one.entity, one.entity_type) for one in _extract_entities(memory.content)}
+    there = {(one["entity"], one["entity_type"]) for one in list_values(memory, "entities")}
+    return _extract_entities(content) if there <= before else None
 
 
 _TOOLS: tuple[Tool[Any], ...] = (
@@ -397,7 +407,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
         "summary of 20 words and the importance are worked out when they are left out. A memory lives "
         "importance x 30 days; being recalled renews that from importance 4 on. The same content again "
         "refreshes the memory that is there.",
-        Store,
+        StoreArguments,
         memory_store,
         Right.WRITE,
         idempotent=True,
@@ -407,7 +417,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
         "Search memories. Answers in two parts within max_tokens: index, all matches as summaries of at most "
         "20 words, and details, the best ones whole. Recall again with a larger budget, or a narrower query, "
         "for more.",
-        Recall,
+        RecallArguments,
         memory_recall,
         Right.READ,
     ),
@@ -415,7 +425,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
         "memory_forget",
         "Forget a memory by its id: to the trash (a person can restore it), or with hard erased for good. "
         "Answers with its provenance, all that was done to it.",
-        Forget,
+        ForgetArguments,
         memory_forget,
         Right.WRITE,
         destructive=True,

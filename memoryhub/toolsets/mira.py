@@ -13,28 +13,28 @@ from pydantic import BeforeValidator, Field, ValidationError
 from memoryhub import memories as store
 from memoryhub import serializers
 from memoryhub.access.policy import Sensitivity
-from memoryhub.audit.reveals import note_reveals
+from memoryhub.audit.reveals import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
-from memoryhub.http.authentication import Asking, Caller
-from memoryhub.http.problems import Problem, field_error, from_pydantic
+from memoryhub.http.authentication import AccessParams, Caller
+from memoryhub.http.problems import Problem, field_error, pydantic_field_errors
 from memoryhub.memories import NotFound, SecretDetected
-from memoryhub.memories.filters import Filter, MemoryFilter
+from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import MAX_CONTENT, Labels, MemoryDraft, MemoryPatch, Name
-from memoryhub.memories.temporal import count_access
+from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.fallback import Found, find
+from memoryhub.search.fallback import SimilarMemory, search_with_fallback
 from memoryhub.toolsets.base import Tool, ToolArguments, Toolset
 
-LIMIT = 10
+DEFAULT_LIMIT = 10
 _FACT_TYPES = ("preference", "decision", "context")  # the fourth, general, stands for all others
-_LONGEST_SESSION = 100
+_MAX_SESSION_CHARS = 100
 # Wherever they were stored: a team shares them, or they are the reader's own.
-_ANY_PROJECT = Q(scope__in=(Scope.TEAM.value, Scope.PERSONAL.value))
-_ACTIONS = "Must be `remember`, `recall`, or `forget`"
-_INVALID = {
-    "action": ("Invalid action", _ACTIONS),
+_SHARED_OR_PERSONAL = Q(scope__in=(Scope.TEAM.value, Scope.PERSONAL.value))
+_ACTIONS_TEXT = "Must be `remember`, `recall`, or `forget`"
+_INVALID_FIELDS = {
+    "action": ("Invalid action", _ACTIONS_TEXT),
     "confidence": ("Invalid confidence", "Must be 0.0–1.0"),
     "scope": ("Invalid scope", "Must be `personal`, `project`, or `team`"),
     "fact_type": ("Invalid fact_type", "Must be `preference`, `decision`, `context`, or `general`"),
@@ -46,10 +46,10 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Plain = Annotated[str, BeforeValidator(_as_text)]
+IdText = Annotated[str, BeforeValidator(_as_text)]
 
 
-class Memo(ToolArguments, Asking):
+class MemoryArguments(ToolArguments, AccessParams):
     """What each action needs is looked at once it is known which it is."""
 
     action: Literal["remember", "recall", "forget"] = Field(description="`remember`, `recall`, or `forget`")
@@ -61,7 +61,7 @@ class Memo(ToolArguments, Asking):
         "general",
         description="For remember: sets the type. For recall: filters results by type.",
     )
-    category: Filter = Field(
+    category: TextFilter = Field(
         None,
         description="Organizational category for grouping. For remember: sets the category. For recall: "
         "filters results by category.",
@@ -75,8 +75,10 @@ class Memo(ToolArguments, Asking):
         "recall: filters results by scope, if given.",
     )
     query: str = Field("", description="Search query for semantic similarity. Required for recall.")
-    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = Field(LIMIT, description="Max results for recall.")
-    id: Plain = Field("", description="Memory ID to delete. Required for forget.")
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = Field(
+        DEFAULT_LIMIT, description="Max results for recall."
+    )
+    id: IdText = Field("", description="Memory ID to delete. Required for forget.")
     project: Name = Field(
         "",
         description="For remember: the project it belongs to. For recall: this project's memories beside the "
@@ -95,44 +97,46 @@ class MiraDraft(MemoryDraft):
     type: MemoryType = MemoryType.GENERAL
 
 
-def memory(caller: Caller, given: Memo) -> Any:
+def memory(caller: Caller, given: MemoryArguments) -> Any:
     return {"remember": remember, "recall": recall, "forget": forget}[given.action](caller, given)
 
 
-def remember(caller: Caller, given: Memo) -> str:
+def remember(caller: Caller, given: MemoryArguments) -> str:
     caller.require(Right.WRITE)
-    _require(given.content, "content", "remember")
+    _require_value(given.content, "content", "remember")
     draft = _draft(given)
     try:
-        done = store.remember_in_session(draft, caller.actor, _session(caller, given))
+        done = store.create_memory_in_session(draft, caller.actor, _session_key(caller, given))
     except SecretDetected as refusal:
         errors = [field_error(refusal.field, refusal.message)]
         raise Problem(422, refusal.code, f"Secret detection: {refusal.message}", errors) from None
     if done.outcome == "refreshed":
-        _restate(caller, done.memory.uid, draft)
+        _update_refreshed(caller, done.memory.uid, draft)
     if done.outcome == "created" or done.revived:  # what was forgotten is new
         return f"Memory stored successfully with ID: {done.memory.uid}"
     return f"Memory updated successfully (ID: {done.memory.uid})"
 
 
-def recall(caller: Caller, given: Memo) -> list[dict[str, Any]]:
+def recall(caller: Caller, given: MemoryArguments) -> list[dict[str, Any]]:
     caller.require(Right.READ)
-    _require(given.query, "query", "recall")
+    _require_value(given.query, "query", "recall")
     visible = MemoryFilter().select(given.clearance(caller))
-    found = find(_narrowed(visible, given), given.query, limit=given.limit, known=visible)
-    note_reveals((one.memory for one in found), caller.actor, "mira recall")
-    count_access(one.memory for one in found)
-    return [_shown(one) for one in found]
+    found = search_with_fallback(
+        _filter_memories(visible, given), given.query, limit=given.limit, known=visible
+    )
+    record_reveals((one.memory for one in found), caller.actor, "mira recall")
+    count_accesses_and_promote(one.memory for one in found)
+    return [_serialize_found(one) for one in found]
 
 
-def forget(caller: Caller, given: Memo) -> str:
+def forget(caller: Caller, given: MemoryArguments) -> str:
     caller.require(Right.WRITE)
-    _require(given.id, "id", "forget")
-    gone = store.trash([given.id], caller.actor)
+    _require_value(given.id, "id", "forget")
+    gone = store.trash_memories([given.id], caller.actor)
     return f"Memory {given.id} deleted." if gone else f"Memory {given.id} not found."
 
 
-def _draft(given: Memo) -> MemoryDraft:
+def _draft(given: MemoryArguments) -> MemoryDraft:
     """Only what was given is given: by its key a memory keeps the rest."""
     names = ("content", "key", "category", "confidence", "scope", "project", "sensitivity", "tags")
     values = {name: getattr(given, name) for name in names if name in given.model_fields_set}
@@ -143,34 +147,34 @@ def _draft(given: Memo) -> MemoryDraft:
     try:
         draft = MiraDraft.model_validate({name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
-        raise refusal(error) from None
+        raise to_argument_problem(error) from None
     # For a new memory alone: one that is said again stays in the session where it was said first.
     draft.model_fields_set.discard("session_id")
     return draft
 
 
-def _restate(caller: Caller, uid: str, draft: MemoryDraft) -> None:
+def _update_refreshed(caller: Caller, uid: str, draft: MemoryDraft) -> None:
     """The same words again with another type, category or tags: these are taken over."""
     values = draft.model_dump(include=draft.given & {"type", "category", "tags"})
     if values:
         with suppress(NotFound):  # above the writer's clearance: it stays as it is
-            store.update(uid, MemoryPatch.model_validate(values), caller.actor)
+            store.update_memory(uid, MemoryPatch.model_validate(values), caller.actor)
 
 
-def _session(caller: Caller, given: Memo) -> str:
+def _session_key(caller: Caller, given: MemoryArguments) -> str:
     """What tells this conversation from others; for who names none, a day of one token."""
     session = given.session_id or caller.session
     if not session:
         return f"{caller.actor.name} {timezone.now():%Y-%m-%d}"
-    if len(session) > _LONGEST_SESSION:  # as a door makes them up
+    if len(session) > _MAX_SESSION_CHARS:  # as a door makes them up
         return hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()
     return session
 
 
-def _narrowed(memories: MemoryQuerySet, given: Memo) -> MemoryQuerySet:
+def _filter_memories(memories: MemoryQuerySet, given: MemoryArguments) -> MemoryQuerySet:
     """The scopes isolate here, and the filters work, before any cut."""
     if given.project:
-        memories = memories.filter(Q(project__in=(given.project, "")) | _ANY_PROJECT)
+        memories = memories.filter(Q(project__in=(given.project, "")) | _SHARED_OR_PERSONAL)
     if "scope" in given.model_fields_set:
         memories = memories.filter(scope=given.scope.value)
     if given.category:
@@ -182,7 +186,7 @@ def _narrowed(memories: MemoryQuerySet, given: Memo) -> MemoryQuerySet:
     return memories.exclude(type__in=_FACT_TYPES)
 
 
-def _shown(found: Found) -> dict[str, Any]:
+def _serialize_found(found: SimilarMemory) -> dict[str, Any]:
     row: Memory = found.memory
     return {
         "id": row.uid,
@@ -199,7 +203,7 @@ def _shown(found: Found) -> dict[str, Any]:
     }
 
 
-def _require(value: str, name: str, action: str) -> None:
+def _require_value(value: str, name: str, action: str) -> None:
     if not value.strip():
         _refuse({name: (f"Missing {name}", f"`{action}` requires `{name}`")}, f"missing_{name}")
 
@@ -210,22 +214,22 @@ def _refuse(found: dict[str, tuple[str, str]], code: str) -> NoReturn:
 
 def _problem(found: dict[str, tuple[str, str]], code: str) -> Problem:
     detail = "; ".join(f"{title}: {mend}" for title, mend in found.values())
-    errors = [field_error(name, _plain(mend)) for name, (_, mend) in found.items()]
+    errors = [field_error(name, _to_field_message(mend)) for name, (_, mend) in found.items()]
     return Problem(422, code, detail, errors)
 
 
-def _plain(mend: str) -> str:
+def _to_field_message(mend: str) -> str:
     """As the messages of fields are: without marks, and no sentence."""
     bare = mend.replace("`", "")
     return bare[:1].lower() + bare[1:]
 
 
-def refusal(error: ValidationError) -> Problem:
+def to_argument_problem(error: ValidationError) -> Problem:
     """What is wrong with the arguments, in the document's words where it has any; each bad field is named."""
     found: dict[str, tuple[str, str]] = {}
-    for one in from_pydantic(error.errors(include_url=False, include_input=False)):
+    for one in pydantic_field_errors(error.errors(include_url=False, include_input=False)):
         name = one["field"].partition(".")[0]
-        found.setdefault(name, _INVALID.get(name, (f"Invalid {name}", one["message"])))
+        found.setdefault(name, _INVALID_FIELDS.get(name, (f"Invalid {name}", one["message"])))
     return _problem(found, f"invalid_{next(iter(found))}")
 
 
@@ -234,11 +238,11 @@ _TOOLS: tuple[Tool[Any], ...] = (
         "memory",
         "Manage persistent memories. Actions: `remember` (store; with a key it updates what has that key), "
         "`recall` (search by meaning and past misspellings, with similarities), `forget` (delete).",
-        Memo,
+        MemoryArguments,
         memory,
         None,
         destructive=True,
-        refusal=refusal,
+        refusal=to_argument_problem,
     ),
 )
 MIRA = Toolset("mira", "Mira's memory: remember, recall and forget in scopes, with evidence.", _TOOLS)

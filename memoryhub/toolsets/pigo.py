@@ -9,23 +9,23 @@ from pydantic import AliasChoices, Field
 
 from memoryhub import memories, serializers
 from memoryhub.access.policy import Sensitivity
-from memoryhub.audit.reveals import note_reveals
+from memoryhub.audit.reveals import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.extraction.deduplication import remember_deduplicated
-from memoryhub.http.authentication import Asking, Caller
-from memoryhub.memories.filters import Filter, MemoryFilter
+from memoryhub.http.authentication import AccessParams, Caller
+from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import Content, Labels, MemoryDraft, Name, Text
-from memoryhub.memories.temporal import count_access
+from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.fallback import Found, find
+from memoryhub.search.fallback import SimilarMemory, search_with_fallback
 from memoryhub.toolsets import results
 from memoryhub.toolsets.base import Id, Tool, ToolArguments, Toolset
 
-TOP_K = 5
+DEFAULT_TOP_K = 5
 Category = Literal["profile", "preferences", "entities", "events", "cases", "patterns"]
 # What each is in the hub's own vocabulary.
-TYPES: dict[str, MemoryType] = {
+TYPE_OF_CATEGORY: dict[str, MemoryType] = {
     "profile": MemoryType.SELF,
     "preferences": MemoryType.PREFERENCE,
     "entities": MemoryType.ENTITY,
@@ -42,23 +42,23 @@ _DECISIONS = {
 }
 
 
-class Recall(ToolArguments, Asking):
+class RecallArguments(ToolArguments, AccessParams):
     query: str = Field(description="Search query to find relevant memories.")
     category: Category | None = Field(None, description="Only memories of this category.")
     top_k: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = Field(
-        TOP_K,
+        DEFAULT_TOP_K,
         validation_alias=AliasChoices("top_k", "limit"),
         description="Maximum number of memories to return.",
     )
-    project: Filter = Field(None, description="Only memories of this project.")
-    session_id: Filter = Field(None, description="Only memories of this session.")
+    project: TextFilter = Field(None, description="Only memories of this project.")
+    session_id: TextFilter = Field(None, description="Only memories of this session.")
 
     def memories(self, caller: Caller) -> MemoryQuerySet:
         names = ("category", "project", "session_id")
         return MemoryFilter(**{name: getattr(self, name) for name in names}).select(self.clearance(caller))
 
 
-class Remember(ToolArguments):
+class RememberArguments(ToolArguments):
     category: Category = Field(
         description="profile (user identity), preferences (user preferences), entities (named things), "
         "events (things that happened), cases (problem and solution), patterns (reusable processes)."
@@ -79,37 +79,39 @@ class Remember(ToolArguments):
     session_id: Name = Field("", description="The session it comes from.")
 
 
-class Forget(ToolArguments):
+class ForgetArguments(ToolArguments):
     id: Id
 
 
-def memory_recall(caller: Caller, given: Recall) -> dict[str, Any]:
+def memory_recall(caller: Caller, given: RecallArguments) -> dict[str, Any]:
     known = MemoryFilter().select(given.clearance(caller))
-    found = find(given.memories(caller), given.query, limit=given.top_k, known=known)
-    note_reveals((one.memory for one in found), caller.actor, "pigo memory_recall")
-    count_access(one.memory for one in found)
-    return {"results": [_shown(one) for one in found]}
+    found = search_with_fallback(given.memories(caller), given.query, limit=given.top_k, known=known)
+    record_reveals((one.memory for one in found), caller.actor, "pigo memory_recall")
+    count_accesses_and_promote(one.memory for one in found)
+    return {"results": [_serialize_found(one) for one in found]}
 
 
-def memory_remember(caller: Caller, given: Remember) -> dict[str, Any]:
-    values = {name: getattr(given, name) for name in given.model_fields_set & set(Remember.model_fields)}
-    values |= {"type": TYPES[given.category], "overview": given.overview or given.abstract}
+def memory_remember(caller: Caller, given: RememberArguments) -> dict[str, Any]:
+    values = {
+        name: getattr(given, name) for name in given.model_fields_set & set(RememberArguments.model_fields)
+    }
+    values |= {"type": TYPE_OF_CATEGORY[given.category], "overview": given.overview or given.abstract}
     draft = MemoryDraft.model_validate(values)
     done = remember_deduplicated(draft, caller.actor)
-    shown = results.written_memory(done, draft, caller.actor)
+    shown = results.serialize_written_memory(done, draft, caller.actor)
     decision = "CREATE" if done.revived else _DECISIONS[done.outcome]
     told: dict[str, Any] = {"id": done.memory.uid, "outcome": done.outcome, "decision": decision}
-    told |= results.warnings(done.memory)
+    told |= results.write_warnings(done.memory)
     return told | {name: shown[name] for name in ("category", "abstract") if name in shown}
 
 
-def memory_forget(caller: Caller, given: Forget) -> dict[str, Any]:
-    if not memories.trash([given.id], caller.actor):
+def memory_forget(caller: Caller, given: ForgetArguments) -> dict[str, Any]:
+    if not memories.trash_memories([given.id], caller.actor):
         raise Http404
     return {"id": given.id, "outcome": "trashed"}
 
 
-def _shown(found: Found) -> dict[str, Any]:
+def _serialize_found(found: SimilarMemory) -> dict[str, Any]:
     row = found.memory
     return {
         "id": row.uid,
@@ -130,7 +132,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
         "memory_recall",
         "Search and retrieve relevant memories by meaning, by keywords where that finds nothing. Each result "
         "has its abstract, overview and content, and counts as used.",
-        Recall,
+        RecallArguments,
         memory_recall,
         Right.READ,
     ),
@@ -138,7 +140,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
         "memory_remember",
         "Save an important piece of information as a long-term memory. What is known already is skipped, "
         "what adds to a memory is merged into it (profile always, events and cases never).",
-        Remember,
+        RememberArguments,
         memory_remember,
         Right.WRITE,
         idempotent=True,
@@ -146,7 +148,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "memory_forget",
         "Delete a memory by its id, when it is outdated or wrong. A person can restore it from the trash.",
-        Forget,
+        ForgetArguments,
         memory_forget,
         Right.WRITE,
         destructive=True,

@@ -13,51 +13,51 @@ from django.utils import timezone
 
 from memoryhub import memories, serializers
 from memoryhub.access.policy import Actor
-from memoryhub.audit.reveals import note_reveals
+from memoryhub.audit.reveals import record_reveals
 from memoryhub.facts import services
-from memoryhub.memories.rows import LISTS
+from memoryhub.memories.rows import LIST_FIELDS
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, Memory
 
-_UNCHANGED = ("refreshed", "skipped")  # of others the journal has what was written
-_BROUGHT = ("project", "scope", "content_hash")
+_UNCHANGED_OUTCOMES = ("refreshed", "skipped")  # of others the journal has what was written
+_CALLER_FIELDS = ("project", "scope", "content_hash")
 
 
-def written_memory(done: memories.Outcome, draft: MemoryDraft, actor: Actor) -> dict[str, Any]:
+def serialize_written_memory(done: memories.StoreResult, draft: MemoryDraft, actor: Actor) -> dict[str, Any]:
     """The memory; of one that the writer may not read no more than it brought: a curator may have added."""
     memory = done.memory
     if done.outcome == "created":
-        brought = draft.model_dump(include=set(LISTS))
-        return serializers.memory(memory, {name: _in_order(values) for name, values in brought.items()})
+        brought = draft.model_dump(include=set(LIST_FIELDS))
+        return serializers.memory(memory, {name: _sort_values(values) for name, values in brought.items()})
     if Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists():
-        if done.outcome in _UNCHANGED:
-            note_reveals([memory], actor, "store")
+        if done.outcome in _UNCHANGED_OUTCOMES:
+            record_reveals([memory], actor, "store")
         return serializers.memories([memory])[0]
-    return {"id": memory.uid, **{name: getattr(memory, name) for name in _BROUGHT}}
+    return {"id": memory.uid, **{name: getattr(memory, name) for name in _CALLER_FIELDS}}
 
 
-def warnings(memory: Memory) -> dict[str, list[str]]:
+def write_warnings(memory: Memory) -> dict[str, list[str]]:
     """Return the warnings about a write as a part of its answer; empty where there are none."""
     return {"warnings": ["over_cap"]} if memory.over_cap else {}
 
 
-def _in_order(values: list[Any]) -> list[Any]:
+def _sort_values(values: list[Any]) -> list[Any]:
     """As the lists of a stored memory come."""
     return sorted(values, key=lambda value: tuple(value.values()) if isinstance(value, dict) else (value,))
 
 
-def update_memory(
+def update_with_outcome(
     uid: str, patch: MemoryPatch, actor: Actor, unchanged_since: datetime | None = None
 ) -> tuple[Memory, str]:
     """The memory as it is now, and ``updated`` or ``unchanged``."""
     now = timezone.now()
-    memory = memories.update(uid, patch, actor, now, unchanged_since=unchanged_since)
+    memory = memories.update_memory(uid, patch, actor, now, unchanged_since=unchanged_since)
     return memory, "updated" if memory.updated_at == now else "unchanged"
 
 
-def store_fact(draft: FactDraft, actor: Actor) -> dict[str, Any]:
+def store_fact_with_outcome(draft: FactDraft, actor: Actor) -> dict[str, Any]:
     """``outcome``, ``id`` and ``fact``; one that the writer may not read is never told from a new one."""
-    fact, created = services.store_fact(draft, actor)
+    fact, created = services.create_fact(draft, actor)
     if created or Fact.objects.visible_to(actor.clearance).filter(pk=fact.pk).exists():
         return {
             "outcome": "created" if created else "updated",

@@ -12,16 +12,16 @@ from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.audit import journal
-from memoryhub.audit.reveals import MOST_NAMED
-from memoryhub.core.transactions import write
+from memoryhub.audit.reveals import MAX_NAMED_IDS
+from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import Scope
-from memoryhub.maintenance.run_scope import knows_all
-from memoryhub.memories.details import lists_of
+from memoryhub.maintenance.run_scope import sees_everything
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.versions import walk
+from memoryhub.memories.rows import load_lists
+from memoryhub.memories.versions import walk_revisions
 from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Revision, Session
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
-from memoryhub.stats.counts import counts
+from memoryhub.stats.counts import count_values
 from memoryhub.transfer import jsonl
 from memoryhub.transfer.jsonl import dump, line
 
@@ -44,7 +44,7 @@ class Selection:
     @property
     def everything(self) -> bool:
         """Whether nothing of a known level is hidden from who exports: the file can restore the store."""
-        return knows_all(self.actor.clearance)
+        return sees_everything(self.actor.clearance)
 
     def memories(self) -> MemoryQuerySet:
         """In the order in which they were stored. Lazy."""
@@ -91,7 +91,7 @@ class Selection:
         hidden = Memory.objects.hidden_from(self.actor.clearance)
         fitting = self._narrowed(hidden if known is None else hidden.visible_to(known))
         found: dict[str, int] = {}
-        for level, n in counts(fitting.exclude(scope=Scope.PERSONAL.value), "sensitivity").items():
+        for level, n in count_values(fitting.exclude(scope=Scope.PERSONAL.value), "sensitivity").items():
             name = level if level in LEVELS else UNKNOWN
             found[name] = found.get(name, 0) + n
         if personal := fitting.filter(scope=Scope.PERSONAL.value).count():
@@ -104,15 +104,15 @@ class Selection:
         It names the newest :data:`MOST_NAMED` of them. Personal ones have a row of their own, their owner's.
         """
         going = self.memories().filter(sensitivity=Sensitivity.SECRET.value)
-        owners = counts(going, "owner")
+        owners = count_values(going, "owner")
         if owners:
             rows = [self._told(going.filter(owner=owner), n, owner) for owner, n in sorted(owners.items())]
-            with write():
+            with write_transaction():
                 journal.record(self.actor, rows, timezone.now())
         return sum(owners.values())
 
     def _told(self, going: MemoryQuerySet, n: int, owner: str) -> journal.Change:
-        ids = list(going.order_by("-pk").values_list("uid", flat=True)[:MOST_NAMED])
+        ids = list(going.order_by("-pk").values_list("uid", flat=True)[:MAX_NAMED_IDS])
         detail, project = {"secret": n, "ids": ids}, self.filter.project or ""
         return journal.Change("export", "store", "", detail, project, Sensitivity.SECRET.value, owner)
 
@@ -124,7 +124,7 @@ class Selection:
 
     def _memory_lines(self) -> Iterator[bytes]:
         for chunk in _pages(self.memories()):
-            lists = lists_of(chunk)
+            lists = load_lists(chunk)
             for row in chunk:
                 yield dump(row, lists[row.pk], whole=self.everything)
 
@@ -134,7 +134,7 @@ class Selection:
         for memory in _rows(changed):
             known = [
                 row
-                for row, seen in walk(memory, clearance)
+                for row, seen in walk_revisions(memory, clearance)
                 if seen or (self.everything and row.sensitivity in LEVELS)
             ]
             for row in reversed(known):

@@ -12,8 +12,8 @@ from typing import Any
 from django.conf import settings
 from pydantic import BaseModel, ValidationError
 
-from memoryhub.capture.event_preview import read_prompt
-from memoryhub.core.text import collapse
+from memoryhub.capture.event_preview import parse_prompt
+from memoryhub.core.text import collapse_whitespace
 from memoryhub.transfer.foreign_sqlite import ROW
 from memoryhub.transfer.records import Bad, History, Item, problems_of
 from memoryhub.transfer.schema import EventLine, JournalLine, RevisionLine, SessionLine
@@ -39,14 +39,14 @@ def journal_row(
     detail: Mapping[str, Any] | None = None,
 ) -> Item:
     """A row of another journal. It has no hash there: one is made of what it says, to know it again by."""
-    number, operation = fields.get(ROW), collapse(fields.text("operation", "unknown"))
+    number, operation = fields.get(ROW), collapse_whitespace(fields.text("operation", "unknown"))
     at = fields.past_moment("timestamp")
     values = {
         "kind": "journal",
         "seq": number,
         "hash": _digest(actor, number, memory_id, operation, fields.text("timestamp")),
         "at": at,
-        "actor": collapse(actor)[:_ACTOR],
+        "actor": collapse_whitespace(actor)[:_ACTOR],
         "operation": operation[:_OPERATION],
         "object_type": "memory",
         "object_id": memory_id,
@@ -77,7 +77,7 @@ def session(fields: Fields, table: str, session_id: str, *, agent: str) -> Item:
 def prompt(fields: Fields, table: str, session_id: str, project: str) -> Item:
     """A prompt becomes an event with the beginning of what was said, as the hub keeps prompts itself."""
     said = fields.text("prompt_text")
-    preview, keywords = read_prompt(said, settings.MEMORYHUB.event_preview_chars)
+    preview, keywords = parse_prompt(said, settings.MEMORYHUB.event_preview_chars)
     values = {
         "kind": "event",
         "session_id": session_id,
@@ -107,7 +107,7 @@ def revision(
         "memory_id": memory_id,
         "number": number,
         "at": at,
-        "actor": collapse(actor)[:_ACTOR],
+        "actor": collapse_whitespace(actor)[:_ACTOR],
         "reason": "update",
         "sensitivity": level,
         "before": before,

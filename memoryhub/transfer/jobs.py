@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.maintenance import run_scope, runs
-from memoryhub.maintenance.plan import Change, Operation, Pace, Step
+from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import MaintenanceRun, Memory, RunChanges
 from memoryhub.transfer import uploads
@@ -110,7 +110,7 @@ def start(
             "dry_run": dry_run,
             "restores": restores,
         }
-        return runs.start(IMPORT, params, actor, dry_run=dry_run, may_wait=True)
+        return runs.enqueue(IMPORT, params, actor, dry_run=dry_run, may_wait=True)
     except BaseException:
         uploads.forget(key)
         raise
@@ -122,7 +122,7 @@ def start_for_good(run: MaintenanceRun, actor: Actor, *, restores: bool) -> Main
     if not uploads.path_of(params["upload"]).exists():
         raise Conflict("the file of this dry run is gone; upload it again", "upload")
     uploads.ids_of(params["upload"]).unlink(missing_ok=True)  # what the dry run took back
-    return runs.start(IMPORT, params, actor, may_wait=True)
+    return runs.enqueue(IMPORT, params, actor, may_wait=True)
 
 
 def _order(params: ImportParams, actor: Actor) -> Order:
@@ -274,14 +274,14 @@ def find(uid: str, actor: Actor) -> MaintenanceRun:
     """One's own import, or one that reached no more than one may see; NotFound otherwise."""
     runs.mark_interrupted()
     run = MaintenanceRun.objects.filter(uid=uid, operation=NAME).first()
-    if run is None or not (_is_own(run, actor) or run_scope.covers(actor.clearance, run)):
+    if run is None or not (_is_own(run, actor) or run_scope.can_see_all(actor.clearance, run)):
         raise NotFound("there is no such import")
     return run
 
 
 def _is_own(run: MaintenanceRun, actor: Actor) -> bool:
     """Asked for by this actor; tokens of several people may have the same name."""
-    return run.actor == actor.name and run_scope.of(run).owner == actor.owner
+    return run.actor == actor.name and run_scope.clearance_of(run).owner == actor.owner
 
 
 def own(actor: Actor) -> QuerySet[MaintenanceRun]:
@@ -292,7 +292,7 @@ def own(actor: Actor) -> QuerySet[MaintenanceRun]:
 
 def stop(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
     """Ask an import to stop. Its own actor may do so, whatever they may see by now."""
-    return runs.stop(run.uid, Actor(run.actor, run_scope.of(run)) if _is_own(run, actor) else actor)
+    return runs.stop(run.uid, Actor(run.actor, run_scope.clearance_of(run)) if _is_own(run, actor) else actor)
 
 
 def resume(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import IO, Any
 
 from memoryhub import serializers
-from memoryhub.memories.details import Lists
+from memoryhub.memories.rows import ListValues
 from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Revision, Session
 from memoryhub.transfer.records import Problem
 from memoryhub.transfer.schema import VERSION
@@ -183,6 +183,6 @@ def line(shape: dict[str, Any]) -> bytes:
     return json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def dump(row: Memory, lists: Lists | None = None, *, whole: bool = False) -> bytes:
+def dump(row: Memory, lists: ListValues | None = None, *, whole: bool = False) -> bytes:
     """A memory as a line that an import takes back; ``lists`` as in :func:`memoryhub.serializers.memory`."""
     return line(memory(row, lists, whole=whole))

@@ -15,13 +15,13 @@ from django.utils import timezone
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
-from memoryhub.memories.imported_history import Past
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.quotas import count_by_quota, fullest
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
-from memoryhub.memories.secret_check import blocked
+from memoryhub.memories.secret_check import refusal_change
 from memoryhub.models import Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.secrets import redact
@@ -152,7 +152,7 @@ class Batch:
         for item in items:
             if order.project:
                 _put_into(item, order.project)
-        self._vectors = store.embed_ahead(
+        self._vectors = store.embed_drafts(
             item.draft for item in items if isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
         )
 
@@ -162,7 +162,7 @@ class Batch:
             return 0
         failed, self._tally, now = tally.failed, tally, timezone.now()
         self._refusals = {id(item): refusal for item in self._items if (refusal := self._screen(item))}
-        with write():
+        with write_transaction():
             for kind, some in self._by_kind().items():
                 self._take(kind, some, now)
             if self._order.dry_run:
@@ -178,8 +178,8 @@ class Batch:
             return None
         past = self._past(item.past)
         if isinstance(item.draft, FactDraft):
-            return services.screen_fact(item.draft, past)
-        return store.screen_ahead([item.draft], [past])[0]
+            return services.check_fact_secrets(item.draft, past)
+        return store.check_drafts([item.draft], [past])[0]
 
     def _by_kind(self) -> dict[str, list[Item]]:
         """Memories before what refers to them, and sessions before these, which would begin them anew."""
@@ -205,7 +205,7 @@ class Batch:
         order = self._order
         drafts = [record.draft for record in records if isinstance(record.draft, MemoryDraft)]
         pasts = [self._past(record.past) for record in records]
-        results = store.remember_many(
+        results = store.create_memories(
             drafts,
             order.actor,
             hold_cap=False,
@@ -227,7 +227,7 @@ class Batch:
             )
         self._ids.add(became)
 
-    def _past(self, past: Past) -> Past | None:
+    def _past(self, past: ImportedHistory) -> ImportedHistory | None:
         if past is NO_PAST:
             return None
         return past if self._order.restores else past.anonymous()
@@ -253,7 +253,7 @@ class Batch:
         """Whose memory did not come in does not come in either: it would show where that must not."""
         if refusal := self._refusals.get(id(record)):
             if isinstance(refusal, SecretDetected):
-                change = blocked(refusal, draft, self._order.actor, "fact")
+                change = refusal_change(refusal, draft, self._order.actor, "fact")
                 journal.record(self._order.actor, [change], now)
             raise refusal
         if draft.memory_id:
@@ -265,9 +265,9 @@ class Batch:
             draft = draft.model_copy(update={"memory_id": None if self._order.dry_run else ours})
         past = self._past(record.past)
         if past is None:
-            fact, is_new = services.store_fact(draft, self._order.actor, now, checked=True)
+            fact, is_new = services.create_fact(draft, self._order.actor, now, checked=True)
             return fact, "created" if is_new else "updated"
-        fact, is_new = services.adopt_fact(draft, past, self._order.actor, now, checked=True)
+        fact, is_new = services.import_fact(draft, past, self._order.actor, now, checked=True)
         return fact, "created" if is_new else "unchanged"
 
     def _is_here(self, uid: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from memoryhub.memories.imported_history import Past
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 
 
@@ -49,7 +49,7 @@ def _problem(location: tuple[int | str, ...], kind: str, message: str) -> Proble
     return Problem(field, message)
 
 
-NO_PAST = Past()
+NO_PAST = ImportedHistory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Record:
     place: str
     draft: MemoryDraft | FactDraft
     source_id: str = ""
-    past: Past = NO_PAST
+    past: ImportedHistory = NO_PAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def record_or_bad(
     values: Mapping[str, Any],
     *,
     source_id: str = "",
-    past: Past = NO_PAST,
+    past: ImportedHistory = NO_PAST,
 ) -> Record | Bad:
     """The record that these values make, or what is wrong with them."""
     try:

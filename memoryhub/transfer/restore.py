@@ -13,8 +13,8 @@ from memoryhub.core.chunks import batched
 from memoryhub.facts import services
 from memoryhub.memories import imported_history
 from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, StoreError
-from memoryhub.memories.rows import CHUNK, project_for
-from memoryhub.memories.secret_check import blocked, screen, secrets_in
+from memoryhub.memories.rows import CHUNK_SIZE, resolve_project
+from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field, refusal_change
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from memoryhub.transfer.id_map import Ids
 from memoryhub.transfer.schema import (
@@ -61,13 +61,13 @@ _EVENT = (
 def screen_line(kind: str, shape: Any) -> StoreError | None:
     """Return the refusal of a line that holds a secret. Call it before a transaction is opened."""
     if kind == "revision":
-        return imported_history.screen_revision(shape)
+        return imported_history.find_revision_refusal(shape)
     try:
         for field in _DOCUMENTS.get(kind, ()):
             _refuse_in_document(getattr(shape, field), field)
     except StoreError as refusal:
-        return screen(shape, _TEXTS[kind]) or refusal
-    return screen(shape, _TEXTS.get(kind, ()))
+        return find_refusal(shape, _TEXTS[kind]) or refusal
+    return find_refusal(shape, _TEXTS.get(kind, ()))
 
 
 def take(
@@ -101,7 +101,7 @@ def take(
 def _note_refusals(kind: str, shapes: Sequence[Any], results: Sequence[Result], actor: Actor) -> None:
     """A row for each line that held a credential; the caller's transaction goes on."""
     refused = [
-        blocked(result, shape, actor, kind)
+        refusal_change(result, shape, actor, kind)
         for shape, result in zip(shapes, results, strict=True)
         if isinstance(result, SecretDetected) and not result.noted
     ]
@@ -124,12 +124,12 @@ def fact_key(uid: str) -> str:
 
 def _superseded(line: SupersededLine, actor: Actor, known: dict[str, str]) -> bool:
     fact, by = (known.get(fact_key(uid), uid) for uid in (line.fact_id, line.by))
-    return services.adopt_superseded(fact, by, actor)
+    return services.import_superseded(fact, by, actor)
 
 
 def _revisions(shapes: Sequence[RevisionLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     found = [
-        imported_history.PastRevision(
+        imported_history.ImportedRevision(
             known.get(one.memory_id, one.memory_id),
             one.number,
             one.at,
@@ -140,17 +140,17 @@ def _revisions(shapes: Sequence[RevisionLine], actor: Actor, known: dict[str, st
         )
         for one in shapes
     ]
-    return imported_history.adopt_revisions(found, actor)
+    return imported_history.import_revisions(found, actor)
 
 
 def _evidence(shapes: Sequence[EvidenceLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     found = [(known.get(one.memory_id, one.memory_id), one.session_id, one.at) for one in shapes]
-    return imported_history.adopt_evidence(found, actor)
+    return imported_history.import_evidence(found, actor)
 
 
 def _merges(shapes: Sequence[MergeLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     found = [(known.get(one.memory_id, one.memory_id), known.get(one.into, one.into)) for one in shapes]
-    return imported_history.adopt_merges(found, actor)
+    return imported_history.import_merges(found, actor)
 
 
 def _one_by_one(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Callable[..., list[Result]]:
@@ -168,7 +168,7 @@ def _one_by_one(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Calla
 
 def _session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
     """A session that is here stays as it is, and spans both."""
-    project = project_for(line.project, actor)
+    project = resolve_project(line.project, actor)
     values = {name: getattr(line, name) for name in _SESSION}
     session, is_new = Session.objects.get_or_create(
         session_id=line.session_id, project=project, defaults=values
@@ -183,20 +183,22 @@ def _summary(line: SummaryLine, actor: Actor, known: dict[str, str]) -> bool:
     memory = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
     if memory is None:
         raise NotFound("its memory is not here", "memory_id")
-    place = {"session_id": line.session_id, "project": project_for(line.project, actor)}
+    place = {"session_id": line.session_id, "project": resolve_project(line.project, actor)}
     return bool(Session.objects.filter(**place, summary=None).update(summary=memory))
 
 
 def _events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     sessions = {
         (one.session_id, one.project): one
-        for chunk in batched({shape.session_id for shape in shapes}, CHUNK)
+        for chunk in batched({shape.session_id for shape in shapes}, CHUNK_SIZE)
         for one in Session.objects.filter(session_id__in=chunk)
     }
     there = _events_there(shapes, sessions)
     memories = {
         memory.uid: memory
-        for chunk in batched({known.get(uid, uid) for shape in shapes for uid in _references(shape)}, CHUNK)
+        for chunk in batched(
+            {known.get(uid, uid) for shape in shapes for uid in _references(shape)}, CHUNK_SIZE
+        )
         for memory in Memory.objects.visible_to(actor.clearance).filter(uid__in=chunk)
     }
     results: list[Result] = []
@@ -212,7 +214,7 @@ def _events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, str]) ->
         if results[-1]:
             there.update(marks)
             fresh.append(event)
-    Event.objects.bulk_create(fresh, CHUNK)
+    Event.objects.bulk_create(fresh, CHUNK_SIZE)
     return results
 
 
@@ -223,7 +225,7 @@ def _event(
     memories: dict[str, Memory],
     known: dict[str, str],
 ) -> Event:
-    project = project_for(line.project, actor)
+    project = resolve_project(line.project, actor)
     session = sessions.get((line.session_id, project))
     if session is None:
         raise NotFound("its session is not here", "session_id")
@@ -246,11 +248,11 @@ def _events_there(shapes: Sequence[EventLine], sessions: dict[Any, Session]) -> 
     keys = [session.pk for session in sessions.values()]
     span = (min(shape.at for shape in shapes), max(shape.at for shape in shapes))
     marks = {shape.mark for shape in shapes if shape.mark}
-    for chunk in batched(keys, CHUNK):
+    for chunk in batched(keys, CHUNK_SIZE):
         rows = Event.objects.filter(session__in=chunk)
-        for event in rows.filter(at__range=span, mark="").iterator(chunk_size=CHUNK):
+        for event in rows.filter(at__range=span, mark="").iterator(chunk_size=CHUNK_SIZE):
             found |= _marks(event)
-        for some in batched(marks, CHUNK):
+        for some in batched(marks, CHUNK_SIZE):
             found |= set(rows.filter(mark__in=some).values_list("session_id", "mark"))
     return found
 
@@ -274,7 +276,7 @@ def _journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str])
             gate = (line.project, line.sensitivity.value, line.owner)
             change = journals.Change(line.operation, line.object_type, subject, detail, *gate)
             fresh.append((line.at, line.actor, change))
-    journals.adopt(fresh)
+    journals.record_imported(fresh)
     return results
 
 
@@ -290,9 +292,9 @@ def _journal_there(shapes: Sequence[JournalLine], known: dict[str, str]) -> set[
     subjects = {known.get(line.object_id, line.object_id) for line in shapes}
     moments = (min(line.at for line in shapes), max(line.at for line in shapes))
     found: set[str] = set()
-    for chunk in batched(subjects, CHUNK):
+    for chunk in batched(subjects, CHUNK_SIZE):
         rows = JournalEntry.objects.filter(object_id__in=chunk, at__range=moments)
-        for digest, detail in rows.values_list("hash", "detail").iterator(chunk_size=CHUNK):
+        for digest, detail in rows.values_list("hash", "detail").iterator(chunk_size=CHUNK_SIZE):
             imported = detail.get("imported")
             found.add(imported["hash"] if imported else digest)
     return found
@@ -300,7 +302,7 @@ def _journal_there(shapes: Sequence[JournalLine], known: dict[str, str]) -> set[
 
 def _refuse_in_document(document: Any, field: str) -> None:
     """A credential in what is kept as a document."""
-    for kind, _ in secrets_in(json.dumps(document, ensure_ascii=False), field) if document else ():
+    for kind, _ in find_secrets_in_field(json.dumps(document, ensure_ascii=False), field) if document else ():
         raise SecretDetected(kind, 1, field)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
 from memoryhub.access.policy import Sensitivity
-from memoryhub.memories.imported_history import Past
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, Moment, Name, Share, Text, Word
 
 VERSION = 1
@@ -184,11 +184,11 @@ HISTORY: dict[str, type[_Line]] = {
 }
 
 
-def past_of_memory(line: MemoryLine) -> Past | None:
+def past_of_memory(line: MemoryLine) -> ImportedHistory | None:
     """None for a line that says no more than a draft."""
     if not line.model_fields_set & _PAST:
         return None
-    return Past(
+    return ImportedHistory(
         updated_at=line.updated_at,
         accessed_count=line.accessed_count or 0,
         last_accessed_at=line.last_accessed_at,
@@ -210,8 +210,8 @@ def past_of_memory(line: MemoryLine) -> Past | None:
 _PAST = READ_ONLY - {"content_hash"}
 
 
-def past_of_fact(line: FactLine) -> Past:
-    return Past(
+def past_of_fact(line: FactLine) -> ImportedHistory:
+    return ImportedHistory(
         updated_at=line.updated_at,
         created_at=line.created_at,
         valid_from=line.valid_from,

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from memoryhub.memories.imported_history import Past
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.security.secrets import may_contain_secrets
 from memoryhub.transfer.records import NO_PAST, Bad, Item, Problem, Record, Unmapped, record_or_bad
@@ -194,7 +194,7 @@ class Fields:
         draft: Mapping[str, Any],
         *,
         source_id: str = "",
-        past: Past = NO_PAST,
+        past: ImportedHistory = NO_PAST,
     ) -> Record | Bad:
         """The record that ``draft`` makes, unless a value was no good."""
         if shape is MemoryDraft:

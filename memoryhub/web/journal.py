@@ -13,8 +13,7 @@ from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access import redaction
-from memoryhub.accounts.clearance import clearance_of, full_clearance_of
-from memoryhub.accounts.memberships import is_confined
+from memoryhub.accounts.clearance import full_clearance, is_confined, request_clearance
 from memoryhub.audit import journal as chain
 from memoryhub.core import pagination
 from memoryhub.models import JournalEntry, Memory
@@ -22,9 +21,9 @@ from memoryhub.models.querysets import JournalQuerySet
 from memoryhub.web.base.filters import JournalFilter
 from memoryhub.web.base.htmx import HtmxHttpRequest
 
-PAGE = 50
+PAGE_SIZE = 50
 # Suggestions for the filter; looking up the names in use would read a long journal whole.
-OPERATIONS = (
+SUGGESTED_OPERATIONS = (
     *("insert", "update", "dedup_refresh", "delete", "restore", "expire", "evict", "purge", "erase"),
     *("login", "login_failed", "login_refused", "logout", "rights", "joined", "left", "password_change"),
     *("account_made", "account_deleted", "bound", "unbound"),
@@ -59,18 +58,18 @@ OPERATIONS = (
 def journal(request: HttpRequest) -> HttpResponse:
     """Rows about what may be seen, newest first."""
     form = JournalFilter(request.GET)
-    context = _list(request, form)
+    context = _list_context(request, form)
     return render(request, "journal/page.html", context, status=200 if form.is_valid() else 422)
 
 
 @require_safe
 def journal_row(request: HttpRequest, seq: int) -> HttpResponse:
     """One row, by its number, with those beside it that may be seen."""
-    visible = _visible(request)
+    visible = _visible_rows(request)
     row = visible.filter(seq=seq).first() if seq < 2**63 else None
     if row is None:
         raise Http404
-    _name(request, [row])
+    _attach_titles(request, [row])
     context = {
         "row": row,
         "rows": [row],
@@ -87,7 +86,7 @@ def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
     result = chain.verify()
     seconds = time.perf_counter() - began
     context = {"result": result, "seconds": seconds, "confined": is_confined(request.user)}
-    context["loss"] = result.loss if full_clearance_of(request).is_whole else None
+    context["loss"] = result.loss if full_clearance(request).is_whole else None
     if request.htmx:
         return render(request, "journal/verified.html", context)
     messages.add_message(
@@ -98,41 +97,44 @@ def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
     return redirect("journal")
 
 
-def _visible(request: HttpRequest) -> JournalQuerySet:
+def _visible_rows(request: HttpRequest) -> JournalQuerySet:
     """Rows about what may be seen, and those about one's own account, which is in no project."""
-    seen: JournalQuerySet = JournalEntry.objects.visible_to(clearance_of(request))
+    seen: JournalQuerySet = JournalEntry.objects.visible_to(request_clearance(request))
     return seen | JournalEntry.objects.filter(object_type="person", object_id=request.user.get_username())
 
 
-def _list(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
-    rows = _visible(request)
-    rows = _narrow(rows, form) if form.is_valid() else rows.none()
+def _list_context(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
+    rows = _visible_rows(request)
+    rows = _apply_filter(rows, form) if form.is_valid() else rows.none()
     cursor = request.GET.get("cursor")
     try:
-        page = pagination.page(rows, "seq", PAGE, cursor)
-    except pagination.BadCursor as error:
+        page = pagination.paginate(rows, "seq", PAGE_SIZE, cursor)
+    except pagination.InvalidCursor as error:
         raise BadRequest(str(error)) from None
-    _name(request, page.items)
+    _attach_titles(request, page.items)
     return {
         "form": form,
         "page": page,
         "first": not cursor,
-        "operations": OPERATIONS,
+        "operations": SUGGESTED_OPERATIONS,
     }
 
 
-def _narrow(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:
+def _apply_filter(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:
     exact = {name: form.value(name) for name in ("operation", "object_id", "project") if form.value(name)}
     if who := form.value("actor"):
         rows = rows.filter(actor__icontains=who)
     return rows.filter(**exact).between("at", form.begin(), form.end())
 
 
-def _name(request: HttpRequest, rows: list[JournalEntry]) -> None:
+def _attach_titles(request: HttpRequest, rows: list[JournalEntry]) -> None:
     """Give the rows the titles of their memories, where those are still there and may be seen."""
     uids = {row.object_id for row in rows if row.object_type == "memory"}
-    visible = Memory.objects.visible_to(clearance_of(request)).filter(uid__in=uids)
-    titles = {one[1]: redaction.name(*one) for one in visible.values_list("title", "uid", "sensitivity")}
+    visible = Memory.objects.visible_to(request_clearance(request)).filter(uid__in=uids)
+    titles = {
+        one[1]: redaction.format_display_name(*one)
+        for one in visible.values_list("title", "uid", "sensitivity")
+    }
     for row in rows:
         if row.object_id in titles:
             row.title = titles[row.object_id]  # type: ignore[attr-defined]

@@ -11,18 +11,17 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from memoryhub.accounts.clearance import clearance_of
-from memoryhub.accounts.memberships import is_confined
+from memoryhub.accounts.clearance import is_confined, request_clearance
 from memoryhub.extraction import llm_budget, queue
 from memoryhub.extraction.llm_budget import Spent
 from memoryhub.llm.settings import Chosen, problems, sends_in_clear
-from memoryhub.maintenance.run_forms import may_look
+from memoryhub.maintenance.forms import can_view_runs
 
-DAYS, TROUBLES = 14, 10
+MAX_DAYS, MAX_TROUBLES = 14, 10
 
 
 @dataclass(frozen=True)
-class Share:
+class BudgetShare:
     """What is used of a limit today; a limit of 0 is none."""
 
     words: str
@@ -41,11 +40,11 @@ class Share:
 @require_safe
 def language_model(request: HttpRequest) -> HttpResponse:
     """For those who look after the memory. No key, and none of what was asked."""
-    if not may_look(request.user):
+    if not can_view_runs(request.user):
         raise PermissionDenied
     chosen = Chosen.now()
-    days = llm_budget.days(DAYS)
-    shares, confined = _shares(days[0][1]), is_confined(request.user)
+    days = llm_budget.days(MAX_DAYS)
+    shares, confined = _budget_shares(days[0][1]), is_confined(request.user)
     context = {
         "chosen": chosen,
         "host": urlsplit(chosen.url).netloc,
@@ -57,16 +56,16 @@ def language_model(request: HttpRequest) -> HttpResponse:
         "shares": [] if confined else shares,
         "is_spent": any(share.is_spent for share in shares),
         "days": [] if confined else [(day, spent) for day, spent in days if spent.calls],
-        "most_days": DAYS,
-        "counts": queue.counts(clearance_of(request)),
-        "troubles": list(queue.troubled(clearance_of(request))[:TROUBLES]),
+        "most_days": MAX_DAYS,
+        "counts": queue.counts(request_clearance(request)),
+        "troubles": list(queue.troubled(request_clearance(request))[:MAX_TROUBLES]),
     }
     return render(request, "language_model/page.html", context)
 
 
-def _shares(today: Spent) -> list[Share]:
+def _budget_shares(today: Spent) -> list[BudgetShare]:
     config = settings.MEMORYHUB
     return [
-        Share("calls", today.calls, config.llm_daily_calls),
-        Share("tokens", today.tokens, config.llm_daily_tokens),
+        BudgetShare("calls", today.calls, config.llm_daily_calls),
+        BudgetShare("tokens", today.tokens, config.llm_daily_tokens),
     ]

@@ -17,17 +17,25 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django_htmx.http import reswap, retarget
 
 from memoryhub.access.policy import Actor
-from memoryhub.accounts.clearance import actor_of, clearance_of
+from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.core import pagination
 from memoryhub.maintenance import results, run_scope, runs
-from memoryhub.maintenance.plan import Operation
+from memoryhub.maintenance.forms import (
+    ADD_RUN,
+    IRREVERSIBLE_OPERATIONS,
+    can_start_run,
+    can_view_runs,
+    count_losses,
+    filled_values,
+    form_fields,
+)
+from memoryhub.maintenance.operations.base import Operation
 from memoryhub.maintenance.registry import OPERATIONS
-from memoryhub.maintenance.run_forms import FOR_GOOD, MAINTAIN, form_fields, given, loss, may_look, may_run
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import MaintenanceRun
-from memoryhub.web.base.fields import whole
+from memoryhub.web import maintenance_status
+from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.filters import ListFilter
-from memoryhub.web.home import health
 
 
 class RunForm(forms.Form):
@@ -42,7 +50,7 @@ class RunForm(forms.Form):
 
     def params(self) -> dict[str, Any]:
         """What was filled in; of a valid form."""
-        return given(self.cleaned_data)
+        return filled_values(self.cleaned_data)
 
     def refuse(self, refusal: StoreError) -> None:
         """Show why a run was refused, beside the field that it names."""
@@ -69,7 +77,7 @@ class RunFilter(ListFilter):
 
 
 @dataclass(frozen=True)
-class Card:
+class OperationCard:
     """An operation on the page; ``last`` is its newest real run."""
 
     operation: Operation[Any]
@@ -81,17 +89,17 @@ class Card:
 
     @property
     def is_for_good(self) -> bool:
-        return self.operation.name in FOR_GOOD
+        return self.operation.name in IRREVERSIBLE_OPERATIONS
 
 
-RECENT = 5
+MAX_RECENT = 5
 
 
 @require_safe
 def maintenance(request: HttpRequest) -> HttpResponse:
-    if not may_look(request.user):
+    if not can_view_runs(request.user):
         raise PermissionDenied
-    return _page(request)
+    return _render_page(request)
 
 
 @require_POST
@@ -102,22 +110,26 @@ def run_start(request: HttpRequest) -> HttpResponse:
     if operation is None or doing not in ("run", "dry_run"):
         raise BadRequest("operation and do name what is to be done; take them as the page gives them")
     dry_run = doing == "dry_run"
-    if not may_run(request.user, operation.name, dry_run=dry_run):
+    if not can_start_run(request.user, operation.name, dry_run=dry_run):
         raise PermissionDenied
     form = RunForm(operation, request.POST)
     if not form.is_valid():
-        return _page(request, form, status=422)
+        return _render_page(request, form, status=422)
     try:
-        if operation.name in FOR_GOOD and not dry_run and request.POST.get("confirmed") != "yes":
-            return _ask(request, operation, form.params())
-        run = runs.start(operation.name, form.params(), actor_of(request), dry_run=dry_run)
+        if (
+            operation.name in IRREVERSIBLE_OPERATIONS
+            and not dry_run
+            and request.POST.get("confirmed") != "yes"
+        ):
+            return _render_confirmation(request, operation, form.params())
+        run = runs.enqueue(operation.name, form.params(), request_actor(request), dry_run=dry_run)
     except StoreError as refusal:
         form.refuse(refusal)
-        return _page(request, form, status=refused(refusal))
+        return _render_page(request, form, status=error_status(refusal))
     return redirect("run", run.uid)
 
 
-def refused(refusal: StoreError) -> int:
+def error_status(refusal: StoreError) -> int:
     """The status that tells a refusal."""
     for kind, status in ((NotFound, 404), (Forbidden, 403), (Conflict, 409)):
         if isinstance(refusal, kind):
@@ -125,59 +137,64 @@ def refused(refusal: StoreError) -> int:
     return 422
 
 
-def _page(request: HttpRequest, wrong: RunForm | None = None, status: int = 200) -> HttpResponse:
-    clearance, now = clearance_of(request), timezone.now()
-    recent = runs.visible_runs(clearance).select_related("undoes")[:RECENT]
+def _render_page(request: HttpRequest, wrong: RunForm | None = None, status: int = 200) -> HttpResponse:
+    clearance, now = request_clearance(request), timezone.now()
+    recent = runs.visible_runs(clearance).select_related("undoes")[:MAX_RECENT]
     context = {
-        "health": health.numbers(clearance, now),
-        "schedule": health.schedule(clearance, now),
-        "cards": _cards(request, wrong),
+        "health": maintenance_status.status_numbers(clearance, now),
+        "schedule": maintenance_status.schedule_status(clearance, now),
+        "cards": _operation_cards(request, wrong),
         "wrong": wrong,
         "recent": list(recent),
     }
     return render(request, "maintenance/page.html", context, status=status)
 
 
-def _cards(request: HttpRequest, wrong: RunForm | None) -> list[Card]:
-    last = health.last_runs(clearance_of(request))
+def _operation_cards(request: HttpRequest, wrong: RunForm | None) -> list[OperationCard]:
+    last = maintenance_status.last_runs_by_operation(request_clearance(request))
     return [
-        Card(
+        OperationCard(
             operation,
             wrong if wrong and wrong.operation is operation else RunForm(operation),
             last.get(operation.name),
-            may_run(request.user, operation.name, dry_run=True),
-            may_run(request.user, operation.name, dry_run=False),
-            runs.switched_off(operation.name),
+            can_start_run(request.user, operation.name, dry_run=True),
+            can_start_run(request.user, operation.name, dry_run=False),
+            runs.is_switched_off(operation.name),
         )
         for operation in OPERATIONS.values()
     ]
 
 
-def _ask(request: HttpRequest, operation: Operation[Any], params: dict[str, Any]) -> HttpResponse:
+def _render_confirmation(
+    request: HttpRequest, operation: Operation[Any], params: dict[str, Any]
+) -> HttpResponse:
     """The confirmation: how many memories will be gone."""
-    count = loss(operation, params, actor_of(request))
+    count = count_losses(operation, params, request_actor(request))
     context = {"operation": operation, "fields": params, "count": count}
     return render(request, "maintenance/confirm.html", context)
 
 
-PAGE = 30
-CHANGES = 50
+RUNS_PER_PAGE = 30
+CHANGES_PER_PAGE = 50
 
 
 @require_safe
 def run_list(request: HttpRequest) -> HttpResponse:
     """Newest first."""
-    _require_look(request)
+    _require_view_permission(request)
     form = RunFilter(request.GET)
-    rows = runs.visible_runs(clearance_of(request)).select_related("undoes")
+    rows = runs.visible_runs(request_clearance(request)).select_related("undoes")
     rows = form.select(rows) if form.is_valid() else rows.none()
     cursor = request.GET.get("cursor")
     try:
-        page = pagination.page(rows, "created_at", PAGE, cursor)
-    except pagination.BadCursor as error:
+        page = pagination.paginate(rows, "created_at", RUNS_PER_PAGE, cursor)
+    except pagination.InvalidCursor as error:
         raise BadRequest(str(error)) from None
-    params = results.params(page.items, clearance_of(request))
-    told = [(one, runs.told(one, clearance_of(request), counted=False), params[one.pk]) for one in page.items]
+    params = results.visible_params(page.items, request_clearance(request))
+    told = [
+        (one, runs.visible_result(one, request_clearance(request), counted=False), params[one.pk])
+        for one in page.items
+    ]
     context = {"form": form, "page": page, "told": told, "first": not cursor}
     return render(request, "maintenance/runs.html", context, status=200 if form.is_valid() else 422)
 
@@ -185,82 +202,82 @@ def run_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 def run(request: HttpRequest, uid: str) -> HttpResponse:
     """One run, and a page of what it changed."""
-    found = _find(request, uid)
-    return render(request, "maintenance/run.html", _run(request, found))
+    found = _find_run(request, uid)
+    return render(request, "maintenance/run.html", _run_context(request, found))
 
 
 @require_safe
 def run_progress(request: HttpRequest, uid: str) -> HttpResponse:
     """The state of a run, for htmx to ask for again and again; everything about it, once it has ended."""
-    found = _find(request, uid)
-    if results.is_under_way(found):
-        return render(request, "maintenance/progress.html", _progress(request, found))
-    whole = render(request, "maintenance/run_body.html", _run(request, found) | {"is_news": True})
+    found = _find_run(request, uid)
+    if results.is_active(found):
+        return render(request, "maintenance/progress.html", _progress_context(request, found))
+    whole = render(request, "maintenance/run_body.html", _run_context(request, found) | {"is_news": True})
     return reswap(retarget(whole, "#run"), "outerHTML")
 
 
 @require_POST
 def run_stop(request: HttpRequest, uid: str) -> HttpResponse:
-    return _steer(request, uid, runs.stop)
+    return _control_run(request, uid, runs.stop)
 
 
 @require_POST
 def run_resume(request: HttpRequest, uid: str) -> HttpResponse:
-    return _steer(request, uid, runs.resume)
+    return _control_run(request, uid, runs.resume)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_undo(request: HttpRequest, uid: str) -> HttpResponse:
     """GET asks, POST takes back: a run of its own, which this leads to."""
     if request.method == "POST":
-        return _steer(request, uid, runs.undo)
-    found = _find(request, uid)
-    if not (_may_steer(request, found) and runs.is_undoable(found)):
+        return _control_run(request, uid, runs.undo)
+    found = _find_run(request, uid)
+    if not (_may_control(request, found) and runs.is_undoable(found)):
         raise Http404
-    return render(request, "maintenance/undo.html", _run(request, found))
+    return render(request, "maintenance/undo.html", _run_context(request, found))
 
 
-def _find(request: HttpRequest, uid: str) -> MaintenanceRun:
+def _find_run(request: HttpRequest, uid: str) -> MaintenanceRun:
     """A run that this person may know of. One whose worker has died is marked, for nobody else might."""
-    _require_look(request)
+    _require_view_permission(request)
     runs.mark_interrupted()
     try:
-        return runs.find(uid, actor_of(request))
+        return runs.get_run(uid, request_actor(request))
     except NotFound:
         raise Http404 from None
 
 
-def _require_look(request: HttpRequest) -> None:
-    if not may_look(request.user):
+def _require_view_permission(request: HttpRequest) -> None:
+    if not can_view_runs(request.user):
         raise PermissionDenied
 
 
-def _may_steer(request: HttpRequest, found: MaintenanceRun) -> bool:
-    return request.user.has_perm(MAINTAIN) and run_scope.steers(clearance_of(request), found)
+def _may_control(request: HttpRequest, found: MaintenanceRun) -> bool:
+    return request.user.has_perm(ADD_RUN) and run_scope.can_control(request_clearance(request), found)
 
 
-def _is_out_of_reach(request: HttpRequest, found: MaintenanceRun) -> bool:
+def _is_control_withheld(request: HttpRequest, found: MaintenanceRun) -> bool:
     """Whether there is something to stop, resume or undo for one who may maintain, but not see all of it."""
-    if not request.user.has_perm(MAINTAIN) or _may_steer(request, found):
+    if not request.user.has_perm(ADD_RUN) or _may_control(request, found):
         return False
-    is_open = results.is_under_way(found) or runs.is_resumable(found)
+    is_open = results.is_active(found) or runs.is_resumable(found)
     return is_open or runs.is_undoable(found)
 
 
-def _steer(request: HttpRequest, uid: str, do: Callable[[str, Actor], MaintenanceRun]) -> HttpResponse:
-    if not request.user.has_perm(MAINTAIN):
+def _control_run(request: HttpRequest, uid: str, do: Callable[[str, Actor], MaintenanceRun]) -> HttpResponse:
+    if not request.user.has_perm(ADD_RUN):
         raise PermissionDenied
-    found = _find(request, uid)
+    found = _find_run(request, uid)
     try:
-        found = do(uid, actor_of(request))
+        found = do(uid, request_actor(request))
     except StoreError as refusal:
         messages.error(request, f"{refusal.message[:1].upper()}{refusal.message[1:]}.")
     return redirect("run", found.uid)
 
 
-def _progress(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
-    told = runs.told(found, clearance_of(request), counted=False)
-    percent = results.percent(found, told)
+def _progress_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
+    told = runs.visible_result(found, request_clearance(request), counted=False)
+    percent = results.progress_percent(found, told)
     # What a screen reader is told: each quarter once, not every second.
     step = f"{found.status}-{percent // 25}-{found.stop_requested:d}"
     return {
@@ -273,44 +290,44 @@ def _progress(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     }
 
 
-def _run(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
-    clearance = clearance_of(request)
-    params = results.params([found], clearance)[found.pk]
-    may_steer = _may_steer(request, found)
-    always = {"params": params, "may_steer": may_steer, "out_of_reach": _is_out_of_reach(request, found)}
-    if results.is_under_way(found):
-        return {**_progress(request, found), **always}
-    told = runs.told(found, clearance)
+def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
+    clearance = request_clearance(request)
+    params = results.visible_params([found], clearance)[found.pk]
+    may_steer = _may_control(request, found)
+    always = {"params": params, "may_steer": may_steer, "out_of_reach": _is_control_withheld(request, found)}
+    if results.is_active(found):
+        return {**_progress_context(request, found), **always}
+    told = runs.visible_result(found, clearance)
     listed = min(told.changes, found.result.get("listed", told.changes)) if told.whole else told.changes
-    last = max(1, -(-listed // CHANGES))
-    number = _number(request, last)
+    last = max(1, -(-listed // CHANGES_PER_PAGE))
+    number = _page_number(request, last)
     return {
         **always,
         "run": found,
         "told": told,
-        "percent": results.percent(found, told),
-        "results": results.results(found, told),
-        "changes": runs.changes_of(found, clearance, (number - 1) * CHANGES, CHANGES),
+        "percent": results.progress_percent(found, told),
+        "results": results.result_lines(found, told),
+        "changes": runs.list_changes(found, clearance, (number - 1) * CHANGES_PER_PAGE, CHANGES_PER_PAGE),
         "unlisted": told.changes - listed,
         "number": number,
         "last": last,
         "may_undo": runs.is_undoable(found),
-        "may_do": _may_do(request, found, params),
-        "is_for_good": found.operation in FOR_GOOD,
+        "may_do": _may_run_for_real(request, found, params),
+        "is_for_good": found.operation in IRREVERSIBLE_OPERATIONS,
     }
 
 
-def _may_do(request: HttpRequest, found: MaintenanceRun, params: list[tuple[str, Any]]) -> bool:
+def _may_run_for_real(request: HttpRequest, found: MaintenanceRun, params: list[tuple[str, Any]]) -> bool:
     """Whether the button under a dry run does the same in earnest: not where a parameter is hidden."""
     if not found.dry_run or found.operation not in OPERATIONS or found.status != MaintenanceRun.Status.DONE:
         return False
     is_whole = len(params) == sum(value is not None for value in found.params.values())
-    return is_whole and may_run(request.user, found.operation, dry_run=False)
+    return is_whole and can_start_run(request.user, found.operation, dry_run=False)
 
 
-def _number(request: HttpRequest, last: int) -> int:
+def _page_number(request: HttpRequest, last: int) -> int:
     """The page of changes that was asked for."""
-    found = whole(request.GET.get("page", "1"), 7)
+    found = parse_whole_number(request.GET.get("page", "1"), 7)
     if found is None:
         raise BadRequest("page is not the number of a page")
     return min(max(found, 1), last)

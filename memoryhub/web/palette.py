@@ -15,15 +15,15 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.access import redaction
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import clearance_of
-from memoryhub.accounts.people import may_manage
-from memoryhub.accounts.saved_searches import saved_by
-from memoryhub.capture.segments import PREDICATE as BOUNDARY
-from memoryhub.core.text import collapse, fold
+from memoryhub.accounts.clearance import request_clearance
+from memoryhub.accounts.people import may_manage_people
+from memoryhub.accounts.saved_searches import list_saved_searches
+from memoryhub.capture.segments import BOUNDARY_PREDICATE as BOUNDARY
+from memoryhub.core.text import collapse_whitespace, fold
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.stats.counts import counts
-from memoryhub.web.saved_searches.presenters import saved_place
+from memoryhub.stats.counts import count_values
+from memoryhub.web.saved_searches import saved_list_address
 from memoryhub.web.templatetags.pages import session_url, thing_url
 
 
@@ -48,17 +48,17 @@ COMMANDS = (
 )
 
 
-MOST_CHARS = 100
-MOST_PROJECTS = 5
-MOST_SAVED = 5
-MOST_MEMORIES = 8
-MOST_SESSIONS = 5
-MOST_THINGS = 5
-_RUNS = ("memoryhub.view_maintenancerun", "memoryhub.add_maintenancerun")
+MAX_CHARS = 100
+MAX_PROJECTS = 5
+MAX_SAVED = 5
+MAX_MEMORIES = 8
+MAX_SESSIONS = 5
+MAX_THINGS = 5
+_RUN_PERMISSIONS = ("memoryhub.view_maintenancerun", "memoryhub.add_maintenancerun")
 
 
 @dataclass(frozen=True)
-class Place:
+class PaletteItem:
     """Somewhere to go. ``note`` says more about it, ``level`` how far it may travel.
 
     ``does``: of a command, the CSS selector of what it clicks; it goes nowhere itself.
@@ -72,9 +72,9 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Group:
+class PaletteGroup:
     name: str
-    places: list[Place]
+    places: list[PaletteItem]
 
 
 @dataclass(frozen=True)
@@ -105,103 +105,105 @@ _PAGES = (
     _Page("fact-conflicts", "Contradictions", "conflicting facts supersede"),
     _Page("journal", "Journal", "changes audit who when"),
     _Page("trash", "Trash", "deleted expired restore undo"),
-    _Page("maintenance", "Maintenance", "consolidation compression upkeep", _RUNS),
+    _Page("maintenance", "Maintenance", "consolidation compression upkeep", _RUN_PERMISSIONS),
     _Page("connect", "Connect an agent", "tokens hooks mcp claude code"),
     _Page("transfer", "Import and export", "files backup move"),
     _Page("you", "You", "own tokens password theme time zone settings signed in"),
 )
 
 
-def groups(user: Any, clearance: Clearance, typed: str) -> list[Group]:
+def find_groups(user: Any, clearance: Clearance, typed: str) -> list[PaletteGroup]:
     """What fits, without empty groups; for nothing typed the pages and the largest projects."""
     live = Memory.objects.visible_to(clearance).live()
     found = [
-        Group("Saved searches", _saved(user, typed)),
-        Group("Pages", _pages(user, typed)),
-        Group("Projects", _projects(live, typed)),
+        PaletteGroup("Saved searches", _saved_searches(user, typed)),
+        PaletteGroup("Pages", _pages(user, typed)),
+        PaletteGroup("Projects", _projects(live, typed)),
     ]
     if typed:
-        found.insert(0, Group("Commands", _commands(typed)))
+        found.insert(0, PaletteGroup("Commands", _commands(typed)))
         found += [
-            Group("Sessions", _sessions(clearance, typed)),
-            Group("Things of facts", _things(clearance, typed)),
-            Group("Memories", _memories(live, typed)),
-            Group("Search", [_search(typed)]),
+            PaletteGroup("Sessions", _sessions(clearance, typed)),
+            PaletteGroup("Things of facts", _things(clearance, typed)),
+            PaletteGroup("Memories", _memories(live, typed)),
+            PaletteGroup("Search", [_search_item(typed)]),
         ]
     return [group for group in found if group.places]
 
 
-def _pages(user: Any, typed: str) -> list[Place]:
+def _pages(user: Any, typed: str) -> list[PaletteItem]:
     """Those that this person may open and whose name or other words have words that begin like these."""
     shown = [page for page in _PAGES if not page.needs or any(map(user.has_perm, page.needs))]
-    places = [(f"{page.text} {page.also}", Place(page.text, reverse(page.name))) for page in shown]
-    if may_manage(user):
-        places.append(("People rights roles accounts members", Place("People", reverse("people"))))
+    places = [(f"{page.text} {page.also}", PaletteItem(page.text, reverse(page.name))) for page in shown]
+    if may_manage_people(user):
+        places.append(("People rights roles accounts members", PaletteItem("People", reverse("people"))))
     if user.is_staff:
-        places.append(("Curation admin", Place("Curation (admin)", reverse("admin:index"))))
-    return [place for words, place in places if _begin_alike(words, typed)]
+        places.append(("Curation admin", PaletteItem("Curation (admin)", reverse("admin:index"))))
+    return [place for words, place in places if _matches_prefixes(words, typed)]
 
 
-def _commands(typed: str) -> list[Place]:
-    fitting = [one for one in COMMANDS if _begin_alike(f"{one.text} {one.also}", typed)]
-    return [Place(one.text, "#", does=one.does) for one in fitting]
+def _commands(typed: str) -> list[PaletteItem]:
+    fitting = [one for one in COMMANDS if _matches_prefixes(f"{one.text} {one.also}", typed)]
+    return [PaletteItem(one.text, "#", does=one.does) for one in fitting]
 
 
-def _sessions(clearance: Clearance, typed: str) -> list[Place]:
+def _sessions(clearance: Clearance, typed: str) -> list[PaletteItem]:
     """By a part of their id, those active last first."""
     rows = Session.objects.visible_to(clearance).filter(session_id__icontains=typed)
     return [
-        Place(one.session_id, session_url(one.session_id, one.project), one.project)
-        for one in rows.order_by("-last_at", "-pk")[:MOST_SESSIONS]
+        PaletteItem(one.session_id, session_url(one.session_id, one.project), one.project)
+        for one in rows.order_by("-last_at", "-pk")[:MAX_SESSIONS]
     ]
 
 
-def _things(clearance: Clearance, typed: str) -> list[Place]:
+def _things(clearance: Clearance, typed: str) -> list[PaletteItem]:
     """Subjects and objects of facts by a part of their name, the shortest first: they fit best."""
     facts = Fact.objects.visible_to(clearance).exclude(predicate=BOUNDARY)
-    names = {name for column in ("subject", "object") for name in _named(facts, column, typed)}
+    names = {name for column in ("subject", "object") for name in _matching_names(facts, column, typed)}
     by_address = {thing_url(name): name for name in sorted(names, reverse=True)}
-    fitting = sorted(by_address.items(), key=lambda one: (len(one[1]), one[1]))[:MOST_THINGS]
-    return [Place(name, address) for address, name in fitting]
+    fitting = sorted(by_address.items(), key=lambda one: (len(one[1]), one[1]))[:MAX_THINGS]
+    return [PaletteItem(name, address) for address, name in fitting]
 
 
-def _named(facts: QuerySet[Fact], column: str, typed: str) -> list[str]:
+def _matching_names(facts: QuerySet[Fact], column: str, typed: str) -> list[str]:
     fitting = facts.filter(**{f"{column}__icontains": typed}).order_by(Length(column), column)
-    return list(fitting.values_list(column, flat=True).distinct()[: 4 * MOST_THINGS])
+    return list(fitting.values_list(column, flat=True).distinct()[: 4 * MAX_THINGS])
 
 
-def _saved(user: Any, typed: str) -> list[Place]:
+def _saved_searches(user: Any, typed: str) -> list[PaletteItem]:
     """One's own, by words of their names that begin like these."""
-    fitting = [search for search in saved_by(user) if _begin_alike(search.name, typed)]
-    places = [(search, saved_place(search)) for search in fitting[:MOST_SAVED]]
-    return [Place(search.name, place.href, place.title) for search, place in places if place]
+    fitting = [search for search in list_saved_searches(user) if _matches_prefixes(search.name, typed)]
+    places = [(search, saved_list_address(search)) for search in fitting[:MAX_SAVED]]
+    return [PaletteItem(search.name, place.href, place.title) for search, place in places if place]
 
 
-def _begin_alike(words: str, typed: str) -> bool:
+def _matches_prefixes(words: str, typed: str) -> bool:
     there = fold(words).split()
     return all(any(word.startswith(one) for word in there) for one in fold(typed).split())
 
 
-def _projects(live: MemoryQuerySet, typed: str) -> list[Place]:
+def _projects(live: MemoryQuerySet, typed: str) -> list[PaletteItem]:
     """Those with most memories first."""
     named = live.exclude(project="")
-    found = counts(named.filter(project__icontains=typed) if typed else named, "project", MOST_PROJECTS)
+    found = count_values(named.filter(project__icontains=typed) if typed else named, "project", MAX_PROJECTS)
     at = reverse("memories")
     return [
-        Place(name, f"{at}?{urlencode({'project': name})}", f"{count:,} memor{'y' if count == 1 else 'ies'}")
+        PaletteItem(
+            name, f"{at}?{urlencode({'project': name})}", f"{count:,} memor{'y' if count == 1 else 'ies'}"
+        )
         for name, count in found.items()
     ]
 
 
-def _memories(live: MemoryQuerySet, typed: str) -> list[Place]:
+def _memories(live: MemoryQuerySet, typed: str) -> list[PaletteItem]:
     """By words that begin like these, then by a part of the title; the newest first."""
     bare = live.defer("content", "overview", "abstract", "subtitle")
-    found = list(bare.titled_like(typed)[:MOST_MEMORIES])
-    if room := MOST_MEMORIES - len(found):
+    found = list(bare.titled_like(typed)[:MAX_MEMORIES])
+    if room := MAX_MEMORIES - len(found):
         found += bare.titled_with(typed).exclude(pk__in=[memory.pk for memory in found])[:room]
     return [
-        Place(
-            redaction.name_of(memory),
+        PaletteItem(
+            redaction.display_name(memory),
             reverse("memory", args=[memory.uid]),
             memory.project,
             memory.sensitivity,
@@ -210,13 +212,13 @@ def _memories(live: MemoryQuerySet, typed: str) -> list[Place]:
     ]
 
 
-def _search(typed: str) -> Place:
-    return Place(f"Search all memories for “{typed}”", f"{reverse('search')}?{urlencode({'q': typed})}")
+def _search_item(typed: str) -> PaletteItem:
+    return PaletteItem(f"Search all memories for “{typed}”", f"{reverse('search')}?{urlencode({'q': typed})}")
 
 
 @require_safe
 def palette(request: HttpRequest) -> HttpResponse:
     """``q``: what was typed; the options of a listbox, in groups."""
-    typed = collapse(request.GET.get("q", "").replace("\x00", " "))[:MOST_CHARS].strip()
-    found = groups(request.user, clearance_of(request), typed)
+    typed = collapse_whitespace(request.GET.get("q", "").replace("\x00", " "))[:MAX_CHARS].strip()
+    found = find_groups(request.user, request_clearance(request), typed)
     return render(request, "palette/found.html", {"groups": found})

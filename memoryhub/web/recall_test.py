@@ -13,31 +13,38 @@ from django.http import HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from memoryhub.access.policy import Actor, Sensitivity
-from memoryhub.accounts.clearance import SWITCHES, actor_of, clearance_of, is_on, may_see, reveal
+from memoryhub.accounts.clearance import (
+    SWITCHABLE_LEVELS,
+    is_level_shown,
+    may_view_level,
+    record_reveal,
+    request_actor,
+    request_clearance,
+)
 from memoryhub.injection import context_block, selection
-from memoryhub.injection.selection import Governed, HeldBack
-from memoryhub.injection.services import Injected, Wanted, inject
+from memoryhub.injection.selection import InspectedCandidate, WithheldCandidate
+from memoryhub.injection.services import InjectionRequest, InjectionResult, inject_context
 from memoryhub.security.prompt_injection import FieldsVerdict
-from memoryhub.web.base.fields import unix
+from memoryhub.web.base.fields import normalize_newlines
 from memoryhub.web.base.filters import ProjectField, WordField
 from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment
 
-LONGEST_PROMPT = 100_000
-_FIELDS = {"text": "content"}  # as a person knows them
-_WHY = {
+MAX_PROMPT_CHARS = 100_000
+_FIELD_NAMES = {"text": "content"}  # as a person knows them
+_REASON_TEXTS = {
     selection.BLOCKED: "Blocked: nothing was left without its orders",
-    selection.BEFORE: "Already shown in this session, and not changed since",
+    selection.ALREADY_SHOWN: "Already shown in this session, and not changed since",
     selection.OVER_BUDGET: "No room in the budget of tokens",
     selection.OVER_COUNT: "No place left",
-    selection.BELOW: "Below the floor",
+    selection.BELOW_FLOOR: "Below the floor",
 }
 
 
-class PreviewForm(forms.Form):
+class RecallTestForm(forms.Form):
     """What ``POST /api/v1/inject`` takes."""
 
     prompt = forms.CharField(
-        max_length=LONGEST_PROMPT,
+        max_length=MAX_PROMPT_CHARS,
         widget=forms.Textarea(attrs={"rows": 4, "placeholder": "What would you ask the agent?"}),
         error_messages={"required": "Type a prompt first."},
     )
@@ -52,15 +59,15 @@ class PreviewForm(forms.Form):
         super().__init__(data, label_suffix="", auto_id="for_%s", initial=usual)
 
     def clean_prompt(self) -> str:
-        return unix(self.cleaned_data["prompt"])
+        return normalize_newlines(self.cleaned_data["prompt"])
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> InjectionRequest:
         """Every level is asked for: what the switches leave open is the person's clearance."""
-        return Wanted(**self.cleaned_data, allow_private=True, allow_secret=True)
+        return InjectionRequest(**self.cleaned_data, allow_private=True, allow_secret=True)
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedSentence:
     """A sentence that the governor took out: of which field, its text, and what it was taken for."""
 
     field: str
@@ -69,71 +76,75 @@ class Removed:
 
 
 @dataclass(frozen=True)
-class Share:
+class BudgetShare:
     """A memory's part of the budget, in tokens and, for the bar, in hundredths of the budget."""
 
-    governed: Governed
+    governed: InspectedCandidate
     tokens: int
     x: float
     width: float
-    removed: list[Removed]
+    removed: list[RemovedSentence]
 
 
 @dataclass(frozen=True)
-class Group:
+class WithheldGroup:
     """Memories that are held back for one reason."""
 
     reason: str
     why: str
-    rows: list[tuple[HeldBack, list[Removed]]]
+    rows: list[tuple[WithheldCandidate, list[RemovedSentence]]]
 
 
-def shares(found: Injected, budget: int) -> list[Share]:
+def budget_shares(found: InjectionResult, budget: int) -> list[BudgetShare]:
     """The memories of the block, in its order."""
     whole = max(budget, found.tokens_used, 1)
-    costs = [context_block.tokens(context_block.element(one.passage, one.text)) for one in found.shown]
+    costs = [
+        context_block.count_tokens(context_block.render_entry(one.passage, one.text)) for one in found.shown
+    ]
     at = max(found.tokens_used - sum(costs), 0)
     made = []
     for one, tokens in zip(found.shown, costs, strict=True):
-        removed = list(_removed(one.fields, one.verdict))
-        made.append(Share(one, tokens, round(100 * at / whole, 2), round(100 * tokens / whole, 2), removed))
+        removed = list(_iter_removed(one.fields, one.verdict))
+        made.append(
+            BudgetShare(one, tokens, round(100 * at / whole, 2), round(100 * tokens / whole, 2), removed)
+        )
         at += tokens
     return made
 
 
-def groups(found: Injected) -> list[Group]:
+def withheld_groups(found: InjectionResult) -> list[WithheldGroup]:
     """What is held back, by reason; what was taken out of memories that are shown stands beside them."""
-    order = list(_WHY)
+    order = list(_REASON_TEXTS)
     held = [one for one in found.choice.withheld if one.reason in order] if found.choice else []
     held.sort(key=lambda one: order.index(one.reason))
     return [
-        Group(reason, _WHY[reason], [(one, _sentences(one)) for one in rows])
+        WithheldGroup(reason, _REASON_TEXTS[reason], [(one, _removed_sentences(one)) for one in rows])
         for reason, rows in groupby(held, key=lambda one: one.reason)
     ]
 
 
-def _sentences(held: HeldBack) -> list[Removed]:
-    return list(_removed(held.governed.fields, held.governed.verdict)) if held.governed else []
+def _removed_sentences(held: WithheldCandidate) -> list[RemovedSentence]:
+    return list(_iter_removed(held.governed.fields, held.governed.verdict)) if held.governed else []
 
 
-def _removed(fields: Any, verdict: FieldsVerdict) -> Iterator[Removed]:
+def _iter_removed(fields: Any, verdict: FieldsVerdict) -> Iterator[RemovedSentence]:
     for found in verdict.findings:
         if found.finding.removed:
             value = fields[found.field]
             text = value if found.item is None else value[found.item]
-            name = _FIELDS.get(found.field, found.field)
-            yield Removed(name, text[found.finding.start : found.finding.end], found.finding.kind)
+            name = _FIELD_NAMES.get(found.field, found.field)
+            yield RemovedSentence(name, text[found.finding.start : found.finding.end], found.finding.kind)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def preview(request: HtmxHttpRequest) -> HttpResponse:
+def recall_test_page(request: HtmxHttpRequest) -> HttpResponse:
     """A prompt is posted, for it may be long and private; htmx fills ``#recalled``."""
     posted = request.method == "POST"
-    form = PreviewForm(request.POST if posted else None)
+    form = RecallTestForm(request.POST if posted else None)
     context: dict[str, Any] = {"form": form}
     valid = posted and form.is_valid()
     if valid:
-        context |= _recalled(request, form.wanted())
+        context |= _result_context(request, form.wanted())
     return page_or_fragment(
         request,
         "preview/page.html",
@@ -144,34 +155,36 @@ def preview(request: HtmxHttpRequest) -> HttpResponse:
     )
 
 
-def _recalled(request: HtmxHttpRequest, wanted: Wanted) -> dict[str, Any]:
-    actor = actor_of(request)
-    found = inject(wanted, actor, record=False)
+def _result_context(request: HtmxHttpRequest, wanted: InjectionRequest) -> dict[str, Any]:
+    actor = request_actor(request)
+    found = inject_context(wanted, actor, record=False)
     for one in found.shown:
         if one.candidate.memory.sensitivity == Sensitivity.SECRET.value:
-            reveal(request, one.candidate.memory, "recall preview")
+            record_reveal(request, one.candidate.memory, "recall preview")
     return {
         "found": found,
         "budget": wanted.budget,
         "most": wanted.count,
         "floor": settings.MEMORYHUB.injection_min_score,
-        "shares": shares(found, wanted.budget),
-        "groups": groups(found),
-        "more": _more(request, wanted, actor, found),
+        "shares": budget_shares(found, wanted.budget),
+        "groups": withheld_groups(found),
+        "more": _hidden_by_switches(request, wanted, actor, found),
     }
 
 
-def _more(request: HtmxHttpRequest, wanted: Wanted, actor: Actor, found: Injected) -> list[tuple[str, int]]:
+def _hidden_by_switches(
+    request: HtmxHttpRequest, wanted: InjectionRequest, actor: Actor, found: InjectionResult
+) -> list[tuple[str, int]]:
     """For each switch that this person could turn on: how many memories would be shown that are not now.
 
     Told to nobody else, since the number speaks of memories that they may not see.
     """
     told = []
     shown = {one.uid for one in found.injected}
-    for level in SWITCHES:
-        if may_see(request.user, level) and not is_on(request, level):
-            clearance = clearance_of(request, also=[level])
-            wider = inject(wanted, replace(actor, clearance=clearance), record=False)
+    for level in SWITCHABLE_LEVELS:
+        if may_view_level(request.user, level) and not is_level_shown(request, level):
+            clearance = request_clearance(request, also=[level])
+            wider = inject_context(wanted, replace(actor, clearance=clearance), record=False)
             if new := len({one.uid for one in wider.injected} - shown):
                 told.append((level, new))
     return told

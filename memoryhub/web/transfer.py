@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import reswap, retarget
 
 from memoryhub.access.policy import Actor
-from memoryhub.accounts.clearance import SWITCHES, actor_of, clearance_of
+from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, request_actor, request_clearance
 from memoryhub.maintenance import results, runs
 from memoryhub.memories.errors import NotFound, StoreError
 from memoryhub.memories.filters import MemoryFilter
@@ -26,10 +26,10 @@ from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, uploads
 from memoryhub.transfer.export import Selection
 from memoryhub.transfer.formats import FORMATS, OWN, WRITERS
-from memoryhub.web.base.fields import whole
+from memoryhub.web.base.fields import parse_whole_number
 
 
-def _project(help_text: str) -> forms.CharField:
+def _project_field(help_text: str) -> forms.CharField:
     widget = forms.TextInput(attrs={"list": "projects", "autocomplete": "off"})
     return forms.CharField(max_length=200, required=False, widget=widget, help_text=help_text)
 
@@ -47,7 +47,7 @@ class ImportForm(forms.Form):
         label="What wrote it",
         choices=lambda: [("", "See by its content"), *((one.name, one.label) for one in FORMATS.values())],
     )
-    project = _project("Of what names no project itself.")
+    project = _project_field("Of what names no project itself.")
 
     def __init__(self, data: Any = None, files: Any = None) -> None:
         super().__init__(data, files, label_suffix="", auto_id="import_%s")
@@ -65,7 +65,7 @@ class ExportForm(forms.Form):
         label="Written for",
         choices=lambda: [(one.name, one.label) for one in WRITERS.values()],
     )
-    project = _project("Only this one; empty: all of them.")
+    project = _project_field("Only this one; empty: all of them.")
     whole = forms.BooleanField(
         required=False,
         label="With all history",
@@ -84,14 +84,14 @@ class ExportForm(forms.Form):
         return cleaned
 
 
-IMPORT = "memoryhub.add_memory"
-RECENT = 10
-ERRORS = 50
+IMPORT_PERMISSION = "memoryhub.add_memory"
+MAX_RECENT = 10
+ERRORS_PER_PAGE = 50
 
 
 @require_safe
 def transfer(request: HttpRequest) -> HttpResponse:
-    return _page(request)
+    return _render_page(request)
 
 
 @csrf_exempt
@@ -102,87 +102,87 @@ def import_start(request: HttpRequest) -> HttpResponse:
     Whether the request is the person's own is asked for (``_import``) once its size is known: to look for the
     form's token is to write the whole body to the disk.
     """
-    if not request.user.has_perm(IMPORT):
+    if not request.user.has_perm(IMPORT_PERMISSION):
         raise PermissionDenied
     length = request.META.get("CONTENT_LENGTH") or ""
     if length.isdecimal() and int(length) > uploads.limit() + 1024 * 1024:
         form = ImportForm({}, {})
-        form.add_error("file", _sentence(str(uploads.too_large())))
-        return _page(request, form, status=413)
-    return _import(request)
+        form.add_error("file", _to_sentence(str(uploads.too_large())))
+        return _render_page(request, form, status=413)
+    return _start_import(request)
 
 
 @csrf_protect
-def _import(request: HttpRequest) -> HttpResponse:
+def _start_import(request: HttpRequest) -> HttpResponse:
     doing = request.POST.get("do")
     if doing not in ("run", "dry_run"):
         raise BadRequest("do names what is to be done; take it as the page gives it")
     form = ImportForm(request.POST, request.FILES)
     if not form.is_valid():
-        return _page(request, form, status=422)
+        return _render_page(request, form, status=422)
     file = form.cleaned_data["file"]
     try:
         run = jobs.start(
             iter(file.chunks()),
             file.name,
-            actor_of(request),
+            request_actor(request),
             format=form.cleaned_data["format"],
             project=form.cleaned_data["project"].strip(),
             dry_run=doing == "dry_run",
-            restores=_restores(request),
+            restores=_may_restore_history(request),
         )
     except uploads.TooLarge as error:
-        form.add_error("file", _sentence(str(error)))
-        return _page(request, form, status=413)
+        form.add_error("file", _to_sentence(str(error)))
+        return _render_page(request, form, status=413)
     except StoreError as refusal:
-        form.add_error(refusal.field if refusal.field in form.fields else None, _sentence(refusal.message))
-        return _page(request, form, status=422)
+        form.add_error(refusal.field if refusal.field in form.fields else None, _to_sentence(refusal.message))
+        return _render_page(request, form, status=422)
     return redirect("import", run.uid)
 
 
 @require_safe
 def import_page(request: HttpRequest, uid: str) -> HttpResponse:
     """One import: how far it is, and what became of the file."""
-    run = _find(request, uid)
-    return render(request, "transfer/import.html", _told(request, run))
+    run = _find_import(request, uid)
+    return render(request, "transfer/import.html", _import_context(request, run))
 
 
 @require_safe
 def import_progress(request: HttpRequest, uid: str) -> HttpResponse:
     """The state of an import, for htmx to ask for again and again; all of it, once it has ended."""
-    run = _find(request, uid)
-    if results.is_under_way(run):
-        return render(request, "transfer/progress.html", _progress(request, run))
-    whole = render(request, "transfer/import_body.html", _told(request, run) | {"is_news": True})
+    run = _find_import(request, uid)
+    if results.is_active(run):
+        return render(request, "transfer/progress.html", _progress_context(request, run))
+    whole = render(request, "transfer/import_body.html", _import_context(request, run) | {"is_news": True})
     return reswap(retarget(whole, "#import"), "outerHTML")
 
 
 @require_POST
 def import_stop(request: HttpRequest, uid: str) -> HttpResponse:
-    return _steered(request, uid, jobs.stop)
+    return _control_import(request, uid, jobs.stop)
 
 
 @require_POST
 def import_resume(request: HttpRequest, uid: str) -> HttpResponse:
     def resume(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
-        most = Actor(actor.name, clearance_of(request, also=SWITCHES))
-        return jobs.resume(run, most, restores=_restores(request))
+        most = Actor(actor.name, request_clearance(request, also=SWITCHABLE_LEVELS))
+        return jobs.resume(run, most, restores=_may_restore_history(request))
 
-    return _steered(request, uid, resume)
+    return _control_import(request, uid, resume)
 
 
 @require_POST
-def import_for_good(request: HttpRequest, uid: str) -> HttpResponse:
+def import_after_dry_run(request: HttpRequest, uid: str) -> HttpResponse:
     """Import what a dry run looked through."""
-    if not request.user.has_perm(IMPORT):
+    if not request.user.has_perm(IMPORT_PERMISSION):
         raise PermissionDenied
-    run = _find(request, uid)
-    if not _may_do(request, run):
+    run = _find_import(request, uid)
+    if not _may_import_for_real(request, run):
         raise Http404
     try:
-        run = jobs.start_for_good(run, actor_of(request), restores=_restores(request))
+        run = jobs.start_for_good(run, request_actor(request), restores=_may_restore_history(request))
     except StoreError as refusal:
-        messages.error(request, _sentence(refusal.message))
+        messages.error(request, _to_sentence(refusal.message))
     return redirect("import", run.uid)
 
 
@@ -191,8 +191,8 @@ def export(request: HttpRequest) -> HttpResponseBase:
     """The file itself, as a stream; a secret that goes out leaves a row in the journal."""
     form = ExportForm(request.GET)
     if not form.is_valid():
-        return _page(request, export=form, status=422)
-    selection = _selection(request, form.cleaned_data["project"].strip(), form.cleaned_data["whole"])
+        return _render_page(request, export=form, status=422)
+    selection = _export_selection(request, form.cleaned_data["project"].strip(), form.cleaned_data["whole"])
     writer = WRITERS[form.cleaned_data["format"] or OWN]
     selection.journal_secrets()
     name = f"memories-{timezone.now():%Y-%m-%d}{writer.extension}"
@@ -203,62 +203,62 @@ def export(request: HttpRequest) -> HttpResponseBase:
     )
 
 
-def _selection(request: HttpRequest, project: str = "", whole: bool = False) -> Selection:
-    return Selection(actor_of(request), MemoryFilter(project=project), whole)
+def _export_selection(request: HttpRequest, project: str = "", whole: bool = False) -> Selection:
+    return Selection(request_actor(request), MemoryFilter(project=project), whole)
 
 
-def _page(
+def _render_page(
     request: HttpRequest,
     form: ImportForm | None = None,
     export: ExportForm | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    selection = _selection(request)
-    left = selection.left_out(clearance_of(request, also=SWITCHES))
+    selection = _export_selection(request)
+    left = selection.left_out(request_clearance(request, also=SWITCHABLE_LEVELS))
     context = {
         "form": form or ImportForm(),
         "export": export or ExportForm(),
         "formats": [(one.label, one.hint) for one in FORMATS.values()],
         "losses": [(one.label, one.lossy) for one in WRITERS.values() if one.lossy],
-        "may_import": request.user.has_perm(IMPORT),
-        "restores": _restores(request),
+        "may_import": request.user.has_perm(IMPORT_PERMISSION),
+        "restores": _may_restore_history(request),
         "limit": settings.MEMORYHUB.max_upload_mb,
         "count": selection.total(),
         "left": sorted(left.items()),
-        "recent": [(run, jobs.label(run)) for run in jobs.own(actor_of(request))[:RECENT]],
+        "recent": [(run, jobs.label(run)) for run in jobs.own(request_actor(request))[:MAX_RECENT]],
     }
     return render(request, "transfer/page.html", context, status=status)
 
 
-def _find(request: HttpRequest, uid: str) -> MaintenanceRun:
+def _find_import(request: HttpRequest, uid: str) -> MaintenanceRun:
     try:
-        return jobs.find(uid, actor_of(request))
+        return jobs.find(uid, request_actor(request))
     except NotFound:
         raise Http404 from None
 
 
-def _restores(request: HttpRequest) -> bool:
+def _may_restore_history(request: HttpRequest) -> bool:
     """Who may do anything may bring in ids, authors and history: they say who did what."""
     return bool(request.user.is_active and request.user.is_superuser)
 
 
-def _may_do(request: HttpRequest, run: MaintenanceRun) -> bool:
+def _may_import_for_real(request: HttpRequest, run: MaintenanceRun) -> bool:
     is_done = run.dry_run and run.status == MaintenanceRun.Status.DONE
-    return is_done and request.user.has_perm(IMPORT) and run.actor == actor_of(request).name
+    return is_done and request.user.has_perm(IMPORT_PERMISSION) and run.actor == request_actor(request).name
 
 
-def _steered(
+def _control_import(
     request: HttpRequest, uid: str, steer: Callable[[MaintenanceRun, Actor], MaintenanceRun]
 ) -> HttpResponse:
-    run = _find(request, uid)
+    run = _find_import(request, uid)
     try:
-        steer(run, actor_of(request))
+        steer(run, request_actor(request))
     except StoreError as refusal:
-        messages.error(request, _sentence(refusal.message))
+        messages.error(request, _to_sentence(refusal.message))
     return redirect("import", run.uid)
 
 
-def _progress(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
+def _progress_context(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
     percent = min(100, 100 * run.done // run.total) if run.total else 0
     # What a screen reader is told: each quarter once, not every second.
     step = f"{run.status}-{percent // 25}-{run.stop_requested:d}"
@@ -271,33 +271,33 @@ def _progress(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
     }
 
 
-def _told(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
+def _import_context(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
     always = {"label": jobs.label(run), "name": run.params.get("name", "")}
-    if results.is_under_way(run):
-        return {**_progress(request, run), **always}
-    start = _start(request)
+    if results.is_active(run):
+        return {**_progress_context(request, run), **always}
+    start = _first_error(request)
     return {
         **always,
-        **_progress(request, run),
+        **_progress_context(request, run),
         "is_polling": False,
-        "report": jobs.of(run, clearance_of(request, also=SWITCHES), start, ERRORS),
+        "report": jobs.of(run, request_clearance(request, also=SWITCHABLE_LEVELS), start, ERRORS_PER_PAGE),
         "start": start,
-        "next_start": start + ERRORS,
-        "previous_start": max(start - ERRORS, 0),
-        "may_do": _may_do(request, run),
+        "next_start": start + ERRORS_PER_PAGE,
+        "previous_start": max(start - ERRORS_PER_PAGE, 0),
+        "may_do": _may_import_for_real(request, run),
         "may_resume": runs.is_resumable(run),
         "days": settings.MEMORYHUB.default_ttl_days,
         "cap": settings.MEMORYHUB.max_memories,
     }
 
 
-def _start(request: HttpRequest) -> int:
+def _first_error(request: HttpRequest) -> int:
     """How many errors the page passes over."""
-    found = whole(request.GET.get("start", "0"), 7)
+    found = parse_whole_number(request.GET.get("start", "0"), 7)
     if found is None:
         raise BadRequest("start is not a number")
     return found
 
 
-def _sentence(words: str) -> str:
+def _to_sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."

@@ -11,24 +11,24 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import URLPattern, path, register_converter
 from django.views.generic import RedirectView
 
+from memoryhub.web import home as home_views
 from memoryhub.web import journal, language_model, maintenance, palette, recall_test, search, transfer
+from memoryhub.web import saved_searches as saved_searches_views
 from memoryhub.web.accounts import people, profile, sign_in
 from memoryhub.web.base import views as base_views
 from memoryhub.web.connect import views as connect_views
 from memoryhub.web.duplicates import views as duplicates_views
 from memoryhub.web.facts import contradictions, graph_views
 from memoryhub.web.facts import views as facts_views
-from memoryhub.web.home import views as home_views
-from memoryhub.web.memories import browse, bulk_views, detail, edit, exports, inline_edit, trash, versions
+from memoryhub.web.memories import browse, bulk_actions, detail, edit, exports, inline_edit, trash, versions
 from memoryhub.web.review import views as review_views
-from memoryhub.web.saved_searches import views as saved_searches_views
 from memoryhub.web.sessions import injections, report, timeline
 from memoryhub.web.sessions import views as sessions_views
 from memoryhub.web.stats import views as stats_views
 
 # Browsers resolve a segment of one or two dots before they ask; a tilde in front keeps it whole.
-_DOTS = re.compile(r"(?<![^/])(~*\.{1,2})(?![^/])")
-_KEPT = re.compile(r"(?<![^/])~(~*\.{1,2})(?![^/])")
+_DOT_SEGMENT = re.compile(r"(?<![^/])(~*\.{1,2})(?![^/])")
+_ESCAPED_DOT_SEGMENT = re.compile(r"(?<![^/])~(~*\.{1,2})(?![^/])")
 
 
 class SessionIdConverter:
@@ -37,35 +37,35 @@ class SessionIdConverter:
     regex = r"(?s:.+)"
 
     def to_python(self, value: str) -> str:
-        return _KEPT.sub(r"\1", value)
+        return _ESCAPED_DOT_SEGMENT.sub(r"\1", value)
 
     def to_url(self, value: str) -> str:
-        return _DOTS.sub(r"~\1", value)
+        return _DOT_SEGMENT.sub(r"~\1", value)
 
 
 register_converter(SessionIdConverter, "session_id")
 
 urlpatterns: list[URLPattern] = [
-    path("", home_views.home, name="home"),
+    path("", home_views.home_page, name="home"),
     path("home/journal/", home_views.journal_health, name="journal-health"),
     path("home/journal/acknowledge/", home_views.acknowledge_loss, name="journal-acknowledge"),
-    path("glance/", stats_views.glance, name="glance"),
-    path("glance/duplicates/", stats_views.glance_duplicates, name="glance-duplicates"),
-    path("glance/health/", stats_views.glance_health, name="glance-health"),
+    path("glance/", stats_views.stats_page, name="glance"),
+    path("glance/duplicates/", stats_views.stats_duplicates, name="glance-duplicates"),
+    path("glance/health/", stats_views.stats_health, name="glance-health"),
     path("login/", login_not_required(sign_in.Login.as_view()), name="login"),
-    path("login/organisation/", sign_in.start, name="single-sign-on"),
-    path("login/organisation/back/", sign_in.back, name="single-sign-on-back"),
+    path("login/organisation/", sign_in.single_sign_on_start, name="single-sign-on"),
+    path("login/organisation/back/", sign_in.single_sign_on_return, name="single-sign-on-back"),
     path("logout/", sign_in.Logout.as_view(), name="logout"),
     path("search/", search.search_page, name="search"),
     path("searches/", saved_searches_views.searches, name="searches"),
-    path("searches/menu/", saved_searches_views.menu, name="searches-menu"),
-    path("searches/<slug:uid>/rename/", saved_searches_views.rename, name="search-rename"),
-    path("searches/<slug:uid>/delete/", saved_searches_views.delete, name="search-delete"),
+    path("searches/menu/", saved_searches_views.searches_menu, name="searches-menu"),
+    path("searches/<slug:uid>/rename/", saved_searches_views.search_rename, name="search-rename"),
+    path("searches/<slug:uid>/delete/", saved_searches_views.search_delete, name="search-delete"),
     path("palette/", palette.palette, name="palette"),
-    path("preview/", recall_test.preview, name="preview"),
-    path("memories/", browse.memories, name="memories"),
+    path("preview/", recall_test.recall_test_page, name="preview"),
+    path("memories/", browse.memory_list, name="memories"),
     path("memories/new/", edit.memory_new, name="memory-new"),
-    path("memories/<slug:uid>/", detail.memory, name="memory"),
+    path("memories/<slug:uid>/", detail.memory_page, name="memory"),
     path("memories/<slug:uid>/history/", detail.memory_history, name="memory-history"),
     *[
         path(
@@ -82,38 +82,38 @@ urlpatterns: list[URLPattern] = [
     path("memories/<slug:uid>/trash/", edit.memory_trash, name="memory-trash"),
     path("memories/<slug:uid>/restore/", edit.memory_restore, name="memory-restore"),
     path("memories/<slug:uid>/erase/", edit.memory_erase, name="memory-erase"),
-    path("acts/", bulk_views.act, name="act"),
-    path("acts/<slug:uid>/undo/", bulk_views.act_undo, name="act-undo"),
-    path("duplicates/", duplicates_views.duplicates, name="duplicates"),
-    path("duplicates/cluster/", duplicates_views.cluster, name="duplicates-cluster"),
-    path("duplicates/decide/", duplicates_views.decide, name="duplicates-decide"),
-    path("duplicates/undo/", duplicates_views.undo, name="duplicates-undo"),
-    path("review/", review_views.queue, name="review"),
-    path("review/counts/", review_views.counts, name="review-counts"),
-    path("review/alike/", review_views.alike, name="review-alike"),
-    path("review/act/", review_views.act, name="review-act"),
-    path("review/undo/", review_views.undo, name="review-undo"),
-    path("review/looked/", review_views.looked, name="review-looked"),
-    path("review/cards/<slug:uid>/", review_views.one_card, name="review-card"),
-    path("review/cards/<slug:uid>/merge/", review_views.merge_with, name="review-merge"),
+    path("acts/", bulk_actions.bulk_action, name="act"),
+    path("acts/<slug:uid>/undo/", bulk_actions.bulk_action_undo, name="act-undo"),
+    path("duplicates/", duplicates_views.duplicates_page, name="duplicates"),
+    path("duplicates/cluster/", duplicates_views.duplicates_cluster, name="duplicates-cluster"),
+    path("duplicates/decide/", duplicates_views.duplicates_decide, name="duplicates-decide"),
+    path("duplicates/undo/", duplicates_views.duplicates_undo, name="duplicates-undo"),
+    path("review/", review_views.review_page, name="review"),
+    path("review/counts/", review_views.review_tabs, name="review-counts"),
+    path("review/alike/", review_views.review_duplicates, name="review-alike"),
+    path("review/act/", review_views.review_action, name="review-act"),
+    path("review/undo/", review_views.review_undo, name="review-undo"),
+    path("review/looked/", review_views.review_mark_seen, name="review-looked"),
+    path("review/cards/<slug:uid>/", review_views.review_card, name="review-card"),
+    path("review/cards/<slug:uid>/merge/", review_views.review_merge, name="review-merge"),
     path("projects/names/", base_views.project_names, name="project-names"),
     path("sessions/", sessions_views.sessions, name="sessions"),
     path("sessions/<session_id:session_id>/", sessions_views.session, name="session"),
     path("reports/sessions/<session_id:session_id>/", report.session_report, name="session-report"),
     path("injections/", injections.injections, name="injections"),
     path("injections/<slug:uid>/", injections.injection, name="injection"),
-    path("timeline/", timeline.by_days, name="timeline"),
-    path("timeline/entries/", timeline.entries, name="timeline-entries"),
+    path("timeline/", timeline.timeline_month, name="timeline"),
+    path("timeline/entries/", timeline.timeline_entries, name="timeline-entries"),
     path("connect/", connect_views.connect, name="connect"),
-    path("connect/arrived/", connect_views.arrived, name="connect-arrived"),
-    path("connect/revoke/", connect_views.revoke, name="connect-revoke"),
+    path("connect/arrived/", connect_views.latest_event, name="connect-arrived"),
+    path("connect/revoke/", connect_views.revoke_token, name="connect-revoke"),
     path("connect/claude-code/", RedirectView.as_view(pattern_name="connect", permanent=True)),
     path("facts/", facts_views.facts, name="facts"),
     path("facts/graph/", graph_views.facts_graph, name="facts-graph"),
-    path("facts/things/", graph_views.fact_things, name="fact-things"),
-    path("facts/contradictions/", contradictions.conflicts, name="fact-conflicts"),
-    path("facts/contradictions/decide/", contradictions.decide, name="fact-decide"),
-    path("facts/contradictions/undo/", contradictions.undo, name="fact-undo"),
+    path("facts/things/", graph_views.suggest_things, name="fact-things"),
+    path("facts/contradictions/", contradictions.contradiction_list, name="fact-conflicts"),
+    path("facts/contradictions/decide/", contradictions.decide_contradiction, name="fact-decide"),
+    path("facts/contradictions/undo/", contradictions.undo_decision, name="fact-undo"),
     path("facts/end/", facts_views.facts_end, name="facts-end"),
     path("facts/end/<slug:uid>/undo/", facts_views.facts_end_undo, name="facts-end-undo"),
     path("facts/delete/", facts_views.facts_delete, name="facts-delete"),
@@ -126,11 +126,11 @@ urlpatterns: list[URLPattern] = [
     path("transfer/imports/<slug:uid>/progress/", transfer.import_progress, name="import-progress"),
     path("transfer/imports/<slug:uid>/stop/", transfer.import_stop, name="import-stop"),
     path("transfer/imports/<slug:uid>/resume/", transfer.import_resume, name="import-resume"),
-    path("transfer/imports/<slug:uid>/import/", transfer.import_for_good, name="import-for-good"),
+    path("transfer/imports/<slug:uid>/import/", transfer.import_after_dry_run, name="import-for-good"),
     path("journal/", journal.journal, name="journal"),
     path("journal/verify/", journal.journal_verify, name="journal-verify"),
     path("journal/<int:seq>/", journal.journal_row, name="journal-row"),
-    path("trash/", trash.trash, name="trash"),
+    path("trash/", trash.trash_page, name="trash"),
     path("maintenance/", maintenance.maintenance, name="maintenance"),
     path("maintenance/start/", maintenance.run_start, name="run-start"),
     path("maintenance/language-model/", language_model.language_model, name="language-model"),

@@ -12,7 +12,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Event, Memory, Session
-from memoryhub.stats.timeline import timeline
+from memoryhub.stats.timeline import load_timeline
 
 ALL, PUBLIC = Clearance.up_to("secret", owner="ada"), Clearance()
 
@@ -42,11 +42,11 @@ def test_while_its_memory_lives_it_is_seen(captured):
 
 
 def test_it_goes_to_the_trash_and_comes_back_with_its_memory(captured, actor):
-    memories.trash([captured.memory.uid], actor)
+    memories.trash_memories([captured.memory.uid], actor)
     assert seen() == []
-    entries, _ = timeline(ALL, MemoryFilter(session_id="s"))
+    entries, _ = load_timeline(ALL, MemoryFilter(session_id="s"))
     assert not [entry for entry in entries if entry.kind == "event"]
-    memories.restore([captured.memory.uid], actor)
+    memories.restore_memories([captured.memory.uid], actor)
     assert seen() == [captured]
 
 
@@ -56,22 +56,22 @@ def test_it_expires_with_its_memory(captured):
 
 
 def test_what_is_left_of_it_after_an_erasure_has_no_words(captured, actor):
-    memories.erase([captured.memory.uid], actor)
+    memories.erase_memories([captured.memory.uid], actor)
     [left] = seen()
     assert (left.preview, left.keywords, left.files, left.handlers) == ("", [], [], [])
     assert left.tool_name == "Bash"
 
 
 def test_after_an_erasure_it_shows_no_wider_than_the_memory_did(captured, actor):
-    memories.update(captured.memory.uid, MemoryPatch(sensitivity="secret"), actor)
-    memories.erase([captured.memory.uid], actor)
+    memories.update_memory(captured.memory.uid, MemoryPatch(sensitivity="secret"), actor)
+    memories.erase_memories([captured.memory.uid], actor)
     assert seen(PUBLIC) == []
     assert [event.sensitivity for event in seen()] == ["secret"]
 
 
 def test_an_event_stricter_than_its_memory_stays_so(captured, actor):
     Event.objects.update(sensitivity="private")
-    memories.erase([captured.memory.uid], actor)
+    memories.erase_memories([captured.memory.uid], actor)
     assert [event.sensitivity for event in seen()] == ["private"]
 
 

@@ -6,17 +6,17 @@ import pytest
 from django.utils import timezone
 
 from memoryhub import memories as store
-from memoryhub.access.policy import LEVELS, Clearance, system
-from memoryhub.core.pagination import page
+from memoryhub.access.policy import LEVELS, Clearance, system_actor
+from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
 from memoryhub.memories import NotFound
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.history import journal_of, revisions
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.memories.versions import memory_journal, visible_revisions
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
-from memoryhub.search.hybrid import search
+from memoryhub.search.hybrid import search_memories
 from memoryhub.stats import counts
-from memoryhub.stats.timeline import timeline
+from memoryhub.stats.timeline import load_timeline
 
 CLEARANCES = {
     "nothing": (Clearance(frozenset()), set()),
@@ -31,7 +31,7 @@ CLEARANCES = {
         Clearance.up_to("private").asking(private=True, secret=True),
         {"public", "private"},
     ),
-    "the system": (system("tests").clearance, {"public", "private", "secret"}),
+    "the system": (system_actor("tests").clearance, {"public", "private", "secret"}),
     "claiming the unknown": (Clearance(frozenset({"public", "cosmic"})), {"public"}),
 }
 through_each_clearance = pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_trash(four_levels, clearance, seen):
 @through_each_clearance
 @pytest.mark.parametrize("typed", ["zebra", "ebra strip", "zebra stripes", "ra"])
 def test_search(four_levels, clearance, seen, typed):
-    found = search(MemoryFilter().select(clearance), typed, min_score=0.0)
+    found = search_memories(MemoryFilter().select(clearance), typed, min_score=0.0)
     assert levels(hit.memory for hit in found.hits) == seen
     assert found.total == len(seen)
 
@@ -72,7 +72,7 @@ def test_search(four_levels, clearance, seen, typed):
 @through_each_clearance
 @pytest.mark.parametrize("level", [*LEVELS, "unknown"])
 def test_search_for_a_word_of_one_level(four_levels, clearance, seen, level):
-    found = search(MemoryFilter().select(clearance), f"{level}words", min_score=0.0)
+    found = search_memories(MemoryFilter().select(clearance), f"{level}words", min_score=0.0)
     assert levels(hit.memory for hit in found.hits) == {level} & seen
 
 
@@ -80,7 +80,7 @@ def test_search_for_a_word_of_one_level(four_levels, clearance, seen, level):
 def test_paging(four_levels, clearance, seen):
     shown, cursor = [], None
     while True:
-        part = page(Memory.objects.visible_to(clearance), "updated_at", 1, cursor)
+        part = paginate(Memory.objects.visible_to(clearance), "updated_at", 1, cursor)
         shown += part.items
         if not (cursor := part.next_cursor):
             break
@@ -90,7 +90,7 @@ def test_paging(four_levels, clearance, seen):
 
 @through_each_clearance
 def test_the_timeline(four_levels, clearance, seen):
-    entries, _ = timeline(clearance, MemoryFilter())
+    entries, _ = load_timeline(clearance, MemoryFilter())
     assert levels(entry.row for entry in entries if entry.kind == "memory") == seen
 
 
@@ -104,38 +104,38 @@ def test_the_journal(four_levels, clearance, seen):
 def test_the_journal_after_an_erase(four_levels, actor, clearance, seen):
     uids = {level: memory.uid for level, memory in four_levels.items()}
     Memory.objects.filter(sensitivity="cosmic").delete()
-    store.erase(uids.values(), actor)
+    store.erase_memories(uids.values(), actor)
     shown = {row.object_id for row in JournalEntry.objects.visible_to(clearance)}
     assert shown == {uids[level] for level in seen} | ({uids["cosmic"]} if "public" in seen else set())
 
 
 def test_a_memory_that_became_secret_does_not_show_again_when_it_is_erased(remember, actor, low):
     memory = remember("first public")
-    store.update(memory.uid, MemoryPatch(sensitivity="secret"), actor)
+    store.update_memory(memory.uid, MemoryPatch(sensitivity="secret"), actor)
     assert not JournalEntry.objects.visible_to(low.clearance).exists()
-    store.erase([memory.uid], actor)
+    store.erase_memories([memory.uid], actor)
     assert not JournalEntry.objects.visible_to(low.clearance).exists()
     assert JournalEntry.objects.visible_to(actor.clearance).count() == 3
 
 
 @through_each_clearance
 def test_counts_facets_and_statistics(four_levels, clearance, seen):
-    numbers = counts.statistics(clearance)
+    numbers = counts.store_statistics(clearance)
     assert numbers["total"] == len(seen)
     assert set(numbers["by_sensitivity"]) == seen
     assert sum(numbers["by_project"].values()) == len(seen)
-    facets = counts.facets(MemoryFilter().select(clearance))
+    facets = counts.top_facets(MemoryFilter().select(clearance))
     assert set(facets["sensitivity"]) == seen
     assert sum(facets["type"].values()) == len(seen)
-    assert sum(row[2] for row in counts.per_day(MemoryFilter().select(clearance))) == len(seen)
+    assert sum(row[2] for row in counts.count_memories_by_day(MemoryFilter().select(clearance))) == len(seen)
 
 
 @through_each_clearance
 def test_statistics_of_the_trash_and_of_what_expires(four_levels, clearance, seen):
     Memory.objects.update(expires_at=timezone.now())
-    assert counts.statistics(clearance)["expired"] == len(seen)
+    assert counts.store_statistics(clearance)["expired"] == len(seen)
     Memory.objects.update(expires_at=None, deleted_at=timezone.now())
-    assert counts.statistics(clearance)["trashed"] == len(seen)
+    assert counts.store_statistics(clearance)["trashed"] == len(seen)
 
 
 @pytest.fixture
@@ -153,13 +153,13 @@ def test_facts(facts_of_four_levels, clearance, seen):
     assert {fact.object for fact in found.filter(predicate="of")} == seen
     on_memories = seen if "public" in clearance.levels else set()
     assert {fact.object for fact in found.filter(predicate="on")} == on_memories
-    assert counts.statistics(clearance)["facts"] == found.count()
+    assert counts.store_statistics(clearance)["facts"] == found.count()
 
 
 @pytest.mark.parametrize("level", ["private", "secret"])
 def test_the_journal_does_not_tell_of_a_fact_on_a_hidden_memory(four_levels, actor, low, level):
     draft = FactDraft(subject="s", predicate="p", object="o", memory_id=four_levels[level].uid)
-    fact, _ = services.store_fact(draft, actor)
+    fact, _ = services.create_fact(draft, actor)
     assert JournalEntry.objects.get(object_type="fact").sensitivity == level
     assert not JournalEntry.objects.visible_to(low.clearance).filter(object_type="fact").exists()
     services.delete_fact(fact.uid, actor)
@@ -168,9 +168,9 @@ def test_the_journal_does_not_tell_of_a_fact_on_a_hidden_memory(four_levels, act
 
 def test_the_journal_does_not_tell_of_a_fact_whose_memory_was_hidden_later(remember, actor, low):
     memory = remember("public at first")
-    services.store_fact(FactDraft(subject="s", predicate="p", object="o", memory_id=memory.uid), actor)
+    services.create_fact(FactDraft(subject="s", predicate="p", object="o", memory_id=memory.uid), actor)
     assert JournalEntry.objects.visible_to(low.clearance).filter(object_type="fact").exists()
-    store.update(memory.uid, MemoryPatch(sensitivity="secret"), actor)
+    store.update_memory(memory.uid, MemoryPatch(sensitivity="secret"), actor)
     assert not JournalEntry.objects.visible_to(low.clearance).exists()
 
 
@@ -188,7 +188,7 @@ def test_sessions_and_events(four_levels, clearance, seen):
     on_memories = seen if "public" in clearance.levels else set()
     wanted = {f"{kind} {level}" for kind in ("of", "event") for level in seen}
     assert shown == wanted | {f"event on {level}" for level in on_memories}
-    entries, _ = timeline(clearance, MemoryFilter(), limit=200)
+    entries, _ = load_timeline(clearance, MemoryFilter(), limit=200)
     assert {e.row.sensitivity for e in entries if e.kind == "event"} == (seen | ({"public"} & seen))
     assert {e.row.session_id for e in entries if e.kind == "session_start"} == shown
 
@@ -196,7 +196,7 @@ def test_sessions_and_events(four_levels, clearance, seen):
 def test_a_session_whose_memories_are_all_gone_is_not_shown(remember, actor):
     memory = remember("a", session_id="s")
     assert Session.objects.visible_to(actor.clearance).exists()
-    store.trash([memory.uid], actor)
+    store.trash_memories([memory.uid], actor)
     assert not Session.objects.visible_to(actor.clearance).exists()
 
 
@@ -205,18 +205,23 @@ def test_writes_do_not_reach_what_is_hidden(four_levels, low, level):
     uid = four_levels[level].uid
     before = Memory.objects.values().get(uid=uid)
     with pytest.raises(NotFound):
-        store.update(uid, MemoryPatch(title="mine now"), low)
-    assert store.trash([uid], low) == store.restore([uid], low) == store.erase([uid], low) == []
-    assert store.act("expire", [uid], low).done == []
+        store.update_memory(uid, MemoryPatch(title="mine now"), low)
+    assert (
+        store.trash_memories([uid], low)
+        == store.restore_memories([uid], low)
+        == store.erase_memories([uid], low)
+        == []
+    )
+    assert store.apply_bulk_action("expire", [uid], low).done == []
     assert Memory.objects.values().get(uid=uid) == before
 
 
 def test_not_even_the_system_reaches_an_unknown_level(four_levels):
     uid = four_levels["cosmic"].uid
-    hub = system("tests")
+    hub = system_actor("tests")
     with pytest.raises(NotFound):
-        store.update(uid, MemoryPatch(title="x"), hub)
-    assert store.trash([uid], hub) == store.erase([uid], hub) == []
+        store.update_memory(uid, MemoryPatch(title="x"), hub)
+    assert store.trash_memories([uid], hub) == store.erase_memories([uid], hub) == []
     Memory.objects.filter(uid=uid).update(expires_at=timezone.now())
     assert store.purge_expired(hub) == 0
     Memory.objects.filter(uid=uid).update(deleted_at=timezone.now())
@@ -250,15 +255,19 @@ def test_a_page_is_full_though_hundreds_of_hidden_rows_rank_higher(db, actor, lo
         )
         for n in range(30)
     ]
-    store.remember_many([*shown, *hidden], actor)
-    found = search(MemoryFilter().select(low.clearance), "zebra", limit=30, min_score=0.0)
+    store.create_memories([*shown, *hidden], actor)
+    found = search_memories(MemoryFilter().select(low.clearance), "zebra", limit=30, min_score=0.0)
     assert len(found.hits) == found.total == 30
-    assert len(search(MemoryFilter().select(low.clearance), "ebr", limit=30, min_score=0.0).hits) == 30
-    assert len(search(MemoryFilter().select(low.clearance), "eb", limit=30, min_score=0.0).hits) == 30
-    assert len(page(MemoryFilter().select(low.clearance), "updated_at", 30, None).items) == 30
-    entries, _ = timeline(low.clearance, MemoryFilter(), limit=30)
+    assert (
+        len(search_memories(MemoryFilter().select(low.clearance), "ebr", limit=30, min_score=0.0).hits) == 30
+    )
+    assert (
+        len(search_memories(MemoryFilter().select(low.clearance), "eb", limit=30, min_score=0.0).hits) == 30
+    )
+    assert len(paginate(MemoryFilter().select(low.clearance), "updated_at", 30, None).items) == 30
+    entries, _ = load_timeline(low.clearance, MemoryFilter(), limit=30)
     assert len(entries) == 30
-    assert len(page(JournalEntry.objects.visible_to(low.clearance), "seq", 30, None).items) == 30
+    assert len(paginate(JournalEntry.objects.visible_to(low.clearance), "seq", 30, None).items) == 30
 
 
 def test_filters_are_sql_before_limit_too(db, actor, configure):
@@ -270,9 +279,11 @@ def test_filters_are_sql_before_limit_too(db, actor, configure):
         )
         for n in range(20)
     ]
-    store.remember_many([*wanted, *others], actor)
+    store.create_memories([*wanted, *others], actor)
     for fields in ({"project": "zoo"}, {"tag": "x"}, {"until": "2023-06-01"}):
-        found = search(MemoryFilter(**fields).select(actor.clearance), "zebra", limit=20, min_score=0.0)
+        found = search_memories(
+            MemoryFilter(**fields).select(actor.clearance), "zebra", limit=20, min_score=0.0
+        )
         assert len(found.hits) == 20, fields
 
 
@@ -288,7 +299,9 @@ def test_a_score_does_not_tell_whether_a_hidden_memory_holds_a_word(remember, lo
     for secret in ("nothing of interest", "the merger is near"):
         hidden = remember(secret, sensitivity="secret")
         Memory.objects.filter(pk=hidden.pk).update(sensitivity=level)
-        found = search(MemoryFilter().select(low.clearance), typed, min_score=0.0, now=hidden.updated_at)
+        found = search_memories(
+            MemoryFilter().select(low.clearance), typed, min_score=0.0, now=hidden.updated_at
+        )
         answers.append([(hit.memory.uid, hit.components.match, hit.snippet) for hit in found.hits])
     assert answers[0] == answers[1]
 
@@ -298,10 +311,10 @@ def test_a_score_does_not_tell_whether_a_hidden_memory_holds_a_word(remember, lo
 
 def test_revisions_from_a_stricter_level_stay_hidden(remember, actor, low):
     memory = remember("version one", sensitivity="secret")
-    store.update(memory.uid, MemoryPatch(content="version two"), actor)
-    store.update(memory.uid, MemoryPatch(sensitivity="public"), actor)
-    store.update(memory.uid, MemoryPatch(content="version three"), actor)
+    store.update_memory(memory.uid, MemoryPatch(content="version two"), actor)
+    store.update_memory(memory.uid, MemoryPatch(sensitivity="public"), actor)
+    store.update_memory(memory.uid, MemoryPatch(content="version three"), actor)
     memory.refresh_from_db()
-    assert [row.number for row in revisions(memory, low.clearance)] == [3]
-    assert [row.number for row in revisions(memory, actor.clearance)] == [3, 2, 1]
-    assert {row.sensitivity for row in journal_of(memory, low.clearance)} == {"public"}
+    assert [row.number for row in visible_revisions(memory, low.clearance)] == [3]
+    assert [row.number for row in visible_revisions(memory, actor.clearance)] == [3, 2, 1]
+    assert {row.sensitivity for row in memory_journal(memory, low.clearance)} == {"public"}

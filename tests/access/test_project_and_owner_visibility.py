@@ -10,9 +10,9 @@ from memoryhub.facts import services
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory, Session
-from memoryhub.search.hybrid import search
+from memoryhub.search.hybrid import search_memories
 from memoryhub.stats import counts
-from memoryhub.stats.timeline import timeline
+from memoryhub.stats.timeline import load_timeline
 
 
 def test_a_confined_token_sees_its_projects_alone(remember, confined):
@@ -20,18 +20,20 @@ def test_a_confined_token_sees_its_projects_alone(remember, confined):
     remember("words outside", project="shop", session_id="s2", files_read=["a.py"], tags=["t"])
     remember("words of no project", session_id="s3")
     assert list(Memory.objects.visible_to(confined.clearance)) == [inside]
-    found = search(MemoryFilter(file="a.py", tag="t").select(confined.clearance), "words", min_score=0.0)
+    found = search_memories(
+        MemoryFilter(file="a.py", tag="t").select(confined.clearance), "words", min_score=0.0
+    )
     assert [hit.memory for hit in found.hits] == [inside]
-    entries, _ = timeline(confined.clearance, MemoryFilter())
+    entries, _ = load_timeline(confined.clearance, MemoryFilter())
     assert {serializers.entry(entry)["project"] for entry in entries} == {"zoo"}
     assert {row.object_id for row in JournalEntry.objects.visible_to(confined.clearance)} == {inside.uid}
-    assert set(counts.statistics(confined.clearance)["by_project"]) == {"zoo"}
+    assert set(counts.store_statistics(confined.clearance)["by_project"]) == {"zoo"}
     assert [s.session_id for s in Session.objects.visible_to(confined.clearance)] == ["s1"]
 
 
 def test_a_confined_token_does_not_see_a_memory_that_left_its_project(remember, actor, confined):
     memory = remember("moving", project="zoo")
-    memories.update(memory.uid, MemoryPatch(project="shop"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(project="shop"), actor)
     assert not Memory.objects.visible_to(confined.clearance).exists()
     assert not JournalEntry.objects.visible_to(confined.clearance).exists()
 
@@ -43,30 +45,30 @@ def test_facts_of_other_projects_are_hidden(db, actor, confined, remember):
         {"object": "outside", "project": "shop"},
         {"object": "on a memory outside", "project": "zoo", "memory_id": elsewhere.uid},
     ):
-        services.store_fact(FactDraft(subject="s", predicate="p", **draft), actor)
+        services.create_fact(FactDraft(subject="s", predicate="p", **draft), actor)
     assert [fact.object for fact in services.query_facts(confined.clearance)] == ["inside"]
 
 
 def test_a_confined_token_cannot_write_elsewhere(confined, remember):
     memory = remember("inside", project="zoo")
     with pytest.raises(memories.Forbidden, match="zoo"):
-        memories.remember(MemoryDraft(content="x", project="shop"), confined)
+        memories.create_memory(MemoryDraft(content="x", project="shop"), confined)
     with pytest.raises(memories.Forbidden):
-        memories.update(memory.uid, MemoryPatch(project="shop"), confined)
+        memories.update_memory(memory.uid, MemoryPatch(project="shop"), confined)
     with pytest.raises(memories.Forbidden):
-        services.store_fact(FactDraft(subject="s", predicate="p", object="o", project="shop"), confined)
+        services.create_fact(FactDraft(subject="s", predicate="p", object="o", project="shop"), confined)
     memory.refresh_from_db()
     assert memory.project == "zoo"
 
 
 def test_a_token_confined_to_one_project_writes_there_unasked(confined, db):
-    assert memories.remember(MemoryDraft(content="x"), confined).memory.project == "zoo"
+    assert memories.create_memory(MemoryDraft(content="x"), confined).memory.project == "zoo"
 
 
 def test_a_token_confined_to_several_must_name_one(db):
     two = Actor("token:two", Clearance.up_to("public", projects=["a", "b"]))
     with pytest.raises(memories.Forbidden, match="a, b"):
-        memories.remember(MemoryDraft(content="x"), two)
+        memories.create_memory(MemoryDraft(content="x"), two)
 
 
 def test_a_token_confined_to_no_project_sees_and_writes_nothing(remember):
@@ -74,7 +76,7 @@ def test_a_token_confined_to_no_project_sees_and_writes_nothing(remember):
     none = Actor("token:none", Clearance.up_to("secret", projects=[]))
     assert not Memory.objects.visible_to(none.clearance).exists()
     with pytest.raises(memories.Forbidden):
-        memories.remember(MemoryDraft(content="x"), none)
+        memories.create_memory(MemoryDraft(content="x"), none)
 
 
 def test_personal_memories_are_their_owners_alone(remember, actor, stranger):
@@ -83,7 +85,7 @@ def test_personal_memories_are_their_owners_alone(remember, actor, stranger):
         assert not Memory.objects.visible_to(clearance).exists()
         assert not JournalEntry.objects.visible_to(clearance).exists()
         assert not Session.objects.visible_to(clearance).exists()
-        assert counts.statistics(clearance)["total"] == 0
+        assert counts.store_statistics(clearance)["total"] == 0
     assert Memory.objects.visible_to(actor.clearance).get() == mine
 
 
@@ -96,15 +98,15 @@ def test_a_personal_memory_without_an_owner_is_nobodys(remember):
 
 def test_a_shared_memory_made_personal_leaves_the_others(remember, actor, stranger):
     memory = remember("shared", scope="team")
-    memories.update(memory.uid, MemoryPatch(scope="personal"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(scope="personal"), actor)
     assert Memory.objects.get().owner == "ada"
     assert not Memory.objects.visible_to(stranger.clearance).exists()
-    memories.update(memory.uid, MemoryPatch(scope="team"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(scope="team"), actor)
     assert Memory.objects.get().owner == ""
 
 
 def test_facts_of_a_personal_memory_are_its_owners(remember, actor, stranger):
     memory = remember("mine", scope="personal")
-    services.store_fact(FactDraft(subject="s", predicate="p", object="o", memory_id=memory.uid), actor)
+    services.create_fact(FactDraft(subject="s", predicate="p", object="o", memory_id=memory.uid), actor)
     assert not services.query_facts(stranger.clearance).exists()
     assert not JournalEntry.objects.visible_to(stranger.clearance).exists()

@@ -9,7 +9,7 @@ import pytest
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Session
-from memoryhub.stats.timeline import count, timeline
+from memoryhub.stats.timeline import count_entries, load_timeline
 
 PUBLIC, ALL = Clearance(), Clearance.up_to("secret", owner="ada")
 HIDDEN, SHOWN, LATER = (datetime(year, 5, 5, tzinfo=UTC) for year in (2019, 2024, 2025))
@@ -30,8 +30,8 @@ def seen(clearance):
 
 
 def lines(clearance, **filters):
-    entries, _ = timeline(clearance, MemoryFilter(**filters))
-    assert count(clearance, MemoryFilter(**filters)) == len(entries)
+    entries, _ = load_timeline(clearance, MemoryFilter(**filters))
+    assert count_entries(clearance, MemoryFilter(**filters)) == len(entries)
     return {entry.kind: entry.at for entry in entries}
 
 

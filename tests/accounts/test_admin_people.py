@@ -8,9 +8,9 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from memoryhub.accounts.memberships import is_confined
+from memoryhub.accounts.clearance import is_confined
 from memoryhub.models import JournalEntry, Membership
-from tests.visiting import enter
+from tests.clients import signed_in_client
 
 LIST, GROUPS = "/admin/auth/user/", "/admin/auth/group/"
 BETTER = "quite another phrase"
@@ -40,7 +40,7 @@ def rows(name: str) -> list[tuple[str, str, Any]]:
 def test_an_administrator_cannot_make_themselves_a_superuser_here(member):
     chief = member(name="chief", staff=True)
     chief.groups.add(Group.objects.get(name="administrator"))
-    client = enter(User.objects.get(pk=chief.pk))
+    client = signed_in_client(User.objects.get(pk=chief.pk))
     assert client.get(LIST).status_code == 403
     assert client.get(GROUPS).status_code == 403
     assert client.post(f"{LIST}{chief.pk}/change/", form(chief, is_superuser="on")).status_code == 403
@@ -49,11 +49,11 @@ def test_an_administrator_cannot_make_themselves_a_superuser_here(member):
 
 def test_a_superuser_who_is_confined_does_not_see_the_accounts(boss, bob):
     Membership.objects.create(user=boss, project="farm")
-    assert enter(boss).get(LIST).status_code == 403
+    assert signed_in_client(boss).get(LIST).status_code == 403
 
 
 def test_a_change_is_in_the_journal_with_its_fields(boss, bob):
-    assert enter(boss).post(f"{LIST}{bob.pk}/change/", form(bob, is_staff="on")).status_code == 302
+    assert signed_in_client(boss).post(f"{LIST}{bob.pk}/change/", form(bob, is_staff="on")).status_code == 302
     assert rows("bob") == [("account_changed", "user:boss", {"fields": ["Date joined", "Staff status"]})]
 
 
@@ -66,13 +66,13 @@ def test_a_membership_that_is_given_here_confines_too(boss, bob):
         "memberships-0-since_1": "00:00",
         "memberships-0-user": str(bob.pk),
     }
-    assert enter(boss).post(f"{LIST}{bob.pk}/change/", form(bob, **inline)).status_code == 302
+    assert signed_in_client(boss).post(f"{LIST}{bob.pk}/change/", form(bob, **inline)).status_code == 302
     assert is_confined(User.objects.get(pk=bob.pk))
     assert rows("bob")[0][0] == "account_changed"
 
 
 def test_making_and_deleting_accounts_is_in_the_journal(boss):
-    client: Client = enter(boss)
+    client: Client = signed_in_client(boss)
     made = {"username": "dora", "usable_password": "true", "password1": BETTER, "password2": BETTER}
     assert client.post(f"{LIST}add/", made).status_code == 302
     dora = User.objects.get(username="dora")
@@ -82,14 +82,14 @@ def test_making_and_deleting_accounts_is_in_the_journal(boss):
 
 def test_a_password_that_is_set_is_in_the_journal_but_not_its_words(boss, bob):
     new = {"usable_password": "true", "password1": BETTER, "password2": BETTER}
-    assert enter(boss).post(f"{LIST}{bob.pk}/password/", new).status_code == 302
+    assert signed_in_client(boss).post(f"{LIST}{bob.pk}/password/", new).status_code == 302
     [(operation, actor, detail)] = rows("bob")
     assert (operation, actor) == ("account_changed", "user:boss")
     assert BETTER not in str(detail)
 
 
 def test_ones_own_password_is_changed_on_the_hubs_page(boss):
-    client = enter(boss)
+    client = signed_in_client(boss)
     assert client.get("/admin/password_change/")["Location"] == "/you/"
     new = {"old_password": "x", "new_password1": BETTER, "new_password2": BETTER}
     client.post("/admin/password_change/", new)
@@ -99,14 +99,14 @@ def test_ones_own_password_is_changed_on_the_hubs_page(boss):
 @pytest.mark.parametrize("written", ["{}", "0{}"])
 def test_ones_own_password_is_not_set_in_the_list_of_users(boss, written):
     new = {"usable_password": "true", "password1": BETTER, "password2": BETTER}
-    answer = enter(boss).post(f"{LIST}{written.format(boss.pk)}/password/", new)
+    answer = signed_in_client(boss).post(f"{LIST}{written.format(boss.pk)}/password/", new)
     assert answer["Location"] == "/you/"
     assert not User.objects.get(username="boss").check_password(BETTER)
 
 
 def test_closing_an_account_here_ends_its_sessions_for_good(boss, bob):
-    theirs = enter(bob)
+    theirs = signed_in_client(bob)
     closed = {name: value for name, value in form(bob).items() if name != "is_active"}
-    assert enter(boss).post(f"{LIST}{bob.pk}/change/", closed).status_code == 302
+    assert signed_in_client(boss).post(f"{LIST}{bob.pk}/change/", closed).status_code == 302
     User.objects.filter(pk=bob.pk).update(is_active=True)
     assert theirs.get("/").status_code == 302

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.access.policy import LEVELS, Clearance, system
+from memoryhub.access.policy import LEVELS, Clearance, system_actor
 from memoryhub.maintenance import run_scope
 from memoryhub.models import MaintenanceRun
 
@@ -90,10 +90,10 @@ def test_what_both_read_is_no_more_than_either():
 
 def test_a_run_keeps_the_grants_of_its_reach():
     clearance = on("barn", farm=ALL)
-    assert run_scope.of(MaintenanceRun(reach=run_scope.as_json(clearance))) == clearance
+    assert run_scope.clearance_of(MaintenanceRun(reach=run_scope.clearance_to_json(clearance))) == clearance
 
 
 @pytest.mark.parametrize(("project", "may"), [("farm", True), ("barn", False), ("zoo", False)])
 def test_a_member_steers_runs_of_the_projects_where_they_read_all_that_it_reached(project, may):
-    run = MaintenanceRun(project=project, reach=run_scope.as_json(system("tests").clearance))
-    assert run_scope.steers(on("barn", farm=ALL), run) is may
+    run = MaintenanceRun(project=project, reach=run_scope.clearance_to_json(system_actor("tests").clearance))
+    assert run_scope.can_control(on("barn", farm=ALL), run) is may

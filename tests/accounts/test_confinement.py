@@ -14,7 +14,7 @@ from django.urls import URLPattern, get_resolver
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
-from memoryhub.accounts.memberships import reach_of
+from memoryhub.accounts.clearance import user_clearance
 from memoryhub.extraction import queue
 from memoryhub.models import (
     Extraction,
@@ -29,7 +29,7 @@ from memoryhub.models import (
 )
 from memoryhub.web import urls
 from tests.accounts.conftest import seen, word
-from tests.visiting import enter
+from tests.clients import signed_in_client
 
 # farm: every level, though ada has no permission; barn: her permission for private; zoo: not hers.
 OPEN = {("farm", "public"), ("farm", "private"), ("farm", "secret"), ("barn", "public"), ("barn", "private")}
@@ -71,7 +71,7 @@ def ada(member: Any) -> User:
 
 @pytest.fixture
 def browser(ada: User) -> Client:
-    return enter(ada, *LEVELS)
+    return signed_in_client(ada, *LEVELS)
 
 
 @pytest.mark.parametrize("address", pages())
@@ -101,12 +101,12 @@ def test_a_list_shows_the_levels_of_each_project(world, browser, address):
     ],
 )
 def test_a_level_of_a_membership_shows_behind_its_switch_alone(world, ada, switches, open_now):
-    assert seen(enter(ada, *switches).get("/memories/").content.decode()) == open_now
+    assert seen(signed_in_client(ada, *switches).get("/memories/").content.decode()) == open_now
 
 
 def test_a_membership_may_read_less_than_the_persons_permissions(world, member):
     bob = member("view_private", "view_secret", name="bob", farm="public", barn="")
-    shown = seen(enter(bob, *LEVELS).get("/memories/").content.decode())
+    shown = seen(signed_in_client(bob, *LEVELS).get("/memories/").content.decode())
     assert shown == {("farm", "public"), ("barn", "public"), ("barn", "private"), ("barn", "secret")}
 
 
@@ -143,7 +143,7 @@ def test_no_list_of_the_admin_shows_anything_of_a_project_that_is_not_theirs(wor
     ada.is_staff = ada.is_superuser = True
     ada.save()
     Membership.objects.filter(user=ada, project="barn").update(clearance="private")
-    browser = enter(ada, *LEVELS)
+    browser = signed_in_client(ada, *LEVELS)
     response = browser.get(address)
     assert response.status_code == 200
     assert seen(response.getvalue().decode()) <= OPEN
@@ -152,7 +152,7 @@ def test_no_list_of_the_admin_shows_anything_of_a_project_that_is_not_theirs(wor
 
 
 def test_the_querysets_agree_about_every_kind_of_row(world, ada):
-    clearance = reach_of(ada)
+    clearance = user_clearance(ada)
     assert {(m.project, m.sensitivity) for m in Memory.objects.visible_to(clearance)} == OPEN
     assert {(f.project, f.sensitivity) for f in Fact.objects.visible_to(clearance)} == OPEN
     assert {(i.project, i.sensitivity) for i in Injection.objects.visible_to(clearance)} == OPEN
@@ -168,7 +168,7 @@ def test_a_version_from_a_closed_project_stays_closed_when_its_memory_moves(worl
 
 def test_the_last_membership_that_goes_leaves_nothing_open(world, ada):
     ada.memberships.all().delete()
-    page = enter(User.objects.get(pk=ada.pk), *LEVELS).get("/memories/")
+    page = signed_in_client(User.objects.get(pk=ada.pk), *LEVELS).get("/memories/")
     assert page.status_code == 200
     assert seen(page.content.decode()) == set()
 
@@ -177,25 +177,25 @@ def test_a_superuser_with_a_membership_is_confined_like_anyone(world, member):
     boss = member(name="boss", farm="")
     boss.is_superuser = True
     boss.save()
-    shown = seen(enter(User.objects.get(pk=boss.pk), *LEVELS).get("/memories/").content.decode())
+    shown = seen(signed_in_client(User.objects.get(pk=boss.pk), *LEVELS).get("/memories/").content.decode())
     assert {project for project, _ in shown} == {"farm"}
 
 
 def test_who_has_no_membership_sees_every_project(world, member):
     eve = member("view_private", "view_secret", name="eve")
-    assert len(seen(enter(eve, *LEVELS).get("/memories/").content.decode())) == 9
+    assert len(seen(signed_in_client(eve, *LEVELS).get("/memories/").content.decode())) == 9
 
 
 def test_no_switch_is_offered_for_a_level_that_no_membership_opens(world, member):
     bob = member("view_private", "view_secret", name="bob", farm="public")
-    client = enter(bob)
+    client = signed_in_client(bob)
     assert b'name="level" value="secret"' not in client.get("/").content
     assert client.post("/switch/", {"level": "secret", "on": "1"}).status_code == 403
 
 
 def test_a_person_without_memberships_costs_no_query_more(world, member, django_assert_num_queries):
     eve = member("view_private", name="eve")
-    client = enter(eve)
+    client = signed_in_client(eve)
     with CaptureQueriesContext(connection) as queries:
         client.get("/memories/")
     about_people = [q["sql"] for q in queries if "membership" in q["sql"] or "profile" in q["sql"]]
@@ -210,7 +210,7 @@ def test_memberships_are_read_once_a_page(world, browser):
 
 def test_a_person_writes_into_their_own_projects_alone(world, member):
     bob = member("add_memory", name="bob", farm="", barn="")
-    client = enter(bob)
+    client = signed_in_client(bob)
     refused = client.post(
         "/memories/new/",
         {"content": "hay", "project": "zoo", "sensitivity": "public", "type": "change", "scope": "project"},
@@ -225,7 +225,7 @@ def test_a_word_of_a_closed_project_is_not_told_by_the_search(world, browser):
 
 
 def test_how_long_the_journal_is_stays_untold(world, browser, member):
-    whole = enter(member(name="eve"))
+    whole = signed_in_client(member(name="eve"))
     for ask in (lambda one: one.get("/home/journal/"), lambda one: one.post("/journal/verify/", follow=True)):
         count = JournalEntry.objects.count()
         assert re.search(rf"\b{count}\b", ask(whole).content.decode())
@@ -242,7 +242,7 @@ def test_texts_that_could_not_be_read_show_by_the_level_of_their_project(db, mem
                 project=project, sensitivity=level, error="no answer", actor="token:bot"
             )
     ada = member("view_private", farm="secret", barn="")
-    assert {(row.project, row.sensitivity) for row in queue.troubled(reach_of(ada))} == OPEN
+    assert {(row.project, row.sensitivity) for row in queue.troubled(user_clearance(ada))} == OPEN
 
 
 def test_texts_are_counted_by_the_level_of_their_project_and_what_was_spent_is_not_told(db, member):
@@ -252,9 +252,9 @@ def test_texts_are_counted_by_the_level_of_their_project_and_what_was_spent_is_n
     today = timezone.now().date()
     ModelUse.objects.create(day=today, model="m", calls=19, prompt_tokens=8765)
     ada = member("view_private", "view_maintenancerun", farm="secret", barn="")
-    assert queue.counts(reach_of(ada)) == {"failed": len(OPEN)}
-    page = enter(ada, *LEVELS).get("/maintenance/language-model/").content.decode()
+    assert queue.counts(user_clearance(ada)) == {"failed": len(OPEN)}
+    page = signed_in_client(ada, *LEVELS).get("/maintenance/language-model/").content.decode()
     assert "8,765" not in page
     assert "Some is left" in page
-    whole = enter(member("view_maintenancerun", name="bob")).get("/maintenance/language-model/")
+    whole = signed_in_client(member("view_maintenancerun", name="bob")).get("/maintenance/language-model/")
     assert "8,765" in whole.content.decode()

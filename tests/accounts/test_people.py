@@ -9,10 +9,10 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from memoryhub.accounts import people, roles
-from memoryhub.accounts.memberships import is_confined
+from memoryhub.accounts.clearance import is_confined
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
-from tests.visiting import enter
+from tests.clients import signed_in_client
 
 BETTER = "quite another phrase"
 
@@ -31,7 +31,7 @@ def chief(member: Any) -> User:
 
 @pytest.fixture
 def browser(chief: User) -> Client:
-    return enter(chief)
+    return signed_in_client(chief)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ POSTS = [f"/people/bob/{what}/" for what in ("rights", "join", "leave", "open", 
 def test_the_pages_are_closed_to_who_manages_nobody(bob, member, role):
     user = member(name="eve")
     user.groups.set(Group.objects.filter(name=role))
-    client = enter(user)
+    client = signed_in_client(user)
     assert {client.get(address).status_code for address in ADDRESSES} == {403}
     assert {client.post(address).status_code for address in POSTS} == {403}
     assert b'href="/people/"' not in client.get("/").content
@@ -86,7 +86,7 @@ def test_an_account_is_made_and_sees_what_is_public(browser):
     answer = browser.post("/people/", {"username": "dora", "password": BETTER})
     assert answer["Location"] == "/people/dora/"
     assert fresh("dora").check_password(BETTER)
-    assert people.level_of(fresh("dora")) == "public"
+    assert people.permitted_level(fresh("dora")) == "public"
     assert operations("dora") == ["account_made"]
 
 
@@ -108,7 +108,11 @@ def test_an_account_that_cannot_be_says_why(browser, bob, form, words):
 def test_a_role_and_a_level_are_given(browser, bob):
     browser.post("/people/bob/rights/", rights(role="curator", level="private", is_staff="on"))
     user = fresh("bob")
-    assert (roles.role_of(user), people.level_of(user), user.is_staff) == ("curator", "private", True)
+    assert (roles.user_role(user), people.permitted_level(user), user.is_staff) == (
+        "curator",
+        "private",
+        True,
+    )
     [row] = JournalEntry.objects.about_person("bob")
     assert (row.actor, row.detail) == ("user:chief", {"role": "curator", "level": "private", "staff": True})
 
@@ -118,17 +122,17 @@ def test_a_role_and_a_level_are_taken_back_and_other_groups_stay(browser, bob):
     browser.post("/people/bob/rights/", rights(role="viewer", level="private"))
     browser.post("/people/bob/rights/", rights())
     assert {group.name for group in fresh("bob").groups.all()} == {"tennis"}
-    assert people.level_of(fresh("bob")) == "public"
+    assert people.permitted_level(fresh("bob")) == "public"
 
 
 def test_a_level_that_the_administrator_lacks_is_not_given(browser, bob, chief):
     assert browser.post("/people/bob/rights/", rights(level="secret")).status_code == 422
     assert browser.post("/people/bob/join/", {"project": "farm", "clearance": "secret"}).status_code == 422
     with pytest.raises(StoreError):
-        people.change(bob, chief, role="", level="secret", is_active=True, is_staff=False)
+        people.change_rights(bob, chief, role="", level="secret", is_active=True, is_staff=False)
     with pytest.raises(StoreError):
-        people.join(bob, "farm", "secret", chief)
-    assert people.level_of(fresh("bob")) == "public"
+        people.add_membership(bob, "farm", "secret", chief)
+    assert people.permitted_level(fresh("bob")) == "public"
 
 
 def test_a_role_that_may_more_than_the_administrator_is_not_given(bob, chief):
@@ -137,9 +141,9 @@ def test_a_role_that_may_more_than_the_administrator_is_not_given(bob, chief):
         *Group.objects.get(name="administrator").permissions.filter(codename="change_user")
     )
     chief = fresh("chief")
-    assert people.givable_roles(chief) == ["viewer"]
+    assert people.grantable_roles(chief) == ["viewer"]
     with pytest.raises(StoreError):
-        people.change(bob, chief, role="maintainer", level="public", is_active=True, is_staff=False)
+        people.change_rights(bob, chief, role="maintainer", level="public", is_active=True, is_staff=False)
 
 
 def test_nobody_changes_who_may_more(browser, chief, member):
@@ -163,11 +167,11 @@ def test_nobody_changes_who_may_more(browser, chief, member):
 def test_nobody_takes_their_own_account_away(browser, chief):
     refused = browser.post("/people/chief/rights/", rights(level="private"))
     assert refused.status_code == 422
-    assert roles.role_of(fresh("chief")) == "administrator"
+    assert roles.user_role(fresh("chief")) == "administrator"
 
 
 def test_a_closed_account_is_signed_out_at_once(browser, bob):
-    theirs = enter(bob)
+    theirs = signed_in_client(bob)
     assert theirs.get("/").status_code == 200
     browser.post("/people/bob/rights/", rights(is_active=""))
     assert theirs.get("/").status_code == 302
@@ -198,7 +202,7 @@ def test_a_membership_that_is_not_there_cannot_end(browser, bob):
 
 
 def test_a_new_password_signs_the_person_out(browser, bob):
-    theirs = enter(bob)
+    theirs = signed_in_client(bob)
     browser.post("/people/bob/password/", {"password": BETTER})
     assert theirs.get("/").status_code == 302
     assert fresh("bob").check_password(BETTER)
@@ -261,7 +265,7 @@ def test_who_reads_more_in_a_project_is_not_managed_by_who_reads_less(browser, m
 
 
 def test_a_session_does_not_come_back_when_a_closed_account_is_opened_again(browser, bob):
-    theirs, others = enter(bob), enter(User.objects.create_user("dan"))
+    theirs, others = signed_in_client(bob), signed_in_client(User.objects.create_user("dan"))
     browser.post("/people/bob/rights/", rights(is_active=""))
     browser.post("/people/bob/rights/", rights())
     assert fresh("bob").is_active

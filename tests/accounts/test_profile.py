@@ -14,13 +14,13 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.accounts import sign_in as accounts_sign_in
 from memoryhub.accounts import tokens
 from memoryhub.core import dates
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.web.accounts import profile
-from tests.visiting import enter
+from tests.clients import signed_in_client
 
 GOOD = "a good password"
 BETTER = "quite another phrase"
@@ -77,7 +77,7 @@ class TestTokens:
         client = sign_in()
         raw = secret_in(client.post("/you/tokens/", token_form(client, days="30")))
         assert raw not in page(client)
-        token = tokens.authenticate(raw)
+        token = tokens.authenticate_token(raw)
         assert (token.name, token.owner, token.rights) == ("bot", "ada", ["read"])
         assert token.expires_at - timezone.now() < timedelta(days=30, minutes=1)
 
@@ -121,52 +121,52 @@ class TestTokens:
         old = secret_in(client.post("/you/tokens/", token_form(client)))
         token = AgentToken.objects.get()
         new = secret_in(client.post(f"/you/tokens/{token.uid}/rotate/"))
-        assert tokens.authenticate(old) is None
-        assert tokens.authenticate(new).pk == token.pk
+        assert tokens.authenticate_token(old) is None
+        assert tokens.authenticate_token(new).pk == token.pk
         assert JournalEntry.objects.filter(operation="rotate", object_id=token.uid).count() == 1
 
     def test_a_revoked_or_ended_token_is_not_replaced(self, ada):
-        token, _ = tokens.issue_token("bot", "ada", actor=system("tests"))
-        tokens.revoke(token.uid, system("tests"))
+        token, _ = tokens.issue_token("bot", "ada", actor=system_actor("tests"))
+        tokens.revoke_token(token.uid, system_actor("tests"))
         with pytest.raises(tokens.Conflict):
-            tokens.rotate(token.uid, system("tests"))
+            tokens.rotate_token(token.uid, system_actor("tests"))
 
     def test_revoking_ones_own_takes_no_permission(self, member):
         member()
-        token, raw = tokens.issue_token("bot", "ada", actor=system("tests"))
+        token, raw = tokens.issue_token("bot", "ada", actor=system_actor("tests"))
         assert sign_in().post(f"/you/tokens/{token.uid}/revoke/").status_code == 302
-        assert tokens.authenticate(raw) is None
+        assert tokens.authenticate_token(raw) is None
 
     @pytest.mark.parametrize("what", ["rotate", "revoke"])
     def test_a_token_of_somebody_else_is_not_there(self, ada, what):
-        token, raw = tokens.issue_token("theirs", "bob", actor=system("tests"))
+        token, raw = tokens.issue_token("theirs", "bob", actor=system_actor("tests"))
         client = sign_in()
         assert "theirs" not in page(client)
         assert client.post(f"/you/tokens/{token.uid}/{what}/").status_code == 404
-        assert tokens.authenticate(raw)
+        assert tokens.authenticate_token(raw)
 
     def test_several_are_revoked_after_a_page_that_names_them(self, ada):
-        made = [tokens.issue_token(f"bot {n}", "ada", actor=system("tests")) for n in range(3)]
+        made = [tokens.issue_token(f"bot {n}", "ada", actor=system_actor("tests")) for n in range(3)]
         client = sign_in()
         form = {"uid": [token.uid for token, _ in made[:2]]}
         asked = client.post("/you/tokens/revoke/", form).content.decode()
         assert "Revoke 2 tokens for good?" in asked
         assert "bot 1" in asked
         assert "bot 2" not in asked
-        assert all(tokens.authenticate(raw) for _, raw in made)
+        assert all(tokens.authenticate_token(raw) for _, raw in made)
         done = client.post("/you/tokens/revoke/", {**form, "confirmed": "yes"}, follow=True)
         assert "2 tokens are revoked" in done.content.decode()
-        assert [bool(tokens.authenticate(raw)) for _, raw in made] == [False, False, True]
+        assert [bool(tokens.authenticate_token(raw)) for _, raw in made] == [False, False, True]
 
     def test_those_of_others_are_not_among_them(self, ada):
-        theirs, raw = tokens.issue_token("theirs", "bob", actor=system("tests"))
+        theirs, raw = tokens.issue_token("theirs", "bob", actor=system_actor("tests"))
         form = {"uid": theirs.uid, "confirmed": "yes"}
         answer = sign_in().post("/you/tokens/revoke/", form, follow=True)
         assert "Nothing was chosen" in answer.content.decode()
-        assert tokens.authenticate(raw)
+        assert tokens.authenticate_token(raw)
 
     def test_where_it_was_last_used_is_told(self, ada):
-        _, raw = tokens.issue_token("bot", "ada", actor=system("tests"))
+        _, raw = tokens.issue_token("bot", "ada", actor=system_actor("tests"))
         Client(REMOTE_ADDR="10.9.8.7", headers={"Authorization": f"Bearer {raw}"}).get("/api/v1/memories")
         assert "from 10.9.8.7" in page(sign_in())
 
@@ -180,7 +180,7 @@ class TestSessions:
         assert "Firefox on Linux" in text
 
     def test_many_sessions_stand_on_pages_this_one_on_the_first(self, ada):
-        for number in range(profile.SESSIONS + 4):
+        for number in range(profile.SESSIONS_PER_PAGE + 4):
             sign_in(address=f"10.0.1.{number}")
         this = sign_in(address="10.0.2.1")
         first, second = page(this), page(this, "/you/?page=2")
@@ -188,7 +188,7 @@ class TestSessions:
         assert "Page 1 of 2" in first
         assert ">this one<" not in second
         found = [set(re.findall(r"10\.0\.1\.\d+", text)) for text in (first, second)]
-        assert [len(one) for one in found] == [profile.SESSIONS - 1, 5]
+        assert [len(one) for one in found] == [profile.SESSIONS_PER_PAGE - 1, 5]
         assert "Page 1 of 2" in page(this, "/you/?page=nonsense")
 
     def test_a_session_that_no_login_began_says_so(self, ada):
@@ -261,7 +261,7 @@ class TestPassword:
             assert self.change(client, old="guess").status_code == 422
         held = self.change(client)
         assert held.status_code == 429
-        assert 0 < int(held["Retry-After"]) <= accounts_sign_in.WINDOW.total_seconds() + 1
+        assert 0 < int(held["Retry-After"]) <= accounts_sign_in.FAILURE_WINDOW.total_seconds() + 1
         assert "Wait 15 minutes, then try again" in held.content.decode()
         assert User.objects.get(pk=ada.pk).check_password(GOOD)
 
@@ -354,14 +354,14 @@ class TestPreferences:
     def test_every_language_that_is_offered_writes_dates(self):
         for language in dates.LANGUAGES:
             dates._language.set(language)
-            assert "2026" in dates.day(timezone.localtime(timezone.now()).replace(year=2026, day=2))
-        dates.end()
+            assert "2026" in dates.format_day(timezone.localtime(timezone.now()).replace(year=2026, day=2))
+        dates.deactivate()
 
 
 def test_the_page_asks_a_fixed_number_of_queries(ada, django_assert_max_num_queries):
     for number in range(20):
-        tokens.issue_token(f"bot{number}", "ada", actor=system("tests"))
-    client = enter(ada)
+        tokens.issue_token(f"bot{number}", "ada", actor=system_actor("tests"))
+    client = signed_in_client(ada)
     client.get("/trash/")  # how many wait for review is counted once, until the store changes
     with django_assert_max_num_queries(13):
         client.get("/you/")

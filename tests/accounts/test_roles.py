@@ -21,19 +21,19 @@ def held(name: str) -> set[str]:
     return {f"{one.content_type.app_label}.{one.codename}" for one in rows}
 
 
-@pytest.mark.parametrize("name", roles.NAMES)
+@pytest.mark.parametrize("name", roles.ROLE_NAMES)
 def test_a_role_is_there_with_its_permissions(name):
-    assert held(name) == set(roles.permissions_of(name))
+    assert held(name) == set(roles.role_permissions(name))
 
 
 def test_each_role_may_do_what_the_one_before_it_may():
-    sets = [set(roles.permissions_of(name)) for name in roles.NAMES]
+    sets = [set(roles.role_permissions(name)) for name in roles.ROLE_NAMES]
     assert all(one < more for one, more in itertools.pairwise(sets))
 
 
 def test_no_role_says_what_may_be_seen():
     levels = {"memoryhub.view_private", "memoryhub.view_secret"}
-    assert not any(levels & set(roles.permissions_of(name)) for name in roles.NAMES)
+    assert not any(levels & set(roles.role_permissions(name)) for name in roles.ROLE_NAMES)
 
 
 def test_what_an_operator_changed_stays_and_what_they_removed_comes_back():
@@ -41,14 +41,14 @@ def test_what_an_operator_changed_stays_and_what_they_removed_comes_back():
     Group.objects.get(name="curator").delete()
     call_command("migrate", verbosity=0)
     assert held("viewer") == set()
-    assert held("curator") == set(roles.permissions_of("curator"))
+    assert held("curator") == set(roles.role_permissions("curator"))
 
 
 def test_the_highest_role_counts():
     user = User.objects.create_user("ada")
     user.groups.set(Group.objects.filter(name__in=["viewer", "maintainer"]))
-    assert roles.role_of(user) == "maintainer"
-    assert roles.role_of(User.objects.create_user("bob")) == ""
+    assert roles.user_role(user) == "maintainer"
+    assert roles.user_role(User.objects.create_user("bob")) == ""
 
 
 @pytest.mark.parametrize(

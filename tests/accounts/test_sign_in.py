@@ -79,7 +79,7 @@ def test_the_login_page_says_how_long_to_wait(ada):
     fail(accounts_sign_in.PER_PAIR)
     answer = sign_in()
     assert answer.status_code == 429
-    assert 0 < int(answer["Retry-After"]) <= accounts_sign_in.WINDOW.total_seconds() + 1
+    assert 0 < int(answer["Retry-After"]) <= accounts_sign_in.FAILURE_WINDOW.total_seconds() + 1
     assert b"Wait 15 minutes" in answer.content
 
 
@@ -94,8 +94,8 @@ def test_the_wait_ends(ada, rf):
     fail(accounts_sign_in.PER_PAIR)
     request = rf.post("/login/", REMOTE_ADDR="10.0.0.1")
     last = JournalEntry.objects.first().at
-    assert accounts_sign_in.wait(request, "ada", last) > 0
-    assert accounts_sign_in.wait(request, "ada", last + accounts_sign_in.WINDOW) == 0
+    assert accounts_sign_in.login_wait(request, "ada", last) > 0
+    assert accounts_sign_in.login_wait(request, "ada", last + accounts_sign_in.FAILURE_WINDOW) == 0
 
 
 def test_a_guesser_elsewhere_does_not_lock_the_person_out(ada):
@@ -147,13 +147,13 @@ def test_a_login_by_script_is_no_event_of_the_account(ada):
 def test_old_failures_are_not_looked_at(ada, rf):
     fail(3)
     later = JournalEntry.objects.first().at + timedelta(hours=2)
-    assert accounts_sign_in.wait(rf.post("/login/", REMOTE_ADDR="10.0.0.1"), "ada", later) == 0
+    assert accounts_sign_in.login_wait(rf.post("/login/", REMOTE_ADDR="10.0.0.1"), "ada", later) == 0
 
 
 def test_behind_a_proxy_the_address_is_the_one_it_names(ada, rf, settings):
     settings.BEHIND_PROXY = True
     request = rf.get("/", headers={"X-Forwarded-For": "1.2.3.4, 5.6.7.8"}, REMOTE_ADDR="127.0.0.1")
-    assert accounts_sign_in.address_of(request) == "5.6.7.8"
+    assert accounts_sign_in.client_address(request) == "5.6.7.8"
 
 
 def test_failures_elsewhere_do_not_hide_those_that_count(ada, rf):
@@ -178,6 +178,6 @@ def test_all_addresses_of_one_subscriber_of_ipv6_are_one(ada):
 
 def test_a_right_password_among_many_that_come_at_once_counts_those_before_it(ada, monkeypatch):
     waits = iter([0, 0, 60])  # the page, then before and after the password is looked at
-    monkeypatch.setattr(accounts_sign_in, "wait", lambda request, name: next(waits))
+    monkeypatch.setattr(accounts_sign_in, "login_wait", lambda request, name: next(waits))
     assert sign_in().status_code == 200
     assert rows() == []

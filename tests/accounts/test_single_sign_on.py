@@ -14,8 +14,8 @@ from memoryhub.config import ConfigError, environment
 from memoryhub.models import Identity, JournalEntry
 from tests.accounts.conftest import seen
 from tests.accounts.provider import OTHER_KEY, Provider
-from tests.accounts.returning import BACK, START, go, name_of, refused
-from tests.visiting import enter
+from tests.accounts.sign_on_client import BACK, START, go, name_of, refused
+from tests.clients import signed_in_client
 
 pytest.importorskip("mozilla_django_oidc")
 
@@ -168,7 +168,7 @@ class TestIdentity:
         row = JournalEntry.objects.about_person("ada")[0]
         assert (row.operation, row.detail["why"], row.detail["from"]) == (
             "login_refused",
-            identities.TAKEN,
+            identities.ALREADY_BOUND,
             "10.0.0.1",
         )
 
@@ -213,7 +213,7 @@ class TestIdentity:
     ):
         ada = User.objects.get(username="ada")
         User.objects.filter(pk=ada.pk).update(is_superuser=True)
-        inside = enter(ada)
+        inside = signed_in_client(ada)
         assert "Connect with your organisation" in inside.get("/you/").content.decode()
         go(provider, inside, f"{START}?next=/you/")
         assert "signs you in too" in inside.get("/you/").content.decode()
@@ -230,15 +230,15 @@ class TestIdentity:
         go(provider)
         now_is(provider, "person-2")
         go(provider)
-        page = enter(User.objects.create_superuser("boss")).get("/people/").content.decode()
-        assert f'<td data-label="Why">{escape(identities.TAKEN)}</td>' in page
+        page = signed_in_client(User.objects.create_superuser("boss")).get("/people/").content.decode()
+        assert f'<td data-label="Why">{escape(identities.ALREADY_BOUND)}</td>' in page
 
     def test_refusals_do_not_hold_back_passwords(self, provider, rf):
         go(provider)
         now_is(provider, "person-2")
         for _ in range(sign_in.PER_PAIR):
             go(provider)
-        assert sign_in.wait(rf.post("/login/", REMOTE_ADDR="10.0.0.1"), "ada") == 0
+        assert sign_in.login_wait(rf.post("/login/", REMOTE_ADDR="10.0.0.1"), "ada") == 0
 
     def test_who_comes_back_after_their_account_was_deleted_does_not_get_its_name(self, provider, settings):
         settings.OIDC_CREATE = True
@@ -252,7 +252,7 @@ class TestIdentity:
 class TestUnbinding:
     def test_after_unbinding_the_next_one_with_the_address_has_the_account(self, provider):
         theirs, _ = go(provider)
-        boss = enter(User.objects.create_superuser("boss"))
+        boss = signed_in_client(User.objects.create_superuser("boss"))
         assert "person-1" in boss.get("/people/ada/").content.decode()
         assert boss.post("/people/ada/unbind/").status_code == 302
         assert theirs.get("/").status_code == 302
@@ -266,24 +266,24 @@ class TestUnbinding:
         User.objects.filter(username="ada").update(is_superuser=True)
         chief = member(name="chief")
         chief.groups.add(Group.objects.get(name="administrator"))
-        client = enter(User.objects.get(pk=chief.pk))
+        client = signed_in_client(User.objects.get(pk=chief.pk))
         client.post("/people/ada/unbind/")
         assert client.post("/people/ada/address/", {"email": "chief@example.org"}).status_code == 422
         assert Identity.objects.filter(user__username="ada").exists()
         assert User.objects.get(username="ada").email == "Ada@example.org"
-        bob = enter(member(name="bob"))
+        bob = signed_in_client(member(name="bob"))
         assert bob.get("/people/ada/").status_code == 403
         assert bob.post("/people/ada/unbind/").status_code == 403
         assert bob.post("/people/ada/address/", {"email": "bob@example.org"}).status_code == 403
 
     def test_unbinding_what_is_not_bound_says_so(self, provider):
-        boss = enter(User.objects.create_superuser("boss"))
+        boss = signed_in_client(User.objects.create_superuser("boss"))
         page = boss.post("/people/ada/unbind/", follow=True).content.decode()
         assert "ada is not bound" in page
 
     def test_an_address_is_given_on_the_persons_page_and_is_one_persons(self, provider):
         User.objects.create_user("bob")
-        boss = enter(User.objects.create_superuser("boss"))
+        boss = signed_in_client(User.objects.create_superuser("boss"))
         refusal = boss.post("/people/bob/address/", {"email": "ADA@example.org"})
         assert (refusal.status_code, "somebody has this address" in refusal.content.decode()) == (422, True)
         assert boss.post("/people/bob/address/", {"email": "bob@example.org"}).status_code == 302
@@ -293,7 +293,7 @@ class TestUnbinding:
 
     def test_superusers_unbind_several_in_the_admin(self, provider):
         go(provider)
-        boss = enter(User.objects.create_superuser("boss"))
+        boss = signed_in_client(User.objects.create_superuser("boss"))
         chosen = {"action": "unbind", "_selected_action": [str(one.pk) for one in User.objects.all()]}
         assert boss.post("/admin/auth/user/", chosen).status_code == 302
         assert not Identity.objects.exists()
@@ -312,27 +312,27 @@ class TestOnesOwnAccount:
         return User.objects.get(pk=user.pk)
 
     def test_no_session_changes_its_own_address(self, ada):
-        client = enter(ada)
+        client = signed_in_client(ada)
         refusal = client.post("/people/ada/address/", {"email": "thief@example.org"})
         assert refusal.status_code == 422
         assert "another administrator does it" in refusal.content.decode()
         assert User.objects.get(pk=ada.pk).email == "Ada@example.org"
 
     def test_no_session_unbinds_itself(self, ada):
-        page = enter(ada).post("/people/ada/unbind/", follow=True).content.decode()
+        page = signed_in_client(ada).post("/people/ada/unbind/", follow=True).content.decode()
         assert "another administrator does it" in page
         assert Identity.objects.filter(user=ada).exists()
 
     def test_neither_is_offered_on_ones_own_page(self, ada, member):
         unbinding, address = "/people/ada/unbind/", "/people/ada/address/"
-        page = enter(ada).get("/people/ada/").content.decode()
+        page = signed_in_client(ada).get("/people/ada/").content.decode()
         assert not [one for one in (unbinding, address) if one in page]
-        page = enter(User.objects.create_superuser("boss")).get("/people/ada/").content.decode()
+        page = signed_in_client(User.objects.create_superuser("boss")).get("/people/ada/").content.decode()
         assert [one for one in (unbinding, address) if one in page] == [unbinding, address]
 
     def test_a_superuser_does_neither_in_the_admin(self, ada):
         User.objects.filter(pk=ada.pk).update(is_superuser=True, is_staff=True)
-        client = enter(User.objects.get(pk=ada.pk))
+        client = signed_in_client(User.objects.get(pk=ada.pk))
         chosen = {"action": "unbind", "_selected_action": [str(ada.pk)]}
         told = client.post("/admin/auth/user/", chosen, follow=True).content.decode()
         assert "unbound by another administrator" in told
@@ -343,7 +343,7 @@ class TestOnesOwnAccount:
 
 class TestConfiguration:
     def read(self, **environ: str) -> tuple[str, str, str]:
-        return environment.read_provider(
+        return environment.read_oidc_provider(
             "MEMORYHUB_OIDC", {f"MEMORYHUB_OIDC_{k}": v for k, v in environ.items()}
         )
 

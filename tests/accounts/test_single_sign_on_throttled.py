@@ -13,7 +13,7 @@ from django.utils import timezone
 from memoryhub.accounts import sign_in
 from memoryhub.models import JournalEntry
 from tests.accounts.provider import Provider
-from tests.accounts.returning import BACK, START, go, name_of, refused
+from tests.accounts.sign_on_client import BACK, START, go, name_of, refused
 
 pytestmark = pytest.mark.django_db
 
@@ -46,7 +46,7 @@ def test_a_flood_is_answered_429_without_asking_the_provider(provider: Provider,
     provider.broken = "token_endpoint"  # would be asked
     answer = come(client, state)
     assert answer.status_code == 429
-    assert 0 < int(answer["Retry-After"]) <= sign_in.WINDOW.total_seconds()
+    assert 0 < int(answer["Retry-After"]) <= sign_in.FAILURE_WINDOW.total_seconds()
     assert "Wait 15 minutes" in answer.content.decode()
     assert JournalEntry.objects.filter(operation="login_refused").count() == few
 
@@ -66,8 +66,10 @@ def test_those_who_wait_are_let_in_again_when_the_failures_have_aged(
 ) -> None:
     fail(provider, few)
     request = rf.get(BACK, REMOTE_ADDR="10.0.0.1")
-    assert sign_in.wait_for_organisation(request)
-    assert not sign_in.wait_for_organisation(request, timezone.now() + sign_in.WINDOW + timedelta(seconds=1))
+    assert sign_in.single_sign_on_wait(request)
+    assert not sign_in.single_sign_on_wait(
+        request, timezone.now() + sign_in.FAILURE_WINDOW + timedelta(seconds=1)
+    )
 
 
 def test_a_password_is_taken_meanwhile(provider: Provider, few: int) -> None:

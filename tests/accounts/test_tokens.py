@@ -10,20 +10,20 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub.access.policy import LEVELS, system
+from memoryhub.access.policy import LEVELS, system_actor
 from memoryhub.accounts import people, tokens
-from memoryhub.accounts.memberships import reach_of
+from memoryhub.accounts.clearance import user_clearance
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, JournalEntry, Membership
 from tests.accounts.conftest import seen
 from tests.api.test_visibility import LISTING_DOORS
-from tests.visiting import enter
+from tests.clients import signed_in_client
 
 ASKED = {"allow_private": True, "allow_secret": True}
 
 
 def agent(clearance: str = "secret", owner: str = "ada", **options: Any) -> Client:
-    _, raw = tokens.issue_token("bot", owner, clearance, actor=system("tests"), **options)
+    _, raw = tokens.issue_token("bot", owner, clearance, actor=system_actor("tests"), **options)
     return Client(headers={"Authorization": f"Bearer {raw}"})
 
 
@@ -109,7 +109,7 @@ def test_the_tokens_of_a_closed_account_are_refused(world, member):
 )
 def test_a_member_issues_no_wider_token_than_they_are(member, clearance, projects, field):
     ada = member(farm="secret", barn="")
-    options = {"actor": system("tests"), "within": reach_of(ada), "projects": projects}
+    options = {"actor": system_actor("tests"), "within": user_clearance(ada), "projects": projects}
     if not field:
         assert tokens.issue_token("bot", "ada", clearance, **options)
         return
@@ -121,7 +121,7 @@ def test_a_member_issues_no_wider_token_than_they_are(member, clearance, project
 
 def test_the_page_that_connects_an_agent_refuses_a_wider_token(member):
     ada = member("add_agenttoken", farm="")
-    client = enter(ada)
+    client = signed_in_client(ada)
     form = {"name": "bot", "clearance": "public"}
     assert client.post("/connect/", {**form, "project": "zoo"}).status_code == 422
     assert client.post("/connect/", {**form, "project": ""}).status_code == 422
@@ -131,8 +131,8 @@ def test_the_page_that_connects_an_agent_refuses_a_wider_token(member):
 def test_the_admin_refuses_a_wider_token_and_shows_a_member_their_own_alone(member):
     names = ("add_agenttoken", "view_agenttoken", "change_agenttoken")
     ada = member(*names, farm="", staff=True)
-    tokens.issue_token("somebody elses", "bob", actor=system("tests"))
-    client = enter(ada)
+    tokens.issue_token("somebody elses", "bob", actor=system_actor("tests"))
+    client = signed_in_client(ada)
     form = {"name": "bot", "owner": "ada", "clearance": "public", "rights": ["read"], "projects": "zoo"}
     assert client.post("/admin/memoryhub/agenttoken/add/", form).status_code == 200
     assert client.post("/admin/memoryhub/agenttoken/add/", {**form, "projects": ""}).status_code == 200
@@ -144,19 +144,19 @@ def of_cleo(member: Any, clearance: str = "private", rights: tuple[str, ...] = (
     """A token of someone without memberships, who may write and reads private memories."""
     cleo = member("view_private", "add_agenttoken", name="cleo")
     cleo.groups.add(Group.objects.get(name="curator"))
-    return tokens.issue_token("agent", "cleo", clearance, rights, actor=system("test"))[1]
+    return tokens.issue_token("agent", "cleo", clearance, rights, actor=system_actor("test"))[1]
 
 
 def lower(**rights: Any) -> None:
     boss = User.objects.create_superuser("boss", password="a good password")
     wanted = {"role": "curator", "level": "private", "is_active": True, "is_staff": False, **rights}
-    people.change(User.objects.get(username="cleo"), boss, **wanted)
+    people.change_rights(User.objects.get(username="cleo"), boss, **wanted)
 
 
 def test_a_token_loses_the_level_that_its_owner_loses(member):
     raw = of_cleo(member)
     lower(level="public")
-    assert tokens.actor_of(tokens.authenticate(raw)).clearance.levels == {"public"}
+    assert tokens.token_actor(tokens.authenticate_token(raw)).clearance.levels == {"public"}
     [row] = JournalEntry.objects.filter(object_type="token", operation="update")
     assert (row.actor, row.detail["fields"], row.detail["clearance"]) == (
         "user:boss",
@@ -168,20 +168,20 @@ def test_a_token_loses_the_level_that_its_owner_loses(member):
 def test_a_token_loses_the_right_that_its_owner_loses(member):
     raw = of_cleo(member)
     lower(role="viewer")
-    token = tokens.authenticate(raw)
+    token = tokens.authenticate_token(raw)
     assert (token.rights, token.clearance) == (["read"], "private")
 
 
 def test_a_token_that_is_left_without_a_right_is_revoked(member):
     raw = of_cleo(member, rights=("write",))
     lower(role="")
-    assert tokens.authenticate(raw) is None
+    assert tokens.authenticate_token(raw) is None
 
 
 def test_a_token_within_what_its_owner_keeps_stays_as_it_is(member):
     raw = of_cleo(member, clearance="public", rights=("read",))
     lower(role="", level="public")
-    assert tokens.authenticate(raw).rights == ["read"]
+    assert tokens.authenticate_token(raw).rights == ["read"]
     assert not JournalEntry.objects.filter(object_type="token", operation="update").exists()
 
 
@@ -191,22 +191,22 @@ def test_a_role_that_loses_a_permission_takes_the_right_from_tokens(member):
     keep = role.permissions.exclude(codename="add_memory").values_list("pk", flat=True)
     boss = User.objects.create_superuser("boss", password="a good password")
     page = {"name": "curator", "permissions": list(keep)}
-    assert enter(boss).post(f"/admin/auth/group/{role.pk}/change/", page).status_code == 302
-    assert tokens.authenticate(raw).rights == ["read"]
+    assert signed_in_client(boss).post(f"/admin/auth/group/{role.pk}/change/", page).status_code == 302
+    assert tokens.authenticate_token(raw).rights == ["read"]
 
 
 def test_a_token_ends_with_the_account_of_its_owner(world, member):
     ada = member(farm="")
-    raw = tokens.issue_token("agent", "ada", "secret", actor=system("test"))[1]
-    assert tokens.authenticate(raw) is not None
+    raw = tokens.issue_token("agent", "ada", "secret", actor=system_actor("test"))[1]
+    assert tokens.authenticate_token(raw) is not None
     ada.delete()
-    assert tokens.authenticate(raw) is None
+    assert tokens.authenticate_token(raw) is None
     assert JournalEntry.objects.filter(object_type="token", operation="revoke").exists()
 
 
 def test_an_account_keeps_its_name_by_which_its_tokens_and_memories_know_it(member):
     bob = member(name="bob")
-    boss = enter(User.objects.create_superuser("boss", password="a good password"))
+    boss = signed_in_client(User.objects.create_superuser("boss", password="a good password"))
     assert 'name="username"' not in boss.get(f"/admin/auth/user/{bob.pk}/change/").content.decode()
 
 
@@ -214,7 +214,7 @@ MANAGES = ("add_agenttoken", "view_agenttoken", "change_agenttoken")
 
 
 def test_the_admin_gives_a_token_no_right_that_the_person_lacks(member):
-    browser = enter(member(*MANAGES, staff=True))
+    browser = signed_in_client(member(*MANAGES, staff=True))
     form = {"name": "w", "owner": "ada", "clearance": "public", "projects": ""}
     browser.post("/admin/memoryhub/agenttoken/add/", {**form, "rights": ["read", "maintain"]})
     assert not AgentToken.objects.exists()
@@ -224,5 +224,5 @@ def test_the_admin_gives_a_token_no_right_that_the_person_lacks(member):
 
 def test_the_page_that_connects_an_agent_gives_no_right_that_the_person_lacks(member):
     form = {"name": "w", "clearance": "public", "toolset": "letsgo"}
-    assert enter(member(*MANAGES)).post("/connect/", form).status_code == 200
+    assert signed_in_client(member(*MANAGES)).post("/connect/", form).status_code == 200
     assert AgentToken.objects.get().rights == ["read"]

@@ -9,11 +9,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
-from memoryhub.access.policy import Clearance, system
+from memoryhub.access.policy import Clearance, system_actor
 from memoryhub.accounts import people, tokens, usernames
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.models import JournalEntry, Memory
-from tests.visiting import enter
+from tests.clients import signed_in_client
 
 PHRASE = "quite another phrase"
 
@@ -39,7 +39,9 @@ def names_now() -> list[str]:
 
 def test_a_deleted_account_is_in_the_journal_once_at_whatever_door_it_went(gone, boss):
     User.objects.create_user("bob")
-    enter(boss).post(f"/admin/auth/user/{User.objects.get(username='bob').pk}/delete/", {"post": "yes"})
+    signed_in_client(boss).post(
+        f"/admin/auth/user/{User.objects.get(username='bob').pk}/delete/", {"post": "yes"}
+    )
     told = JournalEntry.objects.filter(operation="account_deleted").order_by("seq")
     assert list(told.values_list("object_id", "actor")) == [("ada", "system:accounts"), ("bob", "user:boss")]
 
@@ -48,20 +50,20 @@ def test_several_that_are_deleted_at_once_are_all_remembered(db):
     for name in ("bob", "dora"):
         User.objects.create_user(name)
     User.objects.all().delete()
-    assert usernames.is_former("bob")
-    assert usernames.is_former("Dora")
+    assert usernames.is_former_username("bob")
+    assert usernames.is_former_username("Dora")
 
 
 @pytest.mark.parametrize("name", ["ada", "Ada", " ada "])
 def test_the_people_page_does_not_give_the_name_again(gone, boss, name):
-    answer = enter(boss).post("/people/", {"username": name, "password": PHRASE})
+    answer = signed_in_client(boss).post("/people/", {"username": name, "password": PHRASE})
     assert (answer.status_code, names_now()) == (422, ["boss"])
     assert "somebody had this name" in answer.content.decode()
 
 
 def test_the_admin_does_not_give_the_name_again(gone, boss):
     form = {"username": "ada", "usable_password": "true", "password1": PHRASE, "password2": PHRASE}
-    answer = enter(boss).post("/admin/auth/user/add/", form)
+    answer = signed_in_client(boss).post("/admin/auth/user/add/", form)
     assert (answer.status_code, names_now()) == (200, ["boss"])
     assert "Somebody had this name" in answer.content.decode()
 
@@ -95,7 +97,7 @@ def test_a_shell_does_not_give_the_name_again(gone, make):
 
 def test_no_token_is_made_for_the_name_of_a_deleted_account(gone):
     with pytest.raises(StoreError, match="was deleted"):
-        tokens.issue_token("agent", " ada ", actor=system("tests"))
+        tokens.issue_token("agent", " ada ", actor=system_actor("tests"))
 
 
 def test_an_account_keeps_its_name(gone, db):
@@ -108,7 +110,7 @@ def test_an_account_keeps_its_name(gone, db):
 
 
 def test_a_name_that_nobody_had_is_given(gone, boss):
-    assert people.add("dora", PHRASE, boss).username == "dora"
+    assert people.create_account("dora", PHRASE, boss).username == "dora"
     dora = User.objects.get(username="dora")
     dora.first_name = "Dora"
     dora.save()

@@ -72,6 +72,6 @@ def confirm(client: Client, response: Any, query: str = "", **values: Any) -> An
     return client.post(page(context["opts"].model) + query, data)
 
 
-def told(client: Client, response: Any) -> list[str]:
+def shown_messages(client: Client, response: Any) -> list[str]:
     """The messages that the next page shows."""
     return [str(message) for message in client.get(response.url).context["messages"]]

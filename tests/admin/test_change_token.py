@@ -46,7 +46,7 @@ def test_a_token_left_as_it_is_leaves_no_journal_row(token, actor):
 
 
 def test_a_revoked_token_cannot_be_changed(token, actor):
-    tokens.revoke(token.uid, actor)
+    tokens.revoke_token(token.uid, actor)
     with pytest.raises(Conflict, match="revoked"):
         tokens.change_token(token.uid, actor, **SAME)
 

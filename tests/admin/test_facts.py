@@ -7,8 +7,8 @@ import pytest
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry
-from tests.admin.conftest import act, confirm, page, told
-from tests.visiting import show
+from tests.admin.conftest import act, confirm, page, shown_messages
+from tests.clients import turn_on_levels
 
 FORM = {
     "subject": "hub",
@@ -30,7 +30,7 @@ def keeper(staff):
 
 @pytest.fixture
 def fact(db, actor):
-    return services.store_fact(FactDraft(subject="hub", predicate="runs on", object="SQLite"), actor)[0]
+    return services.create_fact(FactDraft(subject="hub", predicate="runs on", object="SQLite"), actor)[0]
 
 
 def form_of(client, fact, **changes):
@@ -59,7 +59,7 @@ def test_the_same_fact_again_updates_its_confidence(keeper):
     keeper.post(page(Fact, "add"), FORM)
     response = keeper.post(page(Fact, "add"), FORM | {"confidence": "0.2"})
     assert Fact.objects.get().confidence == 0.2
-    assert any("known already" in text for text in told(keeper, response))
+    assert any("known already" in text for text in shown_messages(keeper, response))
 
 
 def test_a_fact_is_corrected(keeper, fact):
@@ -112,14 +112,16 @@ def test_a_hidden_memory_cannot_be_named_as_source(keeper, remember):
 
 def test_a_fact_changed_meanwhile_is_not_overwritten(keeper, fact, actor):
     mine = form_of(keeper, fact, object="mine")
-    services.store_fact(FactDraft(subject="hub", predicate="runs on", object="SQLite", confidence=0.1), actor)
+    services.create_fact(
+        FactDraft(subject="hub", predicate="runs on", object="SQLite", confidence=0.1), actor
+    )
     response = keeper.post(page(Fact, "change", fact.pk), mine)
     assert "since you opened it" in errors(response)["__all__"][0]
     assert Fact.objects.get().object == "SQLite"
 
 
 def test_a_fact_cannot_be_corrected_into_another(keeper, fact, actor):
-    other, _ = services.store_fact(FactDraft(subject="hub", predicate="runs on", object="rails"), actor)
+    other, _ = services.create_fact(FactDraft(subject="hub", predicate="runs on", object="rails"), actor)
     response = keeper.post(page(Fact, "change", other.pk), form_of(keeper, other, object="SQLite"))
     assert "says the same" in errors(response)["object"][0]
 
@@ -129,12 +131,12 @@ def test_a_fact_is_deleted_under_the_persons_name(keeper, fact):
     response = keeper.post(page(Fact, "delete", fact.pk), {"post": "yes"})
     assert not Fact.objects.exists()
     assert JournalEntry.objects.get(operation="delete").actor == "user:cleo"
-    assert not any("hub" in text for text in told(keeper, response))
+    assert not any("hub" in text for text in shown_messages(keeper, response))
 
 
 def test_many_facts_are_deleted_after_a_question(keeper, actor):
     made = [
-        services.store_fact(FactDraft(subject=f"s{n}", predicate="is", object="x"), actor)[0]
+        services.create_fact(FactDraft(subject=f"s{n}", predicate="is", object="x"), actor)[0]
         for n in range(3)
     ]
     asked = act(keeper, "delete", *made[:2])
@@ -151,7 +153,7 @@ def test_facts_deleted_meanwhile_are_no_error(keeper, fact, actor):
     asked = act(keeper, "delete", fact)
     services.delete_fact(fact.uid, actor)
     response = confirm(keeper, asked)
-    assert any("Nothing was changed" in text for text in told(keeper, response))
+    assert any("Nothing was changed" in text for text in shown_messages(keeper, response))
 
 
 @pytest.mark.parametrize("permission", ["view_fact", "add_fact", "change_fact"])
@@ -172,17 +174,20 @@ def test_one_who_may_only_look_cannot_change_a_fact(staff, fact, remember, actor
 def test_the_facts_of_a_memory_are_one_link_away(boss, remember, actor):
     memory = remember("source")
     drawn = FactDraft(subject="drawn", predicate="from", object="it", memory_id=memory.uid)
-    services.store_fact(drawn, actor)
-    services.store_fact(FactDraft(subject="other", predicate="is", object="not"), actor)
+    services.create_fact(drawn, actor)
+    services.create_fact(FactDraft(subject="other", predicate="is", object="not"), actor)
     rows = boss.get(page(Fact), {"memory__uid": memory.uid}).context["cl"].result_list
     assert [row.subject for row in rows] == ["drawn"]
 
 
 def test_a_link_by_memory_opens_no_hidden_fact(boss, remember, actor):
     memory = remember("source", sensitivity="secret")
-    services.store_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid), actor)
+    services.create_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid), actor)
     assert boss.get(page(Fact), {"memory__uid": memory.uid}).context["cl"].result_count == 0
-    assert show(boss, "secret").get(page(Fact), {"memory__uid": memory.uid}).context["cl"].result_count == 1
+    assert (
+        turn_on_levels(boss, "secret").get(page(Fact), {"memory__uid": memory.uid}).context["cl"].result_count
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,7 +202,7 @@ def test_a_link_by_memory_opens_no_hidden_fact(boss, remember, actor):
 )
 def test_the_hubs_own_notes_are_left_out_unless_asked_for(boss, actor, query, shown):
     for subject, predicate in (("tide", "turns_at"), ("session:s1", "boundary_at")):
-        services.store_fact(FactDraft(subject=subject, predicate=predicate, object="x"), actor)
+        services.create_fact(FactDraft(subject=subject, predicate=predicate, object="x"), actor)
     rows = boss.get(page(Fact, "changelist") + query).context["cl"].queryset
     assert {row.subject for row in rows} == shown
 

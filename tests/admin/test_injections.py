@@ -7,8 +7,8 @@ import pytest
 from memoryhub import memories as store
 from memoryhub.models import Injection
 from tests.admin.conftest import page
-from tests.visiting import show
-from tests.web.markup import listed_as
+from tests.clients import turn_on_levels
+from tests.web.markup import list_title
 
 SEES = {(): {"public"}, ("private", "secret"): {"public", "private", "secret"}}
 
@@ -26,16 +26,16 @@ def injection(four_levels):
 
 @pytest.mark.parametrize("switches", SEES)
 def test_its_page_names_what_may_be_seen_alone(boss, injection, four_levels, switches):
-    text = show(boss, *switches).get(page(Injection, "change", injection.pk)).content.decode()
+    text = turn_on_levels(boss, *switches).get(page(Injection, "change", injection.pk)).content.decode()
     for level, memory in four_levels.items():
-        assert (listed_as(memory) in text) == (level in SEES[switches])
+        assert (list_title(memory) in text) == (level in SEES[switches])
         assert memory.uid not in text
     assert "over the count" in text
 
 
 @pytest.mark.parametrize("switches", SEES)
 def test_the_list_counts_what_may_be_seen_alone(boss, injection, switches):
-    [row] = show(boss, *switches).get(page(Injection)).context["cl"].result_list
+    [row] = turn_on_levels(boss, *switches).get(page(Injection)).context["cl"].result_list
     assert (len(row.log.told), len(row.log.kept)) == (len(SEES[switches]), len(SEES[switches]))
 
 
@@ -49,6 +49,6 @@ def test_what_the_block_cost_is_told_to_who_may_see_all_of_it(boss, injection, f
 
 
 def test_what_lies_in_the_trash_is_not_named(boss, injection, four_levels, actor):
-    store.trash([four_levels["public"].uid], actor)
+    store.trash_memories([four_levels["public"].uid], actor)
     text = boss.get(page(Injection, "change", injection.pk)).content.decode()
     assert four_levels["public"].title not in text

@@ -17,8 +17,8 @@ from memoryhub.memories import bulk_actions
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory
 from tests import disk
-from tests.admin.conftest import CURATOR, act, confirm, page, told
-from tests.visiting import show
+from tests.admin.conftest import CURATOR, act, confirm, page, shown_messages
+from tests.clients import turn_on_levels
 
 FORMS = {"set_sensitivity": "sensitivity", "set_importance": "importance", "set_category": "category"}
 
@@ -99,7 +99,7 @@ def test_a_value_is_set_with_revision_and_journal_of_the_person(curator, three, 
     assert {row.actor for row in rows} == {"user:cleo"}
     assert {row.object_id for row in rows} == {memory.uid for memory in three[:2]}
     assert three[0].revisions.count() == 1
-    assert any("2 memories" in text for text in told(curator, response))
+    assert any("2 memories" in text for text in shown_messages(curator, response))
 
 
 @pytest.mark.parametrize(
@@ -124,14 +124,14 @@ def test_a_bad_value_is_refused_on_the_page_that_asked(curator, three, action, v
 
 def test_one_refusal_does_not_stop_the_rest(curator, remember, actor):
     twin = remember("the same words", sensitivity="private")
-    store.update(twin.uid, MemoryPatch(title="a private twin"), actor)
+    store.update_memory(twin.uid, MemoryPatch(title="a private twin"), actor)
     first, second = remember("other words"), remember("more words")
-    store.trash([first.uid], actor)
+    store.trash_memories([first.uid], actor)
     asked = act(curator, "set_importance", first, second, query="?state=all")
     response = confirm(curator, asked, query="?state=all", importance="1")
     assert Memory.objects.get(pk=second.pk).importance == 1
     assert Memory.objects.get(pk=first.pk).importance == 0.5
-    texts = told(curator, response)
+    texts = shown_messages(curator, response)
     assert any("1 memory" in text for text in texts)
     assert any(first.uid in text and "trash" in text for text in texts)
 
@@ -142,7 +142,7 @@ def test_the_message_has_a_button_that_takes_it_back(curator, three):
         response = act(curator, action, *three)
         if action == "set_importance":
             response = confirm(curator, response, importance="0.9")
-        text = " ".join(told(curator, response))
+        text = " ".join(shown_messages(curator, response))
         address = re.search(r'action="(/acts/[^"]+)"', text)[1]
         fields = dict(re.findall(r'name="(first|last|next)" value="([^"]*)"', text))
         assert fields["next"].startswith("/admin/")
@@ -152,12 +152,12 @@ def test_the_message_has_a_button_that_takes_it_back(curator, three):
 
 def test_a_credential_as_a_category_is_refused(curator, three):
     response = confirm(curator, act(curator, "set_category", *three), category="ghp_" + "a1B2" * 9)
-    assert any("Nothing was changed" in text for text in told(curator, response))
+    assert any("Nothing was changed" in text for text in shown_messages(curator, response))
     assert not JournalEntry.objects.filter(operation="update").exists()
 
 
 def test_many_changes_go_through_in_chunks(curator, remember, monkeypatch):
-    monkeypatch.setattr(bulk_actions, "CHUNK", 2)
+    monkeypatch.setattr(bulk_actions, "CHUNK_SIZE", 2)
     memories = [remember(f"number {n}") for n in range(5)]
     confirm(curator, act(curator, "set_category", *memories), category="ops")
     assert Memory.objects.filter(category="ops").count() == 5
@@ -175,9 +175,9 @@ def test_what_is_confirmed_is_what_was_shown(curator, three, remember):
 
 
 def test_too_many_at_once_are_refused(curator, three, monkeypatch):
-    monkeypatch.setattr(bulk.select, "__defaults__", ("pk", 2))
+    monkeypatch.setattr(bulk.select_rows, "__defaults__", ("pk", 2))
     response = act(curator, "trash", *three)
-    assert any("at most 2" in text for text in told(curator, response))
+    assert any("at most 2" in text for text in shown_messages(curator, response))
     assert Memory.objects.live().count() == 3
 
 
@@ -191,7 +191,7 @@ def test_memories_expire_at_once(curator, three):
 
 def test_memories_move_to_the_trash_and_come_back(curator, three):
     response = act(curator, "trash", *three)
-    assert any("3 memories moved to the trash" in text for text in told(curator, response))
+    assert any("3 memories moved to the trash" in text for text in shown_messages(curator, response))
     assert Memory.objects.trashed().count() == 3
     act(curator, "restore", *three[:2], query="?state=trash")
     assert Memory.objects.live().count() == 2
@@ -208,7 +208,7 @@ def test_an_expired_memory_is_restored(curator, three):
 
 def test_what_cannot_be_restored_is_said(curator, three):
     response = act(curator, "restore", three[0])
-    assert any("1 memory left as before" in text for text in told(curator, response))
+    assert any("1 memory left as before" in text for text in shown_messages(curator, response))
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_erasing_asks_with_every_title_and_the_count(eraser, remember):
 
 
 def test_erased_memories_are_gone_but_for_the_hash_in_the_journal(eraser, three, actor):
-    store.update(three[0].uid, MemoryPatch(content="changed"), actor)
+    store.update_memory(three[0].uid, MemoryPatch(content="changed"), actor)
     confirm(eraser, act(eraser, "erase", *three[:2]))
     assert list(Memory.objects.values_list("uid", flat=True)) == [three[2].uid]
     rows = JournalEntry.objects.filter(operation="erase")
@@ -242,21 +242,21 @@ def test_erasing_in_the_admin_leaves_no_byte_in_the_file(eraser, remember):
     gone = remember("the xylophonequark is gone")
     remember("the filler stays")
     confirm(eraser, act(eraser, "erase", gone))
-    raw = disk.bytes_of_the_store(connection.settings_dict["NAME"])
+    raw = disk.read_store_bytes(connection.settings_dict["NAME"])
     assert b"filler" in raw
     assert b"xylophonequark" not in raw
 
 
 def test_erasing_reaches_the_trash(eraser, three, actor):
-    store.trash([three[0].uid], actor)
+    store.trash_memories([three[0].uid], actor)
     confirm(eraser, act(eraser, "erase", three[0], query="?state=trash"), query="?state=trash")
     assert Memory.objects.count() == 2
 
 
 def test_too_many_are_not_erased_at_once(eraser, three, monkeypatch):
-    monkeypatch.setattr(memory_actions, "MOST_ERASED", 2)
+    monkeypatch.setattr(memory_actions, "MAX_ERASED", 2)
     response = act(eraser, "erase", *three)
-    assert any("at most 2" in text for text in told(eraser, response))
+    assert any("at most 2" in text for text in shown_messages(eraser, response))
 
 
 def test_what_went_out_of_sight_before_the_confirmation_is_not_erased(eraser, three):
@@ -264,7 +264,7 @@ def test_what_went_out_of_sight_before_the_confirmation_is_not_erased(eraser, th
     Memory.objects.filter(pk=three[0].pk).update(sensitivity="secret")
     response = confirm(eraser, asked)
     assert Memory.objects.count() == 3
-    assert any("Nothing was changed" in text for text in told(eraser, response))
+    assert any("Nothing was changed" in text for text in shown_messages(eraser, response))
 
 
 @pytest.mark.parametrize("keys", ["", "abc", "9" * 40, "1;2", "-1", "98765,,x", "\x00", "1" * 5000])
@@ -297,7 +297,7 @@ def test_a_memorys_page_offers_what_fits_its_state(eraser, three, actor):
         ("expire", "Let expire now"),
         ("erase", "Erase for good…"),
     ]
-    store.trash([three[0].uid], actor)
+    store.trash_memories([three[0].uid], actor)
     response = eraser.get(page(Memory, "change", three[0].pk))
     assert [name for name, _ in response.context["single_actions"]] == ["restore", "erase"]
     eraser.post(response.context["all_states"], {"action": "restore", "_selected_action": three[0].pk})
@@ -306,7 +306,7 @@ def test_a_memorys_page_offers_what_fits_its_state(eraser, three, actor):
 
 def test_an_erased_memory_takes_its_facts_along(eraser, remember, actor):
     memory = remember("source")
-    services.store_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid), actor)
+    services.create_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=memory.uid), actor)
     confirm(eraser, act(eraser, "erase", memory))
     assert not Fact.objects.exists()
 
@@ -361,7 +361,7 @@ def test_a_repair_does_not_reach_known_levels(repairer, four_levels):
 
 
 def test_without_the_permission_there_is_no_repair_list(staff, four_levels):
-    client = show(staff(*CURATOR, "view_private", "view_secret"), "private", "secret")
+    client = turn_on_levels(staff(*CURATOR, "view_private", "view_secret"), "private", "secret")
     response = client.get(page(Memory) + REPAIR)
     assert response.context["cl"].result_count == 0
     assert "unknown level" not in response.content.decode()

@@ -10,11 +10,11 @@ from django.contrib.admin.models import LogEntry
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.memories.rows import listed
+from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from tests.admin.conftest import page, told
-from tests.visiting import show
+from tests.admin.conftest import page, shown_messages
+from tests.clients import turn_on_levels
 
 FULL = {
     "title": "A title",
@@ -75,9 +75,9 @@ def test_a_new_memory_is_stored_with_everything_that_was_entered(curator):
         "hub",
     )
     assert (memory.importance, memory.discovery_tokens, memory.author) == (0.7, 12, "user:cleo")
-    assert listed(memory, "tags") == ["one", "two"]
-    assert listed(memory, "files_read") == ["src/a.py", "src/b.py"]
-    assert [e["entity_type"] for e in listed(memory, "entities")] == ["person", "concept"]
+    assert list_values(memory, "tags") == ["one", "two"]
+    assert list_values(memory, "files_read") == ["src/a.py", "src/b.py"]
+    assert [e["entity_type"] for e in list_values(memory, "entities")] == ["person", "concept"]
     assert timedelta(days=29) < memory.expires_at - timezone.now() < timedelta(days=31)
 
 
@@ -91,7 +91,7 @@ def test_the_same_words_again_refresh_the_memory_that_is_there(curator):
     curator.post(page(Memory, "add"), FULL)
     response = curator.post(page(Memory, "add"), FULL)
     assert Memory.objects.count() == 1
-    assert any("refreshed" in text for text in told(curator, response))
+    assert any("refreshed" in text for text in shown_messages(curator, response))
 
 
 def test_a_new_memory_lives_as_long_as_configured_unless_told_otherwise(curator, configure):
@@ -199,7 +199,7 @@ def test_a_bad_line_of_a_list_is_named_by_its_number(curator, remember):
 def test_a_change_by_someone_else_meanwhile_is_not_overwritten(curator, remember, actor):
     memory = remember("first")
     mine = form_of(curator, memory, content="mine")
-    memories.update(memory.uid, MemoryPatch(content="theirs"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(content="theirs"), actor)
     response = curator.post(page(Memory, "change", memory.pk), mine)
     assert "since you opened it" in errors(response)["__all__"][0]
     assert Memory.objects.get().content == "theirs"
@@ -239,13 +239,13 @@ def test_a_memory_raised_out_of_sight_leaves_no_page_behind(curator, remember):
         page(Memory, "change", memory.pk), form_of(curator, memory, sensitivity="secret") | {"_continue": "1"}
     )
     assert response.url == page(Memory)
-    assert any("out of your sight" in text for text in told(curator, response))
+    assert any("out of your sight" in text for text in shown_messages(curator, response))
 
 
 def test_what_lies_in_the_trash_cannot_be_edited(curator, remember, actor):
     memory = remember("gone")
     data = form_of(curator, memory, content="back")
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     assert curator.post(page(Memory, "change", memory.pk), data).status_code == 403
     response = curator.get(page(Memory, "change", memory.pk))
     assert response.status_code == 200
@@ -288,14 +288,14 @@ def test_deleting_moves_to_the_trash_under_the_persons_name(curator, remember):
 
 def test_the_confirmation_of_a_deletion_lists_nothing_else(boss, remember, actor):
     memory = remember("unwanted", tags=["attached"])
-    memories.update(memory.uid, MemoryPatch(subtitle="x"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(subtitle="x"), actor)
     text = boss.get(page(Memory, "delete", memory.pk)).content.decode()
     assert "attached" not in text
     assert "evision" not in text
 
 
 def test_opening_a_secret_memory_is_journaled_as_revealed(staff, remember):
-    client = show(staff("view_memory", "view_secret"), "secret")
+    client = turn_on_levels(staff("view_memory", "view_secret"), "secret")
     memory = remember("hush", sensitivity="secret")
     client.get(page(Memory, "change", memory.pk))
     row = JournalEntry.objects.get(operation="reveal")
@@ -303,7 +303,7 @@ def test_opening_a_secret_memory_is_journaled_as_revealed(staff, remember):
 
 
 def test_a_secret_shown_by_a_refused_form_is_revealed_too(boss, remember):
-    show(boss, "secret")
+    turn_on_levels(boss, "secret")
     memory = remember("hush", sensitivity="secret")
     boss.post(page(Memory, "change", memory.pk), {})
     assert JournalEntry.objects.get(operation="reveal").object_id == memory.uid
@@ -311,7 +311,7 @@ def test_a_secret_shown_by_a_refused_form_is_revealed_too(boss, remember):
 
 @pytest.mark.parametrize("level", ["public", "private"])
 def test_opening_other_levels_leaves_no_trace(boss, remember, level):
-    show(boss, "private")
+    turn_on_levels(boss, "private")
     boss.get(page(Memory, "change", remember("plain", sensitivity=level).pk))
     assert not JournalEntry.objects.filter(operation="reveal").exists()
 
@@ -323,7 +323,7 @@ def test_opening_does_not_count_as_an_access(boss, remember):
 
 
 def test_neither_log_nor_messages_hold_a_memorys_words(boss, remember):
-    show(boss, "secret")
+    turn_on_levels(boss, "secret")
     memory = remember("xylophone words", title="Xylophone", sensitivity="secret")
     answers = [save(boss, memory, title="Xylophone two", content="xylophone changed")]
     answers.append(boss.post(page(Memory, "delete", memory.pk), {"post": "yes"}))
@@ -332,7 +332,7 @@ def test_neither_log_nor_messages_hold_a_memorys_words(boss, remember):
     )
     for response in answers:
         assert response.status_code == 302
-        assert not any("ylophone" in text for text in told(boss, response))
+        assert not any("ylophone" in text for text in shown_messages(boss, response))
     logged = json.dumps(list(LogEntry.objects.values_list("object_repr", "change_message")))
     assert LogEntry.objects.count() == 3
     assert "ylophone" not in logged
@@ -340,7 +340,7 @@ def test_neither_log_nor_messages_hold_a_memorys_words(boss, remember):
 
 
 def test_recent_actions_name_a_hidden_memory_by_its_id_alone(boss, remember):
-    show(boss, "secret")
+    turn_on_levels(boss, "secret")
     memory = remember("xylophone", title="Xylophone", sensitivity="secret")
     save(boss, memory, category="ops")
     session = boss.session

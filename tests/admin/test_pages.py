@@ -1,4 +1,7 @@
-"""Every page of the admin answers, obeys the content security policy, and costs a fixed number of queries."""
+"""Every page of the admin answers, obeys the content security policy, and costs a fixed number of queries.
+
+What a screen reader calls the parts of the admin's lists.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import re
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
 from memoryhub import memories
 from memoryhub.accounts import tokens
@@ -23,8 +28,8 @@ from memoryhub.models import (
     Session,
 )
 from tests.admin.conftest import CURATOR, act, page
-from tests.policy import policy
-from tests.visiting import show
+from tests.clients import turn_on_levels
+from tests.csp import parse_policy
 
 MODELS = [Memory, Fact, Session, Event, Injection, JournalEntry, AgentToken, MaintenanceRun]
 WITH_HISTORY = [Memory, Fact, AgentToken, MaintenanceRun]
@@ -46,7 +51,7 @@ def fill(remember, actor, start: int, count: int) -> None:
         )
         target = remember(f"target of {n}")
         Memory.objects.filter(pk=memory.pk).update(merged_into=target, flags=["odd"])
-        services.store_fact(
+        services.create_fact(
             FactDraft(subject=f"f{n}", predicate="is", object="x", memory_id=memory.uid), actor
         )
         session = Session.objects.get(session_id=f"s{n}")
@@ -77,12 +82,12 @@ def pages():
 
 
 def test_every_page_answers_and_holds_nothing_inline(boss, filled):
-    show(boss, "private", "secret")
+    turn_on_levels(boss, "private", "secret")
     for address in pages():
         response = boss.get(address)
         assert response.status_code == 200, address
         assert INLINE.findall(response.content.decode()) == [], address
-        allowed = policy(response)
+        allowed = parse_policy(response)
         assert allowed["default-src"] == ["'none'"]
         assert allowed["script-src"] == allowed["style-src"] == ["'self'"]
         assert "no-store" in response["Cache-Control"], address
@@ -137,9 +142,9 @@ def test_a_memorys_page_costs_the_same_however_much_hangs_on_it(boss, remember, 
     patch = MemoryPatch(
         tags=many, concepts=many, files_read=many, entities=[{"entity": name} for name in many]
     )
-    memories.update(memory.uid, patch, actor)
+    memories.update_memory(memory.uid, patch, actor)
     for name in many:
-        services.store_fact(FactDraft(subject=name, predicate="is", object="x", memory_id=memory.uid), actor)
+        services.create_fact(FactDraft(subject=name, predicate="is", object="x", memory_id=memory.uid), actor)
     assert queries_of(boss, address) == few
 
 
@@ -165,3 +170,17 @@ def test_the_index_names_what_a_person_may_do_alone(staff, filled):
     text = staff(*CURATOR).get("/admin/").content.decode()
     assert page(Memory) in text
     assert page(AgentToken) not in text
+
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_list_has_a_name(admin_client: Client) -> None:
+    page = admin_client.get(reverse("admin:auth_user_changelist"))
+    assert '<table id="result_list" aria-label="Users">' in page.content.decode()
+
+
+def test_the_box_to_search_in_is_named_in_words(admin_client: Client) -> None:
+    page = admin_client.get(reverse("admin:auth_user_changelist"))
+    label = '<label for="searchbar"><img src="/static/admin/img/search.svg" alt="">'
+    assert f'{label}<span class="visually-hidden">Search</span></label>' in page.content.decode()

@@ -70,7 +70,7 @@ def test_each_needs_its_permission(staff, rows, model):
 
 def test_looking_at_the_journal_leaves_it_sound(boss, remember, actor):
     memory = remember("x")
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     boss.get(page(JournalEntry))
     boss.get(page(JournalEntry, "change", 1))
     assert journal.verify() == journal.Verification(True, 2)
@@ -86,7 +86,7 @@ def test_the_journal_links_to_what_it_tells_of(boss, remember, actor):
 
 def test_the_journal_names_what_is_gone_without_a_link(boss, remember, actor):
     memory = remember("x")
-    memories.erase([memory.uid], actor)
+    memories.erase_memories([memory.uid], actor)
     text = boss.get(page(JournalEntry)).content.decode()
     assert f"<code>{memory.uid}</code>" in text
 
@@ -95,7 +95,7 @@ def test_the_journal_names_what_is_gone_without_a_link(boss, remember, actor):
 def test_the_journal_is_searched_by_object_actor_and_operation(boss, remember, actor, found_by):
     memory = remember("x")
     remember("y")
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     typed = {"id": memory.uid, "actor": "token:tests", "operation": "delete"}[found_by]
     count = {"id": 2, "actor": 3, "operation": 1}[found_by]
     assert boss.get(page(JournalEntry), {"q": typed}).context["cl"].result_count == count
@@ -104,7 +104,7 @@ def test_the_journal_is_searched_by_object_actor_and_operation(boss, remember, a
 def test_the_journal_is_filtered(boss, remember, actor):
     memory = remember("x", project="hub")
     remember("y", project="other")
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     for query, count in (
         ({"operation": "insert"}, 2),
         ({"operation": "delete"}, 1),
@@ -122,7 +122,7 @@ def test_the_journal_is_filtered(boss, remember, actor):
 
 def test_the_history_of_a_memory_is_its_journal(boss, remember, actor):
     memory, other = remember("x"), remember("y")
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     response = boss.get(page(Memory, "history", memory.pk))
     assert [row.operation for row in response.context["rows"]] == ["delete", "insert"]
     assert other.uid not in response.content.decode()

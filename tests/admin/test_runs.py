@@ -11,8 +11,8 @@ from django.utils import timezone
 from memoryhub import memories as store
 from memoryhub.maintenance import runs
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
-from tests.admin.conftest import act, confirm, page, told
-from tests.visiting import show
+from tests.admin.conftest import act, confirm, page, shown_messages
+from tests.clients import turn_on_levels
 
 Status = MaintenanceRun.Status
 
@@ -50,7 +50,7 @@ def started(client, *args, **values) -> MaintenanceRun:
     assert response.status_code == 302, response.context["form"].errors
     run = MaintenanceRun.objects.latest("pk")
     assert response.url == page(MaintenanceRun, "change", run.pk)
-    runs.work(run)
+    runs.execute(run)
     return run
 
 
@@ -127,7 +127,7 @@ class TestLosingForGood:
     @pytest.fixture
     def expired(self, remember, actor):
         memory = remember("old milk")
-        store.act("expire", [memory.uid], actor)
+        store.apply_bulk_action("expire", [memory.uid], actor)
         Memory.objects.update(expires_at=timezone.now() - timedelta(days=1))
         return memory
 
@@ -153,26 +153,28 @@ class TestSteering:
         start(keeper)
         run = MaintenanceRun.objects.get()
         assert "Stop" in shown(keeper, run)
-        assert "1 run told to stop." in told(keeper, act(keeper, "stop", run))
+        assert "1 run told to stop." in shown_messages(keeper, act(keeper, "stop", run))
         assert "Stopped" in shown(keeper, run)
         act(keeper, "resume", run)
-        runs.work(MaintenanceRun.objects.get())
+        runs.execute(MaintenanceRun.objects.get())
         assert importances() == [0.4, 0.4]
         confirm(keeper, act(keeper, "undo", run))
-        runs.work(MaintenanceRun.objects.get(undoes=run))
+        runs.execute(MaintenanceRun.objects.get(undoes=run))
         assert importances() == [0.5, 0.5]
         assert "undone since" in shown(keeper, run)
 
     def test_a_refusal_is_told(self, keeper, faded):
         run = started(keeper)
-        assert any("only one that failed" in one for one in told(keeper, act(keeper, "resume", run)))
+        assert any(
+            "only one that failed" in one for one in shown_messages(keeper, act(keeper, "resume", run))
+        )
 
 
 class TestTheGate:
     def test_a_run_names_and_counts_only_what_may_be_seen(self, staff, four_levels, actor):
         age(four_levels.values())
-        run = runs.start("consolidate", {}, actor)
-        runs.work(run)
+        run = runs.enqueue("consolidate", {}, actor)
+        runs.execute(run)
         client = staff("view_maintenancerun", "view_private", "view_secret")
         words = shown(client, run)
         assert "publicwords" in words
@@ -182,7 +184,7 @@ class TestTheGate:
             "3"
             not in client.get(page(MaintenanceRun)).content.decode().partition("<tbody>")[2].partition("%")[0]
         )
-        words = shown(show(client, "private"), run)
+        words = shown(turn_on_levels(client, "private"), run)
         assert "privatewords" in words
         assert "secretwords" not in words
         assert "unknownwords" not in words

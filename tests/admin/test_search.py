@@ -20,7 +20,7 @@ from memoryhub.models import (
     Memory,
     Session,
 )
-from memoryhub.search.hybrid import search
+from memoryhub.search.hybrid import search_memories
 from tests.admin.conftest import page
 
 HOSTILE = [
@@ -78,7 +78,7 @@ def test_search_orders_like_the_hub(curator, remember):
     for n in range(6):
         remember(f"zebra crossing number {n} " + "filler " * n, title="zebra crossing" if n == 3 else f"t{n}")
     rows = Memory.objects.visible_to(Clearance()).live()
-    expected = [Memory.objects.get(pk=pk).title for pk in search(rows, "zebra crossing").ids]
+    expected = [Memory.objects.get(pk=pk).title for pk in search_memories(rows, "zebra crossing").ids]
     assert found(curator, q="zebra crossing") == expected
     assert expected[0] == "zebra crossing"
 
@@ -117,7 +117,7 @@ def test_filters_narrow_a_search(curator, remember):
 
 
 def test_the_trash_can_be_searched(curator, remember, actor):
-    memories.trash([remember("zebra gone", title="gone").uid], actor)
+    memories.trash_memories([remember("zebra gone", title="gone").uid], actor)
     remember("zebra here", title="here")
     assert found(curator, q="zebra") == ["here"]
     assert found(curator, q="zebra", state="trash") == ["gone"]
@@ -164,8 +164,8 @@ def test_completion_is_safe_for_any_input(boss, remember):
 def states(remember, actor):
     remember("is alive", title="live", ttl_days=0)
     remember("ends soon", title="soon", ttl_days=3)
-    memories.act("expire", [remember("has ended", title="expired").uid], actor)
-    memories.trash([remember("thrown away", title="trashed", ttl_days=0).uid], actor)
+    memories.apply_bulk_action("expire", [remember("has ended", title="expired").uid], actor)
+    memories.trash_memories([remember("thrown away", title="trashed", ttl_days=0).uid], actor)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_memories_are_filtered_by_state(curator, states, state, titles):
 
 def test_memories_are_filtered_by_use(curator, remember):
     remember("never", title="never")
-    memories.touch(remember("used", title="used"))
+    memories.count_access(remember("used", title="used"))
     assert found(curator, use="never") == ["never"]
     assert found(curator, use="used") == ["used"]
     assert found(curator, use="x") == []

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from memoryhub.accounts import tokens
 from memoryhub.models import AgentToken, JournalEntry
-from tests.admin.conftest import act, confirm, page, told
+from tests.admin.conftest import act, confirm, page, shown_messages
 
 FORM = {
     "name": "scribe",
@@ -52,7 +52,7 @@ def errors(response) -> dict[str, list[str]]:
 
 def test_a_new_token_works_and_is_what_was_asked_for(manager):
     raw = issued(manager.post(page(AgentToken, "add"), FORM))
-    token = tokens.authenticate(raw)
+    token = tokens.authenticate_token(raw)
     assert (token.name, token.owner, token.clearance) == ("scribe", "cleo", "public")
     assert (token.rights, token.projects) == (["read", "write"], ["datasette", "hub"])
     row = JournalEntry.objects.get()
@@ -182,20 +182,20 @@ def test_revoking_asks_first_and_is_journaled_under_the_persons_name(manager, ac
     token, raw = tokens.issue_token("scribe", "cleo", actor=actor)
     asked = act(manager, "revoke", token)
     assert "scribe" in asked.content.decode()
-    assert tokens.authenticate(raw)
+    assert tokens.authenticate_token(raw)
     response = confirm(manager, asked)
-    assert tokens.authenticate(raw) is None
+    assert tokens.authenticate_token(raw) is None
     assert JournalEntry.objects.get(operation="revoke").actor == "user:cleo"
-    assert any("1 token revoked" in text for text in told(manager, response))
+    assert any("1 token revoked" in text for text in shown_messages(manager, response))
 
 
 def test_a_revoked_token_is_read_only(boss, token, actor):
-    tokens.revoke(token.uid, actor)
+    tokens.revoke_token(token.uid, actor)
     address = page(AgentToken, "change", token.pk)
     assert boss.get(address).status_code == 200
     assert boss.post(address, FORM).status_code == 403
     response = act(boss, "revoke", token)
-    assert any("Nothing was changed" in text for text in told(boss, response))
+    assert any("Nothing was changed" in text for text in shown_messages(boss, response))
 
 
 def test_a_token_cannot_be_deleted_even_by_a_superuser(boss, token):

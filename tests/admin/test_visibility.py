@@ -11,8 +11,8 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Fact, Injection, JournalEntry, Memory, Session
 from tests.admin.conftest import CURATOR, act, page
-from tests.visiting import show
-from tests.web.markup import listed_as
+from tests.clients import turn_on_levels
+from tests.web.markup import list_title
 
 LEVELS = ("public", "private", "secret", "cosmic")
 SEES = {
@@ -26,7 +26,7 @@ SEES = {
 def levels_in(response) -> set[str]:
     text = response.content.decode()
     said = {level for level in LEVELS if f"{'unknown' if level == 'cosmic' else level}words" in text}
-    return said | {memory.sensitivity for memory in Memory.objects.all() if listed_as(memory) in text}
+    return said | {memory.sensitivity for memory in Memory.objects.all() if list_title(memory) in text}
 
 
 def main_part(response) -> str:
@@ -36,7 +36,7 @@ def main_part(response) -> str:
 
 @pytest.mark.parametrize("permissions", SEES)
 def test_a_list_shows_the_levels_that_are_permitted_and_switched_on(staff, four_levels, permissions):
-    client = show(staff(*CURATOR, *permissions), "private", "secret")
+    client = turn_on_levels(staff(*CURATOR, *permissions), "private", "secret")
     assert levels_in(client.get(page(Memory))) == SEES[permissions]
 
 
@@ -47,11 +47,11 @@ def test_without_switches_a_list_shows_public_memories_alone(staff, four_levels,
 
 def test_a_superuser_too_sees_a_level_only_by_its_switch(boss, four_levels):
     assert levels_in(boss.get(page(Memory))) == {"public"}
-    assert levels_in(show(boss, "secret").get(page(Memory))) == {"public", "secret"}
+    assert levels_in(turn_on_levels(boss, "secret").get(page(Memory))) == {"public", "secret"}
 
 
 def test_an_unknown_level_stays_hidden_from_a_superuser_with_every_switch(boss, four_levels):
-    show(boss, "private", "secret", "cosmic", "unknown")
+    turn_on_levels(boss, "private", "secret", "cosmic", "unknown")
     for state in ("", "?state=all", "?level=cosmic", "?q=zebra"):
         assert "cosmic" not in levels_in(boss.get(page(Memory) + state))
 
@@ -127,15 +127,15 @@ def test_a_merged_memory_does_not_name_a_hidden_target(boss, remember):
     source = remember("merged away")
     Memory.objects.filter(pk=source.pk).update(merged_into=target)
     assert "hidden target" not in boss.get(page(Memory, "change", source.pk)).content.decode()
-    show(boss, "secret")
-    assert listed_as(target) in boss.get(page(Memory, "change", source.pk)).content.decode()
+    turn_on_levels(boss, "secret")
+    assert list_title(target) in boss.get(page(Memory, "change", source.pk)).content.decode()
 
 
 def test_the_journal_leaves_out_what_is_hidden(boss, four_levels):
     ids = {level: memory.uid for level, memory in four_levels.items()}
     text = boss.get(page(JournalEntry)).content.decode()
     assert [level for level in LEVELS if ids[level] in text] == ["public"]
-    show(boss, "private")
+    turn_on_levels(boss, "private")
     text = boss.get(page(JournalEntry)).content.decode()
     assert [level for level in LEVELS if ids[level] in text] == ["public", "private"]
 
@@ -143,14 +143,14 @@ def test_the_journal_leaves_out_what_is_hidden(boss, four_levels):
 def test_a_journal_row_of_a_hidden_memory_is_not_found(boss, four_levels):
     row = JournalEntry.objects.get(object_id=four_levels["secret"].uid)
     assert boss.get(page(JournalEntry, "change", row.pk)).status_code == 404
-    assert show(boss, "secret").get(page(JournalEntry, "change", row.pk)).status_code == 200
+    assert turn_on_levels(boss, "secret").get(page(JournalEntry, "change", row.pk)).status_code == 200
 
 
 def test_the_history_of_a_memory_leaves_out_versions_of_a_hidden_level(boss, remember, actor):
     memory = remember("plain words", sensitivity="secret")
-    memories.update(memory.uid, MemoryPatch(subtitle="written while secret"), actor)
-    memories.update(memory.uid, MemoryPatch(sensitivity="public"), actor)
-    memories.update(memory.uid, MemoryPatch(overview="written in public"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(subtitle="written while secret"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(sensitivity="public"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(overview="written in public"), actor)
     text = boss.get(page(Memory, "history", memory.pk)).content.decode()
     versions = boss.get(page(Memory, "history", memory.pk)).context["versions"]
     assert [version.number for version in versions] == [3]
@@ -165,8 +165,8 @@ def four_facts(four_levels, actor):
         draft = FactDraft(
             subject=f"{level}words", predicate="is", object="x", memory_id=four_levels[level].uid
         )
-        made[level] = services.store_fact(draft, actor)[0]
-    made["cosmic"] = services.store_fact(
+        made[level] = services.create_fact(draft, actor)[0]
+    made["cosmic"] = services.create_fact(
         FactDraft(subject="unknownwords", predicate="is", object="x"), actor
     )[0]
     Fact.objects.filter(pk=made["cosmic"].pk).update(sensitivity="cosmic")
@@ -175,7 +175,11 @@ def four_facts(four_levels, actor):
 
 def test_a_fact_shows_no_more_widely_than_its_memory(boss, four_facts):
     assert levels_in(boss.get(page(Fact))) == {"public"}
-    assert levels_in(show(boss, "private", "secret").get(page(Fact))) == {"public", "private", "secret"}
+    assert levels_in(turn_on_levels(boss, "private", "secret").get(page(Fact))) == {
+        "public",
+        "private",
+        "secret",
+    }
 
 
 @pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
@@ -206,7 +210,11 @@ def four_sessions(db, remember):
 @pytest.mark.parametrize("model", [Session, Event])
 def test_sessions_and_events_show_as_their_level_allows(boss, four_sessions, model):
     assert levels_in(boss.get(page(model))) == {"public"}
-    assert levels_in(show(boss, "private", "secret").get(page(model))) == {"public", "private", "secret"}
+    assert levels_in(turn_on_levels(boss, "private", "secret").get(page(model))) == {
+        "public",
+        "private",
+        "secret",
+    }
 
 
 @pytest.mark.parametrize("model", [Session, Event, Injection])
@@ -214,7 +222,7 @@ def test_the_page_of_a_row_shows_as_its_level_allows(boss, four_sessions, model)
     for level in LEVELS:
         expected = 200 if level == "public" else 404
         assert boss.get(page(model, "change", four_sessions[level][model].pk)).status_code == expected
-    show(boss, "private", "secret")
+    turn_on_levels(boss, "private", "secret")
     for level in LEVELS:
         expected = 404 if level == "cosmic" else 200
         assert boss.get(page(model, "change", four_sessions[level][model].pk)).status_code == expected
@@ -222,7 +230,7 @@ def test_the_page_of_a_row_shows_as_its_level_allows(boss, four_sessions, model)
 
 def test_injections_are_counted_as_their_level_allows(boss, four_sessions):
     assert boss.get(page(Injection)).context["cl"].result_count == 1
-    assert show(boss, "private", "secret").get(page(Injection)).context["cl"].result_count == 3
+    assert turn_on_levels(boss, "private", "secret").get(page(Injection)).context["cl"].result_count == 3
 
 
 def test_a_session_names_and_counts_visible_memories_alone(boss, remember):
@@ -234,13 +242,13 @@ def test_a_session_names_and_counts_visible_memories_alone(boss, remember):
     assert "hidden one" not in text
     [row] = boss.get(page(Session)).context["cl"].result_list
     assert row.memory_count == 1
-    assert listed_as(hidden) not in text
-    show(boss, "secret")
-    assert listed_as(hidden) in boss.get(page(Session, "change", session.pk)).content.decode()
+    assert list_title(hidden) not in text
+    turn_on_levels(boss, "secret")
+    assert list_title(hidden) in boss.get(page(Session, "change", session.pk)).content.decode()
 
 
 def test_a_lost_permission_ends_what_its_switch_showed(staff, four_levels):
-    client = show(staff(*CURATOR, "view_secret"), "secret")
+    client = turn_on_levels(staff(*CURATOR, "view_secret"), "secret")
     assert levels_in(client.get(page(Memory))) == {"public", "secret"}
     cleo = User.objects.get(username="cleo")
     cleo.user_permissions.remove(Permission.objects.get(codename="view_secret"))
@@ -264,7 +272,7 @@ def test_the_header_offers_the_switches_that_a_person_may_turn(staff):
     text = client.get(page(Memory)).content.decode()
     assert "private: hidden" in text
     assert "secret: hidden" not in text
-    assert "private: shown" in show(client, "private").get(page(Memory)).content.decode()
+    assert "private: shown" in turn_on_levels(client, "private").get(page(Memory)).content.decode()
 
 
 def test_the_switch_in_the_header_comes_back_to_the_page(staff, four_levels):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 
 API = "/api/v1"
@@ -57,7 +57,7 @@ def agent(db: None) -> Callable[..., Agent]:
 
     def make(clearance: str = "secret", name: str = "bot", owner: str = "ada", **options: Any) -> Agent:
         options.setdefault("rights", RIGHTS)
-        _, raw = tokens.issue_token(name, owner, clearance, actor=system("tests"), **options)
+        _, raw = tokens.issue_token(name, owner, clearance, actor=system_actor("tests"), **options)
         return Agent(raw)
 
     return make

@@ -7,13 +7,13 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 from django.utils import timezone
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, JournalEntry
 from tests.api.conftest import Agent, is_problem
 
-BOSS = system("tests")
+BOSS = system_actor("tests")
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def test_without_a_token_nothing_is_told_of_a_body(db):
 
 def test_a_revoked_token_stops_at_once(issue):
     token, raw = issue()
-    tokens.revoke(token.uid, BOSS)
+    tokens.revoke_token(token.uid, BOSS)
     is_problem(Agent(raw).get("/memories"), 401)
-    tokens.revoke(token.uid, BOSS)
+    tokens.revoke_token(token.uid, BOSS)
     assert JournalEntry.objects.filter(operation="revoke", object_id=token.uid).count() == 1
 
 
@@ -107,7 +107,7 @@ def test_a_bad_value_makes_no_token_and_is_named(issue, options, field):
 
 def test_revoking_what_is_not_there_is_refused(db):
     with pytest.raises(NotFound):
-        tokens.revoke("nothere", BOSS)
+        tokens.revoke_token("nothere", BOSS)
 
 
 READS = [
@@ -152,12 +152,12 @@ def test_maintaining_needs_the_right_to_maintain(agent, tool):
 def test_a_use_is_noted_once_a_minute(issue, django_assert_num_queries):
     token, raw = issue()
     now = timezone.now()
-    tokens.authenticate(raw, "10.0.0.1", now)
+    tokens.authenticate_token(raw, "10.0.0.1", now)
     with django_assert_num_queries(1):
-        tokens.authenticate(raw, "10.0.0.2", now + timedelta(seconds=59))
+        tokens.authenticate_token(raw, "10.0.0.2", now + timedelta(seconds=59))
     token.refresh_from_db()
     assert (token.last_used_at, token.last_used_from) == (now, "10.0.0.1")
-    tokens.authenticate(raw, "10.0.0.2", now + timedelta(seconds=61))
+    tokens.authenticate_token(raw, "10.0.0.2", now + timedelta(seconds=61))
     token.refresh_from_db()
     assert token.last_used_from == "10.0.0.2"
 
@@ -187,7 +187,7 @@ def test_create_token_prints_it_alone_on_a_line(db, capsys):
     raw = out.strip()
     assert out == raw + "\n"
     token = AgentToken.objects.get()
-    assert tokens.authenticate(raw) == token
+    assert tokens.authenticate_token(raw) == token
     assert (token.name, token.owner, token.clearance) == ("bot", "bot", "secret")
     assert (token.rights, token.projects) == (["read", "maintain"], ["a", "b"])
     assert "only its hash" in err

@@ -55,7 +55,7 @@ class TestUnsound:
         def broken(*args, **kwargs):
             raise OperationalError("unable to open database file")
 
-        monkeypatch.setattr(schema, "problems", broken)
+        monkeypatch.setattr(schema, "find_problems", broken)
         problem = is_problem(Agent().http.get(path), 503, "not_ready")
         assert [error["field"] for error in problem["errors"]] == ["database"]
 

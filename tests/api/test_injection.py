@@ -98,7 +98,7 @@ def test_a_confined_token_gets_nothing_from_elsewhere_and_opens_no_session_there
 
 def test_a_failure_is_an_empty_answer_and_no_error(bot, remember, monkeypatch):
     remember("zebra stripes")
-    monkeypatch.setattr("memoryhub.injection.services.candidates", lambda *_: 1 / 0)
+    monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: 1 / 0)
     response = bot.post("/inject", PROMPT)
     assert response.status_code == 200
     assert response.json()["context"] == ""

@@ -1,4 +1,7 @@
-"""Maintenance over the API: asked for with 202, looked at, stopped, resumed, undone."""
+"""Maintenance over the API: asked for with 202, looked at, stopped, resumed, undone.
+
+What a dry run lists to an agent is what the run then does, for a token of each clearance.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun, Memory
 from tests.api.conftest import bad_fields, is_problem
@@ -44,7 +47,7 @@ def ask(agent, **body):
 def worked(agent, **body):
     """Start a run, let it work, and read it."""
     uid = ask(agent, **body)
-    assert runs.work(MaintenanceRun.objects.get(uid=uid))
+    assert runs.execute(MaintenanceRun.objects.get(uid=uid))
     return read(agent, uid)
 
 
@@ -202,7 +205,7 @@ def test_it_is_undone_by_a_run_of_its_own(bot, aged):
     response = bot.post(f"/maintenance/{uid}/undo")
     assert response.status_code == 202
     assert response.json()["undoes"] == uid
-    assert runs.work(MaintenanceRun.objects.get(uid=response.json()["id"]))
+    assert runs.execute(MaintenanceRun.objects.get(uid=response.json()["id"]))
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.5}
     body = read(bot, uid)
     assert body["undone_at"]
@@ -217,7 +220,7 @@ def test_it_stops_and_goes_on(bot, aged):
     assert (stopped.json()["status"], stopped.json()["cause"]) == ("failed", "stopped")
     assert stopped.json()["resumable"] is True
     assert bot.post(f"/maintenance/{uid}/resume").json()["status"] == "queued"
-    assert runs.work(MaintenanceRun.objects.get(uid=uid))
+    assert runs.execute(MaintenanceRun.objects.get(uid=uid))
     whole = read(bot, uid, allow_private=True, allow_secret=True)
     assert whole["result"]["counts"] == {"decay": 5}
     is_problem(bot.post(f"/maintenance/{uid}/resume"), 409, "conflict")
@@ -236,7 +239,7 @@ def test_where_no_worker_runs_the_answer_says_what_it_waits_for(bot, configure):
 
 def test_runs_are_listed_newest_first(bot):
     uids = [ask(bot, operation="consolidate", dry_run=True) for _ in range(3)]
-    runs.start("consolidate", {}, system("schedule"))
+    runs.enqueue("consolidate", {}, system_actor("schedule"))
     body = bot.get("/maintenance", limit=2).json()
     assert body["total"] == 4
     assert body["items"][0]["actor"] == "system:schedule"
@@ -248,12 +251,53 @@ def test_runs_are_listed_newest_first(bot):
 
 
 def test_an_error_tells_no_words_of_a_memory(bot, aged, monkeypatch, caplog):
-    from memoryhub.maintenance.operations.consolidate import Consolidation
+    from memoryhub.maintenance.operations.consolidate import Consolidate
 
     def fail(*args, **kwargs):
         raise ValueError("a secret one")
 
-    monkeypatch.setattr(Consolidation, "total", fail)
+    monkeypatch.setattr(Consolidate, "total", fail)
     body = worked(bot, operation="consolidate")
     assert (body["status"], body["cause"]) == ("failed", "error")
     assert body["error"] == "ValueError; the log of the hub has the details"
+
+
+LEVELS = ("public", "private", "secret")
+OPERATIONS = ("purge_expired", "consolidate", "compress", "summarize_old", "evict", "empty_trash")
+
+
+@pytest.fixture
+def store_of_all_levels(bot, configure):
+    """Of each level what each operation has something to do with."""
+    now = timezone.now()
+    special = {
+        "faded": {"importance": 0.01, "updated_at": now - timedelta(days=200)},
+        "used": {"accessed_count": 3, "last_accessed_at": now},
+        "expired": {"expires_at": now - timedelta(days=1)},
+        "trashed": {"deleted_at": now - timedelta(days=1), "trash_reason": "forgotten"},
+    }
+    for level in LEVELS:
+        said = [f"the {level} pump in the mill house was greased again, turn {n}" for n in range(6)]
+        for content in (*said, *(f"{level} and {name}" for name in special)):
+            bot.post("/memories", {"content": content, "sensitivity": level})
+    Memory.objects.update(updated_at=now - timedelta(days=40), created_at=now - timedelta(days=40))
+    for name, values in special.items():
+        Memory.objects.filter(content__endswith=f"and {name}").update(**values)
+    configure(max_memories=5)
+
+
+@pytest.mark.parametrize("clearance", LEVELS)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_dry_run_lists_exactly_what_the_run_then_does(agent, store_of_all_levels, clearance, operation):
+    keeper = agent(clearance, "keeper")
+
+    def listed(*, dry_run):
+        uid = worked(keeper, operation=operation, dry_run=dry_run)["id"]
+        result = read(keeper, uid, allow_private=True, allow_secret=True, limit=200)["result"]
+        assert result["changes"] == len(result["items"])
+        named = ("id", "action", "before", "reason", "members")
+        return [tuple(map(str, (item[name] for name in named))) for item in result["items"]]
+
+    foreseen = listed(dry_run=True)
+    assert foreseen
+    assert listed(dry_run=False) == foreseen

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from memoryhub.models import JournalEntry, Memory
 from tests.api.conftest import bad_fields, is_problem, stored
-from tests.api.whole import FIELDS, FULL
+from tests.api.full_memory import FIELDS, FULL
 
 
 def test_reading_a_memory_counts_an_access_and_does_not_make_it_look_new(bot):

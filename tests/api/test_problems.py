@@ -184,7 +184,7 @@ def test_a_busy_database_is_503_with_a_time_to_retry(bot, monkeypatch, message):
     def locked(*args, **kwargs):
         raise OperationalError(message)
 
-    monkeypatch.setattr(memories, "remember", locked)
+    monkeypatch.setattr(memories, "create_memory", locked)
     response = bot.post("/memories", {"content": "x"})
     is_problem(response, 503, "database_busy")
     assert int(response["Retry-After"]) >= 1
@@ -194,7 +194,7 @@ def test_another_failure_of_the_database_is_503_without_its_words(bot, monkeypat
     def broken(*args, **kwargs):
         raise OperationalError("no such table: memoryhub_memory")
 
-    monkeypatch.setattr(memories, "remember", broken)
+    monkeypatch.setattr(memories, "create_memory", broken)
     problem = is_problem(bot.post("/memories", {"content": "x"}), 503, "database_unavailable")
     assert "table" not in problem["detail"]
 
@@ -205,7 +205,7 @@ def test_what_nobody_foresaw_shows_nothing_of_itself_and_is_logged(bot, monkeypa
         raise ZeroDivisionError("hunter2")
 
     settings.DEBUG = debug
-    monkeypatch.setattr(memories, "remember", broken)
+    monkeypatch.setattr(memories, "create_memory", broken)
     response = bot.post("/memories", {"content": "x"})
     problem = is_problem(response, 500, "internal_error")
     assert "hunter2" not in response.content.decode()

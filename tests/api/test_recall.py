@@ -15,10 +15,10 @@ from memoryhub import memories as store
 from memoryhub import serializers
 from memoryhub.access.policy import Clearance
 from memoryhub.core.text import estimate_tokens
-from memoryhub.http.json import answer
+from memoryhub.http.json import json_response
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.recall import Wanted, recall_memories
+from memoryhub.search.recall import RecallRequest, recall_memories
 from tests.api.conftest import bad_fields, is_problem
 
 EVERYTHING = {"allow_private": True, "allow_secret": True}
@@ -200,7 +200,7 @@ def test_only_what_is_shown_whole_counts_as_an_access(bot, remember):
 
 def test_recalling_from_the_trash_counts_no_access(bot, remember, actor):
     memory = remember("zebra")
-    store.trash([memory.uid], actor)
+    store.trash_memories([memory.uid], actor)
     assert ids(ask(bot, trashed=True)["details"]) == [memory.uid]
     memory.refresh_from_db()
     assert memory.accessed_count == 0
@@ -288,6 +288,6 @@ def test_the_budget_holds_for_any_texts(remember, memories, query, budgets):
     live: MemoryQuerySet = Memory.objects.visible_to(Clearance()).live()
     for budget in (100, *budgets, 100_000):
         for asked in (f"zebra {query}", query):
-            found = recall_memories(live, Wanted(asked, budget), detail)
-            written = answer(found).content.decode()
+            found = recall_memories(live, RecallRequest(asked, budget), detail)
+            written = json_response(found).content.decode()
             assert estimate_tokens(written) <= found["tokens_used"] <= budget

@@ -3,9 +3,9 @@
 import pytest
 from django.db import connection
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from tests.api.conftest import bad_fields, is_problem
 from tests.conftest import cut_journal, without_journal_triggers
@@ -301,6 +301,6 @@ class TestLostRows:
         assert rows["items"] == []
 
     def test_an_acknowledged_loss_is_not_reported(self, bot, lost):
-        with write():
-            journal.acknowledge_loss(system("tests"))
+        with write_transaction():
+            journal.acknowledge_loss(system_actor("tests"))
         assert bot.get("/journal/verify").json()["ok"] is True

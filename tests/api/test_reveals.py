@@ -135,7 +135,7 @@ def test_the_titles_of_a_run_are_told_and_noted(agent, giraffe):
     memory, boss = giraffe("secret"), agent("secret", "boss")
     Memory.objects.update(updated_at=timezone.now() - timedelta(days=10))
     uid = boss.post("/maintenance", {"operation": "consolidate", "dry_run": True}).json()["id"]
-    runs.work(MaintenanceRun.objects.get(uid=uid))
+    runs.execute(MaintenanceRun.objects.get(uid=uid))
     answer = boss.get(f"/maintenance/{uid}", allow_private="true", allow_secret="true")
     assert answer.json()["result"]["items"][0]["title"]
     assert [row.object_id for row in reveals()] == [memory.uid]

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from memoryhub.models import Memory
 from tests.api.conftest import bad_fields, is_problem, stored
-from tests.api.whole import FIELDS, FULL
+from tests.api.full_memory import FIELDS, FULL
 
 
 def test_storing_answers_201_with_the_whole_memory_and_its_defaults(bot):

@@ -1,10 +1,12 @@
-"""The journal: append-only, chained, one transaction with the change, and free of any memory's text."""
+"""The journal: append-only, chained, in the transaction of the change, and without any memory's text."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from django.db import DatabaseError, transaction
@@ -13,12 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.memories.versions import memory_journal
 from memoryhub.models import JournalEntry, Memory
-from tests.conftest import raw, undone
+from tests.conftest import rolled_back, run_sql
 
 TABLE = "memoryhub_journalentry"
 COLUMNS = [
@@ -45,11 +49,11 @@ def five_rows(remember):
 def tamper(sql: str, *params) -> None:
     """As an attacker who owns the file: the triggers go first."""
     schema.drop_triggers()
-    raw("PRAGMA ignore_check_constraints = ON")
+    run_sql("PRAGMA ignore_check_constraints = ON")
     try:
-        raw(sql, *params)
+        run_sql(sql, *params)
     finally:
-        raw("PRAGMA ignore_check_constraints = OFF")
+        run_sql("PRAGMA ignore_check_constraints = OFF")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,7 @@ def tamper(sql: str, *params) -> None:
 )
 def test_the_database_refuses_to_change_a_row(five_rows, sql):
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
-        raw(sql)
+        run_sql(sql)
     assert journal.verify() == journal.Verification(True, 5, None)
 
 
@@ -83,7 +87,7 @@ def test_columns_are_all_covered():
 @pytest.mark.parametrize("seq", [1, 3, 5])
 @pytest.mark.parametrize("column", COLUMNS)
 def test_one_changed_byte_of_any_column_is_found(five_rows, column, seq):
-    text = str(raw(f"SELECT CAST({column} AS TEXT) FROM {TABLE} WHERE seq = %s", seq)[0][0])
+    text = str(run_sql(f"SELECT CAST({column} AS TEXT) FROM {TABLE} WHERE seq = %s", seq)[0][0])
     if column == "seq":
         changed = str(seq + 40)  # a number of its own, one byte away is taken by a neighbour
     else:
@@ -119,15 +123,15 @@ def test_an_inserted_row_is_found(five_rows):
 def test_a_row_pushed_in_between_is_found(five_rows):
     columns = ", ".join(COLUMNS[1:])
     tamper(f"UPDATE {TABLE} SET seq = seq + 100 WHERE seq > 2")
-    raw(f"UPDATE {TABLE} SET seq = seq - 99 WHERE seq > 100")
-    raw(f"INSERT INTO {TABLE} (seq, {columns}) SELECT 3, {columns} FROM {TABLE} WHERE seq = 2")
+    run_sql(f"UPDATE {TABLE} SET seq = seq - 99 WHERE seq > 100")
+    run_sql(f"INSERT INTO {TABLE} (seq, {columns}) SELECT 3, {columns} FROM {TABLE} WHERE seq = 2")
     assert journal.verify().first_bad_seq == 3
 
 
 def test_two_rows_that_changed_places_are_found(five_rows):
     tamper(f"UPDATE {TABLE} SET seq = 99 WHERE seq = 2")
-    raw(f"UPDATE {TABLE} SET seq = 2 WHERE seq = 3")
-    raw(f"UPDATE {TABLE} SET seq = 3 WHERE seq = 99")
+    run_sql(f"UPDATE {TABLE} SET seq = 2 WHERE seq = 3")
+    run_sql(f"UPDATE {TABLE} SET seq = 3 WHERE seq = 99")
     assert journal.verify().first_bad_seq == 2
 
 
@@ -143,7 +147,7 @@ def test_the_hash_is_what_the_documentation_says(remember):
     for n in range(3):
         remember(f"memory {n}", project="zoo é", importance=0.3)
     previous = "0" * 64
-    for *stored, digest in raw(
+    for *stored, digest in run_sql(
         f"SELECT {', '.join(f'CAST({c} AS TEXT)' for c in COLUMNS)} FROM {TABLE} ORDER BY seq"
     ):
         text = "".join(f"{len(value)}:{value}" for value in stored) + previous
@@ -154,15 +158,15 @@ def test_the_hash_is_what_the_documentation_says(remember):
 def test_the_chain_goes_on_across_batches_and_transactions(db, actor, configure):
     configure(max_memories=0)
     for n in range(4):
-        memories.remember_many([MemoryDraft(content=f"{n}/{i}") for i in range(300)], actor)
-    memories.trash(list(Memory.objects.values_list("uid", flat=True)[:700]), actor)
+        memories.create_memories([MemoryDraft(content=f"{n}/{i}") for i in range(300)], actor)
+    memories.trash_memories(list(Memory.objects.values_list("uid", flat=True)[:700]), actor)
     assert journal.verify() == journal.Verification(True, 1900, None)
     assert list(JournalEntry.objects.order_by("seq").values_list("seq", flat=True)) == list(range(1, 1901))
 
 
 def test_a_change_that_is_rolled_back_leaves_no_row(remember, actor):
     remember("kept")
-    with undone():
+    with rolled_back():
         remember("undone")
     remember("kept too")
     assert journal.verify() == journal.Verification(True, 2, None)
@@ -182,31 +186,31 @@ def test_no_text_of_a_memory_reaches_the_journal(remember, actor):
     lists = {"tags": ["xylophonetag"], "concepts": ["xylophoneconcept"], "files_read": ["src/xylophone.py"]}
     entities = [{"entity": "xylophoneentity"}]
     memory = remember(**words, **lists, entities=entities, sensitivity="secret")
-    memories.update(memory.uid, MemoryPatch(content="xylophone again", tags=["xylophone"]), actor)
-    memories.remember(MemoryDraft(content="xylophone again"), actor)
-    services.store_fact(FactDraft(subject="xylophone", predicate="xylophone", object="xylophone"), actor)
-    memories.trash([memory.uid], actor)
-    memories.restore([memory.uid], actor)
-    memories.act("expire", [memory.uid], actor)
-    memories.restore([memory.uid], actor)
-    memories.erase([memory.uid], actor)
-    everything = raw(f"SELECT * FROM {TABLE}")
+    memories.update_memory(memory.uid, MemoryPatch(content="xylophone again", tags=["xylophone"]), actor)
+    memories.create_memory(MemoryDraft(content="xylophone again"), actor)
+    services.create_fact(FactDraft(subject="xylophone", predicate="xylophone", object="xylophone"), actor)
+    memories.trash_memories([memory.uid], actor)
+    memories.restore_memories([memory.uid], actor)
+    memories.apply_bulk_action("expire", [memory.uid], actor)
+    memories.restore_memories([memory.uid], actor)
+    memories.erase_memories([memory.uid], actor)
+    everything = run_sql(f"SELECT * FROM {TABLE}")
     assert len(everything) == 9
     assert "xylophone" not in str(everything)
 
 
 def test_every_operation_of_the_store_names_who_and_what(remember, actor):
     memory = remember("words", key="k")
-    memories.remember(MemoryDraft(content="words"), actor)
-    memories.remember(MemoryDraft(content="other words", key="k"), actor)
-    memories.update(memory.uid, MemoryPatch(importance=0.9), actor)
-    memories.act("expire", [memory.uid], actor)
-    memories.restore([memory.uid], actor)
-    memories.trash([memory.uid], actor)
-    memories.restore([memory.uid], actor)
-    memories.evict("", 1, actor)
-    memories.restore([memory.uid], actor)
-    memories.erase([memory.uid], actor)
+    memories.create_memory(MemoryDraft(content="words"), actor)
+    memories.create_memory(MemoryDraft(content="other words", key="k"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(importance=0.9), actor)
+    memories.apply_bulk_action("expire", [memory.uid], actor)
+    memories.restore_memories([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
+    memories.restore_memories([memory.uid], actor)
+    memories.evict_memories("", 1, actor)
+    memories.restore_memories([memory.uid], actor)
+    memories.erase_memories([memory.uid], actor)
     rows = JournalEntry.objects.order_by("seq")
     assert [row.operation for row in rows] == (
         "insert dedup_refresh update update expire restore delete restore evict restore erase".split()
@@ -220,14 +224,14 @@ def test_every_operation_of_the_store_names_who_and_what(remember, actor):
 
 def test_reading_and_refused_writes_leave_no_row(remember, low):
     memory = remember("words", sensitivity="secret")
-    memories.touch(memory)
-    memories.trash([memory.uid], low)
+    memories.count_access(memory)
+    memories.trash_memories([memory.uid], low)
     assert JournalEntry.objects.count() == 1
 
 
 def test_an_update_that_changes_nothing_leaves_no_row(remember, actor):
     memory = remember("words", importance=0.5)
-    memories.update(memory.uid, MemoryPatch(importance=0.5, content="words", tags=[]), actor)
+    memories.update_memory(memory.uid, MemoryPatch(importance=0.5, content="words", tags=[]), actor)
     assert JournalEntry.objects.count() == 1
 
 
@@ -249,11 +253,25 @@ NAMES = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs
 
 @given(DETAILS, NAMES, NAMES, NAMES)
 def test_whatever_is_written_verifies(db, actor, detail, operation, project, owner):
-    with undone():
+    with rolled_back():
         writer = replace(actor, name=owner)
         changes = [journal.Change(operation, "memory", project, detail, project, "public", owner)] * 2
         journal.record(writer, changes, timezone.now())
         assert journal.verify() == journal.Verification(True, 2, None)
         row = JournalEntry.objects.get(seq=2)
         assert row.detail == json.loads(json.dumps(detail))
-        assert journal.as_line(row)["hash"] == row.hash
+        assert journal.to_line(row)["hash"] == row.hash
+
+
+@pytest.mark.parametrize("level", ["public", "private", "secret"])
+def test_they_are_those_that_the_whole_gate_gives(
+    remember: Callable[..., Memory], actor: Actor, level: str
+) -> None:
+    memory = remember("first")
+    memories.update_memory(memory.uid, MemoryPatch(content="second", sensitivity="secret"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(content="third", sensitivity="public"), actor)
+    remember("another memory")
+    clearance = Clearance.up_to(level, "bob")
+    whole: Any = JournalEntry.objects.visible_to(clearance).filter(object_type="memory", object_id=memory.uid)
+    assert list(memory_journal(memory, clearance)) == list(whole.order_by("-seq"))
+    assert whole.count() == {"public": 2, "private": 2, "secret": 3}[level]

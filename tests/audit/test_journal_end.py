@@ -14,7 +14,7 @@ from memoryhub import memories
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from tests import disk
-from tests.conftest import raw
+from tests.conftest import run_sql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TABLE = "memoryhub_journalentry"
@@ -28,7 +28,7 @@ def five_rows(remember):
 
 def cut_off(after: int) -> None:
     schema.drop_triggers()
-    raw(f"DELETE FROM {TABLE} WHERE seq > %s", after)
+    run_sql(f"DELETE FROM {TABLE} WHERE seq > %s", after)
     schema.install()
 
 
@@ -84,14 +84,14 @@ def test_an_erase_beside_a_reader_returns_at_once_and_cleans_the_log_when_it_has
     with reader:
         assert reader.stdout.readline() == "reading\n"
         began = time.monotonic()
-        memories.erase([gone.uid], actor)
+        memories.erase_memories([gone.uid], actor)
         assert time.monotonic() - began < 10  # the reader's patience, 20 s, is not waited for
         reader.stdin.write("\n")
         reader.stdin.close()
     for _ in range(100):
         time.sleep(0.1)
-        if b"xylophonequark" not in disk.bytes_of(name + "-wal"):
+        if b"xylophonequark" not in disk.read_bytes(name + "-wal"):
             break
     else:
         pytest.fail("the log still holds what was erased")
-    assert b"xylophonequark" not in disk.bytes_of(name)
+    assert b"xylophonequark" not in disk.read_bytes(name)

@@ -9,7 +9,7 @@ import pytest
 from django.db import transaction
 
 from memoryhub.audit import journal, journal_loss, mirror, verification
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry
@@ -25,7 +25,7 @@ def five_rows(remember):
 
 
 def acknowledge(actor, through=None):
-    with write():
+    with write_transaction():
         return journal.acknowledge_loss(actor, through)
 
 
@@ -50,7 +50,7 @@ def test_the_loss_is_a_journal_row_that_names_the_mirror_set_aside(five_rows, re
     assert row.detail["journal_rows"] == 3
     assert (journal_mirror.parent / row.detail["file"]).read_bytes() == before
     assert mirror.set_aside() == [journal_mirror.parent / row.detail["file"]]
-    assert verification.audit().in_step
+    assert verification.compare_mirror().in_step
 
 
 def test_a_loss_is_recorded_once(five_rows, remember):
@@ -93,12 +93,12 @@ def test_a_loss_that_no_write_has_found_yet_can_be_acknowledged(five_rows, actor
     cut_journal(3)
     assert acknowledge(actor).rows == 2
     assert journal.verify() == journal.Verification(True, 5)
-    assert verification.audit().in_step
+    assert verification.compare_mirror().in_step
 
 
 def test_nothing_is_acknowledged_without_a_loss(five_rows, actor):
     assert acknowledge(actor) is None
-    assert journal.last_number() == 5
+    assert journal.last_seq() == 5
 
 
 def test_a_second_loss_is_reported_after_the_first_was_acknowledged(five_rows, remember, actor):
@@ -162,8 +162,10 @@ def test_a_mirror_older_than_an_empty_store_is_set_aside_without_a_loss(five_row
 def test_an_imported_row_about_a_loss_of_another_store_is_not_reported(five_rows):
     detail = {"first_seq": 1, "last_seq": 2, "rows": 2, "file": "x", "imported": {"seq": 1, "hash": "x"}}
     at = JournalEntry.objects.latest("seq").at
-    with write():
-        journal.adopt([(at, "system:journal", journal.Change("journal_loss", "journal", "", detail))])
+    with write_transaction():
+        journal.record_imported(
+            [(at, "system:journal", journal.Change("journal_loss", "journal", "", detail))]
+        )
     assert journal.verify().ok
 
 
@@ -172,8 +174,8 @@ def test_an_imported_acknowledgement_does_not_end_the_report(five_rows, remember
     remember("the next")
     detail = {"through": 10**6, "imported": {"seq": 1, "hash": "x"}}
     change = journal.Change("journal_loss_acknowledged", "journal", "", detail)
-    with write():
-        journal.adopt([(JournalEntry.objects.latest("seq").at, "ada", change)])
+    with write_transaction():
+        journal.record_imported([(JournalEntry.objects.latest("seq").at, "ada", change)])
     assert not journal.verify().ok
 
 
@@ -186,8 +188,8 @@ def test_a_broken_chain_is_reported_before_a_loss(five_rows, remember):
 
 
 def test_the_action_that_finds_a_loss_can_be_undone_whole(five_rows, actor):
-    made = [services.store_fact(FactDraft(subject=s, predicate="is", object="x"), actor)[0] for s in "ab"]
+    made = [services.create_fact(FactDraft(subject=s, predicate="is", object="x"), actor)[0] for s in "ab"]
     cut_journal(6)
     ended = services.end_facts([fact.uid for fact in made], actor)
     assert len(recorded()) == 1
-    assert len(services.begin_again(ended.id, actor, ended.first, ended.last)) == 2
+    assert len(services.undo_end_facts(ended.id, actor, ended.first, ended.last)) == 2

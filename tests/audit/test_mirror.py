@@ -36,7 +36,7 @@ def write(actor):
         nonlocal count
         for _ in range(times):
             count += 1
-            memories.remember(MemoryDraft(content=f"memory {count} é 記憶"), actor)
+            memories.create_memory(MemoryDraft(content=f"memory {count} é 記憶"), actor)
 
     return more
 
@@ -44,7 +44,7 @@ def write(actor):
 def test_each_row_is_a_line_in_the_shape_of_the_api(write, journal_mirror):
     write(3)
     lines = [json.loads(line) for line in journal_mirror.read_text("utf-8").splitlines()]
-    assert lines == [journal.as_line(row) for row in JournalEntry.objects.order_by("seq")]
+    assert lines == [journal.to_line(row) for row in JournalEntry.objects.order_by("seq")]
     assert set(lines[0]) == set("seq at actor operation object_type object_id detail hash".split())
     assert lines[0]["at"].endswith("Z")
 
@@ -54,10 +54,10 @@ def test_rows_written_later_are_as_they_are_stored(write, journal_mirror):
     write()
     memory = Memory.objects.get()
     with transaction.atomic():
-        journal.record(Actor("old"), [journal.of_memory("dedup_skip", memory, candidate_hash="5f" * 32)])
+        journal.record(Actor("old"), [journal.memory_change("dedup_skip", memory, candidate_hash="5f" * 32)])
     journal_mirror.unlink()
     write()
-    assert verification.audit().in_step
+    assert verification.compare_mirror().in_step
     assert "5f5f" in journal_mirror.read_text("utf-8")
 
 
@@ -72,7 +72,7 @@ def test_a_rolled_back_change_is_not_mirrored(write, journal_mirror, actor):
 
     write()
     with suppress(RuntimeError), transaction.atomic():
-        memories.remember(MemoryDraft(content="never"), actor)
+        memories.create_memory(MemoryDraft(content="never"), actor)
         raise RuntimeError
     write()
     assert numbers(journal_mirror) == [1, 2]
@@ -121,7 +121,7 @@ def test_an_empty_file_is_filled(write, journal_mirror):
 
 def test_the_mirror_of_a_longer_store_is_kept_aside(write, journal_mirror):
     write(2)
-    foreign = dict(journal.as_line(JournalEntry.objects.get(seq=2)), seq=900)
+    foreign = dict(journal.to_line(JournalEntry.objects.get(seq=2)), seq=900)
     journal_mirror.write_text(json.dumps(foreign) + "\n")
     write()
     assert numbers(journal_mirror) == [1, 2, 3]
@@ -199,7 +199,7 @@ def test_an_append_costs_no_query_when_the_file_is_in_step(write, journal_mirror
     whole = journal_mirror.read_bytes()
     journal_mirror.write_bytes(whole[: whole.index(b"\n") + 1])
     with django_assert_num_queries(0):
-        mirror.append([journal.as_line(row)], before.hash)
+        mirror.append([journal.to_line(row)], before.hash)
     assert journal_mirror.read_bytes() == whole
 
 

@@ -15,7 +15,16 @@ from memoryhub.backends import schema, vector_index, vector_log
 from memoryhub.backends.vector_index import VectorIndex
 from memoryhub.models import Embedding, Memory
 from tests import vectors as made_up
-from tests.vectors import MODEL, SIZE, cosines, memories, of_table, put, random_units, unit
+from tests.vectors import (
+    MODEL,
+    SIZE,
+    cosines,
+    insert_vectors,
+    make_memories,
+    random_units,
+    stored_vectors,
+    unit,
+)
 
 
 @pytest.fixture
@@ -30,7 +39,7 @@ def contents(index: VectorIndex) -> dict[int, list[float]]:
 
 def fits(index: VectorIndex) -> bool:
     """Whether the index holds what the table does, and counts and scores it so."""
-    wanted = of_table(index.model)
+    wanted = stored_vectors(index.model)
     found = index.of(index.view().pks)
     query = unit(1, 2, 3)
     scores = dict(zip(*map(np.ndarray.tolist, index.scores(query)), strict=True))
@@ -42,55 +51,55 @@ def fits(index: VectorIndex) -> bool:
 
 
 def test_plain_cosines_are_those_of_the_stored_vectors(db, held):
-    put(zip(memories(30), random_units(30), strict=True))
+    insert_vectors(zip(make_memories(30), random_units(30), strict=True))
     pks, found = held.scores(unit(1, -1), centred=False)
     assert dict(zip(pks.tolist(), found.tolist(), strict=True)) == pytest.approx(
-        cosines(unit(1, -1), of_table()), abs=1e-5
+        cosines(unit(1, -1), stored_vectors()), abs=1e-5
     )
 
 
 def test_the_mean_is_taken_off_both_sides(db, held):
-    put(zip(memories(30), random_units(30), strict=True))
+    insert_vectors(zip(make_memories(30), random_units(30), strict=True))
     assert fits(held)
     pks, found = held.scores(unit(1), mean=held.view().mean([]))
     assert dict(zip(pks.tolist(), found.tolist(), strict=True)) == pytest.approx(
-        cosines(unit(1), of_table()), abs=1e-5
+        cosines(unit(1), stored_vectors()), abs=1e-5
     )
 
 
 def test_a_question_without_direction_scores_nothing(db, held):
-    put([(memories(1)[0], unit(1))])
+    insert_vectors([(make_memories(1)[0], unit(1))])
     assert len(held.scores(np.zeros(SIZE, np.float32)).pks) == 0
 
 
 @pytest.mark.parametrize("vector", [np.zeros(SIZE), np.full(SIZE, np.nan), np.ones(SIZE - 1)])
 def test_a_vector_that_cannot_be_compared_is_left_out(db, held, vector):
-    one, other = memories(2)
-    put([(one, vector), (other, unit(1))])
+    one, other = make_memories(2)
+    insert_vectors([(one, vector), (other, unit(1))])
     assert list(contents(held)) == [other.pk]
 
 
 def test_vectors_of_another_model_are_left_out(db, held):
-    one, other = memories(2)
-    put([(one, unit(1))], "another")
-    put([(other, unit(1))])
+    one, other = make_memories(2)
+    insert_vectors([(one, unit(1))], "another")
+    insert_vectors([(other, unit(1))])
     assert list(contents(held)) == [other.pk]
 
 
 @pytest.mark.django_db(transaction=True)
 class TestBetweenTransactions:
     def test_what_was_written_and_removed_is_seen_at_the_next_use(self, held):
-        rows = memories(20)
-        put(zip(rows, random_units(20), strict=True))
+        rows = make_memories(20)
+        insert_vectors(zip(rows, random_units(20), strict=True))
         assert fits(held)
         Embedding.objects.filter(memory__in=rows[5:9]).delete()
         assert fits(held)
-        put(zip(rows[5:7], random_units(2, seed=9), strict=True))
+        insert_vectors(zip(rows[5:7], random_units(2, seed=9), strict=True))
         assert fits(held)
 
     def test_only_what_is_new_is_read(self, held):
-        rows = memories(50)
-        put(zip(rows, random_units(50), strict=True))
+        rows = make_memories(50)
+        insert_vectors(zip(rows, random_units(50), strict=True))
         assert len(held) == 50
         with CaptureQueriesContext(
             connection,
@@ -98,27 +107,27 @@ class TestBetweenTransactions:
             assert len(held) == 50
         assert len(queries) == 1
         Embedding.objects.filter(memory__in=rows[:3]).delete()
-        put(zip(rows[:2], random_units(2), strict=True))
+        insert_vectors(zip(rows[:2], random_units(2), strict=True))
         with CaptureQueriesContext(connection) as queries:
             assert len(held) == 49
         assert len(queries) == 3
 
     def test_a_rollback_leaves_no_trace(self, held):
-        rows = memories(4)
-        put(zip(rows[:2], random_units(2), strict=True))
+        rows = make_memories(4)
+        insert_vectors(zip(rows[:2], random_units(2), strict=True))
         before = contents(held)
         with transaction.atomic():
             Embedding.objects.filter(memory=rows[0]).delete()
-            put([(rows[2], unit(1)), (rows[0], unit(0, 1))])
+            insert_vectors([(rows[2], unit(1)), (rows[0], unit(0, 1))])
             assert fits(held)
             transaction.set_rollback(True)
         assert contents(held) == before
-        put([(rows[3], unit(0, 0, 1))])  # takes the number that was given back
+        insert_vectors([(rows[3], unit(0, 0, 1))])  # takes the number that was given back
         assert fits(held)
 
     def test_another_thread_sees_nothing_of_an_open_transaction(self, held):
-        rows = memories(2)
-        put([(rows[0], unit(1))])
+        rows = make_memories(2)
+        insert_vectors([(rows[0], unit(1))])
         seen = []
 
         def look():
@@ -126,7 +135,7 @@ class TestBetweenTransactions:
             connection.close()
 
         with transaction.atomic():
-            put([(rows[1], unit(0, 1))])
+            insert_vectors([(rows[1], unit(0, 1))])
             assert len(held) == 2
             thread = threading.Thread(target=look)
             thread.start()
@@ -135,15 +144,15 @@ class TestBetweenTransactions:
         assert len(held) == 2
 
     def test_who_missed_some_deletions_reads_all_anew(self, held, monkeypatch):
-        monkeypatch.setattr(vector_log, "KEPT", 5)
+        monkeypatch.setattr(vector_log, "MAX_LISTED_DELETIONS", 5)
         schema.drop_triggers()
         schema.install()
-        rows = memories(30)
-        put(zip(rows, random_units(30), strict=True))
+        rows = make_memories(30)
+        insert_vectors(zip(rows, random_units(30), strict=True))
         assert fits(held)
         Embedding.objects.filter(memory__in=rows[:20]).delete()
         with connection.cursor() as cursor:
-            cursor.execute(f"SELECT count(*) FROM {vector_log.GONE}")
+            cursor.execute(f"SELECT count(*) FROM {vector_log.DELETED_TABLE}")
             assert cursor.fetchone()[0] == 5
         assert fits(held)
         monkeypatch.undo()
@@ -151,8 +160,8 @@ class TestBetweenTransactions:
         schema.install()
 
     def test_what_is_removed_while_the_triggers_are_away_is_noticed(self, held):
-        rows = memories(3)
-        put(zip(rows, random_units(3), strict=True))
+        rows = make_memories(3)
+        insert_vectors(zip(rows, random_units(3), strict=True))
         assert len(held) == 3
         schema.drop_triggers()
         Embedding.objects.filter(memory=rows[0]).delete()
@@ -163,27 +172,27 @@ class TestBetweenTransactions:
         assert fits(held)
 
     def test_it_grows_and_shrinks_with_the_table(self, held, monkeypatch):
-        monkeypatch.setattr(vector_index, "SPARE", 4)
-        monkeypatch.setattr(vector_index, "PAGE", 7)
-        rows = memories(100)
+        monkeypatch.setattr(vector_index, "MIN_SPARE_ROWS", 4)
+        monkeypatch.setattr(vector_index, "PAGE_SIZE", 7)
+        rows = make_memories(100)
         for start in range(0, 100, 9):
-            put(zip(rows[start : start + 9], random_units(9, start), strict=False))
+            insert_vectors(zip(rows[start : start + 9], random_units(9, start), strict=False))
             assert fits(held)
         Embedding.objects.filter(memory__in=rows[10:90]).delete()
         assert fits(held)
         assert held.memory_bytes < 40 * SIZE * 4
 
     def test_what_is_gone_is_overwritten_in_memory_at_once(self, held):
-        rows = memories(5)
-        put(zip(rows, random_units(5), strict=True))
+        rows = make_memories(5)
+        insert_vectors(zip(rows, random_units(5), strict=True))
         before = held.view()
         Embedding.objects.filter(memory=rows[2]).delete()
         held.refresh()
         assert not before.matrix[2].any()
 
     def test_a_thread_may_search_while_another_writes(self, held):
-        rows = memories(400)
-        put(zip(rows[:100], random_units(100), strict=True))
+        rows = make_memories(400)
+        insert_vectors(zip(rows[:100], random_units(100), strict=True))
         problems: list[Exception] = []
         done = threading.Event()
 
@@ -203,7 +212,7 @@ class TestBetweenTransactions:
         for thread in threads:
             thread.start()
         for start in range(100, 400, 4):
-            put(zip(rows[start : start + 4], random_units(4, start), strict=True))
+            insert_vectors(zip(rows[start : start + 4], random_units(4, start), strict=True))
             Embedding.objects.filter(memory=rows[start]).delete()
         done.set()
         for thread in threads:
@@ -225,9 +234,9 @@ def test_it_fits_the_table_after_any_steps(django_db_blocker, vector_rows, steps
     for number, (step, which) in enumerate(steps):
         row = rows[which]
         if step == "put" and not Embedding.objects.filter(memory=row).exists():
-            put([(row, random_units(1, number)[0])])
+            insert_vectors([(row, random_units(1, number)[0])])
         elif step == "other" and not Embedding.objects.filter(memory=row).exists():
-            put([(row, random_units(1, number)[0])], "another")
+            insert_vectors([(row, random_units(1, number)[0])], "another")
         elif step == "remove":
             Embedding.objects.filter(memory=row).delete()
         elif step == "text":
@@ -239,37 +248,37 @@ def test_it_fits_the_table_after_any_steps(django_db_blocker, vector_rows, steps
 
 @pytest.fixture
 def vector_rows(transactional_db):
-    return VectorIndex(MODEL, SIZE), memories(10)
+    return VectorIndex(MODEL, SIZE), make_memories(10)
 
 
 def test_a_process_has_one_index_of_a_model_and_keeps_few():
-    one = vector_index.index("a", 4)
-    assert vector_index.index("a", 4) is one
+    one = vector_index.get_index("a", 4)
+    assert vector_index.get_index("a", 4) is one
     for name in ("b", "c"):
-        vector_index.index(name, 4)
-    assert vector_index.index("a", 4) is not one
+        vector_index.get_index(name, 4)
+    assert vector_index.get_index("a", 4) is not one
 
 
-@pytest.mark.parametrize("column", schema.COLUMNS)
+@pytest.mark.parametrize("column", schema.TEXT_COLUMNS)
 def test_another_text_takes_the_vector_away(db, column):
-    [one] = memories(1)
-    put([(one, unit(1))])
+    [one] = make_memories(1)
+    insert_vectors([(one, unit(1))])
     setattr(one, column, "another")
     one.save()
     assert not Embedding.objects.exists()
 
 
 def test_the_same_text_again_leaves_the_vector(db):
-    [one] = memories(1)
-    put([(one, unit(1))])
+    [one] = make_memories(1)
+    insert_vectors([(one, unit(1))])
     one.importance = 0.9
     one.save()
     assert Embedding.objects.get().memory_id == one.pk
 
 
 def test_a_vector_is_never_changed_in_place(db):
-    [one] = memories(1)
-    put([(one, unit(1))])
+    [one] = make_memories(1)
+    insert_vectors([(one, unit(1))])
     with pytest.raises(Exception, match="deleted and inserted"), transaction.atomic():
         Embedding.objects.update(model="another")
     assert Embedding.objects.get().model == made_up.MODEL

@@ -13,7 +13,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 
-from tests.browser.windows import Window, Windows
+from tests.browser.window_pool import Window, Windows
 from tools.screenshots.browser import installed, started
 
 # Playwright's synchronous API runs an event loop in this thread, and Django refuses to work beside one.

@@ -72,7 +72,7 @@ class TestTrash:
         self, open_page: Any, insider: Any, remember: Any, actor: Any, scripts: bool
     ) -> None:
         made = [remember(f"chair {number}") for number in range(3)]
-        memories.trash([one.uid for one in made], actor)
+        memories.trash_memories([one.uid for one in made], actor)
         page = open_page("/trash/", insider, java_script_enabled=scripts)
         page.get_by_role("checkbox", name="chair 0").check()
         page.get_by_role("checkbox", name="chair 2").check()
@@ -83,7 +83,7 @@ class TestTrash:
     def test_one_is_erased_after_a_question(
         self, open_page: Any, insider: Any, remember: Any, actor: Any, scripts: bool
     ) -> None:
-        memories.trash([remember("broken chair").uid], actor)
+        memories.trash_memories([remember("broken chair").uid], actor)
         page = open_page("/trash/", insider, java_script_enabled=scripts)
         page.get_by_role("checkbox", name="broken chair").check()
         page.locator("#bulk").get_by_role("button", name="Erase…").click()
@@ -94,7 +94,7 @@ class TestTrash:
 
 
 def test_one_box_ticks_the_whole_page(open_page: Any, insider: Any, remember: Any, actor: Any) -> None:
-    memories.trash([remember(f"chair {number}").uid for number in range(3)], actor)
+    memories.trash_memories([remember(f"chair {number}").uid for number in range(3)], actor)
     page = open_page("/trash/", insider)
     page.get_by_label("All on this page").check()
     assert page.locator(".row-check:checked").count() == 3

@@ -11,9 +11,9 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from memoryhub.models import Memory
+from tests.browser.test_memory_page_accessibility import complaints
 
 from .conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
-from .test_memory_accessibly import complaints
 
 Remember = Callable[..., Memory]
 pytestmark = pytest.mark.usefixtures("embedding")

@@ -18,11 +18,11 @@ from playwright.sync_api import Page, expect
 
 from memoryhub.models import Identity
 from memoryhub.web.stats import views
-from tests.browser import world
+from tests.browser import full_store
 from tests.browser.conftest import OpenPage, Watch
-from tests.browser.looking import Requests, complaints, unfold
-from tests.browser.walking import NOT_FOUND, Walk
-from tests.visiting import enter
+from tests.browser.page_checks import Requests, find_problems, unfold
+from tests.browser.site_walk import NOT_FOUND, SiteWalk
+from tests.clients import signed_in_client
 
 HERE = ""  # the page that is open
 LONG = "a-name-without-any-blank-" * 8
@@ -46,7 +46,7 @@ def look_at(page: Page, addresses: Iterable[str]) -> None:
             page.goto(address)
         unfold(page)
         requests.settle()
-        for one in complaints(page):
+        for one in find_problems(page):
             wrong[one].append(address)
     assert not wrong, "\n" + "\n".join(f"{what}\n    on {places}" for what, places in wrong.items())
 
@@ -57,18 +57,18 @@ def test_nothing_is_to_be_mended_on_any_page(
     open_page: OpenPage, live_server: Any, watch: Watch, part: int
 ) -> None:
     watch.expect(404, 422)
-    boss = world.fill()
-    client = enter(boss, "private", "secret")
+    boss = full_store.fill_store()
+    client = signed_in_client(boss, "private", "secret")
     page = open_page(NOT_FOUND)
     page.context.add_cookies(
         [{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live_server.url}]
     )
-    look_at(page, Walk(client, boss).addresses()[part::PARTS])
+    look_at(page, SiteWalk(client, boss).addresses()[part::PARTS])
 
 
 def test_nor_for_a_member_of_two_projects(open_page: OpenPage, watch: Watch) -> None:
     """Whose pages tell of rights that the administrator, who has all, is told nothing of."""
-    look_at(open_page("/you/", world.people()), [HERE])
+    look_at(open_page("/you/", full_store.create_people()), [HERE])
 
 
 def test_nor_where_an_organisation_signs_people_in(
@@ -91,7 +91,7 @@ def test_nor_where_an_organisation_signs_people_in(
 def test_nor_where_a_card_of_the_review_shows_all_of_its_text(
     open_page: OpenPage, reader: User, watch: Watch, remember: Any
 ) -> None:
-    remember(world.TEXT * 10)
+    remember(full_store.MARKDOWN * 10)
     page = open_page("/review/?tab=new", reader)
     page.get_by_role("link", name="All of it").click()
     expect(page.locator(".review-card h4")).to_have_count(9)  # the first says the title again
@@ -103,7 +103,7 @@ def test_nor_where_nothing_was_stored_yet(open_page: OpenPage, reader: User, wat
     watch.expect(404, 422)
     client = Client()
     client.force_login(reader)
-    plain = [one for one in Walk(client, reader).plain() if "?" not in one]
+    plain = [one for one in SiteWalk(client, reader).plain() if "?" not in one]
     look_at(open_page(NOT_FOUND, reader), plain)
 
 

@@ -25,7 +25,7 @@ def world(remember: Any, actor: Any) -> dict[str, Fact]:
 
     def say(subject: str, predicate: str, object: str, **fields: Any) -> Fact:
         draft = FactDraft(subject=subject, predicate=predicate, object=object, project="harbor", **fields)
-        return services.store_fact(draft, actor)[0]
+        return services.create_fact(draft, actor)[0]
 
     say("board", "uses", "Django")
     say("board", "uses", "SQLite", confidence=0.6)
@@ -196,7 +196,7 @@ def test_decided_in_another_tab_the_count_goes_down_with_the_refusal(
     page = open_page(f"{GRAPH}?node=board", insider)
     page.get_by_role("link", name=re.compile("^Decide")).click()
     expect(page.locator("#count-open")).to_have_text("1")
-    contradictions.supersede(world["new"].uid, [world["old"].uid], actor)
+    contradictions.supersede_facts(world["new"].uid, [world["old"].uid], actor)
     page.get_by_role("button", name="holds: Mara; the others end").click()
     expect(page.get_by_role("alert")).to_contain_text("Not done")
     expect(page.locator("#count-open")).to_have_text("0")
@@ -213,7 +213,7 @@ def test_both_may_hold(open_page: Any, insider: Any, world: Any) -> None:
 def test_what_ended_holds_again_from_the_table(
     open_page: Any, insider: Any, world: dict[str, Fact], actor: Any
 ) -> None:
-    contradictions.supersede(world["new"].uid, [world["old"].uid], actor)
+    contradictions.supersede_facts(world["new"].uid, [world["old"].uid], actor)
     page = open_page("/facts/?state=ended", insider)
     expect(page.get_by_role("row")).to_have_count(2)
     page.get_by_role("button", name="Holds again: board led_by Bram").click()
@@ -225,7 +225,7 @@ def test_what_ended_holds_again_from_the_table(
     "text", ["<img src=x onerror=alert(1)>", "'\"><svg/onload=alert(1)>", "~x", "a&node=b"]
 )
 def test_a_strange_name_is_a_node_like_any_other(open_page: Any, reader: Any, actor: Any, text: str) -> None:
-    services.store_fact(FactDraft(subject=text, predicate="is", object="strange"), actor)
+    services.create_fact(FactDraft(subject=text, predicate="is", object="strange"), actor)
     page = open_page(GRAPH, reader)
     page.on("dialog", lambda dialog: pytest.fail(f"it ran: {dialog.message}"))
     page.locator("a.node").filter(has_text=text[:12]).first.locator(".node-dot").click()

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.accounts import saved_searches
-from memoryhub.memories.rows import listed
+from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory, SavedSearch
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
@@ -29,10 +29,10 @@ def ada(person: Any) -> User:
 def memory(remember: Any, actor: Actor) -> Memory:
     """With two changes behind it."""
     made: Memory = remember("the first text\n\nand a second line", title="A title", tags=["old"])
-    memories.update(
+    memories.update_memory(
         made.uid, MemoryPatch(content="the next text\n\nand a second line", importance=0.9), actor
     )
-    return memories.update(made.uid, MemoryPatch(tags=["old", "older"]), actor)
+    return memories.update_memory(made.uid, MemoryPatch(tags=["old", "older"]), actor)
 
 
 def link(page: Page, what: str) -> Any:
@@ -72,7 +72,7 @@ class TestFields:
         page.keyboard.press("Escape")
         expect(link(page, "tags")).to_be_focused()
         expect(page.locator("#field-tags")).to_contain_text("older")
-        assert listed(Memory.objects.get(pk=memory.pk), "tags") == ["old", "older"]
+        assert list_values(Memory.objects.get(pk=memory.pk), "tags") == ["old", "older"]
 
     def test_a_click_on_the_value_opens_it_too(self, open_page: OpenPage, ada: User, memory: Memory) -> None:
         page = open_page(f"/memories/{memory.uid}/", ada)
@@ -106,7 +106,7 @@ class TestFields:
         page = open_page(f"/memories/{memory.uid}/", ada)
         link(page, "title").click()
         page.get_by_label("Title", exact=True).fill("My title")
-        memories.update(memory.uid, MemoryPatch(title="Their title"), actor)
+        memories.update_memory(memory.uid, MemoryPatch(title="Their title"), actor)
         page.keyboard.press("Enter")
         expect(page.get_by_text("Someone changed this meanwhile.")).to_be_visible()
         expect(page.get_by_label("Title", exact=True)).to_have_value("My title")
@@ -213,7 +213,7 @@ class TestSavedSearches:
         self, open_page: OpenPage, ada: User, watch: Any
     ) -> None:
         watch.expect(422)
-        saved_searches.save(ada, "Mine", "memories", "project=harbour")
+        saved_searches.save_search(ada, "Mine", "memories", "project=harbour")
         page = open_page("/memories/?type=decision", ada)
         summary = page.locator("details.saved > summary")
         summary.focus()
@@ -268,7 +268,7 @@ class TestAccessibly:
         viewport: Any,
     ) -> None:
         watch.expect(422)
-        saved_searches.save(ada, "Unbroken" * 12, "memories", "tag=" + "unbroken" * 60)
+        saved_searches.save_search(ada, "Unbroken" * 12, "memories", "tag=" + "unbroken" * 60)
         page = open_page(f"/memories/{memory.uid}/", ada, color_scheme=theme, viewport=viewport)
         wrong = []
 
@@ -283,7 +283,7 @@ class TestAccessibly:
         expect(page.locator("[data-inline-form]")).to_have_count(4)
         look("open fields")
         page.get_by_label("Title", exact=True).fill("Mine")
-        memories.update(memory.uid, MemoryPatch(title="Theirs " + "unbroken" * 30), actor)
+        memories.update_memory(memory.uid, MemoryPatch(title="Theirs " + "unbroken" * 30), actor)
         page.get_by_label("Title", exact=True).press("Enter")
         expect(page.get_by_text("Someone changed this meanwhile.")).to_be_visible()
         look("a conflict")

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage
-from tests.browser.looking import AXE, EVERYTHING, Requests, by_axe
+from tests.browser.page_checks import AXE, EVERYTHING, Requests, axe_problems
 
 PATHS = [
     "/",
@@ -47,7 +47,7 @@ def uid(remember: Any, actor: Any) -> str:
     for name in ("first", "second"):
         made = remember(f"{name} zebra\n\nIt is fed at six.", project="zoo", tags=["oats"], session_id="s1")
     for number in range(3):
-        services.store_fact(FactDraft(subject="zebra", predicate="eats", object=f"hay {number}"), actor)
+        services.create_fact(FactDraft(subject="zebra", predicate="eats", object=f"hay {number}"), actor)
     return str(made.uid)
 
 
@@ -173,7 +173,7 @@ def test_the_menu_of_saved_searches_closes_when_the_focus_leaves_it(
     page.keyboard.press("Enter")
     page.get_by_role("link", name="All saved searches").wait_for()
     page.evaluate(AXE)
-    assert not list(by_axe(page, EVERYTHING))
+    assert not list(axe_problems(page, EVERYTHING))
     for _ in range(12):
         page.keyboard.press("Tab")
         if not page.evaluate("Boolean(document.activeElement.closest('details.saved'))"):

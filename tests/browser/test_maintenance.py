@@ -14,8 +14,8 @@ from playwright.sync_api import Page, expect
 
 from memoryhub import memories as store
 from memoryhub.maintenance import runs
-from memoryhub.maintenance.executor import own_name
-from memoryhub.maintenance.worker import Worker, finish
+from memoryhub.maintenance.executor import worker_id
+from memoryhub.maintenance.worker import Worker, stop_workers
 from memoryhub.models import MaintenanceRun, Memory
 
 from .conftest import OpenPage
@@ -43,7 +43,7 @@ def workers() -> Iterator[None]:
     for worker in at_work:
         worker.start()
     yield
-    finish(at_work)
+    stop_workers(at_work)
 
 
 def importances(memories: list[Memory]) -> list[float]:
@@ -62,7 +62,7 @@ def newest() -> MaintenanceRun:
 def pretend(done: int, total: int) -> None:
     """A run that somebody in this process works on, so far."""
     MaintenanceRun.objects.update(
-        status=Status.RUNNING, worker=own_name(), heartbeat_at=timezone.now(), done=done, total=total
+        status=Status.RUNNING, worker=worker_id(), heartbeat_at=timezone.now(), done=done, total=total
     )
 
 
@@ -98,7 +98,7 @@ def test_the_bar_moves_by_itself_and_what_is_said_is_said_once_a_quarter(
     expect(bar).to_have_js_property("value", 30)
     expect(said).to_have_text("Running, 26 percent")
     MaintenanceRun.objects.update(status=Status.QUEUED, done=0, total=0)
-    runs.work(newest())
+    runs.execute(newest())
     expect(said).to_have_text("Done")
     expect(page.locator(".change-row")).to_have_count(3)
     asked: list[str] = []
@@ -132,7 +132,7 @@ def test_without_javascript_a_link_asks_again(open_page: OpenPage, keeper: User,
     again = page.get_by_role("link", name="Ask again how far it is")
     again.click()
     expect(page.locator("#run-state")).to_contain_text("Waiting to begin")
-    runs.work(newest())
+    runs.execute(newest())
     again.click()
     expect(page.locator(".change-row")).to_have_count(3)
     expect(again).to_have_count(0)
@@ -141,7 +141,7 @@ def test_without_javascript_a_link_asks_again(open_page: OpenPage, keeper: User,
 def test_what_is_lost_for_good_is_asked_about(
     open_page: OpenPage, keeper: User, remember: Any, actor: Any
 ) -> None:
-    store.act("expire", [remember("old milk").uid], actor)
+    store.apply_bulk_action("expire", [remember("old milk").uid], actor)
     Memory.objects.update(expires_at=timezone.now() - timedelta(days=1))
     page = open_page("/maintenance/", keeper)
     press(page, "Purge expired", "Run …")
@@ -149,6 +149,6 @@ def test_what_is_lost_for_good_is_asked_about(
     assert not MaintenanceRun.objects.exists()
     assert Axe().run(page).violations_count == 0
     page.get_by_role("button", name="Remove for good").click()
-    runs.work(newest())
+    runs.execute(newest())
     expect(page.get_by_text("gone for good")).to_be_visible()
     assert not Memory.objects.exists()

@@ -124,7 +124,7 @@ class TestConflict:
         watch.expect(409)
         memory = remember("The first text of this memory.")
         page = open_page(f"/memories/{memory.uid}/edit/", ada)
-        memories.update(memory.uid, MemoryPatch(content="The second text of this memory."), actor)
+        memories.update_memory(memory.uid, MemoryPatch(content="The second text of this memory."), actor)
         page.get_by_label("Content").fill("The third text of this memory.")
         page.get_by_role("button", name="Save").click()
         notice = page.get_by_role("alert").filter(has_text="Someone changed this memory")
@@ -192,8 +192,10 @@ class TestRoom:
             files_modified=[f"src/{wide}.py"],
             key=wide[:150],
         )
-        memories.update(memory.uid, MemoryPatch(content=f"{wide} {HOSTILE}\nshort", tags=["short"]), actor)
-        services.store_fact(
+        memories.update_memory(
+            memory.uid, MemoryPatch(content=f"{wide} {HOSTILE}\nshort", tags=["short"]), actor
+        )
+        services.create_fact(
             FactDraft(subject=wide, predicate=wide[:190], object=wide, memory_id=memory.uid), actor
         )
         session = Session.objects.get()
@@ -230,7 +232,7 @@ class TestRoom:
         self, open_page: OpenPage, ada: User, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("the first line of it")
-        memories.update(memory.uid, MemoryPatch(content="the second line of it"), actor)
+        memories.update_memory(memory.uid, MemoryPatch(content="the second line of it"), actor)
         tops = {}
         for name, viewport in (("wide", None), ("phone", PHONE)):
             options: dict[str, Any] = {"viewport": viewport} if viewport else {}

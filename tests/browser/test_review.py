@@ -15,9 +15,9 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Memory
+from tests.browser.test_memory_page_accessibility import complaints
 
 from .conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
-from .test_memory_accessibly import complaints
 
 Remember = Callable[..., Memory]
 SAYING = "The build cache lives on the runner and is emptied every night"
@@ -43,7 +43,7 @@ def three(remember: Remember) -> list[Memory]:
 @pytest.fixture
 def clash(remember: Remember, actor: Actor) -> None:
     for name in ("Acme", "Brick"):
-        services.store_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
+        services.create_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
 
 
 def card(page: Page, memory: Memory) -> Locator:

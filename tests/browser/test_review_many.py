@@ -117,7 +117,7 @@ def test_a_contradiction_that_comes_back_is_told(
     open_page: OpenPage, ada: User, actor: Actor, remember: Remember, key: str
 ) -> None:
     for name in ("Acme", "Brick"):
-        services.store_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
+        services.create_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
     page = open_page("/review/?tab=clashes", ada)
     page.keyboard.press(key)
     expect(page.locator("#review-said")).not_to_have_text("")

@@ -1,7 +1,7 @@
 """What an agent stores never runs, loads or leads away in a real browser, whichever page shows it.
 
-``tests/http/hostile.py`` fills every text field of every table; ``tests/safety`` looks at the same pages on
-the server's side.
+``tests/http/hostile_store.py`` fills every text field of every table; ``tests/http`` looks at the same pages
+on the server's side.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, BrowserContext, Error, Request, Route
 
 from memoryhub.models import Memory
 from tests.browser.conftest import HARMLESS
-from tests.http import hostile, payloads
-from tests.http.walking import Walk, enter
+from tests.http import hostile_store, payloads
+from tests.http.url_walk import Walk, enter
 
 # What only a payload can have put into a page, by the document's own account.
 PROBE = """() => {
@@ -94,8 +94,8 @@ class Witness:
 @pytest.fixture
 def witness(chromium: Browser, live_server: Any, settings: Any) -> Any:
     """A window in which the administrator of the hostile store is signed in."""
-    settings.MEMORYHUB = hostile.configuration()
-    boss = hostile.fill()
+    settings.MEMORYHUB = hostile_store.configuration()
+    boss = hostile_store.fill()
     client = enter(boss)
     context = chromium.new_context(base_url=live_server.url, reduced_motion="reduce")
     cookie = client.cookies["sessionid"].value
@@ -119,7 +119,7 @@ def addresses(client: Any) -> list[str]:
     walk = Walk(client, look)
     walk.pages(most=1)
     walk.admin(most=1)
-    walk.opens(reverse("memory", args=[Memory.objects.get(title=hostile.EVERYTHING_TITLE).uid]))
+    walk.opens(reverse("memory", args=[Memory.objects.get(title=hostile_store.EVERYTHING_TITLE).uid]))
     return [address for address in found if address not in walk.fragments]
 
 
@@ -153,7 +153,7 @@ def _hands_in_peace(witness: Witness) -> None:
             page.wait_for_timeout(400)
             assert not witness.judge(address), (address, typed)
         page.keyboard.press("Escape")
-    uid = Memory.objects.get(title=hostile.EVERYTHING_TITLE).uid
+    uid = Memory.objects.get(title=hostile_store.EVERYTHING_TITLE).uid
     address = f"/review/?tab=unsure&at={uid}"
     assert not witness.open(address)
     card = page.locator(f"#m-{uid}")

@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
-from memoryhub.maintenance.worker import Worker, finish
+from memoryhub.maintenance.worker import Worker, stop_workers
 from memoryhub.models import Memory
 
 from .conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
@@ -36,7 +36,7 @@ def workers() -> Iterator[None]:
     for worker in at_work:
         worker.start()
     yield
-    finish(at_work)
+    stop_workers(at_work)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.capture.boundaries import commonest, judge, keywords
+from memoryhub.capture.boundaries import detect_boundary, extract_keywords, most_common_keywords
 
 DATABASE = "journal mode database index query planner statistics trigger"
 DESIGN = "button colour contrast margin font heading stylesheet theme"
@@ -12,7 +12,7 @@ DESIGN = "button colour contrast margin font heading stylesheet theme"
 def feed(*outputs, size=5, threshold=0.15):
     window, found = (), []
     for output in outputs:
-        judgement = judge(keywords(output), window, threshold, size)
+        judgement = detect_boundary(extract_keywords(output), window, threshold, size)
         window = judgement.window
         found.append(judgement.boundary)
     return found, window
@@ -36,7 +36,7 @@ def test_going_back_to_what_was_done_just_before_is_no_boundary():
 
 def test_a_new_segment_starts_with_a_fresh_window():
     _, window = feed(DATABASE, DATABASE, DESIGN)
-    assert window == (frozenset(keywords(DESIGN)),)
+    assert window == (frozenset(extract_keywords(DESIGN)),)
 
 
 def test_a_short_output_says_too_little_to_be_a_shift():
@@ -46,15 +46,15 @@ def test_a_short_output_says_too_little_to_be_a_shift():
 
 
 def test_numbers_and_stop_words_are_no_keywords():
-    assert keywords("the 42 and of 7 trigger") == ["trigger"]
+    assert extract_keywords("the 42 and of 7 trigger") == ["trigger"]
 
 
 def test_keywords_are_words_that_a_person_reads():
-    assert keywords("The merged queues: merging a queue, then what was merged") == ["merged", "queue"]
+    assert extract_keywords("The merged queues: merging a queue, then what was merged") == ["merged", "queue"]
 
 
 def test_words_are_compared_by_their_stems():
-    told = judge(
+    told = detect_boundary(
         ["merged", "queues", "orders", "banks"],
         [frozenset(["merging", "queue", "order", "bank"])] * 2,
         0.5,
@@ -65,7 +65,7 @@ def test_words_are_compared_by_their_stems():
 
 def test_what_several_outputs_are_about_is_told_once_in_its_commonest_form():
     outputs = [["queue", "bank"], ["queues", "order"], ["queues"]]
-    assert commonest(outputs) == ["queues", "bank", "order"]
+    assert most_common_keywords(outputs) == ["queues", "bank", "order"]
 
 
 @given(st.lists(st.text(max_size=80), max_size=12), st.integers(1, 6))

@@ -128,7 +128,7 @@ def test_another_project_knows_nothing_of_it(sitting, remember):
 
 def test_what_a_person_threw_away_does_not_come_back(sitting, actor):
     memory = sitting.commit(FIX).memory
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     event = sitting.commit(FIX)
     assert event.skip_reason == "forgotten before"
     assert sitting.memories() == []

@@ -300,7 +300,7 @@ def test_what_goes_wrong_here_is_logged_and_not_answered(bot, monkeypatch, caplo
     def explode(*args, **kwargs):
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("memoryhub.capture.recording.begin", explode)
+    monkeypatch.setattr("memoryhub.capture.event_log.prepare_event", explode)
     assert send(bot, commit()) == {}
     assert "boom" in caplog.text
 
@@ -309,7 +309,7 @@ def test_a_database_that_fails_at_the_door_is_answered_empty(bot, monkeypatch):
     def fails(*args, **kwargs):
         raise OperationalError("database or disk is full")
 
-    monkeypatch.setattr("memoryhub.accounts.tokens.authenticate", fails)
+    monkeypatch.setattr("memoryhub.accounts.tokens.authenticate_token", fails)
     assert send(bot, commit()) == {}
 
 
@@ -319,7 +319,7 @@ def test_a_full_disk_does_not_take_the_context_away(bot, remember, monkeypatch):
     def full(*args, **kwargs):
         raise OperationalError("database or disk is full")
 
-    monkeypatch.setattr("memoryhub.capture.recording.record", full)
+    monkeypatch.setattr("memoryhub.capture.event_log.save_event", full)
     answer = send(
         bot, hook("UserPromptSubmit", prompt="why does the planner scan the ledger partition index?")
     )
@@ -372,7 +372,7 @@ def test_the_snippet_sends_every_hook_to_the_hub():
 
 
 def test_a_token_stands_in_the_snippet_once():
-    text = claude_code.as_text(claude_code.settings_snippet("http://hub.test", "mh_secret"))
+    text = claude_code.to_json(claude_code.settings_snippet("http://hub.test", "mh_secret"))
     assert text.count("mh_secret") == 1
     assert json.loads(text)["env"] == {"MEMORYHUB_TOKEN": "mh_secret"}
 

@@ -42,7 +42,7 @@ def at_once(work):
 
 def call(command, response="ok", mark=""):
     data = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_response": response}
-    return capture.dispatch(capture.Happening("tool:post", "s1", "shop", data=data, mark=mark), ACTOR)
+    return capture.dispatch(capture.HookEvent("tool:post", "s1", "shop", data=data, mark=mark), ACTOR)
 
 
 def test_all_calls_are_recorded_and_counted():
@@ -67,5 +67,5 @@ def test_the_same_delivery_from_all_sides_is_one_event():
 
 def test_ends_from_all_sides_leave_one_summary():
     call(f'git commit -m "{FIX}"')
-    at_once(lambda number: [capture.dispatch(capture.Happening("session:end", "s1", "shop"), ACTOR)])
+    at_once(lambda number: [capture.dispatch(capture.HookEvent("session:end", "s1", "shop"), ACTOR)])
     assert Memory.objects.filter(type="session_summary").count() == 1

@@ -3,25 +3,26 @@
 import pytest
 
 from memoryhub.capture.classification import classify
-from memoryhub.capture.distillation import PATIENCE, Candidate, Work, distill, without_injections
+from memoryhub.capture.distillation import MAX_NOTE_AGE, Candidate, OpenWork, distill, strip_injected_context
 from memoryhub.capture.observation import observe
 
 FAILING = "tests/test_a.py F\nE   AssertionError: assert 1 == 2\n1 failed in 0.2s"
 
 
 def run(command, output, work=None):
-    return distill(observe("Bash", {"command": command}, {"stdout": output}), work or Work())
+    return distill(observe("Bash", {"command": command}, {"stdout": output}), work or OpenWork())
 
 
 def test_reading_and_listing_are_routine():
     assert (
-        distill(observe("Read", {"file_path": "a.py"}, "We decided to rewrite it all."), Work()) == "routine"
+        distill(observe("Read", {"file_path": "a.py"}, "We decided to rewrite it all."), OpenWork())
+        == "routine"
     )
     assert run("ls -la", "total 12\ndrwxr-xr-x 3 root root 4096 Nov 20 09:54 .") == "routine"
 
 
 def test_a_failure_is_noted_and_its_repair_is_told_at_the_end():
-    work = Work()
+    work = OpenWork()
     assert run("pytest -q", FAILING, work) == "failure noted"
     distill(observe("Edit", {"file_path": "src/tax.py", "new_string": "round(x)"}, {}), work)
     assert run("pytest -q tests", "3 passed in 0.2s", work) == "repair noted"
@@ -34,7 +35,7 @@ def test_a_failure_is_noted_and_its_repair_is_told_at_the_end():
 
 
 def test_a_repair_is_told_once_with_the_commit_that_follows():
-    work = Work()
+    work = OpenWork()
     run("pytest -q", FAILING, work)
     run("pytest -q", "3 passed in 0.2s", work)
     told = run("git commit -m 'fix: round once'", "[main 1]", work)
@@ -43,7 +44,7 @@ def test_a_repair_is_told_once_with_the_commit_that_follows():
 
 
 def test_a_test_that_failed_before_its_feature_was_there_is_no_problem():
-    work = Work()
+    work = OpenWork()
     run("pytest -q", FAILING, work)
     run("pytest -q", "3 passed in 0.2s", work)
     told = run("git commit -m 'feat: taxes by country'", "[main 1]", work)
@@ -52,18 +53,18 @@ def test_a_test_that_failed_before_its_feature_was_there_is_no_problem():
 
 
 def test_another_program_that_passes_mends_no_failure():
-    work = Work()
+    work = OpenWork()
     run("pytest -q", FAILING, work)
     assert run("ruff check", "OK (all passed) 3 passed", work) == "routine"
     assert work.failure
 
 
 def test_a_commit_after_a_failure_tells_the_problem_too():
-    work = Work()
+    work = OpenWork()
     run("pytest -q", FAILING, work)
     told = run("git commit -m 'Round once'", "[main 1] Round once", work)
     assert told.text == "Round once\n\nProblem: AssertionError: assert 1 == 2"
-    assert work == Work(calls=2)
+    assert work == OpenWork(calls=2)
 
 
 REASON = "x = 1\n# read the size first, because the writer truncates the file in place\ny = 2"
@@ -71,11 +72,11 @@ REASON = "x = 1\n# read the size first, because the writer truncates the file in
 
 def edit(new, old="", path="a.py", work=None):
     given = {"file_path": path, "old_string": old, "new_string": new}
-    return distill(observe("Edit", given, {}), work or Work())
+    return distill(observe("Edit", given, {}), work or OpenWork())
 
 
 def test_a_comment_that_gives_a_reason_is_noted_and_other_code_is_not():
-    work = Work()
+    work = OpenWork()
     assert edit(REASON, "x = 1", work=work) == "reason noted"
     assert edit("x = 1  # one") == "routine"
     assert edit("# Changelog, because everybody must have one of these", path="CHANGELOG.md") == "routine"
@@ -97,23 +98,23 @@ def test_reasons_are_read_in_other_languages_too(comment):
 
 
 def test_a_reason_that_the_commit_tells_is_not_told_twice():
-    work = Work()
+    work = OpenWork()
     edit(REASON, work=work)
     run("git commit -m 'fix: read the size before the writer truncates the file in place'", "", work)
     assert not work.due(all_of_them=True)
 
 
 def test_a_reason_that_the_commit_leaves_out_is_told_after_it():
-    work = Work()
+    work = OpenWork()
     edit(REASON, work=work)
     run("git commit -m 'feat: a table of contents'", "", work)
     assert [one.source for one in work.due()] == ["comment"]
 
 
 def test_without_a_commit_a_reason_is_told_after_a_while():
-    work = Work()
+    work = OpenWork()
     edit(REASON, work=work)
-    for _ in range(PATIENCE - 1):
+    for _ in range(MAX_NOTE_AGE - 1):
         run("ls", "a.py", work)
     assert not work.due()
     run("ls", "a.py", work)
@@ -121,14 +122,14 @@ def test_without_a_commit_a_reason_is_told_after_a_while():
 
 
 def test_a_secret_in_a_comment_is_not_even_noted():
-    work = Work()
+    work = OpenWork()
     key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
     assert edit(f"# never use the key {key} here, because it is revoked", work=work) == "secret"
     assert not work.notes
 
 
 def test_a_commit_without_a_message_that_says_something_keeps_the_work_open():
-    work = Work()
+    work = OpenWork()
     edit("y = 2", path="b.py", work=work)
     run("git commit -qm 'feat: one' b.py", "", work)
     edit("x = 2", work=work)
@@ -138,7 +139,7 @@ def test_a_commit_without_a_message_that_says_something_keeps_the_work_open():
 
 
 def test_an_amended_commit_is_about_the_files_of_both():
-    work = Work()
+    work = OpenWork()
     edit("x = 2", work=work)
     run("git commit -qam 'feat: two'", "", work)
     edit("y = 2", path="b.py", work=work)
@@ -167,24 +168,24 @@ def test_a_sentence_with_a_reason_in_an_output_is_told():
 def test_an_answer_is_told_when_it_gives_a_reason():
     url = {"url": "https://example.com", "prompt": "When are rates published?"}
     told = distill(
-        observe("WebFetch", url, {"result": "Never on Sundays, because markets are closed."}), Work()
+        observe("WebFetch", url, {"result": "Never on Sundays, because markets are closed."}), OpenWork()
     )
     assert told.text == ("Never on Sundays, because markets are closed.\n\nAsked: When are rates published?")
     plain = {"result": "The valid forms of the function are NFC, NFD, NFKC and NFKD."}
-    assert distill(observe("WebFetch", url, plain), Work()) == "routine"
+    assert distill(observe("WebFetch", url, plain), OpenWork()) == "routine"
 
 
 def test_a_decision_in_a_document_is_told():
     text = "# 4. One database\n\nWe keep SQLite rather than PostgreSQL, since one machine is enough for us.\n"
-    told = distill(observe("Write", {"file_path": "docs/adr/0004.md", "content": text}, {}), Work())
+    told = distill(observe("Write", {"file_path": "docs/adr/0004.md", "content": text}, {}), OpenWork())
     assert classify(told.text).type == "decision"
 
 
 def test_what_was_injected_is_never_captured_back():
     block = "<memory-context>\nWe decided to use tabs in every file of the project.\n</memory-context>"
-    assert without_injections(f"before {block} after") == "before  after"
-    assert without_injections("<memory-context> never closed, and on it goes") == ""
-    assert distill(observe("Task", {"prompt": "?"}, block), Work()) == "routine"
+    assert strip_injected_context(f"before {block} after") == "before  after"
+    assert strip_injected_context("<memory-context> never closed, and on it goes") == ""
+    assert distill(observe("Task", {"prompt": "?"}, block), OpenWork()) == "routine"
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_what_was_injected_is_never_captured_back():
     ],
 )
 def test_a_block_ends_where_it_was_closed_as_often_as_opened(text, kept):
-    assert without_injections(text) == kept
+    assert strip_injected_context(text) == kept
 
 
 @pytest.mark.parametrize(
@@ -216,14 +217,14 @@ def test_a_block_ends_where_it_was_closed_as_often_as_opened(text, kept):
     ],
 )
 def test_a_commit_is_about_the_files_that_it_names(command, taken):
-    work = Work()
+    work = OpenWork()
     edit("x = 2", work=work)
     edit("y = 2", path="tests/test_b.py", work=work)
     assert run(command, "", work).files_modified == taken
 
 
 def test_a_commit_of_some_files_leaves_the_failure_to_the_one_that_mends_it():
-    work = Work()
+    work = OpenWork()
     edit("def test_a(): ...", path="tests/test_a.py", work=work)
     run("pytest -q", FAILING, work)
     edit("x = 2", work=work)
@@ -260,20 +261,20 @@ def test_a_headline_of_upkeep_alone_is_routine(message, kept):
 def test_the_heading_of_a_document_is_one_that_says_something(written, heading):
     said = "Always pass numbers through order_number() before they are compared."
     path = "docs/decisions/0001.md"
-    told = distill(observe("Write", {"file_path": path, "content": written.format(said)}, {}), Work())
+    told = distill(observe("Write", {"file_path": path, "content": written.format(said)}, {}), OpenWork())
     assert told.text == f"{heading}\n{said}"
 
 
 def test_a_short_line_in_a_document_counts_only_as_a_rule_or_a_reason():
     def added(line):
-        return distill(observe("Edit", {"file_path": "CLAUDE.md", "new_string": line}, {}), Work())
+        return distill(observe("Edit", {"file_path": "CLAUDE.md", "new_string": line}, {}), OpenWork())
 
     assert added("- Read the gotchas before touching the parser.") == "routine"
     assert isinstance(added("- Never touch the parser before reading."), Candidate)
 
 
 def test_a_file_that_is_removed_again_was_a_draft():
-    work = Work()
+    work = OpenWork()
     for path in ("a.py", "try/b.py", "c.py"):
         edit("x = 2", path=path, work=work)
     run("python try/b.py && rm -r ./try c.py; ls", "", work)
@@ -281,7 +282,7 @@ def test_a_file_that_is_removed_again_was_a_draft():
 
 
 def test_what_git_says_is_changed_is_what_the_commit_is_about():
-    work = Work()
+    work = OpenWork()
     run(
         "sed -i s/a/b/ src/a.py && git status --short",
         " M src/a.py\n?? src/new/\nR  old.py -> b.py\n M .env\n?? inbox.csv",
@@ -332,13 +333,13 @@ ESSAY = "\n\n".join(
 
 
 def test_of_an_essay_only_what_is_said_about_something_is_told():
-    told = distill(observe("Task", {"prompt": "How?"}, {"content": ESSAY}), Work())
+    told = distill(observe("Task", {"prompt": "How?"}, {"content": ESSAY}), OpenWork())
     assert told.text == f"{ESSAY.splitlines()[-1]}\n\nAsked: How?"
 
 
 def test_advice_that_would_fit_anybody_is_routine():
     advice = ESSAY.rpartition("\n")[0]
-    assert distill(observe("Task", {"prompt": "How?"}, {"content": advice}), Work()) == "routine"
+    assert distill(observe("Task", {"prompt": "How?"}, {"content": advice}), OpenWork()) == "routine"
 
 
 @pytest.mark.parametrize(
@@ -350,7 +351,7 @@ def test_advice_that_would_fit_anybody_is_routine():
     ],
 )
 def test_what_a_compiler_refuses_is_a_failure_and_its_silence_the_repair(command, output):
-    work = Work()
+    work = OpenWork()
     assert run(command, output, work) == "failure noted"
     assert "error" in work.failure
     assert run("ls", "", work) == "routine", "another command says nothing about it"
@@ -365,7 +366,7 @@ def test_a_line_number_before_a_word_like_error_is_no_failure():
 
 
 def test_a_bare_revert_is_told_by_what_git_answers_and_leaves_open_what_is_worked_on():
-    work = Work(modified=["src/open.py"], read=["src/read.py"], failure="AssertionError")
+    work = OpenWork(modified=["src/open.py"], read=["src/read.py"], failure="AssertionError")
     output = '[main 1a2b3c4] Revert "feat: lazy reading"\n Date: today\n 1 file changed, 2 deletions(-)'
     found = run("cd shop && git revert --no-edit HEAD", output, work)
     assert isinstance(found, Candidate)

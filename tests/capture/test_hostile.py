@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memoryhub import capture
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.capture.event_preview import read_call
+from memoryhub.capture.event_preview import parse_tool_call
 from memoryhub.capture.observation import MAX_OUTPUT, output_text
 from memoryhub.models import Event
 
@@ -45,7 +45,7 @@ TOOLS = st.sampled_from(["Bash", "Edit", "Write", "Read", "Task", "mcp__a__searc
 
 @given(tool=TOOLS, asked=GIVEN, response=JSON, cwd=TEXTS)
 def test_any_call_can_be_read(tool, asked, response, cwd):
-    call = read_call(tool, asked, response, cwd, 300)
+    call = parse_tool_call(tool, asked, response, cwd, 300)
     assert len(call.preview) <= 300
     assert "\x00" not in call.preview
     call.preview.encode()
@@ -57,7 +57,7 @@ def test_any_call_can_be_read(tool, asked, response, cwd):
 @given(st.data())
 def test_any_event_is_taken_and_no_handler_fails(caplog, data):
     event = data.draw(st.sampled_from([*capture.EVENTS, capture.CHECKPOINT]))
-    happening = capture.Happening(
+    happening = capture.HookEvent(
         event=event,
         session_id=data.draw(st.sampled_from(["a", "b", "ä\x00b"])),
         project=data.draw(st.sampled_from(["", "p"])),
@@ -87,7 +87,7 @@ def test_bottomless_nesting_is_read_up_to_a_depth():
     nested = {"a": "top", "b": {}}
     for _ in range(5000):
         nested = {"content": nested}
-    assert read_call("Task", nested, nested, "", 300).preview == ""
+    assert parse_tool_call("Task", nested, nested, "", 300).preview == ""
 
 
 def test_of_a_huge_answer_the_beginning_is_read():

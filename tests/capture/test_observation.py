@@ -1,8 +1,13 @@
-"""What is seen of a call of a tool: its kind, its files, the message of a commit."""
+"""Test the parsing of tool calls: observations, shell commands and statements in text."""
+
+from __future__ import annotations
 
 import pytest
 
-from memoryhub.capture.observation import commit_message, kind_of, observe
+from memoryhub.capture.event_preview import parse_tool_call
+from memoryhub.capture.observation import observe, parse_commit_message, tool_kind
+from memoryhub.capture.shell_commands import is_display_only, is_status_check, main_program
+from memoryhub.capture.statements import extract_paragraphs, extract_prose, last_error
 
 
 @pytest.mark.parametrize(
@@ -17,8 +22,8 @@ from memoryhub.capture.observation import commit_message, kind_of, observe
     ],
 )
 def test_tools_are_known_by_name(tool, kind):
-    assert kind_of(tool) == kind
-    assert kind_of(f"mcp__server__{tool}") == kind
+    assert tool_kind(tool) == kind
+    assert tool_kind(f"mcp__server__{tool}") == kind
 
 
 def test_files_are_read_from_the_input_and_relative_to_the_folder():
@@ -44,4 +49,75 @@ def test_files_are_read_from_the_input_and_relative_to_the_folder():
     ],
 )
 def test_a_commit_message_is_what_its_author_wanted_to_tell(command):
-    assert commit_message(command) == "Round once per rate\n\nBecause cents got lost."
+    assert parse_commit_message(command) == "Round once per rate\n\nBecause cents got lost."
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("git log --oneline | head -5", True),
+        ("cd api && git diff HEAD~2", True),
+        ("LANG=C ls -la", True),
+        ("cat a.md; python run.py", False),
+        ("node --test test/ 2>&1 | tail -8", False),
+        ("", False),
+    ],
+)
+def test_a_command_only_shows_when_all_its_programs_do(command, shown):
+    assert is_display_only(command) is shown
+
+
+@pytest.mark.parametrize(
+    ("command", "survey"),
+    [("git status --short", True), ("ls -la src", True), ("cat src/a.py", False), ("pytest -q", False)],
+)
+def test_reading_a_text_is_no_look_around(command, survey):
+    assert is_status_check(command) is survey
+
+
+def test_the_program_is_known_whatever_stands_before_it():
+    assert main_program("cd shop && TZ=UTC python3 -m pytest -q tests") == "pytest"
+    assert main_program("npm test -- --watch") == "npm test"
+
+
+def test_a_plan_and_a_look_around_are_told_apart_from_work():
+    assert parse_tool_call("TodoWrite", {"todos": [{"content": "mend the tax"}]}, {}, "", 300).looks_around
+    assert parse_tool_call("Bash", {"command": "git status"}, {"stdout": "clean"}, "", 300).looks_around
+    assert not parse_tool_call(
+        "Read", {"file_path": "a.py"}, {"file": {"content": "x"}}, "", 300
+    ).looks_around
+
+
+def test_the_words_of_a_file_name_are_keywords_of_what_is_done_to_it():
+    call = parse_tool_call("Edit", {"file_path": "src/tax_rates.py", "new_string": "one = two"}, {}, "", 300)
+    assert {"src", "tax", "rates"} <= set(call.keywords)
+
+
+def test_wrapped_lines_of_a_document_are_read_as_one_paragraph():
+    text = "# 2. One file\n\nStatus: accepted\n\nWe keep one file rather than many, since one\nis enough.\n"
+    text += "\n```\ncode that runs on and on and on, too\n```\n"
+    assert (
+        extract_paragraphs(text) == "# 2. One file\nWe keep one file rather than many, since one is enough."
+    )
+
+
+def test_the_last_error_line_names_the_failure():
+    assert last_error("ValueError: first\nsome text\nKeyError: 'second'") == "KeyError: 'second'"
+    assert last_error("all is well") == ""
+
+
+def test_prose_is_kept_and_logs_and_code_are_not():
+    text = (
+        "2026-01-01 10:00 INFO started\nfor x in y: {\nThe cache is cleared whenever a token is revoked.\na=1"
+    )
+    assert extract_prose(text) == "The cache is cleared whenever a token is revoked."
+
+
+def test_the_error_of_a_failed_test_is_told_whole_and_with_the_test():
+    output = (
+        "E       AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']\n"
+        "E         Use -v to get more diff\ntests/test_report.py:30: AssertionError\n"
+        "FAILED tests/test_report.py::test_top[a b-1] - AssertionError: assert ['harbour', ...\n1 failed"
+    )
+    told = "AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']"
+    assert last_error(output) == f"{told} in tests/test_report.py::test_top[a b-1]"

@@ -53,7 +53,7 @@ def test_a_handler_that_raises_is_failed_and_the_others_go_on(sitting, monkeypat
     def explode(*args, **kwargs):
         raise RuntimeError("the password is swordfish")
 
-    monkeypatch.setattr("memoryhub.capture.segments.judge", explode)
+    monkeypatch.setattr("memoryhub.capture.segments.detect_boundary", explode)
     answer = sitting.ok(
         "tool:post", {"tool_name": "Bash", "tool_input": {"command": f"git commit -m '{FIX}'"}}
     )
@@ -71,7 +71,7 @@ def test_what_a_failing_handler_wrote_is_taken_back(sitting, monkeypatch):
     def explode(*args, **kwargs):
         raise RuntimeError
 
-    monkeypatch.setattr("memoryhub.capture.segments.judge", explode)
+    monkeypatch.setattr("memoryhub.capture.segments.detect_boundary", explode)
     sitting.tool("Bash", {"command": "x"}, DATABASE + " vacuum")
     assert sitting.row.state["window"] == before["window"]
     assert sitting.row.state["output"] == before["output"]
@@ -289,7 +289,7 @@ def test_the_same_prompt_after_something_else_or_later_is_another_event(sitting)
 
 def test_a_second_delivery_is_known_where_the_seconds_turn(sitting, actor):
     turn = datetime(2026, 5, 10, 12, 0, 5, tzinfo=UTC)
-    happening = hooks.Happening("prompt:submit", "s1", "shop", data={"prompt": "go on"})
+    happening = hooks.HookEvent("prompt:submit", "s1", "shop", data={"prompt": "go on"})
     for moment in (turn - timedelta(seconds=1), turn + timedelta(seconds=1)):
         hooks.dispatch(happening, actor, moment)
     assert Event.objects.count() == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memoryhub import memories
-from memoryhub.capture import CHECKPOINT, Happening, dispatch
+from memoryhub.capture import CHECKPOINT, HookEvent, dispatch
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
 from tests.capture.conftest import FIX
@@ -88,7 +88,7 @@ def test_the_same_session_gives_the_same_text(sit):
 def test_a_summary_that_a_person_threw_away_stays_there(sitting, actor):
     sitting.commit(FIX)
     sitting.end()
-    memories.trash([summary(sitting).uid], actor)
+    memories.trash_memories([summary(sitting).uid], actor)
     sitting.end()
     assert sitting.memories("session_summary") == []
 
@@ -96,7 +96,7 @@ def test_a_summary_that_a_person_threw_away_stays_there(sitting, actor):
 def test_with_more_to_tell_it_is_back(sitting, actor):
     sitting.commit(FIX)
     sitting.end()
-    memories.trash([summary(sitting).uid], actor)
+    memories.trash_memories([summary(sitting).uid], actor)
     sitting.commit(FEATURE)
     sitting.end()
     assert "Members wait" in summary(sitting).content
@@ -270,7 +270,7 @@ def test_a_checkpoint_that_was_taken_in_comes_back_from_the_trash(sitting, confi
     sitting.commit(FIX)
     [made] = sitting.memories("checkpoint")
     sitting.end()
-    memories.restore([made.uid], actor)
+    memories.restore_memories([made.uid], actor)
     assert sitting.memories("checkpoint") == [made]
 
 
@@ -286,7 +286,7 @@ def test_checkpoints_of_a_session_that_goes_on_are_taken_in_at_its_next_end(sitt
 
 def test_the_event_of_a_checkpoint_leads_to_the_summary_that_took_it_in(sitting, actor):
     sitting.commit(FIX)
-    dispatch(Happening(CHECKPOINT, "s1", "shop"), actor)
+    dispatch(HookEvent(CHECKPOINT, "s1", "shop"), actor)
     [made] = sitting.memories("checkpoint")
     event = sitting.row.events.get(event=CHECKPOINT)
     assert event.memory == made
@@ -299,7 +299,7 @@ def test_a_checkpoint_that_a_person_changed_stays(sitting, configure, actor):
     configure(checkpoint_events=1)
     sitting.commit(FIX)
     [made] = sitting.memories("checkpoint")
-    memories.update(made.uid, MemoryPatch(content="What matters so far, by hand"), actor)
+    memories.update_memory(made.uid, MemoryPatch(content="What matters so far, by hand"), actor)
     sitting.end()
     assert sitting.memories("checkpoint") == [made]
 
@@ -309,7 +309,7 @@ def test_a_checkpoint_above_the_level_of_the_summary_stays(sitting, configure, a
     sitting.commit(FIX, sensitivity="secret")
     sitting.tool("Read", {"file_path": "a.py"}, "text")
     [made] = sitting.memories("checkpoint")
-    memories.trash([one.uid for one in sitting.memories("bugfix")], actor)
+    memories.trash_memories([one.uid for one in sitting.memories("bugfix")], actor)
     configure(checkpoint_events=0)
     sitting.commit(FEATURE)
     sitting.end()
@@ -338,8 +338,8 @@ def test_a_session_without_a_summary_keeps_its_checkpoints(sitting, configure, a
     configure(checkpoint_events=1)
     sitting.commit(FIX)
     sitting.end()
-    memories.trash([summary(sitting).uid], actor)
+    memories.trash_memories([summary(sitting).uid], actor)
     [made] = Memory.objects.filter(type="checkpoint")
-    memories.restore([made.uid], actor)
+    memories.restore_memories([made.uid], actor)
     assert "thrown away before" in sitting.end()["handlers"][0]["detail"]
     assert sitting.memories("checkpoint") == [made]

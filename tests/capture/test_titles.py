@@ -2,7 +2,7 @@
 
 import pytest
 
-from memoryhub.capture.titles import abstract_of, reverted, subtitle_of, title_of
+from memoryhub.capture.titles import make_abstract, make_subtitle, make_title, reverted_headline
 
 LONG = (
     "A loan is open as long as its `returned` is null; nothing but the check in lend() keeps a tool from "
@@ -45,11 +45,11 @@ LONG = (
     ],
 )
 def test_a_title_is_the_first_thing_said_without_what_numbers_it(text, title):
-    assert title_of(text) == title
+    assert make_title(text) == title
 
 
 def test_a_title_without_a_clause_to_end_at_is_cut_at_a_word():
-    title = title_of("word " * 60)
+    title = make_title("word " * 60)
     assert len(title) <= 100
     assert title.endswith("word…")
 
@@ -65,19 +65,19 @@ def test_a_title_without_a_clause_to_end_at_is_cut_at_a_word():
     ],
 )
 def test_an_abstract_tells_in_whole_sentences_what_the_title_does_not(text, abstract):
-    assert abstract_of(text) == abstract
+    assert make_abstract(text) == abstract
 
 
 def test_an_abstract_is_never_long():
-    assert len(abstract_of("Head\n\n" + "word " * 200)) <= 200
+    assert len(make_abstract("Head\n\n" + "word " * 200)) <= 200
 
 
 def test_a_subtitle_names_the_files_or_the_question():
-    assert subtitle_of(["src/a.py", "lib/a.py", "b.py", "c.py", "d.py"]) == "in a.py, b.py, c.py and 1 more"
-    assert subtitle_of([], "It is so.\n\nAsked: Is it so?") == "Asked: Is it so?"
-    assert subtitle_of([], "It is so.") == ""
+    assert make_subtitle(["src/a.py", "lib/a.py", "b.py", "c.py", "d.py"]) == "in a.py, b.py, c.py and 1 more"
+    assert make_subtitle([], "It is so.\n\nAsked: Is it so?") == "Asked: Is it so?"
+    assert make_subtitle([], "It is so.") == ""
 
 
 def test_a_reverted_commit_is_known_by_its_headline():
-    assert reverted('Revert "feat: two"\n\nThis reverts commit abc.') == "feat: two"
-    assert reverted("Revert to the old logo") == ""
+    assert reverted_headline('Revert "feat: two"\n\nThis reverts commit abc.') == "feat: two"
+    assert reverted_headline("Revert to the old logo") == ""

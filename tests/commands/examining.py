@@ -13,7 +13,7 @@ WRITER = Actor("token:writer", Clearance.up_to("secret", "ada"))
 
 
 def remember(content: str = "words", **fields: object) -> Memory:
-    return memories.remember(MemoryDraft(content=content, **fields), WRITER).memory
+    return memories.create_memory(MemoryDraft(content=content, **fields), WRITER).memory
 
 
 def look(one: Check) -> Finding:

@@ -23,7 +23,7 @@ WRITER = Actor("token:writer", Clearance.up_to("secret", "ada"))
 
 
 def remember(content: str, **fields: object) -> None:
-    memories.remember(MemoryDraft(content=content, **fields), WRITER)
+    memories.create_memory(MemoryDraft(content=content, **fields), WRITER)
 
 
 @contextmanager

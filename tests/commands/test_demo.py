@@ -19,7 +19,7 @@ from memoryhub.core.text import CJK
 from memoryhub.core.vocabulary import CONCEPTS, SCOPES, TYPES, TrashReason
 from memoryhub.facts import services
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.memories.secret_check import BLOCKED
+from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.models import (
     Entity,
     Event,
@@ -90,7 +90,9 @@ def test_it_shows_every_feature(loaded):
 
 
 def test_credentials_were_refused_in_it_and_none_is_stored(loaded):
-    refused = JournalEntry.objects.filter(operation=BLOCKED, at__gte=timezone.now() - timedelta(days=30))
+    refused = JournalEntry.objects.filter(
+        operation=SECRET_BLOCKED, at__gte=timezone.now() - timedelta(days=30)
+    )
     assert len({entry.at.date() for entry in refused}) >= 3
     assert len({entry.detail["kind"] for entry in refused}) == 2
     assert {entry.project for entry in refused} <= set(Memory.objects.values_list("project", flat=True))
@@ -101,7 +103,7 @@ def test_where_credentials_are_not_refused_it_makes_none(home, settings):
     settings.MEMORYHUB = replace(settings.MEMORYHUB, block_secrets=False)
     demo.mark()
     demo.load()
-    assert not JournalEntry.objects.filter(operation=BLOCKED).exists()
+    assert not JournalEntry.objects.filter(operation=SECRET_BLOCKED).exists()
     assert not any(find_secrets(memory.content) for memory in Memory.objects.all())
 
 
@@ -163,7 +165,7 @@ def test_a_real_store_is_not_marked(home, remember):
 
 
 def test_a_store_that_was_emptied_is_not_marked(home, remember, actor):
-    memories.erase([remember("something real").uid], actor)
+    memories.erase_memories([remember("something real").uid], actor)
     with pytest.raises(demo.NotADemo, match="holds a real store"):
         demo.mark()
 
@@ -194,7 +196,7 @@ def test_a_load_that_fails_leaves_nothing_behind(home, monkeypatch):
         raise OSError("disk full")
 
     demo.mark()
-    monkeypatch.setattr(services, "store_fact", fail)
+    monkeypatch.setattr(services, "create_fact", fail)
     with pytest.raises(OSError, match="disk full"):
         demo.load()
     assert not Memory.objects.exists()

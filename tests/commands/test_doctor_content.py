@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.ops.doctor.registry import Status, ok
@@ -46,7 +46,7 @@ def test_expired_memories_are_warned_about_once_their_grace_is_over(sound, confi
     assert look(named("expiry")) == ok("1 expired memories, all of them revivable still")
     Memory.objects.filter(pk=memory.pk).update(expires_at=timezone.now() - timedelta(days=31))
     assert look(named("expiry")).status is Status.WARN
-    memories.purge_expired(system("test"))
+    memories.purge_expired(system_actor("test"))
     assert look(named("expiry")) == ok("none is waiting")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryhub.config import load
+from memoryhub.config import load_config
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import machine
 from memoryhub.ops.doctor.registry import Status, examine, ok
@@ -29,7 +29,7 @@ def test_an_old_python_or_sqlite_fails(monkeypatch):
 
 
 def test_a_misspelt_variable_is_warned_about(settings):
-    settings.MEMORYHUB_LOADED = load({"MEMORYHUB_MAX_MEMORY": "5", "MEMORYHUB_MIN_SCORE": "0.2"})
+    settings.MEMORYHUB_LOADED = load_config({"MEMORYHUB_MAX_MEMORY": "5", "MEMORYHUB_MIN_SCORE": "0.2"})
     first, second = named("configuration").findings()
     assert first == ok("1 settings changed, by MEMORYHUB_MIN_SCORE")
     assert second.status is Status.WARN

@@ -81,7 +81,7 @@ def test_a_schema_that_lacks_something_fails_and_is_mended(sound, damage):
     assert look(named("triggers")).status is Status.FAIL
     report = next(examine([named("triggers")], fix=True))
     assert report.status is Status.OK
-    assert schema.problems(deep=True) == []
+    assert schema.find_problems(deep=True) == []
 
 
 def test_an_index_that_does_not_fit_fails_and_is_rebuilt(sound):
@@ -142,7 +142,7 @@ def test_a_mirror_that_is_behind_is_a_warning_and_is_mended(sound, settings):
     assert look(named("mirror")).status is Status.WARN
     report = next(examine([named("mirror")], fix=True))
     assert (report.status, report.fixed) == (Status.OK, ["wrote the rows that the mirror lacked"])
-    assert verification.audit().in_step
+    assert verification.compare_mirror().in_step
 
 
 def test_a_mirror_that_contradicts_the_store_fails_and_is_kept(sound, settings):
@@ -169,7 +169,7 @@ def test_lost_journal_rows_fail_until_they_are_acknowledged(sound, run):
 
 def test_mirrors_that_were_set_aside_are_listed(sound):
     assert look(named("journal loss")).status is Status.OK
-    kept = mirror.keep_aside()
+    kept = mirror.move_aside()
     found = look(named("journal loss"))
     assert found.status is Status.WARN
     assert kept.name in found.text

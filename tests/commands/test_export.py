@@ -144,7 +144,7 @@ def test_a_moment_that_is_none_names_its_option(run):
 
 def test_the_trash_goes_out_instead_of_what_is_live_when_asked_for(run, remember, actor):
     remember("live")
-    memories.trash([remember("trashed").uid], actor)
+    memories.trash_memories([remember("trashed").uid], actor)
     assert words_of(run("export_memories").out) == {"live"}
     assert words_of(run("export_memories", "--trashed").out) == {"trashed"}
 
@@ -262,7 +262,7 @@ def settable(raw: bytes) -> list[dict[str, object]]:
 @given(DRAFTS)
 def test_what_goes_out_comes_back_with_every_settable_field(actor, tmp_path, draft):
     actor = Actor("someone", Clearance.up_to("secret", "ada"))
-    memories.remember(draft, actor)
+    memories.create_memory(draft, actor)
     raw = lines_of_all()
     Memory.objects.all().delete()
     tally, path = Tally(), tmp_path / "one.jsonl"

@@ -24,7 +24,7 @@ def interrupted(monkeypatch):
 
     @contextmanager
     def arm(batches: int, error: BaseException):
-        real, left = store.remember_many, [batches]
+        real, left = store.create_memories, [batches]
 
         def remember_many(*args, **kwargs):
             if not left[0]:
@@ -34,7 +34,7 @@ def interrupted(monkeypatch):
 
         with monkeypatch.context() as patched:
             patched.setattr(loader, "BATCH", 2)
-            patched.setattr(store, "remember_many", remember_many)
+            patched.setattr(store, "create_memories", remember_many)
             yield
 
     return arm
@@ -170,7 +170,7 @@ def test_what_refers_to_something_before_the_interruption_finds_it(run, jsonl, h
         "project": "zoo",
         "memory_id": "id0",
     }
-    store.remember(MemoryDraft(content="memory 0", project="zoo"), Actor("token:before", Clearance()))
+    store.create_memory(MemoryDraft(content="memory 0", project="zoo"), Actor("token:before", Clearance()))
     path = jsonl(*memories, fact)
     with interrupted(1, KeyboardInterrupt()):
         run("import_memories", path)

@@ -11,15 +11,15 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.maintenance import runs
-from memoryhub.maintenance.executor import own_name
+from memoryhub.maintenance.executor import worker_id
 from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.management.commands import maintain
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session
 from memoryhub.ops import doctor
 from memoryhub.ops.doctor.registry import Status as Found
-from tests.maintenance.stepping import lifting  # noqa: F401 a fixture
+from tests.maintenance.fixtures import lifting  # noqa: F401 a fixture
 
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
@@ -165,14 +165,14 @@ def test_the_operations_the_schedule_and_the_latest_runs_are_listed(run, aged, c
 
 
 def test_what_waits_is_worked_on_and_nothing_is_started(run, aged, actor):
-    runs.start("consolidate", {}, actor)
+    runs.enqueue("consolidate", {}, actor)
     assert "consolidate: 3 decay" in run("maintain", "--waiting").out
     assert run("maintain", "--waiting").out == "Nothing to do.\n"
 
 
 def test_without_names_what_waits_comes_first(run, aged, actor, configure):
     configure(maintenance_operations="evict")
-    runs.start("consolidate", {"project": "p"}, actor)
+    runs.enqueue("consolidate", {"project": "p"}, actor)
     assert [line.split(":")[0] for line in run("maintain").out.splitlines()] == ["consolidate", "evict"]
 
 
@@ -185,7 +185,7 @@ def test_one_is_taken_back(run, aged):
 
 
 def test_an_interrupted_one_goes_on(run, aged, actor):
-    one = runs.start("consolidate", {}, actor)
+    one = runs.enqueue("consolidate", {}, actor)
     MaintenanceRun.objects.update(
         status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=one.created_at
     )
@@ -211,10 +211,10 @@ def test_ctrl_c_stops_all_of_it(run, aged, lifting, configure):  # noqa: F811
 def test_it_waits_for_a_run_of_the_server_and_says_so(run, aged, lifting, actor):  # noqa: F811
     inside, go_on = threading.Event(), threading.Event()
     lifting.before = lambda number: (inside.set(), go_on.wait(20))
-    other = runs.start("lift", {}, actor)
+    other = runs.enqueue("lift", {}, actor)
 
     def serve() -> None:
-        runs.work(MaintenanceRun.objects.get(pk=other.pk))
+        runs.execute(MaintenanceRun.objects.get(pk=other.pk))
         connection.close()
 
     thread = threading.Thread(target=serve)
@@ -236,7 +236,7 @@ def test_it_waits_for_a_run_of_the_server_and_says_so(run, aged, lifting, actor)
 @pytest.mark.django_db(transaction=True)
 def test_what_the_server_took_first_is_looked_on_at(run, aged, lifting, actor, monkeypatch):  # noqa: F811
     lifting.before = lambda number: time.sleep(0.3)
-    work = runs.work
+    work = runs.execute
 
     def server_is_quicker(run: MaintenanceRun, **options) -> bool:
         def serve() -> None:
@@ -248,7 +248,7 @@ def test_what_the_server_took_first_is_looked_on_at(run, aged, lifting, actor, m
         time.sleep(0.2)
         return work(run, **options)
 
-    monkeypatch.setattr(runs, "work", server_is_quicker)
+    monkeypatch.setattr(runs, "execute", server_is_quicker)
     ran = run("maintain", "lift")
     assert "lift: the server works on it" in ran.out
     assert "lift: 3 boost" in ran.out
@@ -264,7 +264,7 @@ def finding(check: doctor.Check) -> doctor.Finding:
 
 def test_doctor_finds_runs_that_nobody_works_on(run, aged, actor):
     assert finding(doctor.services.maintenance_runs).status is Found.OK
-    one = runs.start("consolidate", {}, actor)
+    one = runs.enqueue("consolidate", {}, actor)
     hour = timedelta(hours=1)
     MaintenanceRun.objects.update(
         status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=timezone.now() - hour
@@ -280,13 +280,13 @@ def test_doctor_finds_runs_that_nobody_works_on(run, aged, actor):
 
 
 def test_doctor_leaves_alone_what_lives(aged, actor):
-    runs.start("consolidate", {}, actor)
-    MaintenanceRun.objects.update(status=Status.RUNNING, worker=own_name(), heartbeat_at=timezone.now())
+    runs.enqueue("consolidate", {}, actor)
+    MaintenanceRun.objects.update(status=Status.RUNNING, worker=worker_id(), heartbeat_at=timezone.now())
     assert finding(doctor.services.maintenance_runs).status is Found.OK
 
 
 def test_doctor_finds_runs_that_wait_in_vain(aged, actor):
-    runs.start("consolidate", {}, actor, now=timezone.now() - timedelta(hours=2))
+    runs.enqueue("consolidate", {}, actor, now=timezone.now() - timedelta(hours=2))
     assert "manage.py maintain --waiting" in finding(doctor.services.maintenance_runs).mend
 
 
@@ -300,7 +300,7 @@ def test_doctor_misses_a_schedule_that_nobody_keeps(db, configure):
     assert finding(doctor.services.daily_maintenance).mend.startswith("Set maintenance_at and")
     today = timezone.localdate()
     for day, status in ((today - timedelta(days=2), Found.WARN), (today - timedelta(days=1), Found.OK)):
-        runs.start("consolidate", {}, system("schedule"), day=day, may_wait=True)
+        runs.enqueue("consolidate", {}, system_actor("schedule"), day=day, may_wait=True)
         found = finding(doctor.services.daily_maintenance)
         assert found.status is status
         assert f"{day:%Y-%m-%d}" in found.text

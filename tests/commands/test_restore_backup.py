@@ -30,7 +30,7 @@ WRITER = Actor("token:writer", Clearance.up_to("secret", "ada"))
 
 
 def remember(content: str) -> Memory:
-    return memories.remember(MemoryDraft(content=content), WRITER).memory
+    return memories.create_memory(MemoryDraft(content=content), WRITER).memory
 
 
 def contents() -> set[str]:
@@ -55,7 +55,7 @@ def test_the_store_is_again_what_it_was(run, saved, own_store):
     ran = run("restore_backup", saved, "--yes")
     assert ran.code == 0
     assert contents() == {"of before"}
-    assert schema.problems(deep=True) == []
+    assert schema.find_problems(deep=True) == []
     assert own_store.stat().st_mode & 0o777 == 0o600
     with connection.cursor() as cursor:
         assert cursor.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -82,7 +82,7 @@ def test_the_store_that_was_replaced_can_be_taken_back(run, saved, own_store):
     run("restore_backup", saved, "--yes")
     assert run("restore_backup", kept_aside(own_store), "--yes").code == 0
     assert contents() == {"of before", "of after"}
-    assert verification.audit().in_step
+    assert verification.compare_mirror().in_step
 
 
 def test_the_journal_and_its_mirror_go_on_from_the_backup(run, saved):
@@ -92,14 +92,14 @@ def test_the_journal_and_its_mirror_go_on_from_the_backup(run, saved):
     assert JournalEntry.objects.latest("seq").detail == {"file": "saved.db", "journal_rows": 1}
     remember("another")
     assert journal.verify().ok
-    assert verification.audit().in_step
+    assert verification.compare_mirror().in_step
 
 
 def test_without_a_mirror_beside_the_backup_one_is_written_anew(run, saved):
     backup.mirror_beside(saved).unlink()
     remember("of after")
     run("restore_backup", saved, "--yes")
-    found = verification.audit()
+    found = verification.compare_mirror()
     assert found.in_step
     assert found.lines == 2
 
@@ -165,11 +165,11 @@ def test_a_round_trip_under_writers_keeps_every_memory_of_the_copy(run, tmp_path
     assert run("restore_backup", tmp_path / "live.db", "--yes").code == 0
     assert 20 <= Memory.objects.count() == copied.memories <= live
     assert journal.verify() == journal.Verification(True, copied.chain.rows + 1)
-    assert verification.audit().in_step
+    assert verification.compare_mirror().in_step
     with writing():
         pass
     assert journal.verify().ok
-    assert schema.problems(deep=True) == []
+    assert schema.find_problems(deep=True) == []
 
 
 # Which files are taken
@@ -242,7 +242,7 @@ def test_a_tampered_backup_is_taken_only_by_force(run, saved):
     assert contents() == {"of before", "of after"}
     assert run("restore_backup", saved, "--yes", "--force").code == 0
     assert contents() == {"of before"}
-    assert schema.problems() == []
+    assert schema.find_problems() == []
 
 
 def test_triggers_that_the_backup_lacks_are_installed(run, saved):
@@ -250,7 +250,7 @@ def test_triggers_that_the_backup_lacks_are_installed(run, saved):
         saved, *(f"DROP TRIGGER {name}" for name in ("memoryhub_text_insert", "memoryhub_journal_no_delete"))
     )
     assert run("restore_backup", saved, "--yes").code == 0
-    assert schema.problems(deep=True) == []
+    assert schema.find_problems(deep=True) == []
 
 
 def test_an_older_backup_is_migrated(run, tmp_path):
@@ -266,7 +266,7 @@ def test_an_older_backup_is_migrated(run, tmp_path):
 
 def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_store, monkeypatch):
     remember("of after")
-    settings_log = verification.audit()
+    settings_log = verification.compare_mirror()
 
     def fail(*args: object, **options: object) -> None:
         raise OSError("the migration failed")
@@ -276,7 +276,7 @@ def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_stor
     assert ran.code == 1
     assert "The present store is back in its place" in ran.err
     assert contents() == {"of before", "of after"}
-    assert verification.audit() == settings_log
+    assert verification.compare_mirror() == settings_log
     assert list(own_store.parent.glob("*before-restore*")) == []
 
 
@@ -296,7 +296,7 @@ def test_when_the_present_store_cannot_be_moved_as_a_whole_all_of_it_stays(
     assert ran.code == 1
     assert "No space left" in ran.err
     assert contents() == {"of before", "of after"}
-    assert verification.audit().in_step
+    assert verification.compare_mirror().in_step
     assert list(own_store.parent.glob("*before-restore*")) == []
 
 
@@ -420,7 +420,7 @@ def test_an_interrupt_at_any_step_leaves_the_present_store(run, saved, own_store
         run("restore_backup", saved, "--yes")
     assert interrupted
     assert contents() == {"of before", "of after"}
-    assert verification.audit().in_step
+    assert verification.compare_mirror().in_step
     assert list(own_store.parent.glob("*before-restore*")) == []
 
 

@@ -24,7 +24,7 @@ def held(embedding):
 
 
 def remember(*texts: str) -> list[int]:
-    return [memories.remember(MemoryDraft(content=text), WRITER).memory.pk for text in texts]
+    return [memories.create_memory(MemoryDraft(content=text), WRITER).memory.pk for text in texts]
 
 
 def fits(held) -> bool:

@@ -18,7 +18,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from memoryhub.core.client_ip import is_loopback
-from memoryhub.http.request_buffering import MOST
+from memoryhub.http.request_buffering import BUFFER_BYTES
 from memoryhub.ops import serving
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub
@@ -167,7 +167,7 @@ def test_a_form_of_a_stranger_that_never_ends_holds_up_nobody_else(hub):
             "Content-Type: multipart/form-data; boundary=b",
             "Content-Length: 90000000",
         ]
-        begun = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n' + bytes(MOST)
+        begun = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n' + bytes(BUFFER_BYTES)
         for _ in range(2 * serving.THREADS):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             client.sendall("\r\n".join([*lines, "\r\n"]).encode() + begun)

@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 from django.conf import settings as django_settings
 
-from memoryhub.config import OPERATOR_VARIABLES, Config, load
+from memoryhub.config import OPERATOR_VARIABLES, Config, load_config
 from memoryhub.config.reference import OPERATOR_SETTINGS
 
 
@@ -18,7 +18,7 @@ def loaded(settings, tmp_path):
     path = tmp_path / "memoryhub.toml"
     path.write_text("max_memories = 5\n")
     environ = {"MEMORYHUB_MIN_SCORE": "0.2", "MEMORYHUB_MAX_MEMORY": "7"}
-    settings.MEMORYHUB_LOADED = load(environ, tmp_path)
+    settings.MEMORYHUB_LOADED = load_config(environ, tmp_path)
     return path
 
 

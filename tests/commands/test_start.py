@@ -16,7 +16,7 @@ from memoryhub.ops.checks import INSTALLATION
 HEAVY = (
     "memoryhub.api.router",
     "memoryhub.extraction.rules.patterns",
-    "memoryhub.security.prompt_injection.rules",
+    "memoryhub.security.prompt_injection.patterns",
     "memoryhub.web.urls",
     "memoryhub.admin",
 )

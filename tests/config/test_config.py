@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryhub import config as conf
-from memoryhub.config import Config, ConfigError, load
+from memoryhub.config import Config, ConfigError, load_config
 
 
 def write(path: Path, text: str) -> Path:
@@ -21,7 +21,7 @@ def write(path: Path, text: str) -> Path:
 
 def problems_of(environ: dict[str, str], home: Path | None = None) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        load(environ, home)
+        load_config(environ, home)
     return caught.value.problems
 
 
@@ -29,7 +29,7 @@ def problems_of(environ: dict[str, str], home: Path | None = None) -> list[str]:
 
 
 def test_without_anything_every_value_is_its_default(tmp_path):
-    loaded = load({}, tmp_path)
+    loaded = load_config({}, tmp_path)
     assert loaded.config == Config()
     assert set(loaded.sources.values()) == {"default"}
     assert set(loaded.sources) == {f.name for f in fields(Config)}
@@ -63,11 +63,11 @@ def test_every_default_is_what_it_may_be():
 )
 def test_a_text_of_the_wrong_form_says_the_right_one(variable, value, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
-        load({variable: value})
+        load_config({variable: value})
 
 
 def test_the_daily_maintenance_can_be_switched_off_by_an_empty_time():
-    assert load({"MEMORYHUB_MAINTENANCE_AT": ""}).config.maintenance_at == ""
+    assert load_config({"MEMORYHUB_MAINTENANCE_AT": ""}).config.maintenance_at == ""
 
 
 def test_every_key_of_the_documented_table_is_read(tmp_path):
@@ -77,7 +77,7 @@ def test_every_key_of_the_documented_table_is_read(tmp_path):
         "compression_min_age_days = 8\nconsolidation_decay_rate = 0.05\n"
         "token_budget = 500\nmax_inject_count = 2\n",
     )
-    loaded = load({}, tmp_path)
+    loaded = load_config({}, tmp_path)
     config = loaded.config
     assert (config.max_memories, config.default_ttl_days, config.memorability_threshold) == (10, 9, 0.4)
     assert (config.compression_min_age_days, config.consolidation_decay_rate) == (8, 0.05)
@@ -88,12 +88,12 @@ def test_every_key_of_the_documented_table_is_read(tmp_path):
 
 def test_the_file_in_the_home_may_hold_the_keys_at_its_top_level(tmp_path):
     write(tmp_path / "memoryhub.toml", "max_memories = 7\n")
-    assert load({}, tmp_path).config.max_memories == 7
+    assert load_config({}, tmp_path).config.max_memories == 7
 
 
 def test_keys_at_the_top_count_beside_the_nested_table(tmp_path):
     write(tmp_path / "memoryhub.toml", "max_memories = 7\n[tool.letsgo.memory]\ntoken_budget = 8\n")
-    config = load({}, tmp_path).config
+    config = load_config({}, tmp_path).config
     assert (config.max_memories, config.token_budget) == (7, 8)
 
 
@@ -102,33 +102,33 @@ def test_a_pyproject_may_hold_other_tools_and_projects(tmp_path):
         tmp_path / "pyproject.toml",
         '[project]\nname = "other"\n[tool.ruff]\nline-length = 3\n[tool.letsgo.memory]\nmax_memories = 6\n',
     )
-    loaded = load({"MEMORYHUB_CONFIG": str(path)})
+    loaded = load_config({"MEMORYHUB_CONFIG": str(path)})
     assert loaded.config.max_memories == 6
     assert loaded.sources["max_memories"] == str(path)
 
 
 def test_a_pyproject_without_our_table_changes_nothing(tmp_path):
     path = write(tmp_path / "pyproject.toml", '[project]\nname = "other"\n')
-    assert load({"MEMORYHUB_CONFIG": str(path)}).config == Config()
+    assert load_config({"MEMORYHUB_CONFIG": str(path)}).config == Config()
 
 
 def test_the_named_file_is_stronger_than_the_one_in_the_home(tmp_path):
     write(tmp_path / "memoryhub.toml", "max_memories = 1\ntoken_budget = 1\n")
     named = write(tmp_path / "other.toml", "max_memories = 2\n")
-    config = load({"MEMORYHUB_CONFIG": str(named)}, tmp_path).config
+    config = load_config({"MEMORYHUB_CONFIG": str(named)}, tmp_path).config
     assert (config.max_memories, config.token_budget) == (2, 1)
 
 
 def test_the_environment_is_stronger_than_any_file(tmp_path):
     write(tmp_path / "memoryhub.toml", "max_memories = 1\n")
-    loaded = load({"MEMORYHUB_MAX_MEMORIES": "3"}, tmp_path)
+    loaded = load_config({"MEMORYHUB_MAX_MEMORIES": "3"}, tmp_path)
     assert loaded.config.max_memories == 3
     assert loaded.sources["max_memories"] == "MEMORYHUB_MAX_MEMORIES"
 
 
 @pytest.mark.parametrize("spec", fields(Config), ids=lambda f: f.name)
 def test_every_key_can_be_set_by_its_variable(spec):
-    loaded = load({f"MEMORYHUB_{spec.name.upper()}": str(spec.default)})
+    loaded = load_config({f"MEMORYHUB_{spec.name.upper()}": str(spec.default)})
     assert getattr(loaded.config, spec.name) == spec.default
     assert loaded.sources[spec.name] == f"MEMORYHUB_{spec.name.upper()}"
 
@@ -173,7 +173,7 @@ def test_a_value_of_the_wrong_type_in_a_file_names_the_file(tmp_path, toml):
 
 def test_a_whole_number_serves_where_a_fraction_is_asked(tmp_path):
     write(tmp_path / "memoryhub.toml", "recency_half_life_days = 14\n")
-    assert load({}, tmp_path).config.recency_half_life_days == 14.0
+    assert load_config({}, tmp_path).config.recency_half_life_days == 14.0
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_known_one(tmp_path):
@@ -232,7 +232,7 @@ def test_our_table_must_be_a_table(tmp_path, text):
 # What must fit together
 
 
-@pytest.mark.parametrize("whole", conf.WHOLES, ids=lambda names: names[0])
+@pytest.mark.parametrize("whole", conf.WEIGHT_GROUPS, ids=lambda names: names[0])
 def test_the_weights_of_one_ranking_must_add_up_to_one(whole):
     [problem] = problems_of({f"MEMORYHUB_{whole[0].upper()}": "0.99"})
     assert problem.startswith(", ".join(whole) + " must add up to 1, not ")
@@ -243,9 +243,10 @@ def test_weights_that_add_up_in_hundredths_are_taken(first, second, third):
     first, second, third = sorted((first, second, third))
     parts = [first, second - first, third - second, 100 - third]
     environ = {
-        f"MEMORYHUB_{name.upper()}": str(part / 100) for name, part in zip(conf.WHOLES[0], parts, strict=True)
+        f"MEMORYHUB_{name.upper()}": str(part / 100)
+        for name, part in zip(conf.WEIGHT_GROUPS[0], parts, strict=True)
     }
-    assert load(environ).config.match_weight == parts[0] / 100
+    assert load_config(environ).config.match_weight == parts[0] / 100
 
 
 def test_the_scales_of_age_must_not_descend():
@@ -257,19 +258,19 @@ def test_the_scales_of_age_must_not_descend():
 
 
 def test_a_misspelt_variable_is_warned_about_with_the_nearest_known_one():
-    [warning] = load({"MEMORYHUB_MAX_MEMORY": "5"}).warnings
+    [warning] = load_config({"MEMORYHUB_MAX_MEMORY": "5"}).warnings
     assert warning.startswith("environment: MEMORYHUB_MAX_MEMORY is not a setting of memoryhub")
     assert warning.endswith("did you mean MEMORYHUB_MAX_MEMORIES?")
 
 
 def test_a_tunable_is_not_read_from_a_file_so_the_variable_is_warned_about():
-    [warning] = load({"MEMORYHUB_MAX_MEMORIES_FILE": "/some/file"}).warnings
+    [warning] = load_config({"MEMORYHUB_MAX_MEMORIES_FILE": "/some/file"}).warnings
     assert "MEMORYHUB_MAX_MEMORIES_FILE is not a setting" in warning
 
 
 def test_variables_of_the_operator_and_of_others_raise_no_warning():
     environ = dict.fromkeys(conf.OPERATOR_VARIABLES - {"MEMORYHUB_CONFIG"}, "1")
-    assert load({**environ, "PATH": "/bin", "LETSGO_HOME": "/x", "MEMORYHUBBUB": "1"}).warnings == ()
+    assert load_config({**environ, "PATH": "/bin", "LETSGO_HOME": "/x", "MEMORYHUBBUB": "1"}).warnings == ()
 
 
 # Words for yes and no
@@ -295,7 +296,7 @@ def test_other_words_are_neither(word):
 def test_any_text_in_a_variable_gives_a_value_or_a_problem_that_names_it(name, text):
     variable = f"MEMORYHUB_{name.upper()}"
     try:
-        said = [load({variable: text}).sources[name]]
+        said = [load_config({variable: text}).sources[name]]
     except ConfigError as error:
         said = error.problems
     assert said

@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_home_is_the_documented_folder_unless_it_is_named(tmp_path):
-    assert environment.home({}) == Path.home() / ".letsgo"
-    assert environment.home({"LETSGO_HOME": ""}) == Path.home() / ".letsgo"
-    assert environment.home({"LETSGO_HOME": str(tmp_path)}) == tmp_path
+    assert environment.read_home({}) == Path.home() / ".letsgo"
+    assert environment.read_home({"LETSGO_HOME": ""}) == Path.home() / ".letsgo"
+    assert environment.read_home({"LETSGO_HOME": str(tmp_path)}) == tmp_path
 
 
 def test_a_tilde_in_a_path_is_the_users_home():
@@ -56,9 +56,9 @@ def test_a_secret_file_that_cannot_be_read_names_its_variable(tmp_path):
 
 def test_a_stored_secret_is_made_once_and_is_for_its_owner_alone(tmp_path):
     path = tmp_path / "home" / "secret-key"
-    first = environment.stored_secret(path)
+    first = environment.load_or_create_secret(path)
     assert len(first) > 50
-    assert environment.stored_secret(path) == first
+    assert environment.load_or_create_secret(path) == first
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert list(path.parent.iterdir()) == [path]

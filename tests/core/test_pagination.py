@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memoryhub.core.pagination import BadCursor, page
+from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.memories.filters import ORDERS, MemoryFilter
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from memoryhub.stats import timeline as timelines
-from tests.conftest import undone
+from tests.conftest import rolled_back
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 # Few distinct moments, so that many rows share one.
@@ -32,7 +32,7 @@ def rows_of(times, **fields):
 def all_pages(rows, column, limit):
     shown, cursor = [], None
     while True:
-        part = page(rows, column, limit, cursor)
+        part = paginate(rows, column, limit, cursor)
         assert len(part.items) <= limit
         shown += part.items
         if (cursor := part.next_cursor) is None:
@@ -41,7 +41,7 @@ def all_pages(rows, column, limit):
 
 @given(st.lists(MOMENTS, max_size=12), st.integers(1, 5), st.sampled_from(["updated_at", "created_at"]))
 def test_pages_by_time_lose_and_repeat_nothing(db, times, limit, column):
-    with undone():
+    with rolled_back():
         rows_of(times)
         shown = all_pages(Memory.objects.all(), column, limit)
         assert shown == list(Memory.objects.order_by(f"-{column}", "-pk"))
@@ -50,7 +50,7 @@ def test_pages_by_time_lose_and_repeat_nothing(db, times, limit, column):
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.30000000000000004, 1 / 3, 1.0]), max_size=10), st.integers(1, 4))
 def test_pages_by_importance_lose_and_repeat_nothing(db, values, limit):
-    with undone():
+    with rolled_back():
         for memory, value in zip(rows_of([NOON] * len(values)), values, strict=True):
             Memory.objects.filter(pk=memory.pk).update(importance=value, accessed_count=int(value * 3))
         for column in ("importance", "accessed_count"):
@@ -68,23 +68,23 @@ def test_pages_of_the_journal(remember):
 
 def test_a_full_last_page_has_no_cursor(db):
     rows_of([NOON] * 4)
-    first = page(Memory.objects.all(), "updated_at", 2, None)
-    last = page(Memory.objects.all(), "updated_at", 2, first.next_cursor)
+    first = paginate(Memory.objects.all(), "updated_at", 2, None)
+    last = paginate(Memory.objects.all(), "updated_at", 2, first.next_cursor)
     assert (len(last.items), last.next_cursor) == (2, None)
 
 
 def test_rows_that_come_meanwhile_do_not_shift_a_page(db):
     rows_of([NOON + timedelta(seconds=n) for n in range(4)])
-    first = page(Memory.objects.all(), "updated_at", 2, None)
+    first = paginate(Memory.objects.all(), "updated_at", 2, None)
     Memory.objects.create(content="new", content_hash="new", updated_at=NOON + timedelta(days=1))
-    second = page(Memory.objects.all(), "updated_at", 2, first.next_cursor)
+    second = paginate(Memory.objects.all(), "updated_at", 2, first.next_cursor)
     assert [row.content for row in first.items + second.items] == ["3", "2", "1", "0"]
 
 
 def test_a_page_is_one_query(db, django_assert_num_queries):
     rows_of([NOON] * 9)
     with django_assert_num_queries(1):
-        page(Memory.objects.all(), "updated_at", 3, None)
+        paginate(Memory.objects.all(), "updated_at", 3, None)
 
 
 def encoded(value) -> str:
@@ -123,8 +123,8 @@ BAD = [
 
 @pytest.mark.parametrize("cursor", BAD)
 def test_an_odd_cursor_is_refused(db, cursor):
-    with pytest.raises(BadCursor, match="next_cursor"):
-        page(Memory.objects.all(), "updated_at", 5, cursor)
+    with pytest.raises(InvalidCursor, match="next_cursor"):
+        paginate(Memory.objects.all(), "updated_at", 5, cursor)
 
 
 @pytest.mark.parametrize(
@@ -145,18 +145,18 @@ def test_an_odd_cursor_is_refused(db, cursor):
 )
 def test_an_odd_value_in_a_cursor_is_refused_or_harmless(db, column, value):
     rows = JournalEntry.objects.all() if column == "seq" else Memory.objects.all()
-    with suppress(BadCursor):
-        page(rows, column, 5, encoded([column, value, 1]))
+    with suppress(InvalidCursor):
+        paginate(rows, column, 5, encoded([column, value, 1]))
 
 
 @given(st.text(max_size=60), st.sampled_from([order.removeprefix("-") for order in ORDERS]))
 @example("a" * 5, "updated_at")
 def test_no_cursor_is_an_error(db, cursor, column):
     for read in (
-        lambda: page(Memory.objects.all(), column, 5, cursor),
-        lambda: timelines.timeline(CLEARANCE, MemoryFilter(), cursor=cursor),
+        lambda: paginate(Memory.objects.all(), column, 5, cursor),
+        lambda: timelines.load_timeline(CLEARANCE, MemoryFilter(), cursor=cursor),
     ):
-        with suppress(BadCursor):
+        with suppress(InvalidCursor):
             read()
 
 
@@ -178,10 +178,10 @@ def test_no_decodable_cursor_is_an_error(db, value, column):
         [TIME, 2, value],
     ):
         for read in (
-            lambda text: page(Memory.objects.all(), column, 5, text),
-            lambda text: timelines.timeline(CLEARANCE, MemoryFilter(), cursor=text),
+            lambda text: paginate(Memory.objects.all(), column, 5, text),
+            lambda text: timelines.load_timeline(CLEARANCE, MemoryFilter(), cursor=text),
         ):
-            with suppress(BadCursor):
+            with suppress(InvalidCursor):
                 read(encoded(shaped))
 
 
@@ -218,11 +218,11 @@ def build(times, boundaries, starts) -> int:
     st.booleans(),
 )
 def test_a_timeline_loses_and_repeats_nothing(db, times, boundaries, starts, limit, oldest_first):
-    with undone():
+    with rolled_back():
         total = build(times, boundaries, starts)
         shown, cursor = [], None
         while True:
-            entries, cursor = timelines.timeline(
+            entries, cursor = timelines.load_timeline(
                 CLEARANCE, MemoryFilter(project="p"), limit=limit, cursor=cursor, oldest_first=oldest_first
             )
             assert len(entries) <= limit
@@ -232,12 +232,12 @@ def test_a_timeline_loses_and_repeats_nothing(db, times, boundaries, starts, lim
         keys = [entry.order for entry in shown]
         assert keys == sorted(keys, reverse=not oldest_first)
         assert len(set(keys)) == len(keys) == total
-        assert timelines.count(CLEARANCE, MemoryFilter(project="p")) == total
+        assert timelines.count_entries(CLEARANCE, MemoryFilter(project="p")) == total
 
 
 def test_at_the_same_moment_an_end_stands_above_and_a_start_below(db):
     build([NOON], [NOON, NOON], [])
-    entries, _ = timelines.timeline(CLEARANCE, MemoryFilter())
+    entries, _ = timelines.load_timeline(CLEARANCE, MemoryFilter())
     assert [entry.kind for entry in entries] == [
         "session_end",
         "memory",
@@ -262,14 +262,14 @@ def test_at_the_same_moment_an_end_stands_above_and_a_start_below(db):
 )
 def test_a_filter_that_only_memories_have_shows_memories_alone(db, filters, kinds):
     build([NOON], [NOON, NOON], [])
-    entries, _ = timelines.timeline(CLEARANCE, MemoryFilter(**filters))
+    entries, _ = timelines.load_timeline(CLEARANCE, MemoryFilter(**filters))
     assert {entry.kind for entry in entries} == kinds
 
 
 def test_the_queries_of_a_timeline_do_not_grow(db, django_assert_num_queries):
     build([NOON] * 3, [NOON] * 3, [NOON])
     with django_assert_num_queries(8):
-        timelines.timeline(CLEARANCE, MemoryFilter(), limit=5)
+        timelines.load_timeline(CLEARANCE, MemoryFilter(), limit=5)
     rows_of([NOON + timedelta(seconds=n) for n in range(3, 40)], session_id="x", project="p2")
     with django_assert_num_queries(8):
-        timelines.timeline(CLEARANCE, MemoryFilter(), limit=30)
+        timelines.load_timeline(CLEARANCE, MemoryFilter(), limit=30)

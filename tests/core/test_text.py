@@ -144,16 +144,16 @@ def test_a_title_is_the_first_line_that_says_something(content, title):
 
 
 def test_a_summary_is_twenty_words():
-    assert text.summary("word " * 30) == " ".join(["word"] * 20) + "…"
-    assert text.summary("just these") == "just these"
+    assert text.make_summary("word " * 30) == " ".join(["word"] * 20) + "…"
+    assert text.make_summary("just these") == "just these"
 
 
 def test_a_summary_finds_text_behind_any_amount_of_white_space():
-    assert text.summary("\n" * 9000 + "far down") == "far down"
+    assert text.make_summary("\n" * 9000 + "far down") == "far down"
 
 
 def test_a_summary_of_a_script_without_spaces_is_short_too():
-    assert len(text.summary("検索" * 500)) <= 60
+    assert len(text.make_summary("検索" * 500)) <= 60
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from email.utils import format_datetime
 import pytest
 
 from memoryhub.core import http_client
-from memoryhub.core.http_client import Pause, seconds_to_wait
+from memoryhub.core.http_client import CircuitBreaker, seconds_to_wait
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.embeddings import endpoint as module
 from tests.embeddings import servers
@@ -274,7 +274,7 @@ def test_after_the_pause_it_is_asked_again(endpoint, remote, monkeypatch):
 
 
 def test_after_a_pause_one_tries_while_the_others_wait():
-    pause = Pause()
+    pause = CircuitBreaker()
     assert [pause.left(5), pause.left(5)] == [0, 0]  # all is well
     pause.begin(0)
     assert pause.left(5) == 0

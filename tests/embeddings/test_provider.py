@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from django.core.checks import run_checks
 
-from memoryhub.config import Config, ConfigError, load
+from memoryhub.config import Config, ConfigError, load_config
 from memoryhub.embeddings import EmbeddingError, configured
 from memoryhub.embeddings import provider as embeddings_provider
 from memoryhub.embeddings.base import MOST_CHARS
@@ -277,19 +277,19 @@ def test_the_doctor_tells_of_an_endpoint_that_does_not_answer(configure):
 )
 def test_a_value_that_cannot_be_is_refused(variable, value, wanted):
     with pytest.raises(ConfigError, match=wanted):
-        load({variable: value})
+        load_config({variable: value})
 
 
 def test_the_key_is_no_tunable(tmp_path):
     (tmp_path / "memoryhub.toml").write_text(f'embeddings_key = "{KEY}"')
     with pytest.raises(ConfigError, match="unknown key 'embeddings_key'") as caught:
-        load({}, tmp_path)
+        load_config({}, tmp_path)
     assert KEY not in str(caught.value)
 
 
 def test_the_variables_of_the_key_are_known():
     environ = {"MEMORYHUB_EMBEDDINGS_KEY": KEY, "MEMORYHUB_EMBEDDINGS_KEY_FILE": "/run/key"}
-    assert load(environ).warnings == ()
+    assert load_config(environ).warnings == ()
 
 
 @pytest.mark.parametrize("options", [(), ("--json",), ("--markdown",)])

@@ -22,8 +22,8 @@ OTHER = "Bob leads the billing team"
 
 
 @pytest.fixture
-def again(db: None, actor: Actor) -> Callable[..., memories.Outcome]:
-    def store_one(content: str, by: Actor | None = None, **fields: Any) -> memories.Outcome:
+def again(db: None, actor: Actor) -> Callable[..., memories.StoreResult]:
+    def store_one(content: str, by: Actor | None = None, **fields: Any) -> memories.StoreResult:
         return remember_deduplicated(MemoryDraft(content=content, **fields), by or actor)
 
     return store_one
@@ -144,7 +144,7 @@ class TestEitherWay:
 
     def test_trash_and_expired_are_not_compared(self, remember: Remember, actor: Actor, again: Any) -> None:
         gone = remember(TEXT)
-        memories.trash([gone.uid], actor)
+        memories.trash_memories([gone.uid], actor)
         assert again(f"{TEXT}!").outcome == "created"
 
     def test_a_memory_of_unknown_level_is_not_compared(self, remember: Remember, again: Any) -> None:
@@ -260,7 +260,9 @@ class TestChosenByAnother:
         kept = remember(TEXT)
 
         def slow(draft: MemoryDraft, found: Any) -> Choice:
-            memories.update(kept.uid, store_patch("Ada leads the billing team and knows the ledger"), actor)
+            memories.update_memory(
+                kept.uid, store_patch("Ada leads the billing team and knows the ledger"), actor
+            )
             return Choice(Verdict(Decision.MERGE, "said so", "What nobody knows any more"), found[0].memory)
 
         done = remember_deduplicated(MemoryDraft(content=MORE), actor, choose=slow)

@@ -15,7 +15,7 @@ from memoryhub.models import Fact, JournalEntry
 
 
 def say(actor, object="SQLite", subject="hub", predicate="runs on", **fields):
-    return services.store_fact(
+    return services.create_fact(
         FactDraft(subject=subject, predicate=predicate, object=object, **fields), actor
     )
 
@@ -67,23 +67,23 @@ def test_every_filter_narrows(db, actor, filters, found):
 def test_a_fact_of_a_trashed_memory_rests_until_it_is_restored(remember, actor):
     memory = remember("source")
     say(actor, memory_id=memory.uid)
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     assert not services.query_facts(actor.clearance).exists()
-    memories.restore([memory.uid], actor)
+    memories.restore_memories([memory.uid], actor)
     assert services.query_facts(actor.clearance).exists()
 
 
 def test_a_fact_of_an_expired_memory_rests(remember, actor):
     memory = remember("source")
     say(actor, memory_id=memory.uid)
-    memories.act("expire", [memory.uid], actor)
+    memories.apply_bulk_action("expire", [memory.uid], actor)
     assert not services.query_facts(actor.clearance).exists()
 
 
 def test_a_fact_whose_memory_is_erased_is_erased(remember, actor):
     memory = remember("source")
     fact, _ = say(actor, memory_id=memory.uid)
-    memories.erase([memory.uid], actor)
+    memories.erase_memories([memory.uid], actor)
     assert not Fact.objects.exists()
     assert JournalEntry.objects.filter(operation="erase", object_type="fact", object_id=fact.uid).exists()
 
@@ -98,7 +98,7 @@ def test_a_fact_cannot_hang_on_a_memory_out_of_sight(remember, low, level):
 
 def test_a_fact_cannot_hang_on_a_memory_in_the_trash(remember, actor):
     memory = remember("gone")
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     with pytest.raises(NotFound):
         say(actor, memory_id=memory.uid)
 
@@ -107,7 +107,7 @@ def test_a_hidden_fact_said_by_someone_who_cannot_know_it_is_theirs(remember, ac
     memory = remember("hidden", sensitivity="secret")
     say(actor, memory_id=memory.uid, session_id="s")
     later = timezone.now()
-    said, created = services.store_fact(
+    said, created = services.create_fact(
         FactDraft(subject="hub", predicate="runs on", object="SQLite"), low, later
     )
     assert created is True
@@ -173,7 +173,7 @@ def test_who_said_a_fact_above_their_clearance_says_it_again(db, actor, low):
 def test_a_fact_of_a_trashed_memory_said_again_lives_anew(remember, actor):
     memory = remember("source")
     first, _ = say(actor, memory_id=memory.uid)
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     again, created = say(actor)
     assert (again.pk, created, again.memory) == (first.pk, True, None)
 
@@ -181,7 +181,7 @@ def test_a_fact_of_a_trashed_memory_said_again_lives_anew(remember, actor):
 def test_a_change_that_meets_a_hidden_twin_is_not_told_of_it(remember, actor, low):
     say(actor, memory_id=remember("hidden", sensitivity="secret").uid)
     own, _ = say(low, "PostgreSQL")
-    changed = services.change_fact(
+    changed = services.update_fact(
         own.uid, FactDraft(subject="hub", predicate="runs on", object="SQLite"), low
     )
     assert (changed.pk, changed.copy) == (own.pk, 1)
@@ -191,11 +191,11 @@ def test_a_change_to_what_a_fact_in_sight_says_is_refused(db, actor):
     say(actor)
     other, _ = say(actor, "PostgreSQL")
     with pytest.raises(Conflict):
-        services.change_fact(other.uid, FactDraft(subject="hub", predicate="runs on", object="SQLite"), actor)
+        services.update_fact(other.uid, FactDraft(subject="hub", predicate="runs on", object="SQLite"), actor)
 
 
 def test_who_sees_both_twins_may_change_either(remember, actor, low):
     say(actor, memory_id=remember("hidden", sensitivity="secret").uid)
     own, _ = say(low)
     draft = FactDraft(subject="hub", predicate="runs on", object="SQLite", confidence=0.1)
-    assert services.change_fact(own.uid, draft, actor).confidence == 0.1
+    assert services.update_fact(own.uid, draft, actor).confidence == 0.1

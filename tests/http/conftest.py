@@ -14,9 +14,9 @@ from memoryhub.http import rate_limit
 
 @pytest.fixture(autouse=True)
 def _count_anew() -> Iterator[None]:
-    rate_limit.forget()
+    rate_limit.reset_limits()
     yield
-    rate_limit.forget()
+    rate_limit.reset_limits()
 
 
 @pytest.fixture

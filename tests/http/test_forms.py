@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from memoryhub.models import Memory
-from tests.http.walking import enter, patterns
+from tests.http.url_walk import enter, patterns
 
 ELSEWHERE = [
     "https://evil.example/",

@@ -14,9 +14,9 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from django.urls import reverse
 
-from memoryhub.http.middleware import HEADERS
-from tests.http.walking import Walk, enter, patterns
-from tests.policy import policy
+from memoryhub.http.middleware import SECURITY_HEADERS
+from tests.csp import parse_policy
+from tests.http.url_walk import Walk, enter, patterns
 
 ROOT = str(django_settings.BASE_DIR)
 
@@ -29,9 +29,9 @@ def boss(db):
 def is_guarded(response):
     for close in response._resource_closers:  # files; response.close() would end the test's transaction too
         close()
-    for name in HEADERS:
+    for name in SECURITY_HEADERS:
         assert response.headers.get(name), f"no {name}"
-    allowed = policy(response)
+    allowed = parse_policy(response)
     assert allowed["default-src"] == allowed["base-uri"] == allowed["frame-ancestors"] == ["'none'"]
     for name, sources in allowed.items():
         assert set(sources) <= {"'none'", "'self'", "data:"}, (name, sources)
@@ -103,7 +103,7 @@ def test_a_wrong_host_a_refused_form_and_a_failure_have_them(boss, monkeypatch):
     assert refused.status_code == 403
     assert is_guarded(refused)
     monkeypatch.setattr("memoryhub.web.search.render", None, raising=False)
-    monkeypatch.setattr("memoryhub.web.home.views.home", None)
+    monkeypatch.setattr("memoryhub.web.home.home_page", None)
     broken = strict.get("/search/?q=x")
     assert broken.status_code in (200, 500)
     assert is_guarded(broken)
@@ -116,11 +116,11 @@ def test_static_files_have_them_and_may_be_kept(db):
         assert response.status_code == 200
         assert is_guarded(response)
         assert "max-age" in response["Cache-Control"]
-        assert policy(response) == {**policy(response), "form-action": ["'none'"]}
+        assert parse_policy(response) == {**parse_policy(response), "form-action": ["'none'"]}
 
 
 def test_pages_load_from_the_hub_alone_and_run_nothing_inline(db):
-    allowed = policy(Client().get("/login/"))
+    allowed = parse_policy(Client().get("/login/"))
     assert allowed["script-src"] == allowed["style-src"] == allowed["connect-src"] == ["'self'"]
     assert allowed["form-action"] == ["'self'"]
     assert not {"object-src", "frame-src", "worker-src", "media-src"} & set(allowed)  # so 'none', by default
@@ -130,7 +130,7 @@ def test_what_is_no_page_may_load_nothing_at_all(db):
     for path in ("/static/img/icon.svg", "/static/css/base.css"):
         response = Client().get(path)
         assert is_guarded(response)
-        assert set(map(tuple, policy(response).values())) == {("'none'",)}
+        assert set(map(tuple, parse_policy(response).values())) == {("'none'",)}
 
 
 def started(code, **environment):

@@ -8,9 +8,9 @@ import threading
 import pytest
 from django.test import Client
 
-from memoryhub.core.client_ip import network_of
+from memoryhub.core.client_ip import client_network
 from memoryhub.http import rate_limit
-from memoryhub.http.rate_limit import Buckets, Recent
+from memoryhub.http.rate_limit import RecentTokens, TokenBuckets
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 HOOK = {"hook_event_name": "SessionStart", "session_id": "s"}
@@ -222,11 +222,11 @@ def test_without_a_proxy_what_a_client_says_of_itself_counts_for_nothing(token, 
     ],
 )
 def test_one_subscriber_is_counted_as_one(address, network):
-    assert network_of(address) == network
+    assert client_network(address) == network
 
 
 def test_memory_is_bounded_by_the_number_of_callers_that_are_remembered(clock):
-    buckets, recent = Buckets(most=100), Recent(most=100)
+    buckets, recent = TokenBuckets(most=100), RecentTokens(most=100)
     for n in range(1000):
         assert buckets.take(f"caller {n}", 1, 5) == 0
         recent.add(f"token {n}")
@@ -237,7 +237,7 @@ def test_memory_is_bounded_by_the_number_of_callers_that_are_remembered(clock):
 
 
 def test_who_came_least_lately_is_forgotten_first(clock):
-    buckets = Buckets(most=2)
+    buckets = TokenBuckets(most=2)
     for key in ("a", "b", "a", "c"):
         buckets.take(key, 1, 2)
     assert buckets.wait("a", 1, 2) > 0
@@ -245,7 +245,7 @@ def test_who_came_least_lately_is_forgotten_first(clock):
 
 
 def test_many_threads_take_no_more_than_there_is(clock):
-    buckets, taken = Buckets(), []
+    buckets, taken = TokenBuckets(), []
 
     def take():
         taken.extend(buckets.take("one", 1, 500) == 0 for _ in range(100))
@@ -262,6 +262,6 @@ def test_the_usual_limits_are_far_above_what_an_agent_does(token):
     """Ten thousand requests as fast as they go, and a hundred a second for ever."""
     raw = token()
     for _ in range(10_000):
-        rate_limit.spend_for_token("an agent", raw)
-        rate_limit.spend_for_address(FAR)
+        rate_limit.count_request_of_token("an agent", raw)
+        rate_limit.count_request_of_address(FAR)
     assert ask(raw).status_code == 200

@@ -9,10 +9,10 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connection
 from django.test import Client
 
-from memoryhub.core.timeouts import Deadline, TooLate, patient_for, was_broken_off
-from memoryhub.core.transactions import write
+from memoryhub.core.timeouts import Deadline, DeadlinePassed, is_interrupted, read_timeout
+from memoryhub.core.transactions import write_transaction
 from memoryhub.models import Memory
-from tests.http.walking import enter
+from tests.http.url_walk import enter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
@@ -29,32 +29,32 @@ def endless(*args, **kwargs):
 
 
 def test_an_endless_read_is_broken_off():
-    with patient_for(0.05), pytest.raises(OperationalError) as broken:
+    with read_timeout(0.05), pytest.raises(OperationalError) as broken:
         read(ENDLESS)
-    assert was_broken_off(broken.value)
+    assert is_interrupted(broken.value)
     assert read("SELECT 1") == (1,)
 
 
 def test_without_a_limit_nothing_is_broken_off():
     assert read(LONG) == (300_000,)
-    with patient_for(0):
+    with read_timeout(0):
         assert read(LONG) == (300_000,)
 
 
 def test_each_read_has_its_own_time():
-    with patient_for(60):
+    with read_timeout(60):
         for _ in range(3):
             assert read(LONG) == (300_000,)
 
 
 def test_what_is_being_written_is_not_broken_off():
-    with patient_for(0.000001), write():
+    with read_timeout(0.000001), write_transaction():
         assert read(LONG) == (300_000,)
 
 
 def test_the_limit_still_holds_after_a_deadline_of_an_answer():
-    with patient_for(0.05):
-        with pytest.raises(TooLate), Deadline(1).reading():
+    with read_timeout(0.05):
+        with pytest.raises(DeadlinePassed), Deadline(1).reading():
             read(ENDLESS)
         with pytest.raises(OperationalError):
             read(ENDLESS)
@@ -62,7 +62,7 @@ def test_the_limit_still_holds_after_a_deadline_of_an_answer():
 
 def test_the_limit_holds_on_a_new_connection():
     connection.close()
-    with patient_for(0.05), pytest.raises(OperationalError):
+    with read_timeout(0.05), pytest.raises(OperationalError):
         read(ENDLESS)
 
 

@@ -15,9 +15,9 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from memoryhub.http.request_buffering import MOST
+from memoryhub.http.request_buffering import BUFFER_BYTES
 from tests.commands import hub as hubs
-from tests.http.served import PIECE
+from tests.http.buffered_app import PIECE
 
 CHUNKED = "Transfer-Encoding: chunked"
 
@@ -38,7 +38,15 @@ def served() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
         "critical",
     ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "granian", *options, "--port", str(port), "tests.http.served:application"],
+        [
+            sys.executable,
+            "-m",
+            "granian",
+            *options,
+            "--port",
+            str(port),
+            "tests.http.buffered_app:application",
+        ],
         cwd=hubs.ROOT,
         start_new_session=True,
     )
@@ -97,19 +105,21 @@ def all_of(client):
     return content
 
 
-@pytest.mark.parametrize("size", [0, 1, 1000, MOST - 1, MOST, MOST + 1, 20 * MOST])
+@pytest.mark.parametrize(
+    "size", [0, 1, 1000, BUFFER_BYTES - 1, BUFFER_BYTES, BUFFER_BYTES + 1, 20 * BUFFER_BYTES]
+)
 def test_a_body_comes_through_whole(port, size):
     sent = (b"0123456789" * (size // 10 + 1))[:size]
     assert ask(port, "/echo", sent)[1] == sent
 
 
-@pytest.mark.parametrize("size", [0, 1, 1000, 3 * MOST])
+@pytest.mark.parametrize("size", [0, 1, 1000, 3 * BUFFER_BYTES])
 def test_a_body_in_chunks_comes_through_whole(port, size):
     sent = (b"0123456789" * (size // 10 + 1))[:size]
     assert ask(port, "/echo", iter([sent[:500], sent[500:]]))[1] == sent
 
 
-@pytest.mark.parametrize("size", [10, MOST + 10])
+@pytest.mark.parametrize("size", [10, BUFFER_BYTES + 10])
 def test_lines_of_a_body_are_lines(port, size):
     sent = b"one\ntwo\n" + b"x" * size
     assert ask(port, "/lines", sent)[1] == sent.upper()
@@ -125,7 +135,7 @@ def test_who_waits_for_leave_to_send_gets_it(port):
 
 @pytest.mark.parametrize(
     ("length", "body"),
-    [("Content-Length: 100", b"{"), (f"Content-Length: {9 * MOST}", b"{"), (CHUNKED, b"1\r\n{\r\n")],
+    [("Content-Length: 100", b"{"), (f"Content-Length: {9 * BUFFER_BYTES}", b"{"), (CHUNKED, b"1\r\n{\r\n")],
     ids=["short", "long", "chunked"],
 )
 def test_a_body_that_stops_is_408_and_the_connection_ends(port, length, body):
@@ -136,7 +146,9 @@ def test_a_body_that_stops_is_408_and_the_connection_ends(port, length, body):
 
 
 def test_the_rest_of_a_long_body_that_stops_is_broken_off_too(port):
-    with speaking(port, f"POST /echo HTTP/1.1\r\nContent-Length: {9 * MOST}", bytes(2 * MOST)) as client:
+    with speaking(
+        port, f"POST /echo HTTP/1.1\r\nContent-Length: {9 * BUFFER_BYTES}", bytes(2 * BUFFER_BYTES)
+    ) as client:
         assert all_of(client).startswith(b"HTTP/1.1 500 "), "what this application does with an error"
     assert ask(port, "/echo", b"hay")[1] == b"hay"
 
@@ -162,7 +174,7 @@ def test_clients_that_stop_sending_take_no_thread_and_hold_up_nobody(port):
 
 
 def test_a_body_that_nobody_reads_is_no_hindrance(port):
-    assert ask(port, "/unread", bytes(MOST))[1] == b"not read"
+    assert ask(port, "/unread", bytes(BUFFER_BYTES))[1] == b"not read"
 
 
 @pytest.mark.parametrize("number", [0, 1, 3, 4, 5, 300])

@@ -13,7 +13,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.test.client import MULTIPART_CONTENT
 
-from tests.http.walking import enter
+from tests.http.url_walk import enter
 
 JSON = "application/json"
 DOORS = ["/api/v1/memories", "/api/v1/search", "/api/v1/tools/letsgo/store_memory", "/mcp/letsgo"]

@@ -20,8 +20,8 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from memoryhub.models import Memory
-from tests.http import hostile, payloads
-from tests.http.walking import PARAMETERS, Walk, body, enter
+from tests.http import hostile_store, payloads
+from tests.http.url_walk import PARAMETERS, Walk, body, enter
 
 HTML = "text/html"
 TEXTS = ("application/json", "application/x-ndjson", "text/markdown", "text/plain", "text/javascript")
@@ -51,11 +51,11 @@ def opened(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> 
     connection.settings_dict["NAME"] = str(home / "memory.db")
     with (
         django_db_blocker.unblock(),
-        override_settings(MEMORY_LOG=home / "journal.jsonl", MEMORYHUB=hostile.configuration()),
+        override_settings(MEMORY_LOG=home / "journal.jsonl", MEMORYHUB=hostile_store.configuration()),
     ):
         call_command("migrate", verbosity=0)
         try:
-            found = Opened(enter(hostile.fill()))
+            found = Opened(enter(hostile_store.fill()))
             walk = Walk(found.client, found.look)
             walk.pages()
             walk.admin()
@@ -104,7 +104,7 @@ def wrong_with(response: Any) -> list[str]:
 
 
 def test_every_text_field_of_every_table_holds_a_payload(opened):
-    for model, name in hostile.texts():
+    for model, name in hostile_store.texts():
         values = model._default_manager.values_list(name, flat=True)
         assert any("evil" in str(value) for value in values), f"no payload in {model.__name__}.{name}"
 
@@ -135,7 +135,7 @@ def test_no_fragment_takes_what_is_stored_for_its_own(opened):
 
 
 def test_nor_does_the_whole_text_of_a_card_in_the_review(opened):
-    uid = Memory.objects.live().get(title=hostile.EVERYTHING_TITLE).uid
+    uid = Memory.objects.live().get(title=hostile_store.EVERYTHING_TITLE).uid
     address = reverse("review-card", args=[uid])
     htmx = {"HX-Request": "true"}
     cut, whole = (opened.client.get(address, told, headers=htmx) for told in ({}, {"whole": "1"}))
@@ -148,7 +148,7 @@ def test_nor_does_the_whole_text_of_a_card_in_the_review(opened):
 def test_nor_does_a_page_that_tells_of_an_organisations_sign_in(opened, settings):
     settings.OIDC_ISSUER = "https://login.example/"
     told = []
-    for user in User.objects.exclude(username=hostile.OWNER):
+    for user in User.objects.exclude(username=hostile_store.OWNER):
         for client, page in (
             (enter(user), reverse("you")),
             (opened.client, reverse("person", args=[user.username])),

@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.injection.services import Injected, Wanted, inject
+from memoryhub.injection.services import InjectionRequest, InjectionResult, inject_context
 from memoryhub.models import Memory
 
 PROMPT = "what do we know about zebra stripes?"
@@ -23,13 +23,13 @@ def patient(configure: Callable[..., None]) -> None:
 
 
 @pytest.fixture
-def ask(db: None, actor: Actor) -> Callable[..., Injected]:
+def ask(db: None, actor: Actor) -> Callable[..., InjectionResult]:
     """``ask("a prompt", project="p", by=..., now=...)`` injects, as someone who may see everything."""
 
     def make(
         prompt: str = PROMPT, by: Actor | None = None, now: Any = None, record: bool = True, **fields: Any
-    ) -> Injected:
-        return inject(Wanted(prompt, **fields), by or actor, now=now, record=record)
+    ) -> InjectionResult:
+        return inject_context(InjectionRequest(prompt, **fields), by or actor, now=now, record=record)
 
     return make
 
@@ -46,9 +46,9 @@ def aged() -> Callable[..., Memory]:
     return change
 
 
-def uids(found: Injected) -> set[str]:
+def uids(found: InjectionResult) -> set[str]:
     return {one.uid for one in found.injected}
 
 
-def reasons(found: Injected) -> dict[str, str]:
+def reasons(found: InjectionResult) -> dict[str, str]:
     return {one.uid: one.reason for one in found.withheld}

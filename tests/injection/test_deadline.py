@@ -10,8 +10,8 @@ import pytest
 from django.db import OperationalError, connection
 
 from memoryhub.core import transactions
-from memoryhub.core.timeouts import Deadline, TooLate
-from memoryhub.injection.services import Wanted, inject
+from memoryhub.core.timeouts import Deadline, DeadlinePassed
+from memoryhub.injection.services import InjectionRequest, inject_context
 from memoryhub.models import Injection, Memory
 from tests.injection.conftest import PROMPT, uids
 
@@ -29,14 +29,14 @@ def _endless():
 @pytest.mark.django_db
 def test_a_read_is_broken_off_at_the_deadline():
     began = time.perf_counter()
-    with pytest.raises(TooLate), Deadline(50).reading():
+    with pytest.raises(DeadlinePassed), Deadline(50).reading():
         _endless()
     assert time.perf_counter() - began < 2
 
 
 @pytest.mark.django_db
 def test_a_deadline_that_is_over_breaks_no_later_read():
-    with pytest.raises(TooLate), Deadline(5).reading():
+    with pytest.raises(DeadlinePassed), Deadline(5).reading():
         _endless()
     assert Memory.objects.count() == 0
 
@@ -54,7 +54,7 @@ def test_other_errors_of_the_database_are_not_taken_for_lateness():
 def test_a_slow_search_gives_an_empty_answer(remember, ask, configure, monkeypatch):
     remember("zebra stripes")
     configure(injection_deadline_ms=60)
-    monkeypatch.setattr("memoryhub.injection.services.candidates", lambda *_: _endless())
+    monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: _endless())
     began = time.perf_counter()
     found = ask()
     assert time.perf_counter() - began < 2
@@ -82,7 +82,7 @@ def test_a_slow_governor_gives_an_empty_answer(remember, ask, configure, monkeyp
 
 def test_an_error_gives_an_empty_answer(remember, ask, monkeypatch, caplog):
     remember("zebra stripes")
-    monkeypatch.setattr("memoryhub.injection.services.candidates", lambda *_: 1 / 0)
+    monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: 1 / 0)
     found = ask()
     assert (found.context, found.injected) == ("", [])
     assert found.skipped == ["injection failed; the log has the details"]
@@ -95,7 +95,7 @@ def stored(transactional_db, actor):
     from memoryhub import memories
     from memoryhub.memories.schemas import MemoryDraft
 
-    return memories.remember(MemoryDraft(content="zebra stripes"), actor).memory
+    return memories.create_memory(MemoryDraft(content="zebra stripes"), actor).memory
 
 
 def test_while_another_process_writes_nothing_is_shown_and_nobody_waits(stored, actor, configure):
@@ -104,7 +104,7 @@ def test_while_another_process_writes_nothing_is_shown_and_nobody_waits(stored, 
     other.execute("BEGIN IMMEDIATE")
     try:
         began = time.perf_counter()
-        found = inject(Wanted(PROMPT, session_id="s1"), actor)
+        found = inject_context(InjectionRequest(PROMPT, session_id="s1"), actor)
         assert time.perf_counter() - began < 2
     finally:
         other.execute("ROLLBACK")
@@ -113,7 +113,7 @@ def test_while_another_process_writes_nothing_is_shown_and_nobody_waits(stored, 
     assert found.skipped == ["injection: it could not be logged in time, so nothing is shown"]
     stored.refresh_from_db()
     assert stored.accessed_count == 0
-    assert uids(inject(Wanted(PROMPT, session_id="s1"), actor)) == {stored.uid}
+    assert uids(inject_context(InjectionRequest(PROMPT, session_id="s1"), actor)) == {stored.uid}
 
 
 def test_while_another_thread_writes_nothing_is_shown_and_nobody_waits(stored, actor, configure):
@@ -121,7 +121,7 @@ def test_while_another_thread_writes_nothing_is_shown_and_nobody_waits(stored, a
     held, done = threading.Event(), threading.Event()
 
     def hold():
-        with transactions._turn:
+        with transactions._writer_lock:
             held.set()
             done.wait(10)
 
@@ -129,7 +129,7 @@ def test_while_another_thread_writes_nothing_is_shown_and_nobody_waits(stored, a
     thread.start()
     held.wait(10)
     began = time.perf_counter()
-    found = inject(Wanted(PROMPT), actor)
+    found = inject_context(InjectionRequest(PROMPT), actor)
     took = time.perf_counter() - began
     done.set()
     thread.join()
@@ -143,9 +143,9 @@ def test_a_short_patience_leaves_the_connection_as_it_was(stored):
             return cursor.execute("PRAGMA busy_timeout").fetchone()[0]
 
     before = timeout()
-    with transactions.write(patience=0.2):
+    with transactions.write_transaction(patience=0.2):
         assert timeout() == before
     assert timeout() == before
-    with pytest.raises(ZeroDivisionError), transactions.write(patience=0.2):
+    with pytest.raises(ZeroDivisionError), transactions.write_transaction(patience=0.2):
         raise ZeroDivisionError
     assert timeout() == before

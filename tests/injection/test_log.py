@@ -86,15 +86,15 @@ def test_a_prompt_that_brings_nothing_up_leaves_a_row_without_memories(remember,
 
 def test_an_injection_that_fails_leaves_a_row_without_memories(remember, ask, monkeypatch):
     remember("zebra stripes")
-    monkeypatch.setattr("memoryhub.injection.services.candidates", lambda *_: 1 / 0)
+    monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: 1 / 0)
     assert ask(session_id="s1").skipped == ["injection failed; the log has the details"]
     assert Injection.objects.get().injected == []
 
 
 def test_where_even_that_cannot_be_logged_the_answer_is_empty_all_the_same(remember, ask, monkeypatch):
     remember("zebra stripes")
-    monkeypatch.setattr("memoryhub.injection.services.candidates", lambda *_: 1 / 0)
-    monkeypatch.setattr("memoryhub.injection.services.write_down", lambda *_: 1 / 0)
+    monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: 1 / 0)
+    monkeypatch.setattr("memoryhub.injection.services.record_injection", lambda *_: 1 / 0)
     assert ask(session_id="s1").skipped == ["injection failed; the log has the details"]
     assert not Injection.objects.exists()
 
@@ -112,7 +112,7 @@ def test_a_session_is_not_told_the_same_twice(remember, ask):
 def test_what_changed_since_is_told_again(remember, ask, actor):
     memory = remember("zebra stripes")
     ask(session_id="s1")
-    memories.update(memory.uid, MemoryPatch(content="zebra stripes, corrected"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(content="zebra stripes, corrected"), actor)
     assert "corrected" in ask(session_id="s1").context
 
 

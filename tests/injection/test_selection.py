@@ -102,8 +102,8 @@ def test_trashed_and_expired_memories_are_not_injected(remember, ask, actor):
     from memoryhub import memories
 
     trashed, expired = remember("zebra stripes one"), remember("zebra stripes two")
-    memories.trash([trashed.uid], actor)
-    memories.act("expire", [expired.uid], actor)
+    memories.trash_memories([trashed.uid], actor)
+    memories.apply_bulk_action("expire", [expired.uid], actor)
     assert ask().context == ""
 
 
@@ -159,36 +159,36 @@ def test_without_the_temporal_capability_the_best_are_taken(remember, ask, aged,
 
 def test_a_failing_temporal_capability_does_not_stop_the_injection(remember, ask, monkeypatch):
     memory = remember("zebra stripes")
-    monkeypatch.setattr("memoryhub.injection.selection.scale_at", lambda *_: 1 / 0)
+    monkeypatch.setattr("memoryhub.injection.selection.memory_scale", lambda *_: 1 / 0)
     found = ask(record=False)
     assert uids(found) == {memory.uid}
     assert found.skipped == ["memory.temporal failed; the log has the details"]
 
 
 def test_a_block_in_the_prompt_is_not_what_the_prompt_is_about(notes):
-    asked = candidates.read("<memory-context>zebra stripes</memory-context> how do we deploy?")
+    asked = candidates.parse_prompt("<memory-context>zebra stripes</memory-context> how do we deploy?")
     assert asked.words == ("deploy",)
 
 
 def test_a_prompt_costs_a_bounded_query_however_long_it_is():
-    asked = candidates.read(" ".join(f"word{n}" for n in range(5000)))
-    assert len(asked.words) <= candidates.MOST_ASKED
-    sought = candidates.query(asked, {stem(word): 3 for word in asked.words}, 1000)
+    asked = candidates.parse_prompt(" ".join(f"word{n}" for n in range(5000)))
+    assert len(asked.words) <= candidates.MAX_LOOKED_UP_WORDS
+    sought = candidates.build_query(asked, {stem(word): 3 for word in asked.words}, 1000)
     assert sought is not None
-    assert len(sought.query.terms) <= candidates.MOST_TERMS
+    assert len(sought.query.terms) <= candidates.MAX_TERMS
 
 
 @pytest.mark.parametrize("piece", ["a+", "a/", "a.", "<memory-context>", "a-", '"', "@", "日", "( ", "x.y/"])
 def test_reading_a_prompt_takes_time_in_proportion_to_its_length(piece):
     began = time.perf_counter()
-    candidates.read(piece * (1_000_000 // len(piece)))
+    candidates.parse_prompt(piece * (1_000_000 // len(piece)))
     assert time.perf_counter() - began < 2
 
 
 def test_the_rarest_terms_are_looked_for():
-    asked = candidates.read("the quagga lives in the zoo beside the house")
+    asked = candidates.parse_prompt("the quagga lives in the zoo beside the house")
     frequencies = {stem(word): 500 for word in asked.words} | {stem("quagga"): 2}
-    sought = candidates.query(asked, frequencies, 1000)
+    sought = candidates.build_query(asked, frequencies, 1000)
     assert sought is not None
     assert "quagga" in sought.query.text
 

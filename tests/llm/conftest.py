@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from memoryhub.core.http_client import Pause
+from memoryhub.core.http_client import CircuitBreaker
 from memoryhub.llm import Chat, ModelError
 from memoryhub.llm.endpoint import EndpointChat
 from memoryhub.llm.settings import Chosen
@@ -58,6 +58,6 @@ def chat(endpoint: servers.ChatServer, ledger: Ledger) -> Callable[..., Chat]:
 
     def made(**fields: object) -> Chat:
         usual = {"url": endpoint.url, "model": MODEL, "key": KEY, "timeout_seconds": 10.0, "tries": 3}
-        return EndpointChat(Chosen("openai", **{**usual, **fields}), ledger, Pause())
+        return EndpointChat(Chosen("openai", **{**usual, **fields}), ledger, CircuitBreaker())
 
     return made

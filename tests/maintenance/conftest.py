@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.maintenance.plan import Change
+from memoryhub.maintenance.operations.base import Change
 from memoryhub.maintenance.registry import OPERATIONS, run_now
 from memoryhub.models import JournalEntry, Memory
 

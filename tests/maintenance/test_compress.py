@@ -7,11 +7,17 @@ from datetime import timedelta
 import pytest
 
 from memoryhub import memories
-from memoryhub.access.policy import Actor, Clearance, system
+from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.maintenance.operations.compress import single_linkage
-from memoryhub.maintenance.operations.summaries import LONGEST, MOST, Said, gist, likeness_terms
+from memoryhub.maintenance.operations.summaries import (
+    MAX_SUMMARY_CHARS,
+    MAX_SUMMARY_SOURCES,
+    SourceText,
+    comparison_terms,
+    summarise_texts,
+)
 from memoryhub.maintenance.registry import OPERATIONS
-from memoryhub.memories.rows import listed
+from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Embedding, JournalEntry, Memory
 from tests.maintenance.conftest import whole_store
@@ -104,7 +110,7 @@ def test_personal_memories_stay_with_their_owner(alike, run):
     bob = Actor("bob", Clearance.up_to("secret", owner="bob"))
     alike(3, scope="personal")
     alike(3, scope="personal", by=bob)
-    assert len(run("compress", by=system("daily"))) == 2
+    assert len(run("compress", by=system_actor("daily"))) == 2
     owners = Memory.objects.live().values_list("owner", "type")
     assert sorted(owners) == [("ada", "compressed_summary"), ("bob", "compressed_summary")]
 
@@ -125,10 +131,10 @@ def test_the_summary_takes_over_what_its_sources_had(aged, run, now):
     made = summary()
     assert (made.sensitivity, made.importance) == ("private", 0.9)
     assert (made.created_at, made.updated_at) == (youngest.updated_at, youngest.updated_at)
-    assert listed(made, "tags") == ["a", "b"]
-    assert listed(made, "concepts") == ["gotcha"]
-    assert (listed(made, "files_read"), listed(made, "files_modified")) == (["x.py"], ["y.py"])
-    assert listed(made, "entities") == [{"entity": "nginx", "entity_type": "concept"}]
+    assert list_values(made, "tags") == ["a", "b"]
+    assert list_values(made, "concepts") == ["gotcha"]
+    assert (list_values(made, "files_read"), list_values(made, "files_modified")) == (["x.py"], ["y.py"])
+    assert list_values(made, "entities") == [{"entity": "nginx", "entity_type": "concept"}]
     assert made.expires_at is None
 
 
@@ -145,7 +151,7 @@ def test_an_actor_compresses_what_it_may_see_and_no_more(alike, aged, planned, r
     odd = aged(f"{PORT}Odd.", days=20)
     Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
     assert planned("compress", by=LOW) == run("compress", by=LOW) == []
-    [change] = run("compress", by=system("daily"))
+    [change] = run("compress", by=system_actor("daily"))
     assert odd.uid not in change.members
     assert summary().sensitivity == "secret"
 
@@ -189,7 +195,7 @@ def test_undo_restores_the_sources_and_moves_the_summary_to_the_trash(alike, run
 def test_undo_keeps_a_summary_that_someone_edited(alike, run, undo, actor):
     alike()
     run("compress")
-    memories.update(summary().uid, MemoryPatch(title="Ports"), actor)
+    memories.update_memory(summary().uid, MemoryPatch(title="Ports"), actor)
     assert undo("compress") == 3
     assert Memory.objects.live().count() == 4
 
@@ -197,7 +203,7 @@ def test_undo_keeps_a_summary_that_someone_edited(alike, run, undo, actor):
 def test_undo_goes_on_where_sources_are_gone(alike, run, undo, actor):
     sources = alike()
     run("compress")
-    memories.erase([sources[0].uid], actor)
+    memories.erase_memories([sources[0].uid], actor)
     assert undo("compress") == 2
 
 
@@ -214,7 +220,7 @@ def test_a_member_that_changed_since_the_plan_keeps_its_cluster_whole(alike, act
     sources = alike()
     compress = OPERATIONS["compress"]
     steps = [step for step in compress.steps(compress.Params(), actor, now) if step.changes]
-    memories.update(sources[0].uid, MemoryPatch(content="Something new"), actor)
+    memories.update_memory(sources[0].uid, MemoryPatch(content="Something new"), actor)
     assert [step.apply("run") for step in steps] == [0]
     assert Memory.objects.live().count() == 3
 
@@ -235,7 +241,7 @@ def test_a_compression_that_broke_off_goes_on(alike, actor, now):
 
 
 def test_a_dry_run_that_goes_on_lists_nothing_twice(alike, actor, now):
-    alike(MOST * 2 + 10)
+    alike(MAX_SUMMARY_SOURCES * 2 + 10)
     alike(3, project="p")
     compress = OPERATIONS["compress"]
     whole = [s for s in compress.steps(compress.Params(), actor, now) if s.changes]
@@ -246,7 +252,7 @@ def test_a_dry_run_that_goes_on_lists_nothing_twice(alike, actor, now):
 
 
 def test_a_large_cluster_becomes_several_summaries(alike, run):
-    alike(MOST + 1)
+    alike(MAX_SUMMARY_SOURCES + 1)
     assert sorted(len(change.members) for change in run("compress")) == [20, 21]
 
 
@@ -257,13 +263,13 @@ def said(*texts, **fields):
     from datetime import UTC, datetime
 
     return [
-        Said(datetime(2026, 3, n + 1, tzinfo=UTC), "change", f"Note {n}", text)
+        SourceText(datetime(2026, 3, n + 1, tzinfo=UTC), "change", f"Note {n}", text)
         for n, text in enumerate(texts)
     ]
 
 
 def test_the_text_tells_what_all_say_once_and_what_each_adds():
-    told = gist(
+    told = summarise_texts(
         said(
             "The cache is Redis 7. It runs on port 6379.",
             "The cache is Redis 7. Evictions began in March.",
@@ -277,7 +283,7 @@ def test_the_text_tells_what_all_say_once_and_what_each_adds():
 
 
 def test_a_sentence_that_says_the_opposite_is_kept():
-    told = gist(
+    told = summarise_texts(
         said("Retries work on upload.", "Retries do not work on upload.", "Retries work on upload. Always.")
     )
     assert "Retries work on upload." in told.content
@@ -285,26 +291,26 @@ def test_a_sentence_that_says_the_opposite_is_kept():
 
 
 def test_the_title_says_what_it_is_about_and_when():
-    told = gist(said("a b c", "a b c d", "a b c"))
+    told = summarise_texts(said("a b c", "a b c d", "a b c"))
     assert told.title.startswith("Note ")
     assert told.title.endswith("(3 memories, 2026-03-01 to 2026-03-03)")
 
 
 def test_the_text_stays_readable():
-    told = gist(
+    told = summarise_texts(
         said(*(f"Line {n}. " + " ".join(f"Fact{n}x{m} is here." for m in range(300)) for n in range(20)))
     )
-    assert len(told.content) <= LONGEST
+    assert len(told.content) <= MAX_SUMMARY_CHARS
     assert "more sentences are left out." in told.content
 
 
 def test_the_same_memories_give_the_same_text():
     texts = ["one two three four", "one two three five", "one two three six. seven eight"]
-    assert gist(said(*texts)) == gist(said(*texts))
+    assert summarise_texts(said(*texts)) == summarise_texts(said(*texts))
 
 
 def test_scripts_without_spaces_are_compared_by_pairs():
-    one, other = likeness_terms("数据库备份在夜里三点"), likeness_terms("数据库备份在夜里四点")
+    one, other = comparison_terms("数据库备份在夜里三点"), comparison_terms("数据库备份在夜里四点")
     assert len(one & other) / len(one | other) >= 0.5
 
 

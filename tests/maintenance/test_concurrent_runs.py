@@ -20,10 +20,10 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.audit import journal
 from memoryhub.maintenance import executor, runs, scheduler, worker
-from memoryhub.maintenance.executor import is_given_up, own_name
+from memoryhub.maintenance.executor import is_lost, worker_id
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
-from tests.maintenance.stepping import importances
+from tests.maintenance.fixtures import importances
 from tests.memories.test_concurrency import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -34,7 +34,7 @@ def aged(actor, count: int) -> None:
     """So many memories that nobody has touched for ten days."""
     drafts = [MemoryDraft(content=f"aged {n}") for n in range(count)]
     for start in range(0, count, 500):
-        memories.remember_many(drafts[start : start + 500], actor, hold_cap=False)
+        memories.create_memories(drafts[start : start + 500], actor, hold_cap=False)
     Memory.objects.update(updated_at=timezone.now() - timedelta(days=10))
 
 
@@ -50,10 +50,10 @@ def test_of_eight_that_want_a_run_one_gets_it(actor, remember, lifting):
     for n in range(10):
         remember(f"memory {n}")
     for _ in range(5):
-        run, got = runs.start("lift", {}, actor), []
+        run, got = runs.enqueue("lift", {}, actor), []
 
         def take(number: int, run: MaintenanceRun = run, got: list[bool] = got) -> None:
-            got.append(runs.work(MaintenanceRun.objects.get(pk=run.pk)))
+            got.append(runs.execute(MaintenanceRun.objects.get(pk=run.pk)))
 
         assert at_once(take) == []
         assert Counter(got) == {True: 1, False: 7}
@@ -62,7 +62,7 @@ def test_of_eight_that_want_a_run_one_gets_it(actor, remember, lifting):
 
 def test_of_eight_that_ask_for_the_same_one_gets_it(actor, remember, lifting):
     remember("a memory")
-    refused = at_once(lambda number: runs.start("lift", {}, actor))
+    refused = at_once(lambda number: runs.enqueue("lift", {}, actor))
     assert [type(error) for error in refused] == [memories.Conflict] * 7
     assert MaintenanceRun.objects.count() == 1
 
@@ -70,7 +70,7 @@ def test_of_eight_that_ask_for_the_same_one_gets_it(actor, remember, lifting):
 def test_of_eight_that_keep_the_schedule_one_queues_the_day(configure, monkeypatch):
     configure(maintenance_operations="consolidate", maintenance_at="00:00")
     tomorrow = timezone.now() + timedelta(days=1)
-    assert at_once(lambda number: scheduler.start_due(tomorrow)) == []
+    assert at_once(lambda number: scheduler.enqueue_due(tomorrow)) == []
     assert MaintenanceRun.objects.filter(operation="consolidate").count() == 1
 
 
@@ -106,7 +106,7 @@ def other_process(journal_mirror) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_killed_run_is_marked_and_goes_on_where_it_was(actor, request):
     aged(actor, 3000)
-    run = runs.start("consolidate", {}, actor)
+    run = runs.enqueue("consolidate", {}, actor)
     process = request.getfixturevalue("other_process")
 
     def far_enough() -> bool:
@@ -124,19 +124,19 @@ def test_a_killed_run_is_marked_and_goes_on_where_it_was(actor, request):
     assert untouched == 3000 - run.done, "what was counted was done, and what was done was counted"
 
     run = runs.resume(run.uid, actor)
-    assert runs.work(run)
+    assert runs.execute(run)
     assert (run.status, run.done, run.result["changed"]) == (Status.DONE, 3000, 3000)
     noted = JournalEntry.objects.filter(operation="consolidate").values_list("detail", flat=True)
     times = Counter(change[0] for detail in noted for change in detail["changes"])
     assert set(times.values()) == {1}, "nothing was done twice"
     assert len(times) == 3000, "nothing was left out"
-    assert {one.change.uid for one in runs.changes_of(run, actor.clearance, 0, 3000)} == set(times)
+    assert {one.change.uid for one in runs.list_changes(run, actor.clearance, 0, 3000)} == set(times)
     assert journal.verify().ok
 
 
 def test_one_that_lives_is_not_given_up(actor, remember, lifting):
     remember("a memory")
-    run, inside, go_on = runs.start("lift", {}, actor), threading.Event(), threading.Event()
+    run, inside, go_on = runs.enqueue("lift", {}, actor), threading.Event(), threading.Event()
     lifting.before = lambda number: (inside.set(), go_on.wait(20))
     thread = threading.Thread(target=_work_and_close, args=(run.pk,))
     thread.start()
@@ -150,7 +150,7 @@ def test_one_that_lives_is_not_given_up(actor, remember, lifting):
 
 
 def _work_and_close(pk: int) -> None:
-    runs.work(MaintenanceRun.objects.get(pk=pk))
+    runs.execute(MaintenanceRun.objects.get(pk=pk))
     connection.close()
 
 
@@ -166,37 +166,37 @@ def _work_and_close(pk: int) -> None:
     ],
 )
 def test_who_is_given_up(name, seconds, given_up):
-    own = own_name()
+    own = worker_id()
     host, pid, _, thread = own.split("/")
     names = {"own": own, "own began earlier": f"{host}/{pid}/1/{thread}"}
     now = timezone.now()
     run = MaintenanceRun(worker=names.get(name, name), heartbeat_at=now - timedelta(seconds=seconds))
-    assert is_given_up(run, now) is given_up
+    assert is_lost(run, now) is given_up
 
 
 def test_a_machine_without_proc_asks_the_system(monkeypatch):
-    monkeypatch.setattr(executor, "_began", lambda pid: "")
+    monkeypatch.setattr(executor, "_process_start_time", lambda pid: "")
     now = timezone.now()
-    run = MaintenanceRun(worker=own_name(), heartbeat_at=now - timedelta(minutes=5))
-    assert not is_given_up(run, now)
+    run = MaintenanceRun(worker=worker_id(), heartbeat_at=now - timedelta(minutes=5))
+    assert not is_lost(run, now)
 
 
 def test_agents_write_while_a_run_is_at_work(actor):
     """Each write of the run is short, and it rests as long: the others get their turn."""
     aged(actor, 4000)
-    run, ended, waited = runs.start("consolidate", {}, actor), threading.Event(), []
+    run, ended, waited = runs.enqueue("consolidate", {}, actor), threading.Event(), []
 
     def work(number: int) -> None:
         if number == 0:
             try:
-                runs.work(run)
+                runs.execute(run)
             finally:
                 ended.set()
             return
         n = 0
         while not ended.is_set():
             began = time.perf_counter()
-            memories.remember(MemoryDraft(content=f"an agent's {number} {n}"), actor)
+            memories.create_memory(MemoryDraft(content=f"an agent's {number} {n}"), actor)
             waited.append(time.perf_counter() - began)
             n += 1
             time.sleep(0.01)
@@ -221,7 +221,7 @@ def worker_of() -> Iterator[Callable[..., worker.Worker]]:
         return started[-1]
 
     yield start
-    worker.finish(started)
+    worker.stop_workers(started)
     for one in started:
         one.join(20)
         assert not one.is_alive()
@@ -236,29 +236,29 @@ def ended(run: MaintenanceRun) -> Callable[[], bool]:
 
 
 def test_it_works_on_what_is_queued_and_at_once(actor, remember, lifting, worker_of, monkeypatch):
-    monkeypatch.setattr(worker, "POLL", 60)
+    monkeypatch.setattr(worker, "POLL_SECONDS", 60)
     remember("a memory")
     one = worker_of(dry_runs=False)
     time.sleep(0.5)  # it has looked, and found nothing
-    run = runs.start("lift", {}, actor)
+    run = runs.enqueue("lift", {}, actor)
     until(ended(run))
     assert run.status == Status.DONE
     assert one.is_alive()
 
 
 def test_it_finds_what_another_process_queued(actor, remember, lifting, worker_of, monkeypatch):
-    monkeypatch.setattr(worker, "POLL", 0.1)
-    monkeypatch.setattr(runs, "_wake", lambda: None)
+    monkeypatch.setattr(worker, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(runs, "_notify_worker", lambda: None)
     remember("a memory")
     worker_of(dry_runs=False)
-    run = runs.start("lift", {}, actor)
+    run = runs.enqueue("lift", {}, actor)
     until(ended(run))
     assert run.status == Status.DONE
 
 
 def test_it_marks_what_was_interrupted_when_it_starts(actor, remember, lifting, worker_of):
     remember("a memory")
-    run = runs.start("lift", {}, actor)
+    run = runs.enqueue("lift", {}, actor)
     MaintenanceRun.objects.update(
         status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=timezone.now() - timedelta(hours=1)
     )
@@ -271,11 +271,11 @@ def test_a_dry_run_does_not_wait_for_a_long_run(actor, remember, lifting, worker
     remember("a memory")
     inside, go_on = threading.Event(), threading.Event()
     lifting.before = lambda number: (inside.set(), go_on.wait(20))
-    long = runs.start("lift", {}, actor)
+    long = runs.enqueue("lift", {}, actor)
     worker_of(dry_runs=False)
     assert inside.wait(20)
     worker_of(dry_runs=True)
-    dry = runs.start("consolidate", {}, actor, dry_run=True)
+    dry = runs.enqueue("consolidate", {}, actor, dry_run=True)
     until(ended(dry))
     go_on.set()
     until(ended(long))
@@ -284,10 +284,10 @@ def test_a_dry_run_does_not_wait_for_a_long_run(actor, remember, lifting, worker
 
 def test_one_run_that_writes_waits_for_another(actor, remember, lifting):
     remember("a memory")
-    first, second = runs.start("lift", {}, actor), runs.start("consolidate", {}, actor)
+    first, second = runs.enqueue("lift", {}, actor), runs.enqueue("consolidate", {}, actor)
     assert worker.next_run(False) == first
     MaintenanceRun.objects.filter(pk=first.pk).update(
-        status=Status.RUNNING, worker=own_name(), heartbeat_at=timezone.now()
+        status=Status.RUNNING, worker=worker_id(), heartbeat_at=timezone.now()
     )
     assert worker.next_run(False) is None
     MaintenanceRun.objects.filter(pk=first.pk).update(worker="elsewhere/1/1/1", heartbeat_at=first.created_at)
@@ -296,14 +296,14 @@ def test_one_run_that_writes_waits_for_another(actor, remember, lifting):
 
 
 def test_it_outlives_errors(actor, remember, lifting, worker_of, monkeypatch, caplog):
-    monkeypatch.setattr(worker, "AFTER_ERROR", 0.05)
-    due = scheduler.start_due
-    monkeypatch.setattr(scheduler, "start_due", lambda: 1 / 0)
+    monkeypatch.setattr(worker, "ERROR_PAUSE", 0.05)
+    due = scheduler.enqueue_due
+    monkeypatch.setattr(scheduler, "enqueue_due", lambda: 1 / 0)
     one = worker_of(dry_runs=False)
     until(lambda: "met an error" in caplog.text)
-    monkeypatch.setattr(scheduler, "start_due", due)
+    monkeypatch.setattr(scheduler, "enqueue_due", due)
     remember("a memory")
-    run = runs.start("lift", {}, actor)
+    run = runs.enqueue("lift", {}, actor)
     until(ended(run))
     assert one.is_alive()
     assert run.status == Status.DONE
@@ -313,7 +313,7 @@ def test_it_ends_quickly_and_puts_its_run_back(actor, remember, lifting, worker_
     for n in range(200):
         remember(f"memory {n}")
     lifting.before = lambda number: time.sleep(0.05)
-    run = runs.start("lift", {}, actor)
+    run = runs.enqueue("lift", {}, actor)
     one = worker_of(dry_runs=False)
 
     def begun() -> bool:
@@ -322,7 +322,7 @@ def test_it_ends_quickly_and_puts_its_run_back(actor, remember, lifting, worker_
 
     until(begun)
     began = time.monotonic()
-    worker.finish([one])
+    worker.stop_workers([one])
     assert time.monotonic() - began < 1
     assert not one.is_alive()
     run.refresh_from_db()
@@ -331,15 +331,15 @@ def test_it_ends_quickly_and_puts_its_run_back(actor, remember, lifting, worker_
 
 def test_it_is_not_begun_where_it_is_switched_off(configure):
     configure(maintenance_worker=False)
-    assert worker.begin() == []
+    assert worker.start_workers() == []
 
 
 def test_the_schedule_is_kept_by_the_worker(configure, remember, worker_of, monkeypatch):
     configure(maintenance_operations="consolidate", maintenance_at="00:00")
     remember("a memory")
     tomorrow = timezone.now() + timedelta(days=1)
-    start_due = scheduler.start_due
-    monkeypatch.setattr(scheduler, "start_due", lambda: start_due(tomorrow))
+    start_due = scheduler.enqueue_due
+    monkeypatch.setattr(scheduler, "enqueue_due", lambda: start_due(tomorrow))
     worker_of(dry_runs=False)
     until(lambda: MaintenanceRun.objects.filter(status=Status.DONE, actor="system:schedule").exists())
 

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memoryhub import memories as store
-from memoryhub.access.policy import Actor, Clearance, system
+from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.audit import journal
 from memoryhub.maintenance.registry import OPERATIONS, run_now
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from tests.conftest import undone
+from tests.conftest import rolled_back
 from tests.maintenance.conftest import DAY, whole_store
 
 
@@ -36,7 +36,7 @@ def test_what_was_not_used_fades_by_two_hundredths_a_day(aged, run):
 def history(db, actor, now):
     """A memory of three years ago that a person has imported just now."""
     draft = MemoryDraft(content="Old news", created_at=now - 1000 * DAY, ttl_days=None, importance=0.5)
-    [made] = store.remember_many([draft], actor, now, hold_cap=False, imported_at=now)
+    [made] = store.create_memories([draft], actor, now, hold_cap=False, imported_at=now)
     return made.memory
 
 
@@ -130,8 +130,8 @@ def test_what_was_changed_stays_as_new_as_it_was(aged, run):
 
 def test_what_has_ended_is_left_alone(aged, run, actor, now):
     trashed, expired = aged("a", days=10), aged("b", days=10)
-    store.trash([trashed.uid], actor, now=now)
-    store.act("expire", [expired.uid], actor, now=now - DAY)
+    store.trash_memories([trashed.uid], actor, now=now)
+    store.apply_bulk_action("expire", [expired.uid], actor, now=now - DAY)
     assert run("consolidate") == []
     assert (worth(trashed), worth(expired)) == (0.5, 0.5)
 
@@ -165,7 +165,7 @@ def test_only_what_the_actor_may_see_is_touched_or_listed(four_levels, planned, 
 
 def test_an_unknown_level_is_touched_by_nobody(four_levels, run, now):
     Memory.objects.update(updated_at=now - 10 * DAY)
-    assert len(run("consolidate", by=system("daily"))) == 3
+    assert len(run("consolidate", by=system_actor("daily"))) == 3
     assert worth(four_levels["cosmic"]) == 0.5
 
 
@@ -184,7 +184,7 @@ def test_rows_added_and_removed_meanwhile_skip_none(aged, actor, now):
     steps = OPERATIONS["consolidate"].steps(OPERATIONS["consolidate"].Params(), actor, now)
     first = next(steps)
     first.apply("run")
-    store.trash([memory.uid for memory in memories[:150]], actor)
+    store.trash_memories([memory.uid for memory in memories[:150]], actor)
     aged("new", days=10)
     seen = [change.uid for step in steps for change in step.changes]
     assert set(seen) >= {memory.uid for memory in memories[len(first.changes) :]}
@@ -193,8 +193,8 @@ def test_rows_added_and_removed_meanwhile_skip_none(aged, actor, now):
 def test_what_changed_since_it_was_planned_is_left_for_the_next_run(aged, actor, now):
     accessed, edited, calm = aged("a", days=10), aged("b", days=10), aged("c", days=10)
     [step] = list(OPERATIONS["consolidate"].steps(OPERATIONS["consolidate"].Params(), actor, now))
-    store.touch(accessed, now)
-    store.update(edited.uid, MemoryPatch(importance=0.9), actor)
+    store.count_access(accessed, now)
+    store.update_memory(edited.uid, MemoryPatch(importance=0.9), actor)
     assert step.apply("run") == 1
     assert [change.uid for change in step.applied] == [calm.uid]
     assert (worth(accessed), worth(edited)) == (0.5, 0.9)
@@ -247,7 +247,7 @@ def test_undo_gives_importances_back(aged, run, undo):
 def test_undo_leaves_alone_what_someone_changed_since(aged, run, undo, actor):
     mine, other = aged("a", days=10), aged("b", days=10)
     run("consolidate")
-    store.update(mine.uid, MemoryPatch(importance=0.9), actor)
+    store.update_memory(mine.uid, MemoryPatch(importance=0.9), actor)
     assert undo("consolidate") == 1
     assert (worth(mine), worth(other)) == (0.9, 0.5)
 
@@ -290,7 +290,7 @@ splits = st.lists(st.floats(0.001, 15), min_size=1, max_size=5)  # less than 90 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(splits, st.floats(0, 1), st.sampled_from(["change", "decision"]))
 def test_runs_in_between_make_no_difference(aged, run, now, days, importance, kind):
-    with undone():
+    with rolled_back():
         often = aged("often", importance=importance, type=kind, project="often")
         once = aged("once", importance=importance, type=kind, project="once")
         at = now

@@ -10,17 +10,17 @@ import pytest
 from django.utils import timezone
 
 from memoryhub import embeddings, memories
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.maintenance import runs, scheduler
 from memoryhub.maintenance import worker as maintenance_worker
-from memoryhub.maintenance.operations.embed import missing
+from memoryhub.maintenance.operations.embed import count_missing
 from memoryhub.maintenance.registry import OPERATIONS
-from memoryhub.maintenance.worker import CatchUp, Worker
+from memoryhub.maintenance.worker import EmbeddingBackfill, Worker
 from memoryhub.memories import StoreError
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Embedding, MaintenanceRun, Memory
-from memoryhub.search.semantic import nearest
+from memoryhub.search.semantic import find_nearest
 from tests.maintenance.conftest import whole_store
 
 Status = MaintenanceRun.Status
@@ -72,7 +72,7 @@ def far(choose):
 
 
 def lacking(name="tests/letters"):
-    return missing(name)
+    return count_missing(name)
 
 
 def of_models():
@@ -94,8 +94,8 @@ def test_a_run_gives_every_memory_a_vector_and_says_why(far, remember, planned, 
 
 
 def test_those_in_the_trash_expired_and_of_an_unknown_level_get_theirs_too(far, four_levels, actor, run):
-    memories.trash([four_levels["public"].uid], actor)
-    memories.act("expire", [four_levels["private"].uid], actor)
+    memories.trash_memories([four_levels["public"].uid], actor)
+    memories.apply_bulk_action("expire", [four_levels["private"].uid], actor)
     run("embed")
     assert Embedding.objects.count() == 4
 
@@ -132,7 +132,7 @@ def test_a_text_that_changes_while_it_is_embedded_is_not_given_the_old_ones_vect
     walk = OPERATIONS["embed"].steps(OPERATIONS["embed"].Params(), actor, now)
     next(walk).apply("run")
     step = next(walk)
-    memories.update(one.uid, MemoryPatch(content="giraffe"), actor)
+    memories.update_memory(one.uid, MemoryPatch(content="giraffe"), actor)
     assert step.apply("run") == 1
     assert [row.memory_id for row in Embedding.objects.all()] == [other.pk]
     assert lacking() == 1
@@ -148,7 +148,7 @@ def test_a_memory_that_is_erased_meanwhile_gets_none(far, remember, actor, now):
 
 
 def test_a_run_that_broke_off_goes_on(far, remember, actor, now, monkeypatch):
-    monkeypatch.setattr("memoryhub.maintenance.operations.embed._FIRST", 2)
+    monkeypatch.setattr("memoryhub.maintenance.operations.embed._FIRST_SIZE", 2)
     for n in range(7):
         remember(f"zebra number {n}")
     walk = OPERATIONS["embed"].steps(OPERATIONS["embed"].Params(), actor, now)
@@ -164,22 +164,22 @@ def test_a_run_that_broke_off_goes_on(far, remember, actor, now, monkeypatch):
 def test_a_provider_that_fails_ends_the_run_in_its_own_words_and_keeps_what_was_done(
     far, remember, actor, monkeypatch
 ):
-    monkeypatch.setattr("memoryhub.maintenance.operations.embed._FIRST", 2)
+    monkeypatch.setattr("memoryhub.maintenance.operations.embed._FIRST_SIZE", 2)
     for n in range(6):
         remember(f"zebra number {n}")
-    run = runs.start("embed", {}, actor)
+    run = runs.enqueue("embed", {}, actor)
 
     def fail(_):
         far.fails = far.asked >= 1
 
-    assert runs.work(run, watcher=fail)
+    assert runs.execute(run, watcher=fail)
     assert (run.status, run.cause) == (Status.FAILED, "error")
     assert run.error == "the endpoint of embeddings does not answer"
     assert 0 < lacking() < 6
     far.fails = False
     runs.resume(run.uid, actor)
     run.refresh_from_db()
-    runs.work(run)
+    runs.execute(run)
     assert run.status == Status.DONE
     assert lacking() == 0
 
@@ -192,9 +192,9 @@ def test_without_a_provider_there_is_nothing_to_do(choose, remember, planned, ru
 
 def test_the_daily_maintenance_embeds_where_there_is_a_provider(configure):
     configure(embeddings="wordllama")
-    assert "embed" in scheduler.operations()
+    assert "embed" in scheduler.daily_operations()
     configure(embeddings="none")
-    assert "embed" not in scheduler.operations()
+    assert "embed" not in scheduler.daily_operations()
 
 
 def test_a_provider_that_cannot_be_loaded_is_told_in_words(choose, remember, planned):
@@ -209,7 +209,7 @@ def test_a_provider_in_this_process_embeds_with_the_store(choose, remember, acto
     one = remember("zebra")
     assert Embedding.objects.get().memory_id == one.pk
     before = bytes(Embedding.objects.get().vector)
-    memories.update(one.uid, MemoryPatch(content="giraffe"), actor)
+    memories.update_memory(one.uid, MemoryPatch(content="giraffe"), actor)
     assert bytes(Embedding.objects.get().vector) != before
 
 
@@ -218,9 +218,9 @@ def test_a_change_of_text_is_embedded_anew_and_any_other_leaves_the_vector(choos
     choose(Provider(in_process=True))
     one = remember("zebra")
     first = Embedding.objects.get().pk
-    memories.update(one.uid, MemoryPatch(importance=0.9, tags=["x"]), actor)
+    memories.update_memory(one.uid, MemoryPatch(importance=0.9, tags=["x"]), actor)
     assert Embedding.objects.get().pk == first
-    memories.update(one.uid, MemoryPatch(**given), actor)
+    memories.update_memory(one.uid, MemoryPatch(**given), actor)
     assert Embedding.objects.get().pk > first
 
 
@@ -228,7 +228,7 @@ def test_an_upsert_by_key_embeds_the_new_text(choose, remember):
     provider = choose(Provider(in_process=True))
     remember("zebra", key="k")
     remember("giraffe", key="k")
-    [found] = nearest(Memory.objects.all(), provider.query("giraffe"), provider.name, 5, centred=False)
+    [found] = find_nearest(Memory.objects.all(), provider.query("giraffe"), provider.name, 5, centred=False)
     assert found[1] == pytest.approx(1, abs=1e-3)
 
 
@@ -237,12 +237,14 @@ def test_a_merge_and_its_undoing_embed_what_the_memory_says_then(choose, remembe
     one, other = remember("zebra"), remember("okapi")
 
     def says(text):
-        found = dict(nearest(Memory.objects.all(), provider.query(text), provider.name, 5, centred=False))
+        found = dict(
+            find_nearest(Memory.objects.all(), provider.query(text), provider.name, 5, centred=False)
+        )
         return found[one.pk] == pytest.approx(1, abs=1e-3)
 
-    merged = memories.merge(one.uid, [other.uid], actor, content="giraffe")
+    merged = memories.merge_memories(one.uid, [other.uid], actor, content="giraffe")
     assert says("giraffe")
-    memories.unmerge(merged.uid, actor)
+    memories.undo_merge(merged.uid, actor)
     assert says("zebra")
 
 
@@ -250,12 +252,12 @@ def test_a_provider_that_fails_while_storing_loses_nothing(choose, remember, act
     provider = choose(Provider(in_process=True))
     provider.fails = True
     with caplog.at_level(logging.WARNING):
-        done = memories.remember_many([MemoryDraft(content=f"zebra {n}") for n in range(3)], actor)
+        done = memories.create_memories([MemoryDraft(content=f"zebra {n}") for n in range(3)], actor)
     assert [one.outcome for one in done] == ["created"] * 3
     assert Embedding.objects.count() == 0
     assert "does not answer" in caplog.text
     provider.fails = False
-    CatchUp().look()
+    EmbeddingBackfill().look()
     assert lacking() == 0
 
 
@@ -273,7 +275,7 @@ def test_the_server_embeds_a_few_without_a_run(far, remember):
 
 
 def test_the_server_queues_a_run_for_many_and_works_on_it(far, remember, monkeypatch):
-    monkeypatch.setattr(maintenance_worker, "FEW", 2)
+    monkeypatch.setattr(maintenance_worker, "MAX_INLINE_EMBEDDINGS", 2)
     for n in range(5):
         remember(f"zebra number {n}")
     worker = Worker(dry_runs=False)
@@ -288,9 +290,9 @@ def test_the_server_queues_a_run_for_many_and_works_on_it(far, remember, monkeyp
 
 def test_the_server_embeds_all_anew_after_a_change_of_the_model(choose, far, remember):
     remember("zebra")
-    CatchUp().look()
+    EmbeddingBackfill().look()
     choose(Provider("tests/another"))
-    CatchUp().look()
+    EmbeddingBackfill().look()
     assert of_models() == {"tests/another"}
 
 
@@ -299,7 +301,7 @@ def test_a_provider_that_fails_is_left_alone_for_longer_and_longer(far, remember
     monkeypatch.setattr("memoryhub.maintenance.worker.time.monotonic", lambda: clock[0])
     far.fails = True
     remember("zebra")
-    catch_up = CatchUp()
+    catch_up = EmbeddingBackfill()
     asked = []
     for _ in range(200):
         before = far.asked
@@ -316,40 +318,40 @@ def test_a_provider_that_fails_is_left_alone_for_longer_and_longer(far, remember
 
 
 def test_many_do_not_become_a_run_while_the_provider_fails(far, remember, monkeypatch):
-    monkeypatch.setattr(maintenance_worker, "FEW", 0)
+    monkeypatch.setattr(maintenance_worker, "MAX_INLINE_EMBEDDINGS", 0)
     far.fails = True
     remember("zebra")
-    CatchUp().look()
+    EmbeddingBackfill().look()
     assert MaintenanceRun.objects.count() == 0
 
 
 def test_what_somebody_stopped_does_not_begin_again_by_itself(far, remember, monkeypatch, actor):
-    monkeypatch.setattr(maintenance_worker, "FEW", 0)
+    monkeypatch.setattr(maintenance_worker, "MAX_INLINE_EMBEDDINGS", 0)
     remember("zebra")
-    CatchUp().look()
+    EmbeddingBackfill().look()
     run = MaintenanceRun.objects.get()
-    runs.stop(run.uid, system("tests"))
-    CatchUp().look()
+    runs.stop(run.uid, system_actor("tests"))
+    EmbeddingBackfill().look()
     assert MaintenanceRun.objects.count() == 1
     MaintenanceRun.objects.update(finished_at=timezone.now() - timedelta(days=2))
-    CatchUp().look()
+    EmbeddingBackfill().look()
     assert MaintenanceRun.objects.count() == 2
 
 
 def test_nothing_begins_beside_a_run_that_is_under_way(far, remember, actor):
     remember("zebra")
-    runs.start("embed", {}, actor)
-    CatchUp().look()
+    runs.enqueue("embed", {}, actor)
+    EmbeddingBackfill().look()
     assert lacking() == 1
 
 
 def test_two_servers_do_not_embed_the_same_at_once(far, remember):
     remember("zebra")
-    with maintenance_worker._alone() as alone:
+    with maintenance_worker._embedding_lock() as alone:
         assert alone
-        CatchUp().look()
+        EmbeddingBackfill().look()
         assert lacking() == 1
-    CatchUp().look()
+    EmbeddingBackfill().look()
     assert lacking() == 0
 
 
@@ -357,6 +359,6 @@ def test_two_servers_do_not_embed_the_same_at_once(far, remember):
 def test_without_a_provider_the_worker_goes_on_with_its_runs(choose, remember, actor, provider):
     choose(provider)
     remember("zebra")
-    runs.start("reindex", {}, actor)
+    runs.enqueue("reindex", {}, actor)
     assert Worker(dry_runs=False).turn()
     assert MaintenanceRun.objects.get().status == Status.DONE

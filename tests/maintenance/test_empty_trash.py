@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memoryhub import memories
-from memoryhub.access.policy import Actor, Clearance, system
+from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.facts import services
 from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
@@ -19,7 +19,7 @@ LOW = Actor("low", Clearance.up_to("public"))
 
 def test_it_lists_and_erases_what_lies_in_the_trash(aged, planned, run, actor, now):
     gone, kept = aged("gone"), aged("kept")
-    memories.trash([gone.uid], actor, now=now - 3 * DAY)
+    memories.trash_memories([gone.uid], actor, now=now - 3 * DAY)
     before = whole_store()
     listed = planned("empty_trash")
     assert whole_store() == before
@@ -32,17 +32,17 @@ def test_it_lists_and_erases_what_lies_in_the_trash(aged, planned, run, actor, n
 
 def test_it_can_spare_what_was_trashed_lately(aged, run, actor, now):
     old, young = aged("old"), aged("young")
-    memories.trash([old.uid], actor, now=now - 31 * DAY)
-    memories.trash([young.uid], actor, now=now - 29 * DAY)
+    memories.trash_memories([old.uid], actor, now=now - 31 * DAY)
+    memories.trash_memories([young.uid], actor, now=now - 29 * DAY)
     assert [change.uid for change in run("empty_trash", older_than_days=30)] == [old.uid]
 
 
 def test_what_was_restored_since_the_plan_stays(aged, actor, now):
     memory = aged("a")
-    memories.trash([memory.uid], actor, now=now)
+    memories.trash_memories([memory.uid], actor, now=now)
     operation = OPERATIONS["empty_trash"]
     step = next(operation.steps(operation.Params(), actor, now))
-    memories.restore([memory.uid], actor)
+    memories.restore_memories([memory.uid], actor)
     assert step.apply("run") == 0
     assert Memory.objects.live().get() == memory
 
@@ -52,13 +52,13 @@ def test_it_stays_within_what_the_actor_may_see(four_levels, planned, run, now):
     assert [change.uid for change in planned("empty_trash", by=LOW)] == [four_levels["public"].uid]
     run("empty_trash", by=LOW)
     assert Memory.objects.count() == 3
-    run("empty_trash", by=system("daily"))
+    run("empty_trash", by=system_actor("daily"))
     assert Memory.objects.get() == four_levels["cosmic"]
 
 
 def test_long_texts_are_erased_few_at_a_time(aged, actor, now, configure):
     configure(maintenance_step_ms=1)  # however quick the machine, one of them takes longer
-    memories.trash([aged(f"a{n} " + "word " * 15_000).uid for n in range(6)], actor, now=now)
+    memories.trash_memories([aged(f"a{n} " + "word " * 15_000).uid for n in range(6)], actor, now=now)
     operation = OPERATIONS["empty_trash"]
     sizes = []
     for step in operation.steps(operation.Params(), actor, now):
@@ -70,7 +70,7 @@ def test_long_texts_are_erased_few_at_a_time(aged, actor, now, configure):
 
 def test_a_run_that_broke_off_cleans_up_after_all(aged, actor, now):
     memory = aged("a")
-    memories.trash([memory.uid], actor, now=now)
+    memories.trash_memories([memory.uid], actor, now=now)
     operation = OPERATIONS["empty_trash"]
     first = next(operation.steps(operation.Params(), actor, now))
     first.apply("run")
@@ -94,16 +94,18 @@ def test_no_byte_is_left_in_the_file(remember, actor, run, now, compact):
             session_id="s",
             created_at=now - DAY,
         )
-        memories.update(memory.uid, MemoryPatch(content=f"the xylophonequark{n} content of today"), actor)
+        memories.update_memory(
+            memory.uid, MemoryPatch(content=f"the xylophonequark{n} content of today"), actor
+        )
         remember(f"more filler after {n}")
-    services.store_fact(
+    services.create_fact(
         FactDraft(subject="xylophonequark", predicate="p", object="o", memory_id=memory.uid), actor
     )
     Event.objects.create(
         session=Session.objects.get(), event="tool:post", memory=memory, preview="xylophonequark"
     )
     uids = Memory.objects.filter(content__contains="xylophonequark").values_list("uid", flat=True)
-    memories.trash(list(uids), actor, now=now - DAY)
+    memories.trash_memories(list(uids), actor, now=now - DAY)
     assert bytes_of_the_store().lower().count(b"xylop") > 8
     assert len(run("empty_trash", compact=compact)) == 40
     left = bytes_of_the_store()

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from memoryhub import memories
-from memoryhub.access.policy import Actor, Clearance, system
+from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Event, Injection, JournalEntry, Memory, Session
@@ -82,7 +82,7 @@ def test_what_was_used_since_it_was_chosen_stays(aged, actor, configure, now):
     aged("c", days=7)
     configure(max_memories=1)
     [step] = list(OPERATIONS["evict"].steps(OPERATIONS["evict"].Params(), actor, now))
-    memories.touch(chosen)
+    memories.count_access(chosen)
     assert step.apply("run") == 1
     assert [change.uid for change in step.applied] == [other.uid]
 
@@ -92,7 +92,7 @@ def test_no_more_leave_than_are_still_too_many(aged, actor, configure, now):
         aged(name, days=9 - n)
     configure(max_memories=2)
     [step] = list(OPERATIONS["evict"].steps(OPERATIONS["evict"].Params(), actor, now))
-    memories.trash([Memory.objects.get(content="d").uid], actor)
+    memories.trash_memories([Memory.objects.get(content="d").uid], actor)
     assert step.apply("run") == 1
     assert live() == "bc"
 
@@ -103,7 +103,7 @@ def test_eviction_is_undone_from_the_trash(aged, run, undo, actor, configure):
     configure(max_memories=1)
     run("evict")
     gone = Memory.objects.get(content="a")
-    memories.erase([gone.uid], actor)
+    memories.erase_memories([gone.uid], actor)
     assert undo("evict") == 2
     assert live() == "bcd"
     assert undo("evict") == 0
@@ -114,8 +114,8 @@ def test_undo_leaves_what_went_to_the_trash_again_later(aged, run, undo, actor, 
     aged("b")
     configure(max_memories=1)
     run("evict")
-    memories.restore([memory.uid], actor, now + timedelta(seconds=1))
-    memories.trash([memory.uid], actor, now=now + timedelta(seconds=2))
+    memories.restore_memories([memory.uid], actor, now + timedelta(seconds=1))
+    memories.trash_memories([memory.uid], actor, now=now + timedelta(seconds=2))
     assert undo("evict") == 0
     assert live() == "b"
 
@@ -132,14 +132,14 @@ def test_what_came_back_from_an_eviction_is_not_evicted_again_at_once(aged, run,
 def test_eviction_stays_within_what_the_actor_may_see(four_levels, planned, run, configure):
     configure(max_memories=1)
     assert planned("evict", by=LOW) == []  # one public memory: the hidden ones do not count
-    assert len(run("evict", by=system("daily"))) == 2
+    assert len(run("evict", by=system_actor("daily"))) == 2
     assert Memory.objects.get(pk=four_levels["cosmic"].pk).deleted_at is None
 
 
 def test_purging_takes_what_expired_and_leaves_a_grace(aged, planned, run, actor, now):
     long_ago, lately, alive = aged("a"), aged("b"), aged("c")
-    memories.act("expire", [long_ago.uid], actor, now=now - 40 * DAY)
-    memories.act("expire", [lately.uid], actor, now=now - 2 * DAY)
+    memories.apply_bulk_action("expire", [long_ago.uid], actor, now=now - 40 * DAY)
+    memories.apply_bulk_action("expire", [lately.uid], actor, now=now - 2 * DAY)
     [change] = planned("purge_expired", grace_days=30)
     assert (change.action, change.uid, change.reason) == ("purge", long_ago.uid, "expired 40 days ago")
     assert run("purge_expired", grace_days=30) == [change]
@@ -150,10 +150,10 @@ def test_purging_takes_what_expired_and_leaves_a_grace(aged, planned, run, actor
 
 def test_what_was_revived_since_the_plan_is_not_purged(aged, actor, now):
     memory = aged("a", ttl_days=5)
-    memories.act("expire", [memory.uid], actor, now=now - DAY)
+    memories.apply_bulk_action("expire", [memory.uid], actor, now=now - DAY)
     purge = OPERATIONS["purge_expired"]
     [step] = list(purge.steps(purge.Params(), actor, now))
-    memories.restore([memory.uid], actor)
+    memories.restore_memories([memory.uid], actor)
     assert step.apply("run") == 0
     assert Memory.objects.live().get() == memory
 
@@ -161,7 +161,7 @@ def test_what_was_revived_since_the_plan_is_not_purged(aged, actor, now):
 def test_an_unknown_level_is_purged_by_nobody(four_levels, run, now):
     Memory.objects.update(expires_at=now - DAY)
     assert len(run("purge_expired", by=LOW)) == 1
-    assert len(run("purge_expired", by=system("daily"))) == 2
+    assert len(run("purge_expired", by=system_actor("daily"))) == 2
     assert Memory.objects.get() == four_levels["cosmic"]
 
 
@@ -224,7 +224,7 @@ def test_events_out_of_sight_stay_and_hold_their_session(happened, run):
     run("prune_events", by=LOW)
     assert set(Event.objects.values_list("sensitivity", flat=True)) == {"secret", "cosmic"}
     assert Session.objects.count() == 2
-    run("prune_events", by=system("daily"))
+    run("prune_events", by=system_actor("daily"))
     assert list(Event.objects.values_list("sensitivity", flat=True)) == ["cosmic"]
 
 
@@ -244,7 +244,7 @@ def test_pruning_one_project_leaves_the_others(happened, run):
 def test_an_edited_importance_holds_from_then_on(aged, run, actor, now):
     memory = aged("a", days=60, importance=0.5)
     run("consolidate", at=now - 20 * DAY)  # faded to nothing, twenty days ago
-    memories.update(memory.uid, MemoryPatch(importance=0.6), actor, now)
+    memories.update_memory(memory.uid, MemoryPatch(importance=0.6), actor, now)
     run("consolidate", at=now + DAY)
     memory.refresh_from_db()
     assert memory.importance == pytest.approx(0.58)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from memoryhub.core.text import jaccard
 from memoryhub.maintenance.operations.compress import single_linkage
-from memoryhub.maintenance.operations.consolidate import Rates, consolidated, is_stale
-from memoryhub.memories.temporal import Scale, balanced, promoted, scale_of
+from memoryhub.maintenance.operations.consolidate import ConsolidationRates, consolidated_importance, is_stale
+from memoryhub.memories.temporal import Scale, balance_scales, next_scale, scale_for_age
 
 LIMITS = (5, 30, 120)
 COUNTS = {Scale.IMMEDIATE: 1, Scale.TASK: 2, Scale.SESSION: 1, Scale.PROJECT: 1}
@@ -22,20 +22,20 @@ COUNTS = {Scale.IMMEDIATE: 1, Scale.TASK: 2, Scale.SESSION: 1, Scale.PROJECT: 1}
     [(0, "immediate"), (4.9, "immediate"), (5, "task"), (29, "task"), (30, "session"), (120, "project")],
 )
 def test_age_decides_the_scale(minutes, scale):
-    assert scale_of(timedelta(minutes=minutes), LIMITS) == scale
+    assert scale_for_age(timedelta(minutes=minutes), LIMITS) == scale
 
 
 def test_a_promoted_memory_counts_for_the_higher_scale():
-    assert scale_of(timedelta(minutes=1), LIMITS, "session") == "session"
-    assert scale_of(timedelta(days=1), LIMITS, "task") == "project"
-    assert promoted(Scale.TASK, 3, 3) == "session"
-    assert promoted(Scale.TASK, 2, 3) == "task"
-    assert promoted(Scale.PROJECT, 99, 3) == "project"
+    assert scale_for_age(timedelta(minutes=1), LIMITS, "session") == "session"
+    assert scale_for_age(timedelta(days=1), LIMITS, "task") == "project"
+    assert next_scale(Scale.TASK, 3, 3) == "session"
+    assert next_scale(Scale.TASK, 2, 3) == "task"
+    assert next_scale(Scale.PROJECT, 99, 3) == "project"
 
 
 def test_each_scale_gets_its_places_and_free_places_go_to_the_best():
     scales = [Scale.PROJECT] * 4 + [Scale.TASK] * 3 + [Scale.IMMEDIATE]
-    chosen = balanced(list(range(8)), lambda one: scales[one], COUNTS, 5)
+    chosen = balance_scales(list(range(8)), lambda one: scales[one], COUNTS, 5)
     assert chosen == [
         0,
         1,
@@ -46,19 +46,23 @@ def test_each_scale_gets_its_places_and_free_places_go_to_the_best():
 
 
 def test_use_boosts_by_the_logarithm_of_the_accesses():
-    assert consolidated(0.5, "change", days=10, accesses=4, rates=Rates()) == pytest.approx(
-        0.5 + 0.03 * log(5)
-    )
+    assert consolidated_importance(
+        0.5, "change", days=10, accesses=4, rates=ConsolidationRates()
+    ) == pytest.approx(0.5 + 0.03 * log(5))
 
 
 def test_disuse_decays_by_the_day_and_decisions_at_half_the_rate():
-    assert consolidated(0.5, "change", days=5, accesses=0, rates=Rates()) == pytest.approx(0.4)
-    assert consolidated(0.5, "decision", days=5, accesses=0, rates=Rates()) == pytest.approx(0.45)
+    assert consolidated_importance(
+        0.5, "change", days=5, accesses=0, rates=ConsolidationRates()
+    ) == pytest.approx(0.4)
+    assert consolidated_importance(
+        0.5, "decision", days=5, accesses=0, rates=ConsolidationRates()
+    ) == pytest.approx(0.45)
 
 
 def test_running_it_again_at_once_changes_nothing():
-    once = consolidated(0.5, "change", days=5, accesses=0, rates=Rates())
-    assert consolidated(once, "change", days=0, accesses=0, rates=Rates()) == once
+    once = consolidated_importance(0.5, "change", days=5, accesses=0, rates=ConsolidationRates())
+    assert consolidated_importance(once, "change", days=0, accesses=0, rates=ConsolidationRates()) == once
 
 
 def test_only_what_faded_and_was_long_unaccessed_is_stale():
@@ -69,7 +73,7 @@ def test_only_what_faded_and_was_long_unaccessed_is_stale():
 
 @given(st.floats(0, 1), st.sampled_from(["change", "decision"]), st.floats(0, 1e4), st.integers(0, 10**6))
 def test_importance_stays_between_0_and_1(importance, kind, days, accesses):
-    assert 0 <= consolidated(importance, kind, days, accesses, Rates()) <= 1
+    assert 0 <= consolidated_importance(importance, kind, days, accesses, ConsolidationRates()) <= 1
 
 
 def compared_pair_by_pair(texts, similarity, least):

@@ -23,7 +23,7 @@ def groups(actor):
 
 
 def hide(memory, actor):
-    memories.update(memory.uid, MemoryPatch(sensitivity="secret"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(sensitivity="secret"), actor)
 
 
 def test_a_row_that_names_a_memory_which_became_secret_is_hidden(two, run, actor):
@@ -37,14 +37,14 @@ def test_a_row_that_names_a_memory_which_became_secret_is_hidden(two, run, actor
 def test_it_stays_hidden_when_that_memory_is_erased(two, run, actor):
     run("consolidate")
     hide(two[0], actor)
-    memories.erase([two[0].uid], actor)
+    memories.erase_memories([two[0].uid], actor)
     assert groups(LOW) == []
     assert groups(actor) == ["consolidate"]
 
 
 def test_one_that_names_erased_memories_which_were_public_to_the_end_is_shown(two, run, actor):
     run("consolidate")
-    memories.erase([memory.uid for memory in two], actor)
+    memories.erase_memories([memory.uid for memory in two], actor)
     assert groups(LOW) == ["consolidate"]
 
 
@@ -53,7 +53,7 @@ def test_one_that_moved_out_of_reach_hides_the_row_too(aged, run, actor):
     confined = Actor("token:c", Clearance.up_to("secret", projects=frozenset({"open"})))
     run("consolidate")
     assert groups(confined) == ["consolidate"]
-    memories.update(memory.uid, MemoryPatch(project="closed"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(project="closed"), actor)
     assert groups(confined) == []
 
 
@@ -88,7 +88,7 @@ def test_a_row_names_what_a_memory_became_only_where_all_its_readers_may_see_tha
     aged, remember, actor, level, named
 ):
     memory, target = aged("a"), remember("stands for it", sensitivity=level)
-    memories.merge_into(target, [memory.uid], actor)
+    memories.trash_merged(target, [memory.uid], actor)
     row = JournalEntry.objects.visible_to(LOW.clearance).get(operation="merged", object_id=memory.uid)
     assert ("merged_into" in row.detail) is named
     memory.refresh_from_db()

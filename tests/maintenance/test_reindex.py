@@ -12,7 +12,7 @@ from memoryhub.backends import reindexing, schema
 from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
-from tests.conftest import index_is_sound, raw
+from tests.conftest import index_is_sound, run_sql
 from tests.maintenance.conftest import whole_store
 
 reindex = OPERATIONS["reindex"]
@@ -29,7 +29,7 @@ def found(word):
 def spoil():
     """Rows that the index has never heard of."""
     schema.drop_triggers()
-    raw("UPDATE memoryhub_memory SET content = replace(content, 'zebra', 'giraffe')")
+    run_sql("UPDATE memoryhub_memory SET content = replace(content, 'zebra', 'giraffe')")
     schema_install_without_mending()
 
 
@@ -61,7 +61,7 @@ def test_a_run_mends_an_index_that_does_not_fit(animals, planned, run):
     assert len(found("giraffe")) == 120
     assert index_is_sound()
     assert (
-        raw("SELECT name FROM sqlite_master WHERE name LIKE '%_old%' OR name LIKE '%\\_new%' ESCAPE '\\'")
+        run_sql("SELECT name FROM sqlite_master WHERE name LIKE '%_old%' OR name LIKE '%\\_new%' ESCAPE '\\'")
         == []
     )
 
@@ -80,8 +80,10 @@ def test_searches_and_writes_go_on_between_all_steps(animals, actor, now, rememb
         step.apply("run")
         assert len(found("number")) == len(living)
         remember(f"okapi {n}")
-        memories.update(living[n % len(living)].uid, MemoryPatch(content=f"okapi number, changed {n}"), actor)
-        memories.erase([living.pop(-1 - n % 7).uid], actor) if n < 60 else None
+        memories.update_memory(
+            living[n % len(living)].uid, MemoryPatch(content=f"okapi number, changed {n}"), actor
+        )
+        memories.erase_memories([living.pop(-1 - n % 7).uid], actor) if n < 60 else None
     assert n > 10
     assert index_is_sound()
     assert set(found("number")) == set(
@@ -112,16 +114,16 @@ def test_a_new_run_clears_away_in_steps_what_another_left_half_built(animals, ac
         step.apply("first")
         if number == 2:
             break
-    assert reindexing.left_over("memoryhub_text") == ["memoryhub_text_new"]
-    memory = memories.remember(MemoryDraft(content="zebra that came meanwhile"), actor).memory
+    assert reindexing.leftover_tables("memoryhub_text") == ["memoryhub_text_new"]
+    memory = memories.create_memory(MemoryDraft(content="zebra that came meanwhile"), actor).memory
     first = next(steps(actor, now))
     assert first.chore
     for step in steps(actor, now):
         step.apply("second")
-        memories.erase([memory.uid], actor)
+        memories.erase_memories([memory.uid], actor)
     assert index_is_sound()
     assert len(found("zebra")) == 120
-    assert reindexing.left_over("memoryhub_text") == []
+    assert reindexing.leftover_tables("memoryhub_text") == []
 
 
 def test_long_texts_are_copied_few_at_a_time(remember, actor, now):
@@ -129,9 +131,9 @@ def test_long_texts_are_copied_few_at_a_time(remember, actor, now):
         remember(f"walrus {n} " + "word " * 15_000)
     sizes = []
     for step in steps(actor, now):
-        before = reindexing.position("memoryhub_text")
+        before = reindexing.copy_position("memoryhub_text")
         step.apply("run")
-        after = reindexing.position("memoryhub_text")
+        after = reindexing.copy_position("memoryhub_text")
         if before is not None and after is not None and after > before:
             sizes.append(Memory.objects.filter(pk__gt=before, pk__lte=after).count())
     assert sizes[0] == 1
@@ -145,7 +147,7 @@ def test_a_migration_in_between_gives_it_up(animals, actor, now):
         next(walk).apply("run")
     schema.drop_triggers()
     schema.install()
-    memories.erase([animals[0].uid], actor)
+    memories.erase_memories([animals[0].uid], actor)
     assert index_is_sound()
     for step in steps(actor, now, {"phase": "build"}):
         step.apply("run")
@@ -156,9 +158,9 @@ def test_a_migration_in_between_gives_it_up(animals, actor, now):
 @pytest.mark.django_db(transaction=True)
 def test_a_reindexed_store_passes_all_checks_of_the_schema(animals, run):
     run("reindex")
-    assert schema.problems(deep=True) == []
+    assert schema.find_problems(deep=True) == []
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT doc FROM {schema.VOCABULARY} WHERE term = 'zebra'")
+        cursor.execute(f"SELECT doc FROM {schema.VOCABULARY_TABLE} WHERE term = 'zebra'")
         assert cursor.fetchone() == (120,)
     schema.install()
     assert len(found("zebra")) == 120

@@ -6,11 +6,11 @@ import pytest
 from django.db import OperationalError
 
 from memoryhub import memories
-from memoryhub.access.policy import Clearance, system
+from memoryhub.access.policy import Clearance, system_actor
 from memoryhub.maintenance import executor, run_scope, runs
 from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.models import JournalEntry, MaintenanceRun, RunChanges
-from tests.maintenance.stepping import ago, done, importances
+from tests.maintenance.fixtures import execute_run, importances, seconds_ago
 
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
@@ -20,69 +20,71 @@ Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
 def test_an_unknown_operation_is_refused_by_its_field(db, actor):
     with pytest.raises(memories.StoreError, match="choose one of") as refused:
-        runs.start("frobnicate", {}, actor)
+        runs.enqueue("frobnicate", {}, actor)
     assert refused.value.field == "operation"
 
 
 def test_an_unknown_parameter_is_named(five, actor):
     with pytest.raises(memories.StoreError, match="has no such parameter; it knows project") as refused:
-        runs.start("lift", {"colour": "red"}, actor)
+        runs.enqueue("lift", {"colour": "red"}, actor)
     assert refused.value.field == "colour"
     assert not MaintenanceRun.objects.exists()
 
 
 def test_a_parameter_of_the_wrong_kind_is_named(five, actor):
     with pytest.raises(memories.StoreError) as refused:
-        runs.start("lift", {"project": ["p"]}, actor)
+        runs.enqueue("lift", {"project": ["p"]}, actor)
     assert refused.value.field == "project"
 
 
 def test_a_project_out_of_reach_is_refused(five, confined):
     with pytest.raises(memories.Forbidden):
-        runs.start("lift", {"project": "p"}, confined)
+        runs.enqueue("lift", {"project": "p"}, confined)
 
 
 @pytest.mark.parametrize("operation", ["consolidate", "compress"])
 def test_what_is_switched_off_is_refused(db, actor, configure, operation):
     configure(capability_consolidation=False, capability_compression=False)
     with pytest.raises(memories.StoreError, match="is switched off in the configuration") as refused:
-        runs.start(operation, {}, actor)
+        runs.enqueue(operation, {}, actor)
     assert refused.value.field == "operation"
 
 
 def test_one_run_of_an_operation_at_a_time(five, actor):
-    first = runs.start("lift", {}, actor)
+    first = runs.enqueue("lift", {}, actor)
     with pytest.raises(memories.Conflict, match=f"run {first.uid} of lift is queued"):
-        runs.start("lift", {"project": "p"}, actor)
-    done(first)
-    assert runs.start("lift", {"project": "p"}, actor)
+        runs.enqueue("lift", {"project": "p"}, actor)
+    execute_run(first)
+    assert runs.enqueue("lift", {"project": "p"}, actor)
 
 
 def test_other_projects_other_operations_and_dry_runs_are_free(five, actor):
-    runs.start("lift", {"project": "p"}, actor)
-    runs.start("lift", {"project": "q"}, actor)
-    runs.start("consolidate", {"project": "p"}, actor)
+    runs.enqueue("lift", {"project": "p"}, actor)
+    runs.enqueue("lift", {"project": "q"}, actor)
+    runs.enqueue("consolidate", {"project": "p"}, actor)
     for _ in range(2):
-        runs.start("lift", {"project": "p"}, actor, dry_run=True)
+        runs.enqueue("lift", {"project": "p"}, actor, dry_run=True)
 
 
 def test_those_confined_to_other_projects_do_not_meet(five, actor, confined):
-    runs.start("lift", {}, confined)
-    assert runs.start("lift", {"project": "p"}, actor)
+    runs.enqueue("lift", {}, confined)
+    assert runs.enqueue("lift", {"project": "p"}, actor)
     with pytest.raises(memories.Conflict):
-        runs.start("lift", {"project": "zoo"}, actor)
+        runs.enqueue("lift", {"project": "zoo"}, actor)
 
 
 def test_one_that_died_is_no_obstacle(five, actor):
-    dead = runs.start("lift", {}, actor)
-    MaintenanceRun.objects.update(status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=ago(60))
-    runs.start("lift", {}, actor)
+    dead = runs.enqueue("lift", {}, actor)
+    MaintenanceRun.objects.update(
+        status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=seconds_ago(60)
+    )
+    runs.enqueue("lift", {}, actor)
     dead.refresh_from_db()
     assert dead.cause == Cause.INTERRUPTED
 
 
 def test_asking_is_journaled_under_the_asker(five, actor):
-    run = runs.start("lift", {"project": "p"}, actor)
+    run = runs.enqueue("lift", {"project": "p"}, actor)
     row = JournalEntry.objects.get(object_type="run")
     assert (row.actor, row.operation, row.object_id, row.project) == (actor.name, "run", run.uid, "p")
     assert row.detail == {"operation": "lift", "dry_run": False}
@@ -92,7 +94,7 @@ def test_asking_is_journaled_under_the_asker(five, actor):
 
 
 def test_it_does_its_work_and_counts_it(five, actor):
-    run = done(runs.start("lift", {}, actor))
+    run = execute_run(runs.enqueue("lift", {}, actor))
     assert importances() == [0.6] * 5
     assert (run.done, run.total) == (5, 5)
     assert run.result == {"counts": {"boost": 5}, "changes": 5, "changed": 5, "listed": 5}
@@ -101,44 +103,45 @@ def test_it_does_its_work_and_counts_it(five, actor):
 
 
 def test_a_dry_run_changes_nothing_and_lists_the_same(five, actor):
-    dry = done(runs.start("lift", {}, actor, dry_run=True))
+    dry = execute_run(runs.enqueue("lift", {}, actor, dry_run=True))
     assert importances() == [0.5] * 5
-    wet = done(runs.start("lift", {}, actor))
-    listed = [[one.change for one in runs.changes_of(run, actor.clearance)] for run in (dry, wet)]
+    wet = execute_run(runs.enqueue("lift", {}, actor))
+    listed = [[one.change for one in runs.list_changes(run, actor.clearance)] for run in (dry, wet)]
     assert listed[0] == listed[1]
     assert len(listed[0]) == 5
 
 
 def test_it_works_under_the_reach_of_the_asker(five, remember, low):
     remember("hidden", project="p", sensitivity="secret")
-    done(runs.start("lift", {}, low))
+    execute_run(runs.enqueue("lift", {}, low))
     assert importances() == [0.6] * 5 + [0.5]
 
 
 def test_its_reach_survives_the_database():
     clearance = Clearance.up_to("private", owner="ada", projects=["b", "a"])
-    assert run_scope.of(MaintenanceRun(reach=run_scope.as_json(clearance))) == clearance
+    assert run_scope.clearance_of(MaintenanceRun(reach=run_scope.clearance_to_json(clearance))) == clearance
     assert (
-        run_scope.of(MaintenanceRun(reach=run_scope.as_json(system("x").clearance))) == system("x").clearance
+        run_scope.clearance_of(MaintenanceRun(reach=run_scope.clearance_to_json(system_actor("x").clearance)))
+        == system_actor("x").clearance
     )
-    assert run_scope.of(MaintenanceRun()) == Clearance(frozenset(), projects=frozenset())
+    assert run_scope.clearance_of(MaintenanceRun()) == Clearance(frozenset(), projects=frozenset())
 
 
 def test_an_unknown_level_in_a_kept_reach_opens_nothing():
     kept = {"levels": ["cosmic", "public"], "owner": "", "projects": None}
-    assert run_scope.of(MaintenanceRun(reach=kept)).levels == {"public"}
+    assert run_scope.clearance_of(MaintenanceRun(reach=kept)).levels == {"public"}
 
 
 def test_only_a_waiting_run_can_be_taken(five, actor):
-    run = done(runs.start("lift", {}, actor))
-    assert not runs.work(run)
+    run = execute_run(runs.enqueue("lift", {}, actor))
+    assert not runs.execute(run)
     assert importances() == [0.6] * 5
 
 
 def test_a_failure_is_told_without_its_words_and_logged(five, actor, lifting, caplog):
     lifting.before = lambda number: 1 / 0 if number == 3 else None
-    run = runs.start("lift", {}, actor)
-    assert runs.work(run)
+    run = runs.enqueue("lift", {}, actor)
+    assert runs.execute(run)
     assert (run.status, run.cause) == (Status.FAILED, Cause.ERROR)
     assert run.error == "ZeroDivisionError; the log of the hub has the details"
     assert "division by zero" in caplog.text
@@ -148,14 +151,14 @@ def test_a_failure_is_told_without_its_words_and_logged(five, actor, lifting, ca
 
 def test_a_failed_run_goes_on_where_it_was(five, actor, lifting):
     lifting.before = lambda number: 1 / 0 if number == 3 else None
-    run = runs.start("lift", {}, actor)
-    runs.work(run)
+    run = runs.enqueue("lift", {}, actor)
+    runs.execute(run)
     lifting.before = lambda number: None
-    done(runs.resume(run.uid, actor))
+    execute_run(runs.resume(run.uid, actor))
     assert importances() == [0.6] * 5
     run.refresh_from_db()
     assert run.result == {"counts": {"boost": 5}, "changes": 5, "changed": 5, "listed": 5}
-    assert len(runs.changes_of(run, actor.clearance)) == 5
+    assert len(runs.list_changes(run, actor.clearance)) == 5
     assert (run.error, run.cause) == ("", "")
 
 
@@ -168,9 +171,9 @@ def test_a_busy_database_is_tried_again(five, actor, lifting, monkeypatch):
             raise OperationalError("database is locked")
         return keep(self, changes)
 
-    keep = executor._AtWork._keep
-    monkeypatch.setattr(executor._AtWork, "_keep", busy_once)
-    run = done(runs.start("lift", {}, actor))
+    keep = executor._Execution._keep
+    monkeypatch.setattr(executor._Execution, "_keep", busy_once)
+    run = execute_run(runs.enqueue("lift", {}, actor))
     assert importances() == [0.6] * 5
     assert run.result["changed"] == 5
     assert len(met) == 6
@@ -184,48 +187,48 @@ def test_one_that_was_given_up_writes_nothing_more(five, actor, lifting):
             MaintenanceRun.objects.update(status=Status.FAILED, cause=Cause.INTERRUPTED, worker="")
 
     lifting.before = give_up
-    run = runs.start("lift", {}, actor)
-    runs.work(run)
+    run = runs.enqueue("lift", {}, actor)
+    runs.execute(run)
     assert importances() == [0.6] * 2 + [0.5] * 3
     assert (run.status, run.done) == (Status.FAILED, 2)
 
 
 def test_the_list_of_changes_is_bounded_and_the_count_is_not(five, actor, lifting, monkeypatch):
-    monkeypatch.setattr(executor, "KEPT", 3)
+    monkeypatch.setattr(executor, "MAX_LISTED_CHANGES", 3)
     lifting.size = 2
     for dry_run in (True, False):
-        run = done(runs.start("lift", {}, actor, dry_run=dry_run))
+        run = execute_run(runs.enqueue("lift", {}, actor, dry_run=dry_run))
         assert sum(len(step.changes) for step in RunChanges.objects.filter(run=run)) == 3
         assert run.result["changes"] == 5
 
 
 def test_a_dry_run_writes_down_what_it_has_found_so_far(five, actor, lifting, monkeypatch):
-    monkeypatch.setattr(executor, "SAVES", 0)
+    monkeypatch.setattr(executor, "SAVE_INTERVAL", 0)
     seen = []
     lifting.before = lambda number: seen.append(MaintenanceRun.objects.get().done)
-    run = done(runs.start("lift", {}, actor, dry_run=True))
+    run = execute_run(runs.enqueue("lift", {}, actor, dry_run=True))
     assert seen == [0, 1, 2, 3, 4]
-    assert len(runs.changes_of(run, actor.clearance)) == 5
+    assert len(runs.list_changes(run, actor.clearance)) == 5
 
 
 # Stopping and resuming
 
 
 def test_a_running_one_stops_between_two_steps(five, actor, lifting):
-    run = runs.start("lift", {}, actor)
+    run = runs.enqueue("lift", {}, actor)
     lifting.before = lambda number: runs.stop(run.uid, actor) if number == 2 else None
-    assert runs.work(run)
+    assert runs.execute(run)
     assert (run.status, run.cause) == (Status.FAILED, Cause.STOPPED)
     assert importances() == [0.6] * 2 + [0.5] * 3
     lifting.before = lambda number: None
-    done(runs.resume(run.uid, actor))
+    execute_run(runs.resume(run.uid, actor))
     assert importances() == [0.6] * 5
 
 
 def test_a_waiting_one_stops_at_once(five, actor):
-    run = runs.stop(runs.start("lift", {}, actor).uid, actor)
+    run = runs.stop(runs.enqueue("lift", {}, actor).uid, actor)
     assert (run.status, run.cause) == (Status.FAILED, Cause.STOPPED)
-    assert not runs.work(run)
+    assert not runs.execute(run)
 
 
 def test_ctrl_c_stops_it(five, actor, lifting):
@@ -234,32 +237,32 @@ def test_ctrl_c_stops_it(five, actor, lifting):
             raise KeyboardInterrupt
 
     lifting.before = press
-    run = runs.start("lift", {}, actor)
+    run = runs.enqueue("lift", {}, actor)
     with pytest.raises(KeyboardInterrupt):
-        runs.work(run)
+        runs.execute(run)
     run.refresh_from_db()
     assert run.cause == Cause.STOPPED
 
 
 def test_a_server_that_ends_puts_it_back_into_the_queue(five, actor):
-    run = runs.start("lift", {}, actor)
+    run = runs.enqueue("lift", {}, actor)
     looked = []
-    runs.work(run, leaving=lambda: looked.append(1) or len(looked) > 2)
+    runs.execute(run, leaving=lambda: looked.append(1) or len(looked) > 2)
     assert (run.status, run.cause, run.done) == (Status.QUEUED, "", 2)
-    done(run)
+    execute_run(run)
     assert importances() == [0.6] * 5
 
 
 def test_what_is_done_can_neither_stop_nor_go_on(five, actor):
-    run = done(runs.start("lift", {}, actor))
+    run = execute_run(runs.enqueue("lift", {}, actor))
     for deed in (runs.stop, runs.resume):
         with pytest.raises(memories.Conflict):
             deed(run.uid, actor)
 
 
 def test_it_cannot_go_on_beside_another(five, actor):
-    run = runs.stop(runs.start("lift", {}, actor).uid, actor)
-    runs.start("lift", {}, actor)
+    run = runs.stop(runs.enqueue("lift", {}, actor).uid, actor)
+    runs.enqueue("lift", {}, actor)
     with pytest.raises(memories.Conflict):
         runs.resume(run.uid, actor)
 
@@ -276,8 +279,8 @@ def test_every_operation_of_the_wire_is_there():
 
 
 def test_a_run_whose_operation_this_hub_does_not_know_fails_in_words(five, actor):
-    run = runs.start("lift", {}, actor)
+    run = runs.enqueue("lift", {}, actor)
     MaintenanceRun.objects.update(operation="of_tomorrow")
     run.refresh_from_db()
-    assert runs.work(run)
+    assert runs.execute(run)
     assert (run.status, run.error) == (Status.FAILED, "this hub knows no operation of this name")

@@ -9,7 +9,7 @@ from django.core.checks import run_checks
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.maintenance import runs, scheduler
 from memoryhub.models import MaintenanceRun, Memory, RunChanges
 
@@ -26,62 +26,62 @@ def old_store(db, configure):
 
 def test_the_last_moment_and_the_next(configure, settings):
     configure(maintenance_at="03:30")
-    assert scheduler.last_moment(NOON) == NOON.replace(hour=3, minute=30)
-    assert scheduler.next_moment(NOON) == (NOON + DAY).replace(hour=3, minute=30)
+    assert scheduler.last_due_time(NOON) == NOON.replace(hour=3, minute=30)
+    assert scheduler.next_due_time(NOON) == (NOON + DAY).replace(hour=3, minute=30)
     before = NOON.replace(hour=3, minute=29)
-    assert scheduler.last_moment(before) == (NOON - DAY).replace(hour=3, minute=30)
+    assert scheduler.last_due_time(before) == (NOON - DAY).replace(hour=3, minute=30)
     settings.TIME_ZONE = "Asia/Tokyo"
-    assert scheduler.last_moment(NOON) == datetime(2026, 5, 9, 18, 30, tzinfo=UTC)
+    assert scheduler.last_due_time(NOON) == datetime(2026, 5, 9, 18, 30, tzinfo=UTC)
 
 
 def test_it_keeps_its_hour_when_clocks_change(configure, settings):
     configure(maintenance_at="03:30")
     settings.TIME_ZONE = "Europe/Berlin"
     winter, summer = datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)
-    assert scheduler.last_moment(winter).astimezone(UTC).hour == 2
-    assert scheduler.last_moment(summer).astimezone(UTC).hour == 1
+    assert scheduler.last_due_time(winter).astimezone(UTC).hour == 2
+    assert scheduler.last_due_time(summer).astimezone(UTC).hour == 1
 
 
 def test_without_a_time_there_is_no_schedule(old_store, configure):
     configure(maintenance_at="")
-    assert scheduler.last_moment(NOON) is scheduler.next_moment(NOON) is None
-    assert scheduler.start_due(NOON) == []
+    assert scheduler.last_due_time(NOON) is scheduler.next_due_time(NOON) is None
+    assert scheduler.enqueue_due(NOON) == []
 
 
 def test_what_was_missed_is_made_up_for_once(old_store):
-    [run] = scheduler.start_due(NOON)
+    [run] = scheduler.enqueue_due(NOON)
     assert (run.operation, run.day, run.actor) == ("consolidate", date(2026, 5, 10), "system:schedule")
-    assert scheduler.start_due(NOON) == []
-    assert scheduler.start_due(NOON + DAY / 2) == []
-    [following] = scheduler.start_due(NOON + DAY)
+    assert scheduler.enqueue_due(NOON) == []
+    assert scheduler.enqueue_due(NOON + DAY / 2) == []
+    [following] = scheduler.enqueue_due(NOON + DAY)
     assert following.day == date(2026, 5, 11)
 
 
 def test_a_week_off_is_one_run_and_not_seven(old_store):
-    scheduler.start_due(NOON)
-    assert len(scheduler.start_due(NOON + 7 * DAY)) == 1
+    scheduler.enqueue_due(NOON)
+    assert len(scheduler.enqueue_due(NOON + 7 * DAY)) == 1
 
 
 def test_a_fresh_store_waits_for_its_first_night(old_store):
     MigrationRecorder.Migration.objects.update(applied=NOON - timedelta(hours=1))
-    assert scheduler.start_due(NOON) == []
-    assert len(scheduler.start_due(NOON + DAY)) == 1
+    assert scheduler.enqueue_due(NOON) == []
+    assert len(scheduler.enqueue_due(NOON + DAY)) == 1
 
 
 def test_the_operations_run_in_the_order_of_the_configuration(old_store, configure):
     configure(maintenance_operations="evict,consolidate")
-    assert [run.operation for run in scheduler.start_due(NOON)] == ["evict", "consolidate"]
+    assert [run.operation for run in scheduler.enqueue_due(NOON)] == ["evict", "consolidate"]
 
 
 def test_what_is_unknown_or_switched_off_is_left_out(old_store, configure):
     configure(maintenance_operations="evict,consolidate,dance", capability_consolidation=False)
-    assert scheduler.operations() == ["evict"]
+    assert scheduler.daily_operations() == ["evict"]
     assert scheduler.unknown_operations() == ["dance"]
 
 
 def test_a_run_of_the_same_operation_does_not_cancel_the_day(old_store, actor):
-    runs.start("consolidate", {}, actor)
-    assert len(scheduler.start_due(NOON)) == 1
+    runs.enqueue("consolidate", {}, actor)
+    assert len(scheduler.enqueue_due(NOON)) == 1
 
 
 def test_the_nightly_purge_spares_what_can_be_revived(old_store, configure, remember):
@@ -89,24 +89,24 @@ def test_the_nightly_purge_spares_what_can_be_revived(old_store, configure, reme
     lately, long_ago = remember("lately expired"), remember("long expired")
     Memory.objects.filter(pk=lately.pk).update(expires_at=timezone.now() - 29 * DAY)
     Memory.objects.filter(pk=long_ago.pk).update(expires_at=timezone.now() - 31 * DAY)
-    [run] = scheduler.start_due(NOON)
-    assert runs.work(run)
+    [run] = scheduler.enqueue_due(NOON)
+    assert runs.execute(run)
     assert list(Memory.objects.all()) == [lately]
 
 
 def test_it_tends_everyones_memories_of_every_known_level(old_store, remember, stranger, four_levels):
     personal = remember("of somebody else", by=stranger, scope="personal")
     Memory.objects.update(updated_at=timezone.now() - 10 * DAY)
-    [run] = scheduler.start_due(NOON)
-    assert runs.work(run)
+    [run] = scheduler.enqueue_due(NOON)
+    assert runs.execute(run)
     tended = set(Memory.objects.exclude(consolidated_at=None))
     assert tended == {personal, *(memory for level, memory in four_levels.items() if level != "cosmic")}
 
 
 def test_a_day_has_one_run_of_each_operation(old_store):
-    scheduler.start_due(NOON)
+    scheduler.enqueue_due(NOON)
     with pytest.raises(Exception, match="UNIQUE"):
-        runs.start("consolidate", {}, system("x"), day=date(2026, 5, 10), may_wait=True)
+        runs.enqueue("consolidate", {}, system_actor("x"), day=date(2026, 5, 10), may_wait=True)
 
 
 def test_a_misspelt_operation_is_an_error_of_the_installation(configure):
@@ -121,8 +121,8 @@ def test_the_configuration_as_it_comes_is_known():
 
 
 def test_it_is_for_nobody_but_the_hub(old_store, actor):
-    [run] = scheduler.start_due(NOON)
-    assert not runs.told(run, actor.clearance, counted=False).whole
+    [run] = scheduler.enqueue_due(NOON)
+    assert not runs.visible_result(run, actor.clearance, counted=False).whole
     assert runs.stop(run.uid, actor)
 
 
@@ -132,22 +132,22 @@ def test_lists_of_old_runs_and_very_old_runs_are_forgotten(old_store, remember, 
     Memory.objects.update(updated_at=NOON - 400 * DAY)
     made = []
     for days in (200, 40, 10):
-        run = runs.start("consolidate", {}, actor, dry_run=True)
-        assert runs.work(run)
+        run = runs.enqueue("consolidate", {}, actor, dry_run=True)
+        assert runs.execute(run)
         MaintenanceRun.objects.filter(pk=run.pk).update(created_at=NOON - days * DAY)
         made.append(run)
-    [daily] = scheduler.start_due(NOON)
+    [daily] = scheduler.enqueue_due(NOON)
     assert set(MaintenanceRun.objects.all()) == {made[1], made[2], daily}
     assert set(RunChanges.objects.values_list("run", flat=True)) == {made[2].pk}
 
 
 def test_what_waits_already_is_not_queued_again(db, actor, low):
-    first = runs.start("consolidate", {"project": "p"}, actor, may_wait=True)
-    assert runs.start("consolidate", {"project": "p"}, actor, may_wait=True) == first
+    first = runs.enqueue("consolidate", {"project": "p"}, actor, may_wait=True)
+    assert runs.enqueue("consolidate", {"project": "p"}, actor, may_wait=True) == first
     others = [
-        runs.start("consolidate", {"project": "q"}, actor, may_wait=True),
-        runs.start("consolidate", {"project": "p"}, low, may_wait=True),
+        runs.enqueue("consolidate", {"project": "q"}, actor, may_wait=True),
+        runs.enqueue("consolidate", {"project": "p"}, low, may_wait=True),
     ]
     assert first not in others
     MaintenanceRun.objects.update(status=MaintenanceRun.Status.RUNNING, started_at=timezone.now())
-    assert runs.start("consolidate", {"project": "p"}, actor, may_wait=True) not in (first, *others)
+    assert runs.enqueue("consolidate", {"project": "p"}, actor, may_wait=True) not in (first, *others)

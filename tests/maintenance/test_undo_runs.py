@@ -8,14 +8,14 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.maintenance import runs
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
-from tests.maintenance.stepping import ago, done, importances
+from tests.maintenance.fixtures import execute_run, importances, seconds_ago
 
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
 
 def test_it_is_taken_back_by_a_run_of_its_own(five, actor):
-    run = done(runs.start("lift", {}, actor))
-    undoing = done(runs.undo(run.uid, actor))
+    run = execute_run(runs.enqueue("lift", {}, actor))
+    undoing = execute_run(runs.undo(run.uid, actor))
     assert importances() == [0.5] * 5
     run.refresh_from_db()
     assert run.undone_at
@@ -25,27 +25,27 @@ def test_it_is_taken_back_by_a_run_of_its_own(five, actor):
 
 def test_a_real_consolidation_is_taken_back(remember, actor):
     memory = remember("seldom read")
-    Memory.objects.update(updated_at=ago(86_400 * 10))
-    run = done(runs.start("consolidate", {}, actor))
+    Memory.objects.update(updated_at=seconds_ago(86_400 * 10))
+    run = execute_run(runs.enqueue("consolidate", {}, actor))
     memory.refresh_from_db()
     assert memory.importance < 0.5
-    done(runs.undo(run.uid, actor))
+    execute_run(runs.undo(run.uid, actor))
     memory.refresh_from_db()
     assert memory.importance == 0.5
 
 
 def test_it_is_taken_back_once(five, actor):
-    run = done(runs.start("lift", {}, actor))
+    run = execute_run(runs.enqueue("lift", {}, actor))
     runs.undo(run.uid, actor)
     with pytest.raises(memories.Conflict):
         runs.undo(run.uid, actor)
 
 
 def test_what_was_taken_back_does_not_go_on(five, actor, lifting):
-    run = runs.start("lift", {}, actor)
+    run = runs.enqueue("lift", {}, actor)
     lifting.before = lambda number: runs.stop(run.uid, actor) if number == 2 else None
-    runs.work(run)
-    done(runs.undo(run.uid, actor))
+    runs.execute(run)
+    execute_run(runs.undo(run.uid, actor))
     run.refresh_from_db()
     assert not runs.is_resumable(run)
     with pytest.raises(memories.Conflict, match="taken back"):
@@ -55,11 +55,13 @@ def test_what_was_taken_back_does_not_go_on(five, actor, lifting):
 
 def test_what_goes_on_later_is_dated_by_when_it_was_done(remember, actor):
     memory = remember("seldom read")
-    Memory.objects.update(updated_at=ago(86_400 * 10))
-    run = runs.start("consolidate", {}, actor)
-    MaintenanceRun.objects.update(started_at=ago(86_400 * 3), status=Status.FAILED, cause=Cause.INTERRUPTED)
+    Memory.objects.update(updated_at=seconds_ago(86_400 * 10))
+    run = runs.enqueue("consolidate", {}, actor)
+    MaintenanceRun.objects.update(
+        started_at=seconds_ago(86_400 * 3), status=Status.FAILED, cause=Cause.INTERRUPTED
+    )
     before = timezone.now()
-    done(runs.resume(run.uid, actor))
+    execute_run(runs.resume(run.uid, actor))
     memory.refresh_from_db()
     assert memory.consolidated_at >= before
     assert JournalEntry.objects.get(operation="consolidate").at >= before
@@ -70,33 +72,33 @@ def test_taking_back_that_was_stopped_and_goes_on_counts_each_memory_once(rememb
     configure(maintenance_step_ms=1)
     for n in range(30):
         remember(f"long forgotten number {n}")
-    Memory.objects.update(updated_at=ago(86_400 * 200), importance=0.2)
-    run = done(runs.start("consolidate", {}, actor))
+    Memory.objects.update(updated_at=seconds_ago(86_400 * 200), importance=0.2)
+    run = execute_run(runs.enqueue("consolidate", {}, actor))
     assert run.result["counts"] == {"evict": 30}
     undoing = runs.undo(run.uid, actor)
-    runs.work(
+    runs.execute(
         undoing, watcher=lambda one: runs.stop(one.uid, actor) if one.status == Status.RUNNING else None
     )
     assert 0 < undoing.result["changed"] < 30
-    done(runs.resume(undoing.uid, actor))
+    execute_run(runs.resume(undoing.uid, actor))
     undoing.refresh_from_db()
     assert undoing.result["counts"] == {"undone": 30}
     assert set(Memory.objects.live().values_list("importance", flat=True)) == {0.2}
 
 
 def test_only_what_was_done_and_can_be_undone_is_taken_back(five, actor, lifting):
-    dry = done(runs.start("lift", {}, actor, dry_run=True))
-    waiting = runs.start("lift", {}, actor)
+    dry = execute_run(runs.enqueue("lift", {}, actor, dry_run=True))
+    waiting = runs.enqueue("lift", {}, actor)
     for run in (dry, waiting):
         with pytest.raises(memories.Conflict):
             runs.undo(run.uid, actor)
-    done(waiting)
+    execute_run(waiting)
     lifting.undoable = False
     with pytest.raises(memories.Conflict, match="cannot be undone"):
         runs.undo(waiting.uid, actor)
 
 
 def test_taking_back_is_not_taken_back(five, actor):
-    undoing = done(runs.undo(done(runs.start("lift", {}, actor)).uid, actor))
+    undoing = execute_run(runs.undo(execute_run(runs.enqueue("lift", {}, actor)).uid, actor))
     with pytest.raises(memories.Conflict):
         runs.undo(undoing.uid, actor)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub
@@ -94,7 +94,7 @@ def door(db: None) -> Callable[..., Door]:
         **options: Any,
     ) -> Door:
         options.setdefault("rights", RIGHTS)
-        _, raw = tokens.issue_token(name, "ada", clearance, actor=system("tests"), **options)
+        _, raw = tokens.issue_token(name, "ada", clearance, actor=system_actor("tests"), **options)
         return Door(raw, toolset)
 
     return make

@@ -19,15 +19,15 @@ from mcp import Client, StdioServerParameters
 from memoryhub.core import claude_code
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.web.connect import snippets
-from memoryhub.web.connect.snippets import Place, Snippet
+from memoryhub.web.connect.snippets import HubConnection, Snippet
 from tests.mcp import node
 from tests.mcp.clients import over_http, over_stdio
 from tests.mcp.conftest import PLAIN, Served
 
 PAGE = (Path(__file__).parents[2] / "docs" / "connect.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
-DOCUMENTED = Place("http://127.0.0.1:8000", manage="/opt/memoryhub/manage.py", home="/srv/letsgo")
-HOOKS = claude_code.as_text(claude_code.settings_snippet(DOCUMENTED.base, None))
+DOCUMENTED = HubConnection("http://127.0.0.1:8000", manage="/opt/memoryhub/manage.py", home="/srv/letsgo")
+HOOKS = claude_code.to_json(claude_code.settings_snippet(DOCUMENTED.base, None))
 # How each client writes a variable of its environment; VS Code asks a person instead.
 VARIABLES = {
     "claude-code": r"\$\{(\w+)\}",
@@ -40,13 +40,13 @@ BY_ADDRESS = [*VARIABLES, "codex"]
 BY_COMMAND = ["claude-desktop", "stdio"]
 
 
-def documented(key: str, place: Place = DOCUMENTED) -> Snippet:
+def documented(key: str, place: HubConnection = DOCUMENTED) -> Snippet:
     [found] = [one for one in everything(place) if one.key == key]
     return found
 
 
-def everything(place: Place = DOCUMENTED) -> list[Snippet]:
-    return [*snippets.clients(place), *snippets.programs(place)]
+def everything(place: HubConnection = DOCUMENTED) -> list[Snippet]:
+    return [*snippets.client_snippets(place), *snippets.program_snippets(place)]
 
 
 def here(served: Served, text: str) -> str:
@@ -138,7 +138,7 @@ class TestClients:
 
     @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
     def test_every_toolset_has_an_address_of_its_own(self, served: Served, toolset: str) -> None:
-        place = Place(served.base, toolset=toolset)
+        place = HubConnection(served.base, toolset=toolset)
         url, headers = read("codex", documented("codex", place).text, served.token)
         assert over_http(url, headers, tools) == [tool.name for tool in TOOLSETS[toolset].tools]
 
@@ -176,7 +176,7 @@ class TestPrograms:
     @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
     def test_python_over_mcp(self, served: Served, tmp_path: Path, toolset: str) -> None:
         self.run(served, documented("python"), tmp_path)
-        place = Place(DOCUMENTED.base, toolset=toolset)
+        place = HubConnection(DOCUMENTED.base, toolset=toolset)
         listed, *found = self.run(served, documented("mcp-python", place), tmp_path)
         assert listed == str([tool.name for tool in TOOLSETS[toolset].tools])
         assert "Tuesdays" in "\n".join(found)
@@ -187,7 +187,7 @@ class TestPrograms:
         self.run(served, documented("python"), tmp_path)
         (tmp_path / "node_modules").symlink_to(node.MODULES)
         script = tmp_path / "hub.mjs"
-        place = Place(DOCUMENTED.base, toolset=toolset)
+        place = HubConnection(DOCUMENTED.base, toolset=toolset)
         script.write_text(here(served, documented("mcp-javascript", place).text), "utf-8")
         listed, *found = shell(served, f"node {script}").splitlines()
         assert listed.split() == [tool.name for tool in TOOLSETS[toolset].tools]

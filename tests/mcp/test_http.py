@@ -1,7 +1,13 @@
-"""What HTTP has to do with it: methods, headers, tokens, origins, sizes, statuses, sessions."""
+"""What HTTP has to do with it: methods, headers, tokens, origins, sizes, statuses, sessions.
+
+A server of several processes: none of them remembers anything that the others do not know.
+"""
 
 from __future__ import annotations
 
+import json
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +17,12 @@ from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from memoryhub.mcp import sessions
 from memoryhub.models import AgentToken
 from tests.api.conftest import is_problem
-from tests.mcp.conftest import META, STATELESS, Door
+from tests.mcp.conftest import META, STATELESS, Door, Served
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 NOTE = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -67,7 +73,7 @@ class TestTokens:
 
     def test_a_revoked_one_ends_at_once(self, bot: Door) -> None:
         session = bot.begin()
-        tokens.revoke(AgentToken.objects.get().uid, system("tests"))
+        tokens.revoke_token(AgentToken.objects.get().uid, system_actor("tests"))
         is_problem(bot.send(PING, Mcp_Session_Id=session), 401)
 
     def test_a_cookie_is_no_token(self, client: Client, django_user_model: Any, db: None) -> None:
@@ -163,7 +169,7 @@ class TestSessions:
 
     def test_an_ended_one_is_kept_no_longer_than_it_could_live(self, bot: Door) -> None:
         bot.http.delete(bot.path, headers={"Mcp-Session-Id": bot.begin()})
-        Row.objects.update(expire_date=timezone.now() - sessions.LIFE)
+        Row.objects.update(expire_date=timezone.now() - sessions.SESSION_LIFETIME)
         bot.http.delete(bot.path, headers={"Mcp-Session-Id": bot.begin()})
         assert Row.objects.count() == 1
 
@@ -267,9 +273,35 @@ def test_a_fault_that_nobody_foresaw_tells_nothing(bot: Door, monkeypatch: pytes
     def fault(*given: Any) -> None:
         raise ZeroDivisionError("a private word")
 
-    monkeypatch.setattr("memoryhub.mcp.server.listing", fault)
+    monkeypatch.setattr("memoryhub.mcp.server.describe_tools", fault)
     body = bot.ask("tools/list")
     assert body["error"]["code"] == -32603
     assert "private word" not in str(body)
     monkeypatch.setattr("memoryhub.mcp.http.require_token", fault)
     assert "private word" not in str(is_problem(bot.send(PING), 500, "internal_error"))
+
+
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+
+def send(served: Served, method: str, params: Any, session: str = "", verb: str = "POST") -> tuple[int, Any]:
+    """One request over a connection of its own: its status, and its session or its body."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    request = urllib.request.Request(served.url("letsgo"), json.dumps(message).encode(), method=verb)
+    for name, value in (("Authorization", f"Bearer {served.token}"), ("Content-Type", "application/json")):
+        request.add_header(name, value)
+    if session:
+        request.add_header("Mcp-Session-Id", session)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.headers.get("Mcp-Session-Id") or answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_a_session_is_known_to_all_of_them_until_it_has_ended_for_all_of_them(served: Served) -> None:
+    _, session = send(served, "initialize", HELLO)
+    assert [send(served, "ping", {}, session)[0] for _ in range(20)] == [200] * 20
+    assert send(served, "ping", {}, session, verb="DELETE")[0] == 204
+    answered = [send(served, "ping", {}, session) for _ in range(20)]
+    assert [(status, body["code"]) for status, body in answered] == [(404, "unknown_session")] * 20

@@ -26,20 +26,20 @@ JSON = st.recursive(
 
 
 def test_every_revision_that_the_sdk_knows_is_served() -> None:
-    assert jsonrpc.HANDSHAKE == sdk.HANDSHAKE_PROTOCOL_VERSIONS
-    assert jsonrpc.STATELESS == sdk.MODERN_PROTOCOL_VERSIONS
+    assert jsonrpc.HANDSHAKE_VERSIONS == sdk.HANDSHAKE_PROTOCOL_VERSIONS
+    assert jsonrpc.STATELESS_VERSIONS == sdk.MODERN_PROTOCOL_VERSIONS
     assert jsonrpc.VERSION_KEY == mcp_types.PROTOCOL_VERSION_META_KEY
     assert jsonrpc.CAPABILITIES_KEY == mcp_types.CLIENT_CAPABILITIES_META_KEY
 
 
 @pytest.mark.parametrize("requested", sdk.HANDSHAKE_PROTOCOL_VERSIONS)
 def test_a_handshake_agrees_on_what_was_asked_for(requested: str) -> None:
-    assert jsonrpc.negotiate(requested) == requested
+    assert jsonrpc.negotiate_version(requested) == requested
 
 
 @pytest.mark.parametrize("requested", ["2099-01-01", "2026-07-28", "", "x" * 1000])
 def test_or_offers_the_newest_with_a_handshake(requested: str) -> None:
-    assert jsonrpc.negotiate(requested) == "2025-11-25"
+    assert jsonrpc.negotiate_version(requested) == "2025-11-25"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_or_offers_the_newest_with_a_handshake(requested: str) -> None:
     ],
 )
 def test_a_message_is_read(item: Any, read: jsonrpc.Message) -> None:
-    assert jsonrpc.read(item) == read
+    assert jsonrpc.parse_message(item) == read
 
 
 @pytest.mark.parametrize(
@@ -78,22 +78,22 @@ def test_a_message_is_read(item: Any, read: jsonrpc.Message) -> None:
 )
 def test_what_is_none_is_refused_under_its_id(item: Any, code: int, known: Any) -> None:
     with pytest.raises(RpcError) as caught:
-        jsonrpc.read(item)
+        jsonrpc.parse_message(item)
     assert (caught.value.code, caught.value.id) == (code, known)
 
 
 @given(JSON)
 def test_no_json_at_all_breaks_the_reading(item: Any) -> None:
     try:
-        jsonrpc.read(item)
+        jsonrpc.parse_message(item)
     except RpcError as problem:
-        json.dumps(jsonrpc.error(problem))
+        json.dumps(jsonrpc.error_message(problem))
 
 
 @given(st.text())
 def test_no_header_breaks_the_unwrapping(value: str) -> None:
-    http.decoded(value)
-    http.decoded(f"=?base64?{value}?=")
+    http.decode_header(value)
+    http.decode_header(f"=?base64?{value}?=")
 
 
 BODIES = [

@@ -217,7 +217,7 @@ class TestWho:
             assert say(process, PING)["result"] == {}
             revoke = (
                 "from memoryhub.accounts import tokens; from memoryhub.models import AgentToken;"
-                "from memoryhub.access.policy import system;"
+                "from memoryhub.access.policy import system_actor as system;"
                 "tokens.revoke(AgentToken.objects.get(name='brief').uid, system('tests'))"
             )
             assert served.hub.run("shell", "--command", revoke, **PLAIN).returncode == 0

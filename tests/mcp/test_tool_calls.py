@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import Caller
 from memoryhub.mcp import http
-from memoryhub.mcp.stdio import Wire
+from memoryhub.mcp.stdio import StdioConnection
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Tool, Toolset
@@ -172,7 +172,7 @@ class TestGate:
     def test_personal_memories(self, door: Callable[..., Door], remember: Any) -> None:
         mine = remember("ada's own bilby", scope="personal")
         assert len(door().done("list_memories")["memories"]) == 1
-        _, raw = tokens.issue_token("other", "bob", "secret", actor=system("tests"))
+        _, raw = tokens.issue_token("other", "bob", "secret", actor=system_actor("tests"))
         assert Door(raw).done("list_memories")["memories"] == []
         assert Door(raw).call("get_memory", id=mine.uid)["isError"] is True
 
@@ -195,7 +195,7 @@ class TestSession:
         return str(answered["result"]["content"][0]["text"])
 
     def test_over_stdio_it_lasts_from_one_handshake_to_the_next(self, bot: Door) -> None:
-        wire = Wire(probing(lambda caller, given: caller.session), self.admit, 10_000)
+        wire = StdioConnection(probing(lambda caller, given: caller.session), self.admit, 10_000)
         call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"probe"}}'
         hello = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}'
         names = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.memories.rows import LISTS, listed
+from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.models import Memory
 
 
@@ -13,7 +13,7 @@ def whole(memory: Memory) -> dict[str, Any]:
     """Everything that is stored of a memory but its revisions."""
     fresh = Memory.objects.get(pk=memory.pk)
     columns = {field.attname: getattr(fresh, field.attname) for field in Memory._meta.concrete_fields}
-    return columns | {name: listed(fresh, name) for name in LISTS}
+    return columns | {name: list_values(fresh, name) for name in LIST_FIELDS}
 
 
 def public() -> Actor:

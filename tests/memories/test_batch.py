@@ -7,18 +7,18 @@ import pytest
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
-from memoryhub.memories import Outcome, StoreError
+from memoryhub.memories import StoreError, StoreResult
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Label, Memory, Session
 from tests.conftest import index_is_sound
 
 
 def batch(actor, *drafts, **options):
-    return memories.remember_many([MemoryDraft(**draft) for draft in drafts], actor, **options)
+    return memories.create_memories([MemoryDraft(**draft) for draft in drafts], actor, **options)
 
 
 def outcomes(results):
-    return [r.outcome if isinstance(r, Outcome) else r.code for r in results]
+    return [r.outcome if isinstance(r, StoreResult) else r.code for r in results]
 
 
 def test_an_empty_batch_does_nothing(db, actor):

@@ -14,10 +14,10 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.memories.bulk_actions import CHUNK, KINDS, MOST
-from memoryhub.memories.rows import LISTS, listed
+from memoryhub.memories.bulk_actions import ACTION_KINDS, CHUNK_SIZE, MAX_MEMORIES
+from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Embedding, JournalEntry, Memory
 
@@ -43,11 +43,11 @@ def whole(memory: Memory) -> dict[str, Any]:
     """Everything that is stored about a memory, but for its revisions."""
     memory = Memory.objects.get(pk=memory.pk)
     columns = {field.attname: getattr(memory, field.attname) for field in Memory._meta.concrete_fields}
-    return columns | {name: listed(memory, name) for name in LISTS}
+    return columns | {name: list_values(memory, name) for name in LIST_FIELDS}
 
 
-def undo(acted: memories.Acted, actor: Actor) -> memories.Acted:
-    return memories.undo_act(acted.id, actor, acted.first, acted.last)
+def undo(acted: memories.BulkResult, actor: Actor) -> memories.BulkResult:
+    return memories.undo_bulk_action(acted.id, actor, acted.first, acted.last)
 
 
 @pytest.fixture
@@ -60,16 +60,18 @@ def several(remember: Remember) -> list[Memory]:
     return made
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(ACTION_KINDS))
 def test_an_act_taken_back_leaves_each_memory_exactly_as_it_was(
     several: list[Memory], actor: Actor, kind: str
 ) -> None:
     if kind == "restore":
-        memories.trash([several[0].uid], actor, TrashReason.EVICTED)
-        memories.merge_into(several[2], [several[1].uid], actor)
+        memories.trash_memories([several[0].uid], actor, TrashReason.EVICTED)
+        memories.trash_merged(several[2], [several[1].uid], actor)
         Memory.objects.filter(pk=several[2].pk).update(expires_at=timezone.now() - timedelta(days=2))
     before = [whole(memory) for memory in several]
-    acted = memories.act(kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {}))
+    acted = memories.apply_bulk_action(
+        kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {})
+    )
     assert [memory.uid for memory in acted.done] == [memory.uid for memory in several]
     assert all(whole(memory) != was for memory, was in zip(several, before, strict=True))
     back = undo(acted, actor)
@@ -77,14 +79,16 @@ def test_an_act_taken_back_leaves_each_memory_exactly_as_it_was(
     assert [whole(memory) for memory in several] == before
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(ACTION_KINDS))
 def test_every_journal_row_of_an_act_names_it_and_the_chain_stays_whole(
     several: list[Memory], actor: Actor, kind: str
 ) -> None:
     if kind == "restore":
-        memories.trash([memory.uid for memory in several], actor)
-    start = journal.last_number()
-    acted = memories.act(kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {}))
+        memories.trash_memories([memory.uid for memory in several], actor)
+    start = journal.last_seq()
+    acted = memories.apply_bulk_action(
+        kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {})
+    )
     rows = JournalEntry.objects.filter(seq__gt=start)
     assert {row.detail["act"] for row in rows} == {acted.id}
     each = 2 if kind == "demote_and_approve" else 1
@@ -96,7 +100,7 @@ def test_every_journal_row_of_an_act_names_it_and_the_chain_stays_whole(
 
 
 def test_the_journal_of_an_act_holds_no_text_of_a_memory(several: list[Memory], actor: Actor) -> None:
-    acted = memories.act("set", [several[0].uid], actor, **VALUES["set"], content="Other words")
+    acted = memories.apply_bulk_action("set", [several[0].uid], actor, **VALUES["set"], content="Other words")
     undo(acted, actor)
     told = str(list(JournalEntry.objects.filter(seq__gte=acted.first).values_list("detail", flat=True)))
     assert "memory number" not in told
@@ -109,7 +113,7 @@ def test_a_changed_content_comes_back_with_what_was_made_of_it(
     several: list[Memory], actor: Actor, embedding: Any
 ) -> None:
     before = whole(several[0])
-    acted = memories.act("set", [several[0].uid], actor, content="Other words altogether")
+    acted = memories.apply_bulk_action("set", [several[0].uid], actor, content="Other words altogether")
     changed = whole(several[0])
     assert changed["title"] == "Other words altogether"
     assert changed["content_hash"] != before["content_hash"]
@@ -119,7 +123,7 @@ def test_a_changed_content_comes_back_with_what_was_made_of_it(
 
 
 def test_approving_says_when_and_clears_the_flags(several: list[Memory], actor: Actor) -> None:
-    acted = memories.act("approve", [several[0].uid], actor)
+    acted = memories.apply_bulk_action("approve", [several[0].uid], actor)
     memory = Memory.objects.get(pk=several[0].pk)
     assert memory.flags == []
     assert memory.reviewed_at == JournalEntry.objects.get(seq=acted.first).at
@@ -130,8 +134,8 @@ def test_approving_says_when_and_clears_the_flags(several: list[Memory], actor: 
 def test_demoting_halves_the_importance_and_promoting_halves_what_it_lacks(
     several: list[Memory], actor: Actor
 ) -> None:
-    memories.act("demote", [several[0].uid], actor)
-    memories.act("promote", [several[1].uid], actor)
+    memories.apply_bulk_action("demote", [several[0].uid], actor)
+    memories.apply_bulk_action("promote", [several[1].uid], actor)
     assert Memory.objects.get(pk=several[0].pk).importance == pytest.approx(0.3)
     assert Memory.objects.get(pk=several[1].pk).importance == pytest.approx(0.8)
 
@@ -140,7 +144,7 @@ def test_demoting_and_approving_is_one_act_that_is_taken_back_as_one(
     several: list[Memory], actor: Actor
 ) -> None:
     before = [whole(memory) for memory in several]
-    acted = memories.act("demote_and_approve", [memory.uid for memory in several], actor)
+    acted = memories.apply_bulk_action("demote_and_approve", [memory.uid for memory in several], actor)
     for memory in several:
         memory.refresh_from_db()
         assert (memory.importance, memory.flags, memory.reviewed_at is None) == (0.3, [], False)
@@ -151,8 +155,8 @@ def test_demoting_and_approving_is_one_act_that_is_taken_back_as_one(
 def test_of_an_act_in_two_steps_nothing_is_taken_back_where_one_of_them_cannot(
     several: list[Memory], actor: Actor
 ) -> None:
-    acted = memories.act("demote_and_approve", [several[0].uid], actor)
-    memories.update(several[0].uid, MemoryPatch(importance=0.8), actor)
+    acted = memories.apply_bulk_action("demote_and_approve", [several[0].uid], actor)
+    memories.update_memory(several[0].uid, MemoryPatch(importance=0.8), actor)
     undone = undo(acted, actor)
     assert (undone.done, len(undone.refused)) == ([], 1)
     several[0].refresh_from_db()
@@ -161,22 +165,22 @@ def test_of_an_act_in_two_steps_nothing_is_taken_back_where_one_of_them_cannot(
 
 def test_tags_are_added_to_those_there_and_taken_away_alone(several: list[Memory], actor: Actor) -> None:
     uid = several[0].uid
-    memories.act("tag", [uid], actor, tag=" kept ")
-    assert listed(Memory.objects.get(uid=uid), "tags") == ["first", "kept"]
-    memories.act("untag", [uid], actor, tag="first")
-    assert listed(Memory.objects.get(uid=uid), "tags") == ["kept"]
+    memories.apply_bulk_action("tag", [uid], actor, tag=" kept ")
+    assert list_values(Memory.objects.get(uid=uid), "tags") == ["first", "kept"]
+    memories.apply_bulk_action("untag", [uid], actor, tag="first")
+    assert list_values(Memory.objects.get(uid=uid), "tags") == ["kept"]
 
 
 def test_where_there_is_nothing_to_change_nothing_is_journaled(several: list[Memory], actor: Actor) -> None:
-    start = journal.last_number()
-    acted = memories.act("tag", [several[0].uid], actor, tag="first")
+    start = journal.last_seq()
+    acted = memories.apply_bulk_action("tag", [several[0].uid], actor, tag="first")
     assert (acted.done, acted.same, acted.first) == ([], [several[0].uid], 0)
-    assert journal.last_number() == start
+    assert journal.last_seq() == start
 
 
 def test_a_refusal_of_one_does_not_stop_the_rest(several: list[Memory], actor: Actor) -> None:
-    memories.trash([several[1].uid], actor)
-    acted = memories.act("tag", [m.uid for m in several] + ["nosuchmemory"], actor, tag="kept")
+    memories.trash_memories([several[1].uid], actor)
+    acted = memories.apply_bulk_action("tag", [m.uid for m in several] + ["nosuchmemory"], actor, tag="kept")
     assert len(acted.done) == 2
     assert acted.refused == [
         (several[1].uid, "this memory is in the trash; restore it first"),
@@ -186,9 +190,9 @@ def test_a_refusal_of_one_does_not_stop_the_rest(several: list[Memory], actor: A
 
 def test_what_may_not_be_seen_is_refused_as_if_it_were_not_there(four_levels: dict[str, Memory]) -> None:
     public = Actor("user:eve", Clearance())
-    for kind in KINDS:
+    for kind in ACTION_KINDS:
         values = VALUES.get(kind, {})
-        acted = memories.act(
+        acted = memories.apply_bulk_action(
             kind, [four_levels[level].uid for level in ("private", "cosmic")], public, **values
         )
         assert acted.done == []
@@ -203,7 +207,7 @@ def test_a_change_that_collides_with_another_memory_is_refused_and_the_rest_goes
         remember("same", project="b"),
         remember("x", project="a"),
     )
-    acted = memories.act("set", [here.uid, other.uid], actor, project="b")
+    acted = memories.apply_bulk_action("set", [here.uid, other.uid], actor, project="b")
     assert [memory.uid for memory in acted.done] == [other.uid]
     assert there.uid in acted.refused[0][1]
     assert whole(here)["project"] == "a"
@@ -211,22 +215,24 @@ def test_a_change_that_collides_with_another_memory_is_refused_and_the_rest_goes
 
 def test_an_act_is_taken_back_once(several: list[Memory], actor: Actor) -> None:
     for kind in ("approve", "demote", "trash", "expire", "tag"):
-        acted = memories.act(kind, [several[0].uid], actor, **VALUES.get(kind, {}))
+        acted = memories.apply_bulk_action(kind, [several[0].uid], actor, **VALUES.get(kind, {}))
         assert len(undo(acted, actor).done) == 1
         again = undo(acted, actor)
         assert again.done == []
         assert len(again.refused) == 1
 
 
-@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"trash", "expire"}))
+@pytest.mark.parametrize("kind", sorted(set(ACTION_KINDS) - {"trash", "expire"}))
 def test_what_was_changed_since_stays_as_it_is(several: list[Memory], actor: Actor, kind: str) -> None:
     if kind == "restore":
-        memories.trash([memory.uid for memory in several], actor)
-    acted = memories.act(kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {}))
+        memories.trash_memories([memory.uid for memory in several], actor)
+    acted = memories.apply_bulk_action(
+        kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {})
+    )
     if kind == "approve":
-        memories.act("approve", [several[1].uid], actor)
+        memories.apply_bulk_action("approve", [several[1].uid], actor)
     else:
-        memories.update(several[1].uid, MemoryPatch(subtitle="written since"), actor)
+        memories.update_memory(several[1].uid, MemoryPatch(subtitle="written since"), actor)
     changed = whole(several[1])
     back = undo(acted, actor)
     assert [memory.uid for memory in back.done] == [several[0].uid, several[2].uid]
@@ -238,9 +244,9 @@ def test_what_was_changed_since_stays_as_it_is(several: list[Memory], actor: Act
 def test_acts_upon_acts_are_taken_back_one_after_the_other(several: list[Memory], actor: Actor) -> None:
     before = whole(several[0])
     acts = [
-        memories.act("tag", [several[0].uid], actor, tag="one"),
-        memories.act("demote", [several[0].uid], actor),
-        memories.act("tag", [several[0].uid], actor, tag="two"),
+        memories.apply_bulk_action("tag", [several[0].uid], actor, tag="one"),
+        memories.apply_bulk_action("demote", [several[0].uid], actor),
+        memories.apply_bulk_action("tag", [several[0].uid], actor, tag="two"),
     ]
     for acted in reversed(acts):
         assert undo(acted, actor).refused == []
@@ -248,27 +254,27 @@ def test_acts_upon_acts_are_taken_back_one_after_the_other(several: list[Memory]
 
 
 def test_upkeep_since_is_no_reason_not_to_take_back_a_tag(several: list[Memory], actor: Actor) -> None:
-    acted = memories.act("tag", [several[0].uid], actor, tag="kept")
+    acted = memories.apply_bulk_action("tag", [several[0].uid], actor, tag="kept")
     Memory.objects.filter(pk=several[0].pk).update(importance=0.2, consolidated_at=timezone.now())
     assert len(undo(acted, actor).done) == 1
     assert Memory.objects.get(pk=several[0].pk).importance == 0.2
 
 
 def test_an_importance_that_upkeep_moved_since_is_not_taken_back(several: list[Memory], actor: Actor) -> None:
-    acted = memories.act("demote", [several[0].uid], actor)
+    acted = memories.apply_bulk_action("demote", [several[0].uid], actor)
     Memory.objects.filter(pk=several[0].pk).update(importance=0.2)
     assert undo(acted, actor).refused == [(several[0].uid, "it was changed since")]
 
 
 def test_nobody_takes_back_what_another_did(several: list[Memory], actor: Actor) -> None:
-    acted = memories.act("trash", [several[0].uid], actor)
+    acted = memories.apply_bulk_action("trash", [several[0].uid], actor)
     with pytest.raises(memories.NotFound):
         undo(acted, Actor("user:eve", actor.clearance))
     assert Memory.objects.get(pk=several[0].pk).deleted_at
 
 
 def test_a_guessed_range_or_another_act_finds_nothing(several: list[Memory], actor: Actor) -> None:
-    acted = memories.act("trash", [several[0].uid], actor)
+    acted = memories.apply_bulk_action("trash", [several[0].uid], actor)
     for uid, first, last in (
         ("anotheract", acted.first, acted.last),
         (acted.id, acted.first + 1, acted.last + 5),
@@ -278,7 +284,7 @@ def test_a_guessed_range_or_another_act_finds_nothing(several: list[Memory], act
         ("", acted.first, acted.last),
     ):
         with pytest.raises(memories.NotFound):
-            memories.undo_act(uid, actor, first, last)
+            memories.undo_bulk_action(uid, actor, first, last)
 
 
 def test_a_memory_that_left_the_sight_of_who_acted_is_not_taken_back(
@@ -286,15 +292,15 @@ def test_a_memory_that_left_the_sight_of_who_acted_is_not_taken_back(
 ) -> None:
     public = Actor("user:ada", Clearance())
     memory = remember("words", project="p")
-    acted = memories.act("set", [memory.uid], public, sensitivity="secret")
+    acted = memories.apply_bulk_action("set", [memory.uid], public, sensitivity="secret")
     assert undo(acted, public).refused == [(memory.uid, "there is no such memory")]
     assert Memory.objects.get(pk=memory.pk).sensitivity == "secret"
 
 
 def test_a_change_since_the_person_read_it_is_refused(several: list[Memory], actor: Actor) -> None:
     read = {memory.uid: memory.updated_at for memory in several}
-    memories.update(several[0].uid, MemoryPatch(subtitle="meanwhile"), actor)
-    acted = memories.act("demote", read, actor, seen=read)
+    memories.update_memory(several[0].uid, MemoryPatch(subtitle="meanwhile"), actor)
+    acted = memories.apply_bulk_action("demote", read, actor, seen=read)
     assert [uid for uid, _ in acted.refused] == [several[0].uid]
     assert len(acted.done) == 2
 
@@ -303,8 +309,8 @@ def test_a_credential_among_the_values_is_refused_before_anything_is_written(
     several: list[Memory], actor: Actor
 ) -> None:
     with pytest.raises(memories.SecretDetected):
-        memories.act("tag", [several[0].uid], actor, tag="ghp_" + "a1B2" * 9)
-    assert listed(several[0], "tags") == ["first"]
+        memories.apply_bulk_action("tag", [several[0].uid], actor, tag="ghp_" + "a1B2" * 9)
+    assert list_values(several[0], "tags") == ["first"]
     assert JournalEntry.objects.first().operation == "secret_blocked"  # type: ignore[union-attr]
 
 
@@ -325,50 +331,50 @@ def test_what_cannot_be_done_to_any_memory_is_said_at_once(
     several: list[Memory], actor: Actor, kind: str, values: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(memories.StoreError) as refusal:
-        memories.act(kind, [several[0].uid], actor, **values)
+        memories.apply_bulk_action(kind, [several[0].uid], actor, **values)
     assert refusal.value.field == field
 
 
 def test_too_many_at_once_are_refused(db: None, actor: Actor) -> None:
     with pytest.raises(memories.StoreError, match="at most 2000"):
-        memories.act("trash", (str(n) for n in range(MOST + 1)), actor)
+        memories.apply_bulk_action("trash", (str(n) for n in range(MAX_MEMORIES + 1)), actor)
 
 
 def test_between_its_transactions_a_long_act_leaves_a_moment_to_who_waits_to_write(
     remember: Remember, actor: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uids = [remember(f"number {n}").uid for n in range(2 * CHUNK + 1)]
+    uids = [remember(f"number {n}").uid for n in range(2 * CHUNK_SIZE + 1)]
     rests: list[tuple[float, int]] = []
-    begun = journal.last_number()
+    begun = journal.last_seq()
 
     def rest(seconds: float) -> None:
-        rests.append((seconds, journal.last_number() - begun))
+        rests.append((seconds, journal.last_seq() - begun))
 
     monkeypatch.setattr("memoryhub.memories.bulk_actions.time.sleep", rest)
-    memories.act("demote", uids, actor)
-    assert [rows for seconds, rows in rests if seconds] == [CHUNK, 2 * CHUNK]
+    memories.apply_bulk_action("demote", uids, actor)
+    assert [rows for seconds, rows in rests if seconds] == [CHUNK_SIZE, 2 * CHUNK_SIZE]
 
 
 def test_a_long_act_is_done_in_short_transactions_and_taken_back_as_one(
     remember: Remember, actor: Actor
 ) -> None:
-    uids = [remember(f"number {n}").uid for n in range(CHUNK + 5)]
+    uids = [remember(f"number {n}").uid for n in range(CHUNK_SIZE + 5)]
     with CaptureQueriesContext(connection) as queries:
-        acted = memories.act("approve", uids, actor)
-    assert acted.last - acted.first + 1 == CHUNK + 5
+        acted = memories.apply_bulk_action("approve", uids, actor)
+    assert acted.last - acted.first + 1 == CHUNK_SIZE + 5
     # A savepoint and its release, and one update, for each; some more for each chunk.
-    assert len(queries) <= 3 * (CHUNK + 5) + 2 * 12
-    assert len(undo(acted, actor).done) == CHUNK + 5
+    assert len(queries) <= 3 * (CHUNK_SIZE + 5) + 2 * 12
+    assert len(undo(acted, actor).done) == CHUNK_SIZE + 5
 
 
 def test_rows_of_another_journal_are_no_acts_of_anybody_here(several: list[Memory], actor: Actor) -> None:
-    acted = memories.act("trash", [several[0].uid], actor)
+    acted = memories.apply_bulk_action("trash", [several[0].uid], actor)
     [row] = JournalEntry.objects.filter(seq=acted.first)
     change = journal.Change(
         row.operation, "memory", row.object_id, {**row.detail, "act": "x", "imported": {"seq": 1}}, "p"
     )
-    with write():
-        journal.adopt([(row.at, actor.name, change)])
-    seq = journal.last_number()
+    with write_transaction():
+        journal.record_imported([(row.at, actor.name, change)])
+    seq = journal.last_seq()
     with pytest.raises(memories.NotFound):
-        memories.undo_act("x", actor, seq, seq)
+        memories.undo_bulk_action("x", actor, seq, seq)

@@ -68,7 +68,7 @@ def test_what_was_just_stored_stays_though_all_others_were_accessed(fill, rememb
 
 def test_a_batch_beyond_the_cap_keeps_as_many_as_fit(db, actor, configure):
     configure(max_memories=3)
-    store.remember_many([MemoryDraft(content=f"{n}") for n in range(8)], actor)
+    store.create_memories([MemoryDraft(content=f"{n}") for n in range(8)], actor)
     assert Memory.objects.live().count() == 3
     assert Memory.objects.trashed().count() == 5
 
@@ -93,8 +93,8 @@ def test_no_cap_is_zero(remember, configure):
 def test_expired_and_trashed_memories_do_not_count(remember, actor, configure):
     configure(max_memories=2)
     expired, trashed = remember("a"), remember("b")
-    store.act("expire", [expired.uid], actor)
-    store.trash([trashed.uid], actor)
+    store.apply_bulk_action("expire", [expired.uid], actor)
+    store.trash_memories([trashed.uid], actor)
     remember("c")
     remember("d")
     assert Memory.objects.live().count() == 2
@@ -111,7 +111,7 @@ def test_a_refresh_evicts_nobody(remember, configure):
 def test_a_revival_counts_as_one_that_came(remember, actor, configure):
     configure(max_memories=2)
     first = remember("a")
-    store.trash([first.uid], actor)
+    store.trash_memories([first.uid], actor)
     remember("b")
     remember("c")
     remember("a")
@@ -128,7 +128,7 @@ def test_lowering_the_cap_does_not_empty_a_project(remember, configure):
 
 def test_an_import_may_go_beyond_the_cap(db, actor, configure):
     configure(max_memories=2)
-    store.remember_many([MemoryDraft(content=f"{n}") for n in range(5)], actor, hold_cap=False)
+    store.create_memories([MemoryDraft(content=f"{n}") for n in range(5)], actor, hold_cap=False)
     assert Memory.objects.live().count() == 5
 
 
@@ -136,7 +136,7 @@ def test_eviction_can_be_undone(fill, remember, actor, configure):
     configure(max_memories=1)
     fill((0, 1, 0.5))
     remember("z")
-    store.restore([Memory.objects.trashed().get().uid], actor)
+    store.restore_memories([Memory.objects.trashed().get().uid], actor)
     assert live() == "az"
 
 
@@ -144,9 +144,9 @@ def test_the_dashboard_warns_at_nine_tenths(remember, actor, configure):
     configure(max_memories=10)
     for n in range(8):
         remember(f"{n}", project="p")
-    assert counts.statistics(actor.clearance)["near_cap"] == {}
+    assert counts.store_statistics(actor.clearance)["near_cap"] == {}
     remember("9", project="p")
-    assert counts.statistics(actor.clearance)["near_cap"] == {"p": 9}
+    assert counts.store_statistics(actor.clearance)["near_cap"] == {"p": 9}
 
 
 def by(name, level="secret", owner="ada", **more):
@@ -175,7 +175,7 @@ def test_store_evicts_only_memories_of_the_same_author(others, remember, configu
 def test_batch_evicts_only_memories_of_the_same_author(others, configure):
     configure(max_memories=3)
     drafts = [MemoryDraft(content=f"mine {n}", project="p") for n in range(5)]
-    store.remember_many(drafts, by("eve", "public", "eve"))
+    store.create_memories(drafts, by("eve", "public", "eve"))
     assert trashed() == ["mine 0", "mine 1"]
 
 
@@ -214,7 +214,7 @@ def test_hidden_memories_of_the_same_author_are_neither_counted_nor_evicted(reme
 def test_store_above_clearance_succeeds_over_the_cap(db, configure):
     configure(max_memories=2)
     drafts = [MemoryDraft(content=f"{n}", sensitivity="secret") for n in range(3)]
-    results = store.remember_many(drafts, by("eve", "public"))
+    results = store.create_memories(drafts, by("eve", "public"))
     assert [done.memory.over_cap for done in results] == [True, True, True]
     assert trashed() == []
 
@@ -244,12 +244,12 @@ def test_move_evicts_only_memories_of_the_same_author(others, remember, configur
     configure(max_memories=1)
     eve = by("eve", "public", "eve")
     remember("mine", eve, project="p")
-    store.update(remember("moved", eve).uid, MemoryPatch(project="p"), eve)
+    store.update_memory(remember("moved", eve).uid, MemoryPatch(project="p"), eve)
     assert trashed() == ["mine"]
 
 
 def test_evict_leaves_memories_that_the_actor_cannot_see(others):
-    store.evict("p", 9, by("eve", "public", "eve"))
+    store.evict_memories("p", 9, by("eve", "public", "eve"))
     assert trashed() == ["bob 0"]
 
 
@@ -258,7 +258,7 @@ def test_dashboard_counts_per_project_and_owner(remember, actor, configure):
     for name in ("one", "two"):
         for n in range(8):
             remember(f"{name} {n}", by(name), project="p")
-    assert counts.statistics(actor.clearance)["near_cap"] == {}
+    assert counts.store_statistics(actor.clearance)["near_cap"] == {}
     remember("one 8", by("one"), project="p")
-    assert counts.statistics(actor.clearance)["near_cap"] == {"p": 9}
-    assert counts.near_cap(Memory.objects.live()) == {"p": 9}
+    assert counts.store_statistics(actor.clearance)["near_cap"] == {"p": 9}
+    assert counts.projects_near_cap(Memory.objects.live()) == {"p": 9}

@@ -63,7 +63,9 @@ def test_eight_threads_store_a_hundred_memories_each(actor, configure, journal_m
 
     def work(number: int) -> None:
         for n in range(100):
-            memories.remember(MemoryDraft(content=f"memory {n} of thread {number}", session_id="s"), actor)
+            memories.create_memory(
+                MemoryDraft(content=f"memory {n} of thread {number}", session_id="s"), actor
+            )
 
     assert at_once(work) == []
     assert Memory.objects.count() == 800
@@ -75,7 +77,7 @@ def test_eight_threads_store_a_hundred_memories_each(actor, configure, journal_m
 def test_eight_threads_store_the_same_memories(actor, journal_mirror):
     def work(number: int) -> None:
         for n in range(25):
-            memories.remember(MemoryDraft(content=f"memory {n}"), actor)
+            memories.create_memory(MemoryDraft(content=f"memory {n}"), actor)
 
     assert at_once(work) == []
     assert Memory.objects.count() == 25
@@ -89,7 +91,7 @@ def test_eight_threads_update_one_memory_and_no_change_is_lost(actor, remember):
 
     def work(number: int) -> None:
         for n in range(15):
-            memories.update(memory.uid, MemoryPatch(content=f"version {number}/{n}"), actor)
+            memories.update_memory(memory.uid, MemoryPatch(content=f"version {number}/{n}"), actor)
 
     assert at_once(work) == []
     numbers = Revision.objects.order_by("number").values_list("number", flat=True)
@@ -101,7 +103,7 @@ def test_eight_threads_update_one_memory_and_no_change_is_lost(actor, remember):
 def test_eight_threads_upsert_one_key(actor):
     def work(number: int) -> None:
         for n in range(15):
-            memories.remember(MemoryDraft(content=f"words {number}/{n}", key="k"), actor)
+            memories.create_memory(MemoryDraft(content=f"words {number}/{n}", key="k"), actor)
 
     assert at_once(work) == []
     assert Memory.objects.count() == 1
@@ -110,7 +112,10 @@ def test_eight_threads_upsert_one_key(actor):
 
 def test_accesses_are_all_counted(actor, remember):
     memory = remember("read often")
-    assert at_once(lambda number: [memories.touch(Memory.objects.get(pk=memory.pk)) for _ in range(25)]) == []
+    assert (
+        at_once(lambda number: [memories.count_access(Memory.objects.get(pk=memory.pk)) for _ in range(25)])
+        == []
+    )
     assert Memory.objects.get().accessed_count == THREADS * 25
 
 
@@ -122,13 +127,15 @@ def test_writers_of_every_kind_get_along(actor, remember, configure, journal_mir
         for n, memory in enumerate(shared):
             kind = (number + n) % 5
             if kind == 0:
-                memories.remember(MemoryDraft(content=f"{number} {n}", tags=["t"], files_read=["f"]), actor)
+                memories.create_memory(
+                    MemoryDraft(content=f"{number} {n}", tags=["t"], files_read=["f"]), actor
+                )
             elif kind == 1:
-                memories.trash([memory.uid], actor)
+                memories.trash_memories([memory.uid], actor)
             elif kind == 2:
-                memories.restore([memory.uid], actor)
+                memories.restore_memories([memory.uid], actor)
             elif kind == 3:
-                services.store_fact(FactDraft(subject="s", predicate="p", object=f"{n}"), actor)
+                services.create_fact(FactDraft(subject="s", predicate="p", object=f"{n}"), actor)
             else:
                 assert list(Memory.objects.search("shared")[:5]) is not None
 
@@ -143,14 +150,14 @@ def test_writers_of_every_kind_get_along(actor, remember, configure, journal_mir
 
 def test_readers_go_on_while_a_memory_is_erased(actor, remember, configure):
     configure(max_memories=0)
-    memories.remember_many([MemoryDraft(content=f"zebra {n}") for n in range(300)], actor)
+    memories.create_memories([MemoryDraft(content=f"zebra {n}") for n in range(300)], actor)
     gone = [remember(f"secret xylophone {n}") for n in range(4)]
     found = []
 
     def work(number: int) -> None:
         if number < 2:
             for memory in gone[number * 2 : number * 2 + 2]:
-                memories.erase([memory.uid], actor)
+                memories.erase_memories([memory.uid], actor)
         else:
             found.extend(Memory.objects.search("zebra").count() for _ in range(30))
 
@@ -217,13 +224,13 @@ def test_a_write_inside_a_transaction_of_django_does_not_hold_up_the_line(actor)
         if number:
             assert opened.wait(10)
             waiting.set()
-            memories.remember(MemoryDraft(content="by the API"), actor)
+            memories.create_memory(MemoryDraft(content="by the API"), actor)
             return
         with transaction.atomic():
             opened.set()
             assert waiting.wait(10)
             time.sleep(0.3)  # the other has its turn by now and waits for SQLite
-            memories.remember(MemoryDraft(content="by the admin"), actor)
+            memories.create_memory(MemoryDraft(content="by the admin"), actor)
 
     began = time.monotonic()
     assert at_once(work, times=2) == []
@@ -232,18 +239,18 @@ def test_a_write_inside_a_transaction_of_django_does_not_hold_up_the_line(actor)
 
 
 def test_a_line_that_does_not_move_is_a_busy_database(actor, monkeypatch):
-    monkeypatch.setattr(transactions, "PATIENCE", 0.05)
+    monkeypatch.setattr(transactions, "LOCK_TIMEOUT_SECONDS", 0.05)
     opened, done = threading.Event(), threading.Event()
 
     def work(number: int) -> None:
         if number:
             assert opened.wait(10)
             try:
-                memories.remember(MemoryDraft(content="in a hurry"), actor)
+                memories.create_memory(MemoryDraft(content="in a hurry"), actor)
             finally:
                 done.set()
         else:
-            with transactions.write():
+            with transactions.write_transaction():
                 opened.set()
                 assert done.wait(10)
 
@@ -254,9 +261,9 @@ def test_a_line_that_does_not_move_is_a_busy_database(actor, monkeypatch):
 
 def test_a_callback_on_commit_may_write(actor):
     def again() -> None:
-        memories.remember(MemoryDraft(content="after the commit"), actor)
+        memories.create_memory(MemoryDraft(content="after the commit"), actor)
 
-    with transactions.write():
-        memories.remember(MemoryDraft(content="in the transaction"), actor)
+    with transactions.write_transaction():
+        memories.create_memory(MemoryDraft(content="in the transaction"), actor)
         transaction.on_commit(again)
     assert Memory.objects.count() == 2

@@ -1,26 +1,28 @@
-"""The same words again: one memory per project, scope, owner and level, and nothing revealed by it."""
+"""Deduplication: the same content again refreshes the stored memory."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.backends import schema
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 
 
-def give(actor, content="same words", **fields):
-    return memories.remember(MemoryDraft(content=content, **fields), actor)
+def store(actor, content="same words", **fields):
+    return memories.create_memory(MemoryDraft(content=content, **fields), actor)
 
 
 def test_the_same_content_is_the_same_memory(remember, actor):
     first = remember("same words")
-    again = give(actor)
+    again = store(actor)
     assert (again.outcome, again.memory.uid) == ("refreshed", first.uid)
     assert Memory.objects.count() == 1
 
@@ -51,7 +53,7 @@ def test_content_counts_to_the_last_blank(remember):
 def test_a_repeat_refreshes_the_date_and_nothing_else_of_a_memory(remember, actor):
     first = remember("same words", title="Mine", importance=0.9, tags=["t"])
     later = timezone.now() + timedelta(hours=1)
-    again = memories.remember(
+    again = memories.create_memory(
         MemoryDraft(content="same words", title="Other", importance=0.1), actor, later
     ).memory
     assert again.updated_at == later
@@ -61,7 +63,7 @@ def test_a_repeat_refreshes_the_date_and_nothing_else_of_a_memory(remember, acto
 
 def test_a_repeat_from_history_does_not_make_a_memory_older(remember, actor):
     first = remember("same words")
-    again = give(actor, created_at="2020-01-01T00:00:00Z").memory
+    again = store(actor, created_at="2020-01-01T00:00:00Z").memory
     assert again.updated_at == first.updated_at
 
 
@@ -77,7 +79,7 @@ def test_a_repeat_keeps_the_higher_level(remember, was, comes):
 
 def test_a_repeat_revives_a_trashed_memory(remember, actor):
     memory = remember("same words")
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     again = remember("same words")
     assert (again.uid, again.deleted_at, again.trash_reason) == (memory.uid, None, "")
     assert JournalEntry.objects.get(operation="dedup_refresh").detail["revived"] is True
@@ -86,14 +88,14 @@ def test_a_repeat_revives_a_trashed_memory(remember, actor):
 def test_a_repeat_revives_an_expired_memory_with_a_new_expiry(remember, actor):
     memory = remember("same words", ttl_days=10)
     later = timezone.now() + timedelta(days=30)
-    again = memories.remember(MemoryDraft(content="same words"), actor, later).memory
+    again = memories.create_memory(MemoryDraft(content="same words"), actor, later).memory
     assert again.uid == memory.uid
     assert again.expires_at == later + timedelta(days=10)
 
 
 def test_a_repeat_with_a_ttl_of_its_own_sets_that(remember, actor):
     remember("same words", ttl_days=10)
-    assert give(actor, ttl_days=0).memory.expires_at is None
+    assert store(actor, ttl_days=0).memory.expires_at is None
     assert Memory.objects.get().ttl_days is None
 
 
@@ -106,7 +108,7 @@ def test_a_repeat_is_journaled(remember):
 
 def test_a_copy_above_the_writers_clearance_is_not_revealed(remember, low):
     hidden = remember("same words", sensitivity="secret")
-    own = give(low)
+    own = store(low)
     assert (own.outcome, own.memory.sensitivity) == ("created", "public")
     assert own.memory.uid != hidden.uid
     assert Memory.objects.get(uid=hidden.uid).updated_at == hidden.updated_at
@@ -114,23 +116,23 @@ def test_a_copy_above_the_writers_clearance_is_not_revealed(remember, low):
 
 def test_a_hidden_copy_at_the_very_level_of_the_draft_is_not_revealed(remember, low):
     hidden = remember("same words", sensitivity="secret")
-    own = give(low, sensitivity="secret")
+    own = store(low, sensitivity="secret")
     assert (own.outcome, own.memory.sensitivity) == ("created", "secret")
     assert own.memory.uid != hidden.uid
 
 
 def test_repeated_write_ups_by_the_same_author_find_their_own_row(remember, low):
     remember("same words", sensitivity="secret")
-    own = give(low, sensitivity="secret")
-    again = give(low, sensitivity="secret")
+    own = store(low, sensitivity="secret")
+    again = store(low, sensitivity="secret")
     assert (again.outcome, again.memory.uid) == ("refreshed", own.memory.uid)
     assert Memory.objects.count() == 2
 
 
 def test_a_write_up_that_someone_else_has_worked_on_is_not_shown_to_its_author(low, actor, db):
-    own = give(low, sensitivity="secret").memory
-    memories.update(own.uid, MemoryPatch(overview="what the board decided"), actor)
-    again = give(low, sensitivity="secret")
+    own = store(low, sensitivity="secret").memory
+    memories.update_memory(own.uid, MemoryPatch(overview="what the board decided"), actor)
+    again = store(low, sensitivity="secret")
     assert (again.outcome, again.memory.overview) == ("created", "")
 
 
@@ -142,21 +144,21 @@ def test_a_copy_of_an_unknown_level_is_nobodys(remember, actor):
 
 def test_a_copy_in_the_trash_above_the_clearance_stays_there(remember, low, actor):
     hidden = remember("same words", sensitivity="secret")
-    memories.trash([hidden.uid], actor)
-    assert give(low).outcome == "created"
+    memories.trash_memories([hidden.uid], actor)
+    assert store(low).outcome == "created"
     assert Memory.objects.get(uid=hidden.uid).deleted_at
 
 
 def test_someone_who_sees_both_copies_refreshes_the_stricter_one(remember, low, actor):
     hidden = remember("same words", sensitivity="secret")
-    give(low)
-    assert give(actor).memory.uid == hidden.uid
+    store(low)
+    assert store(actor).memory.uid == hidden.uid
 
 
 def test_raising_beside_a_hidden_copy_makes_two_of_that_level(remember, low, stranger):
     hidden = remember("same words", sensitivity="private")
-    own = give(low).memory
-    raised = give(low, sensitivity="private")
+    own = store(low).memory
+    raised = store(low, sensitivity="private")
     assert (raised.outcome, raised.memory.uid) == ("refreshed", own.uid)
     assert set(Memory.objects.values_list("uid", "sensitivity")) == {
         (hidden.uid, "private"),
@@ -172,11 +174,31 @@ def test_the_database_itself_refuses_a_second_copy(remember):
 
 def test_a_token_confined_to_other_projects_writes_its_own_copy(remember, confined):
     remember("same words", project="shop")
-    own = give(confined, project="zoo")
+    own = store(confined, project="zoo")
     assert (own.outcome, own.memory.project) == ("created", "zoo")
 
 
 def test_clearance_with_a_gap_does_not_find_the_level_between(remember, db):
     odd = Actor("user:gap", Clearance(frozenset({"public", "secret"}), owner="gap"))
     hidden = remember("same words", sensitivity="private")
-    assert give(odd, sensitivity="secret").memory.uid != hidden.uid
+    assert store(odd, sensitivity="secret").memory.uid != hidden.uid
+
+
+def test_a_refresh_writes_no_text_so_that_the_index_stays_as_it_is(remember):
+    remember("the same words")
+    with CaptureQueriesContext(
+        connection,
+    ) as captured:
+        remember("the same words")
+    [update] = [q["sql"] for q in captured if q["sql"].startswith('UPDATE "memoryhub_memory"')]
+    assert not any(f'"{column}" =' in update for column in schema.TEXT_COLUMNS)
+
+
+def test_a_refresh_keeps_everything_that_it_may_change(remember, actor):
+    first = remember("the same words", ttl_days=1)
+    memories.trash_memories([first.uid], actor)
+    second = remember("the same words", ttl_days=9, sensitivity="private", key="k")
+    stored = Memory.objects.get(pk=first.pk)
+    assert (stored.ttl_days, stored.sensitivity, stored.key) == (9, "private", "k")
+    assert (stored.deleted_at, stored.trash_reason) == (None, "")
+    assert (stored.updated_at, stored.expires_at) == (second.updated_at, second.expires_at)

@@ -6,38 +6,38 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.memories.pair_decisions import apart
+from memoryhub.memories.pair_decisions import dismissed_pairs
 from memoryhub.models import Memory
 from tests.memories.merge_scenarios import public, uids
 
 
 class TestNotDuplicates:
     def test_every_pair_is_remembered_and_can_be_taken_back(self, three: list[Memory], actor: Actor) -> None:
-        decision = memories.not_duplicates(uids(three), actor)
+        decision = memories.dismiss_duplicates(uids(three), actor)
         a, b, c = uids(three)
-        assert apart(actor.clearance) == {frozenset(pair) for pair in ((a, b), (a, c), (b, c))}
-        memories.undo_not_duplicates(decision, actor)
-        assert apart(actor.clearance) == set()
+        assert dismissed_pairs(actor.clearance) == {frozenset(pair) for pair in ((a, b), (a, c), (b, c))}
+        memories.undo_dismissal(decision, actor)
+        assert dismissed_pairs(actor.clearance) == set()
         with pytest.raises(memories.NotFound):
-            memories.undo_not_duplicates(decision, actor)
+            memories.undo_dismissal(decision, actor)
 
     def test_a_pair_that_somebody_told_apart_twice_stays_so_when_one_takes_it_back(
         self, three: list[Memory], actor: Actor
     ) -> None:
-        first = memories.not_duplicates(uids(three[:2]), actor)
-        memories.not_duplicates(uids(three[:2]), actor)
-        memories.undo_not_duplicates(first, actor)
-        assert apart(actor.clearance) == {frozenset(uids(three[:2]))}
+        first = memories.dismiss_duplicates(uids(three[:2]), actor)
+        memories.dismiss_duplicates(uids(three[:2]), actor)
+        memories.undo_dismissal(first, actor)
+        assert dismissed_pairs(actor.clearance) == {frozenset(uids(three[:2]))}
 
     def test_pairs_are_known_to_those_who_see_both(self, three: list[Memory], actor: Actor) -> None:
-        memories.not_duplicates(uids(three), actor)
-        assert apart(Clearance()) == set()
-        assert apart(Clearance.up_to("private")) == {frozenset(uids(three[:2]))}
+        memories.dismiss_duplicates(uids(three), actor)
+        assert dismissed_pairs(Clearance()) == set()
+        assert dismissed_pairs(Clearance.up_to("private")) == {frozenset(uids(three[:2]))}
 
     def test_hidden_and_absent_ones_are_refused_alike(self, four_levels: dict[str, Memory]) -> None:
         said = set()
         for uid in ("nothing", four_levels["secret"].uid, four_levels["cosmic"].uid):
             with pytest.raises(memories.NotFound) as caught:
-                memories.not_duplicates([four_levels["public"].uid, uid], public())
+                memories.dismiss_duplicates([four_levels["public"].uid, uid], public())
             said.add(caught.value.message)
         assert len(said) == 1

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from memoryhub import memories as store
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core.vocabulary import TrashReason
@@ -22,43 +22,43 @@ from tests.conftest import index_is_sound
 
 
 def bytes_of_the_store() -> bytes:
-    return disk.bytes_of_the_store(connection.settings_dict["NAME"])
+    return disk.read_store_bytes(connection.settings_dict["NAME"])
 
 
 def test_a_trashed_memory_is_invisible_and_comes_back(remember, actor):
     memory = remember("zebra", tags=["t"])
-    assert store.trash([memory.uid], actor) == [memory]
+    assert store.trash_memories([memory.uid], actor) == [memory]
     stored = Memory.objects.get()
     assert (stored.trash_reason, stored.deleted_at is None) == (TrashReason.FORGOTTEN.value, False)
     assert not Memory.objects.live().exists()
-    assert store.restore([memory.uid], actor) == [memory]
+    assert store.restore_memories([memory.uid], actor) == [memory]
     stored = Memory.objects.live().get()
     assert (stored.trash_reason, stored.labels.get().value) == ("", "t")
 
 
 def test_the_trash_does_not_make_a_memory_look_new(remember, actor):
     memory = remember("zebra")
-    store.trash([memory.uid], actor)
-    store.restore([memory.uid], actor)
+    store.trash_memories([memory.uid], actor)
+    store.restore_memories([memory.uid], actor)
     assert Memory.objects.get().updated_at == memory.updated_at
 
 
 def test_twice_into_the_trash_is_once(remember, actor):
     memory = remember("zebra")
-    store.trash([memory.uid], actor)
-    assert store.trash([memory.uid], actor) == []
+    store.trash_memories([memory.uid], actor)
+    assert store.trash_memories([memory.uid], actor) == []
     assert JournalEntry.objects.filter(operation="delete").count() == 1
 
 
 def test_restoring_what_lives_changes_nothing(remember, actor):
     memory = remember("zebra")
-    assert store.restore([memory.uid], actor) == []
+    assert store.restore_memories([memory.uid], actor) == []
     assert JournalEntry.objects.count() == 1
 
 
 def test_unknown_ids_are_left_out(remember, actor):
     memory = remember("zebra")
-    assert store.trash([memory.uid, "nosuch", ""], actor) == [memory]
+    assert store.trash_memories([memory.uid, "nosuch", ""], actor) == [memory]
 
 
 def test_any_number_of_ids_is_no_matter(remember, actor):
@@ -67,32 +67,32 @@ def test_any_number_of_ids_is_no_matter(remember, actor):
     ids = [f"id-{n}" for n in range(5000)] + [memory.uid for memory in memories]
     connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 2000)
     try:
-        assert store.trash(ids, actor) == memories
-        assert store.restore(ids, actor) == memories
-        assert store.erase(ids, actor) == [memory.uid for memory in memories]
+        assert store.trash_memories(ids, actor) == memories
+        assert store.restore_memories(ids, actor) == memories
+        assert store.erase_memories(ids, actor) == [memory.uid for memory in memories]
     finally:
         connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 250_000)
 
 
 def test_a_repeat_of_what_is_in_the_trash_revives_it(remember, actor):
     memory = remember("zebra")
-    store.trash([memory.uid], actor)
+    store.trash_memories([memory.uid], actor)
     assert remember("zebra") == memory
-    assert store.restore([memory.uid], actor) == []
+    assert store.restore_memories([memory.uid], actor) == []
 
 
 def test_restoring_beside_a_twin_that_came_meanwhile_is_no_error(remember, actor, low):
     hidden = remember("zebra", sensitivity="private")
-    store.trash([hidden.uid], actor)
+    store.trash_memories([hidden.uid], actor)
     remember("zebra", by=low)
     twin = remember("zebra", by=low, sensitivity="private")
-    store.restore([hidden.uid], actor)
+    store.restore_memories([hidden.uid], actor)
     assert set(Memory.objects.live()) == {hidden, twin}
 
 
 def test_emptying_the_trash_erases_what_lies_in_it(remember, actor):
     gone, kept = remember("gone"), remember("kept")
-    store.trash([gone.uid], actor)
+    store.trash_memories([gone.uid], actor)
     assert store.empty_trash(actor, before=timezone.now() - timezone.timedelta(days=1)) == 0
     assert store.empty_trash(actor) == 1
     assert Memory.objects.get() == kept
@@ -101,20 +101,20 @@ def test_emptying_the_trash_erases_what_lies_in_it(remember, actor):
 
 def test_the_system_empties_everyones_trash(remember, actor):
     mine = remember("mine", scope="personal")
-    store.trash([mine.uid], actor)
-    assert store.empty_trash(system("daily")) == 1
+    store.trash_memories([mine.uid], actor)
+    assert store.empty_trash(system_actor("daily")) == 1
 
 
 def test_what_was_merged_into_an_erased_memory_can_still_be_restored(remember, actor):
     target, source = remember("target"), remember("source")
-    store.merge_into(target, [source.uid], actor)
-    store.erase([target.uid], actor)
-    assert store.restore([source.uid], actor) == [source]
+    store.trash_merged(target, [source.uid], actor)
+    store.erase_memories([target.uid], actor)
+    assert store.restore_memories([source.uid], actor) == [source]
 
 
 def test_erasing_leaves_the_hash_in_the_journal(remember, actor):
     memory = remember("zebra")
-    assert store.erase([memory.uid], actor) == [memory.uid]
+    assert store.erase_memories([memory.uid], actor) == [memory.uid]
     assert JournalEntry.objects.get(operation="erase").detail["content_hash"] == memory.content_hash
     assert journal.verify().ok
 
@@ -135,8 +135,8 @@ def quark(remember, actor):
         entities=[{"entity": "xylophonequark entity"}],
         session_id="s",
     )
-    store.update(memory.uid, MemoryPatch(content="the xylophonequark content of today"), actor)
-    services.store_fact(
+    store.update_memory(memory.uid, MemoryPatch(content="the xylophonequark content of today"), actor)
+    services.create_fact(
         FactDraft(subject="xylophonequark", predicate="p", object="o", memory_id=memory.uid), actor
     )
     Event.objects.create(
@@ -152,7 +152,7 @@ def quark(remember, actor):
 @pytest.mark.django_db(transaction=True)
 def test_an_erased_memory_leaves_no_byte_in_the_file(quark, actor):
     assert bytes_of_the_store().lower().count(b"xylophonequark") > 8
-    store.erase([quark.uid], actor)
+    store.erase_memories([quark.uid], actor)
     left = bytes_of_the_store()
     assert b"filler number 7" in left
     assert b"xylophonequark" not in left.lower()
@@ -166,14 +166,14 @@ def test_an_erased_memory_leaves_no_byte_in_the_file(quark, actor):
 @pytest.mark.django_db(transaction=True)
 def test_erasing_inside_a_transaction_cleans_the_file_after_its_commit(quark, actor):
     with transaction.atomic():
-        store.erase([quark.uid], actor)
+        store.erase_memories([quark.uid], actor)
     assert b"xylop" not in bytes_of_the_store().lower()
 
 
 @pytest.mark.django_db(transaction=True)
 def test_erasing_in_a_transaction_that_fails_erases_nothing(quark, actor):
     with suppress(RuntimeError), transaction.atomic():
-        store.erase([quark.uid], actor)
+        store.erase_memories([quark.uid], actor)
         raise RuntimeError
     assert Memory.objects.filter(uid=quark.uid).exists()
     assert index_is_sound()
@@ -181,7 +181,7 @@ def test_erasing_in_a_transaction_that_fails_erases_nothing(quark, actor):
 
 @pytest.mark.django_db(transaction=True)
 def test_emptying_the_trash_cleans_the_file_too(quark, actor):
-    store.trash([quark.uid], actor)
+    store.trash_memories([quark.uid], actor)
     store.empty_trash(actor)
     assert b"xylop" not in bytes_of_the_store().lower()
 
@@ -190,9 +190,9 @@ def test_emptying_the_trash_cleans_the_file_too(quark, actor):
 def test_a_file_in_use_does_not_fail_an_erase(quark, actor, caplog):
     rows = Memory.objects.all().iterator(chunk_size=5)
     next(rows)  # a statement in progress on this connection: SQLite refuses to VACUUM
-    store.erase([quark.uid], actor)
+    store.erase_memories([quark.uid], actor)
     assert "still holds bytes" in caplog.text
     assert not Memory.objects.filter(uid=quark.uid).exists()
     rows.close()
-    schema.scrub()
+    schema.scrub_erased()
     assert b"xylop" not in bytes_of_the_store().lower()

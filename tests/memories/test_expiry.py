@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from memoryhub import memories
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Entity, Fact, FileLink, JournalEntry, Label, Memory, Revision
-from memoryhub.search.hybrid import search
-from memoryhub.stats.timeline import timeline
-from tests.conftest import index_is_sound, undone
+from memoryhub.search.hybrid import search_memories
+from memoryhub.stats.timeline import load_timeline
+from tests.conftest import index_is_sound, rolled_back
 
 DAY = timedelta(days=1)
 
@@ -78,8 +78,8 @@ def test_an_expired_memory_is_invisible_to_every_read(remember, actor):
     assert not everything.live().exists()
     assert not MemoryFilter().select(actor.clearance).exists()
     assert not MemoryFilter(trashed=True).select(actor.clearance).exists()
-    assert search(MemoryFilter().select(actor.clearance), "zebra", min_score=0).total == 0
-    assert timeline(actor.clearance, MemoryFilter())[0] == []
+    assert search_memories(MemoryFilter().select(actor.clearance), "zebra", min_score=0).total == 0
+    assert load_timeline(actor.clearance, MemoryFilter())[0] == []
     assert everything.expired(later).get() == memory
 
 
@@ -93,7 +93,7 @@ def test_a_memory_expires_at_the_very_moment(remember):
 
 @given(st.integers(-5, 5), st.booleans(), st.booleans())
 def test_a_memory_is_live_or_expired_or_trashed_and_nothing_else(remember, offset, forever, trashed):
-    with undone():
+    with rolled_back():
         memory = remember("x")
         now = timezone.now()
         expires = None if forever else now + timedelta(microseconds=offset)
@@ -104,19 +104,19 @@ def test_a_memory_is_live_or_expired_or_trashed_and_nothing_else(remember, offse
 
 def test_expire_ends_at_once_and_restore_revives(remember, actor):
     memory = remember("x", ttl_days=5)
-    assert memories.act("expire", [memory.uid], actor).done == [memory]
+    assert memories.apply_bulk_action("expire", [memory.uid], actor).done == [memory]
     assert not Memory.objects.live().exists()
-    assert memories.act("expire", [memory.uid], actor).done == []
-    [revived] = memories.restore([memory.uid], actor)
+    assert memories.apply_bulk_action("expire", [memory.uid], actor).done == []
+    [revived] = memories.restore_memories([memory.uid], actor)
     assert revived.expires_at > timezone.now() + 4 * DAY
     assert Memory.objects.live().exists()
 
 
 def test_a_memory_that_never_expires_does_so_when_told_and_comes_back_for_good(remember, actor):
     memory = remember("x", ttl_days=0)
-    memories.act("expire", [memory.uid], actor)
+    memories.apply_bulk_action("expire", [memory.uid], actor)
     assert not Memory.objects.live().exists()
-    [revived] = memories.restore([memory.uid], actor)
+    [revived] = memories.restore_memories([memory.uid], actor)
     assert revived.expires_at is None
 
 
@@ -128,8 +128,8 @@ def test_purge_removes_what_is_expired_and_leaves_a_row_for_each(remember, actor
     Fact.objects.create(subject="s", predicate="p", object="o", memory=gone[0])
     kept = remember("kept")
     trashed = remember("trashed", ttl_days=1)
-    memories.trash([trashed.uid], actor)
-    memories.update(gone[0].uid, store_patch(importance=0.9), actor)
+    memories.trash_memories([trashed.uid], actor)
+    memories.update_memory(gone[0].uid, store_patch(importance=0.9), actor)
     later = timezone.now() + 2 * DAY
     assert memories.purge_expired(actor, now=later) == 3
     assert set(Memory.objects.all()) == {kept, trashed}
@@ -150,14 +150,14 @@ def store_patch(**fields):
 
 def test_purge_waits_the_days_of_grace(remember):
     memory = remember("x", ttl_days=1)
-    hub = system("purge")
+    hub = system_actor("purge")
     assert memories.purge_expired(hub, 30, memory.expires_at + 29 * DAY) == 0
     assert memories.purge_expired(hub, 30, memory.expires_at + 30 * DAY) == 1
 
 
 def test_purge_takes_many_in_several_transactions(db, actor, configure):
     configure(max_memories=0)
-    memories.remember_many([MemoryDraft(content=f"{n}", ttl_days=1) for n in range(1200)], actor)
+    memories.create_memories([MemoryDraft(content=f"{n}", ttl_days=1) for n in range(1200)], actor)
     assert memories.purge_expired(actor, now=timezone.now() + 2 * DAY) == 1200
     assert JournalEntry.objects.filter(operation="purge").count() == 1200
 

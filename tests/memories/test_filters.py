@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Memory
-from memoryhub.search.hybrid import search
+from memoryhub.search.hybrid import search_memories
 
 
 @pytest.fixture
@@ -188,5 +188,5 @@ def test_no_filter_is_an_error(db, fields):
 
 
 def test_filters_hold_in_search_too(linked, actor):
-    found = search(MemoryFilter(file="src/shop").select(actor.clearance), "core", min_score=0)
+    found = search_memories(MemoryFilter(file="src/shop").select(actor.clearance), "core", min_score=0)
     assert {hit.memory for hit in found.hits} == {linked["core"]}

@@ -14,13 +14,13 @@ from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 
 
-def give(actor, content, **fields):
-    return memories.remember(MemoryDraft(content=content, **fields), actor)
+def store(actor, content, **fields):
+    return memories.create_memory(MemoryDraft(content=content, **fields), actor)
 
 
 def test_the_same_key_updates(remember, actor):
     first = remember("old words", key="k")
-    again = give(actor, "new words", key="k")
+    again = store(actor, "new words", key="k")
     assert (again.outcome, again.memory.uid) == ("updated", first.uid)
     stored = Memory.objects.get()
     assert (stored.content, stored.title) == ("new words", "new words")
@@ -28,7 +28,7 @@ def test_the_same_key_updates(remember, actor):
 
 def test_the_old_words_stay_as_a_revision(remember, actor):
     memory = remember("old words", key="k")
-    give(actor, "new words", key="k")
+    store(actor, "new words", key="k")
     [revision] = memory.revisions.all()
     assert revision.before["content"] == "old words"
     assert revision.reason == "upsert"
@@ -36,14 +36,14 @@ def test_the_old_words_stay_as_a_revision(remember, actor):
 
 def test_fields_that_are_not_given_stay(remember, actor):
     remember("old words", key="k", importance=0.9, tags=["kept"], title="Named")
-    memory = give(actor, "new words", key="k").memory
+    memory = store(actor, "new words", key="k").memory
     assert (memory.importance, memory.title) == (0.9, "Named")
     assert memory.labels.get().value == "kept"
 
 
 def test_the_level_never_falls_by_a_key(remember, actor):
     remember("old words", key="k", sensitivity="secret")
-    assert give(actor, "new words", key="k", sensitivity="public").memory.sensitivity == "secret"
+    assert store(actor, "new words", key="k", sensitivity="public").memory.sensitivity == "secret"
 
 
 @pytest.mark.parametrize("other", [{"project": "b"}, {"scope": "team"}, {"scope": "personal"}])
@@ -69,64 +69,64 @@ def test_a_memory_without_a_key_takes_the_key_of_its_repeat(remember):
 
 def test_a_key_revives_what_was_trashed_or_expired(remember, actor):
     memory = remember("old words", key="k", ttl_days=1)
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     later = timezone.now() + timedelta(days=9)
-    again = memories.remember(MemoryDraft(content="new words", key="k"), actor, later).memory
+    again = memories.create_memory(MemoryDraft(content="new words", key="k"), actor, later).memory
     assert (again.uid, again.deleted_at) == (memory.uid, None)
     assert again.expires_at == later + timedelta(days=1)
 
 
 def test_a_revival_by_key_is_journaled_as_one(remember, actor):
     memory = remember("old words", key="k")
-    memories.trash([memory.uid], actor)
-    give(actor, "new words", key="k")
+    memories.trash_memories([memory.uid], actor)
+    store(actor, "new words", key="k")
     assert JournalEntry.objects.get(operation="update").detail["revived"] is True
 
 
 def test_a_hidden_key_is_not_revealed(remember, low):
     hidden = remember("hidden words", key="k", sensitivity="secret")
-    own = give(low, "own words", key="k")
+    own = store(low, "own words", key="k")
     assert own.outcome == "created"
     assert Memory.objects.get(uid=hidden.uid).content == "hidden words"
-    assert give(low, "newer words", key="k").memory.uid == own.memory.uid
+    assert store(low, "newer words", key="k").memory.uid == own.memory.uid
 
 
 @pytest.mark.parametrize("level", ["public", "private", "secret"])
 def test_a_hidden_key_is_not_revealed_at_any_level_of_the_draft(remember, low, level):
     remember("hidden words", key="k", sensitivity="private")
     remember("hidden words too", key="k", sensitivity="secret", project="p")
-    assert give(low, "own words", key="k", sensitivity=level).outcome == "created"
+    assert store(low, "own words", key="k", sensitivity=level).outcome == "created"
 
 
 def test_words_raised_to_the_level_of_a_hidden_key_stand_beside_it(remember, low):
     remember("hidden words", key="k", sensitivity="private")
-    own = give(low, "own words", key="k").memory
-    raised = give(low, "own words", sensitivity="private")
+    own = store(low, "own words", key="k").memory
+    raised = store(low, "own words", sensitivity="private")
     assert (raised.outcome, raised.memory.uid) == ("refreshed", own.uid)
     assert Memory.objects.filter(key="k", sensitivity="private").count() == 2
 
 
 def test_words_that_take_a_hidden_key_and_its_level_stand_beside_it(remember, low):
     remember("hidden words", key="k", sensitivity="private")
-    own = give(low, "own words").memory
-    raised = give(low, "own words", key="k", sensitivity="private")
+    own = store(low, "own words").memory
+    raised = store(low, "own words", key="k", sensitivity="private")
     assert (raised.outcome, raised.memory.uid) == ("refreshed", own.uid)
     assert Memory.objects.filter(key="k", sensitivity="private").count() == 2
 
 
 def test_someone_who_sees_two_memories_of_one_key_can_go_on_with_it(remember, low, actor):
     remember("words of ada", key="k", sensitivity="private")
-    give(low, "words of lou", key="k", sensitivity="private")
-    again = give(actor, "new words", key="k")
+    store(low, "words of lou", key="k", sensitivity="private")
+    again = store(actor, "new words", key="k")
     assert again.outcome == "updated"
     assert Memory.objects.filter(content="new words").count() == 1
 
 
 def test_someone_who_sees_two_memories_of_one_key_can_change_either(remember, low, actor):
     ours = remember("words of ada", key="k", sensitivity="private")
-    theirs = give(low, "words of lou", key="k", sensitivity="private").memory
-    memories.update(ours.uid, MemoryPatch(content="newer words of ada"), actor)
-    memories.update(theirs.uid, MemoryPatch(content="newer words of lou"), actor)
+    theirs = store(low, "words of lou", key="k", sensitivity="private").memory
+    memories.update_memory(ours.uid, MemoryPatch(content="newer words of ada"), actor)
+    memories.update_memory(theirs.uid, MemoryPatch(content="newer words of lou"), actor)
     assert set(Memory.objects.values_list("content", flat=True)) == {
         "newer words of ada",
         "newer words of lou",
@@ -137,7 +137,7 @@ def test_a_key_that_another_memory_has_cannot_be_taken(remember, actor):
     remember("one", key="k")
     other = remember("two", key="l")
     with pytest.raises(Conflict) as refused:
-        memories.update(other.uid, MemoryPatch(key="k"), actor)
+        memories.update_memory(other.uid, MemoryPatch(key="k"), actor)
     assert refused.value.field == "key"
 
 
@@ -149,7 +149,7 @@ def test_the_database_itself_refuses_a_second_key(remember):
 
 def test_an_upsert_into_another_session_is_seen_there(remember, actor):
     remember("old words", key="k", session_id="s1", project="p")
-    give(actor, "new words", key="k", session_id="s2", project="p")
+    store(actor, "new words", key="k", session_id="s2", project="p")
     from memoryhub.models import Session
 
     assert Session.objects.filter(session_id="s2", project="p").exists()

@@ -12,9 +12,9 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit.journal import verify
 from memoryhub.backends import schema
 from memoryhub.facts import services
-from memoryhub.memories.history import revisions
-from memoryhub.memories.rows import LISTS, listed
+from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
+from memoryhub.memories.versions import visible_revisions
 from memoryhub.models import JournalEntry, Memory
 from tests.memories.merge_scenarios import public, uids, whole
 
@@ -26,14 +26,14 @@ class TestMerging:
         self, three: list[Memory], actor: Actor
     ) -> None:
         kept, *others = three
-        memories.merge(kept.uid, uids(others), actor)
+        memories.merge_memories(kept.uid, uids(others), actor)
         assert Memory.objects.get(pk=kept.pk).deleted_at is None
         for other in Memory.objects.filter(pk__in=[one.pk for one in others]):
             assert (other.merged_into_id, other.trash_reason) == (kept.pk, "merged")
 
     def test_lists_are_united(self, three: list[Memory], actor: Actor) -> None:
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor).memory
-        assert {name: listed(merged, name) for name in LISTS} == {
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor).memory
+        assert {name: list_values(merged, name) for name in LIST_FIELDS} == {
             "tags": ["cache", "ci"],
             "concepts": ["gotcha"],
             "files_read": ["ci.yml"],
@@ -44,7 +44,7 @@ class TestMerging:
     def test_what_can_be_compared_is_the_highest_and_accesses_add_up(
         self, three: list[Memory], actor: Actor
     ) -> None:
-        memories.merge(three[0].uid, uids(three[1:]), actor)
+        memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         merged = Memory.objects.get(pk=three[0].pk)
         names = (
             "sensitivity",
@@ -59,33 +59,37 @@ class TestMerging:
         assert (merged.expires_at, merged.ttl_days) == (None, None)
 
     def test_the_text_is_that_of_the_one_that_is_kept(self, three: list[Memory], actor: Actor) -> None:
-        merged = memories.merge(three[1].uid, [three[0].uid], actor).memory
+        merged = memories.merge_memories(three[1].uid, [three[0].uid], actor).memory
         assert (merged.content, merged.title) == (three[1].content, three[1].title)
 
     def test_a_text_that_was_given_replaces_it_and_the_old_one_is_a_revision(
         self, three: list[Memory], actor: Actor
     ) -> None:
-        merged = memories.merge(three[0].uid, [three[1].uid], actor, content="Caches live on runners").memory
+        merged = memories.merge_memories(
+            three[0].uid, [three[1].uid], actor, content="Caches live on runners"
+        ).memory
         assert (merged.content, merged.title) == ("Caches live on runners", "Caches live on runners")
-        [version] = revisions(merged, actor.clearance)
+        [version] = visible_revisions(merged, actor.clearance)
         assert version.before["content"] == three[0].content
 
     def test_a_given_text_is_looked_at_for_credentials(self, three: list[Memory], actor: Actor) -> None:
         with pytest.raises(memories.SecretDetected):
-            memories.merge(three[0].uid, [three[1].uid], actor, content="key AKIA" + "QWERTYUIOPASDFGH")
+            memories.merge_memories(
+                three[0].uid, [three[1].uid], actor, content="key AKIA" + "QWERTYUIOPASDFGH"
+            )
         assert not Memory.objects.trashed().exists()
 
     def test_facts_of_the_others_are_known_from_the_one_that_is_kept(
         self, three: list[Memory], actor: Actor
     ) -> None:
         draft = FactDraft(subject="cache", predicate="on", object="runner", memory_id=three[1].uid)
-        fact, _ = services.store_fact(draft, actor)
-        memories.merge(three[0].uid, [three[1].uid], actor)
+        fact, _ = services.create_fact(draft, actor)
+        memories.merge_memories(three[0].uid, [three[1].uid], actor)
         [known] = services.query_facts(actor.clearance, subject="cache")
         assert (known.uid, known.memory_id) == (fact.uid, three[0].pk)
 
     def test_it_is_journaled_without_a_text(self, three: list[Memory], actor: Actor) -> None:
-        done = memories.merge(three[0].uid, uids(three[1:]), actor, content="Words of the person")
+        done = memories.merge_memories(three[0].uid, uids(three[1:]), actor, content="Words of the person")
         rows = JournalEntry.objects.order_by("-seq")[:4]
         assert [(row.operation, row.object_id) for row in rows] == [
             ("merge", done.uid),
@@ -100,7 +104,7 @@ class TestMerging:
         self, remember: Remember, actor: Actor
     ) -> None:
         plain, secret = remember("the words"), remember("the words, nearly", sensitivity="secret")
-        memories.merge(secret.uid, [plain.uid], actor)
+        memories.merge_memories(secret.uid, [plain.uid], actor)
         shown = JournalEntry.objects.visible_to(Clearance())
         assert {row.object_id for row in shown} == {plain.uid}
         assert not any(secret.uid in str(row.detail) for row in shown)
@@ -108,15 +112,15 @@ class TestMerging:
     def test_identical_words_under_two_levels_become_one(self, remember: Remember, actor: Actor) -> None:
         secret = remember("the same words", sensitivity="secret")
         plain = remember("the same words", by=public())
-        merged = memories.merge(plain.uid, [secret.uid], actor)
+        merged = memories.merge_memories(plain.uid, [secret.uid], actor)
         assert Memory.objects.get(pk=plain.pk).sensitivity == "secret"
-        memories.unmerge(merged.uid, actor)
+        memories.undo_merge(merged.uid, actor)
         assert Memory.objects.get(pk=plain.pk).sensitivity == "public"
 
     def test_the_index_finds_the_new_text(self, three: list[Memory], actor: Actor) -> None:
-        memories.merge(three[0].uid, [three[1].uid], actor, content="marmalade")
+        memories.merge_memories(three[0].uid, [three[1].uid], actor, content="marmalade")
         assert list(Memory.objects.search("marmalade")) == [three[0]]
-        assert schema.problems() == []
+        assert schema.find_problems() == []
 
 
 class TestRefusals:
@@ -126,44 +130,44 @@ class TestRefusals:
     def test_another_place(self, remember: Remember, actor: Actor, field: str, value: str) -> None:
         one, other = remember("one", project="p"), remember("other", **{"project": "p", field: value})
         with pytest.raises(memories.Conflict, match=f"memory {other.uid} has another {field}"):
-            memories.merge(one.uid, [other.uid], actor)
+            memories.merge_memories(one.uid, [other.uid], actor)
 
     @pytest.mark.parametrize("category", ["events", "cases"])
     def test_a_category_that_never_merges(self, remember: Remember, actor: Actor, category: str) -> None:
         one, other = remember("one", category=category), remember("other", category=category)
         with pytest.raises(memories.Conflict, match="never merge"):
-            memories.merge(one.uid, [other.uid], actor)
+            memories.merge_memories(one.uid, [other.uid], actor)
 
     def test_a_key_would_be_lost(self, remember: Remember, actor: Actor) -> None:
         plain, keyed = remember("one"), remember("other", key="k")
         with pytest.raises(memories.Conflict, match="found by its key"):
-            memories.merge(plain.uid, [keyed.uid], actor)
-        assert memories.merge(keyed.uid, [plain.uid], actor).memory.key == "k"
+            memories.merge_memories(plain.uid, [keyed.uid], actor)
+        assert memories.merge_memories(keyed.uid, [plain.uid], actor).memory.key == "k"
 
     def test_what_lies_in_the_trash_or_has_expired(self, remember: Remember, actor: Actor) -> None:
         one, trashed, expired = remember("one"), remember("two"), remember("three")
-        memories.trash([trashed.uid], actor)
-        memories.act("expire", [expired.uid], actor)
+        memories.trash_memories([trashed.uid], actor)
+        memories.apply_bulk_action("expire", [expired.uid], actor)
         for ended in (trashed, expired):
             with pytest.raises(memories.Conflict, match=ended.uid):
-                memories.merge(one.uid, [ended.uid], actor)
+                memories.merge_memories(one.uid, [ended.uid], actor)
 
     @pytest.mark.parametrize("others", [[], ["self"]])
     def test_nothing_to_merge(self, remember: Remember, actor: Actor, others: list[str]) -> None:
         one = remember("one")
         with pytest.raises(memories.Conflict):
-            memories.merge(one.uid, [one.uid for _ in others], actor)
+            memories.merge_memories(one.uid, [one.uid for _ in others], actor)
 
     def test_what_was_changed_since_it_was_seen(self, three: list[Memory], actor: Actor) -> None:
         seen = {memory.uid: memory.updated_at for memory in three}
-        memories.update(three[1].uid, MemoryPatch(title="another"), actor)
+        memories.update_memory(three[1].uid, MemoryPatch(title="another"), actor)
         with pytest.raises(memories.Conflict, match=f"changed since you opened it: memory {three[1].uid}"):
-            memories.merge(three[0].uid, uids(three[1:]), actor, seen=seen)
+            memories.merge_memories(three[0].uid, uids(three[1:]), actor, seen=seen)
 
     def test_a_refusal_writes_nothing(self, three: list[Memory], actor: Actor) -> None:
         before, rows = [whole(memory) for memory in three], JournalEntry.objects.count()
         with pytest.raises(memories.NotFound):
-            memories.merge(three[0].uid, [three[1].uid, "nothing"], actor, content="new")
+            memories.merge_memories(three[0].uid, [three[1].uid, "nothing"], actor, content="new")
         assert [whole(memory) for memory in three] == before
         assert JournalEntry.objects.count() == rows
 
@@ -173,20 +177,20 @@ class TestRefusals:
         said = set()
         for uid in (*(four_levels[level].uid for level in ("private", "secret", "cosmic")), "nothing"):
             with pytest.raises(memories.NotFound) as caught:
-                memories.merge(four_levels["public"].uid, [uid], public())
+                memories.merge_memories(four_levels["public"].uid, [uid], public())
             said.add(caught.value.message.replace(uid, "X"))
             with pytest.raises(memories.NotFound):
-                memories.merge(uid, [four_levels["public"].uid], public())
+                memories.merge_memories(uid, [four_levels["public"].uid], public())
         assert len(said) == 1
 
     def test_nobody_merges_a_memory_of_an_unknown_level(
         self, four_levels: dict[str, Memory], actor: Actor
     ) -> None:
         with pytest.raises(memories.NotFound):
-            memories.merge(four_levels["public"].uid, [four_levels["cosmic"].uid], actor)
+            memories.merge_memories(four_levels["public"].uid, [four_levels["cosmic"].uid], actor)
 
     def test_personal_memories_of_another(self, remember: Remember, actor: Actor) -> None:
         mine = remember("mine", scope="personal")
         theirs = remember("theirs", by=Actor("token:b", Clearance.up_to("secret", "bob")), scope="personal")
         with pytest.raises(memories.NotFound):
-            memories.merge(mine.uid, [theirs.uid], actor)
+            memories.merge_memories(mine.uid, [theirs.uid], actor)

@@ -11,15 +11,15 @@ from django.test.utils import CaptureQueriesContext
 
 from memoryhub import memories, serializers
 from memoryhub.access.policy import Clearance
-from memoryhub.core.pagination import page
+from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.history import journal_of, revisions
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
+from memoryhub.memories.versions import memory_journal, visible_revisions
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.search.hybrid import search
+from memoryhub.search.hybrid import search_memories
 from memoryhub.stats import counts as stats_counts
-from memoryhub.stats.timeline import timeline, with_counts
+from memoryhub.stats.timeline import load_timeline, sessions_with_counts
 
 CLEARANCE = Clearance.up_to("secret", owner="ada")
 
@@ -30,24 +30,28 @@ def live():
 
 READS: dict[str, Callable[[], Any]] = {
     "a search by words": lambda: [
-        serializers.hit(hit) for hit in search(live(), "zebra", limit=200, min_score=0).hits
+        serializers.hit(hit) for hit in search_memories(live(), "zebra", limit=200, min_score=0).hits
     ],
-    "a search by a piece": lambda: search(live(), "ebra stri", limit=200, min_score=0),
-    "a search by two letters": lambda: search(live(), "eb", limit=200, min_score=0),
+    "a search by a piece": lambda: search_memories(live(), "ebra stri", limit=200, min_score=0),
+    "a search by two letters": lambda: search_memories(live(), "eb", limit=200, min_score=0),
     "a list with details": lambda: serializers.memories(
-        page(live(), "updated_at", 200, None).items, serializers.preview
+        paginate(live(), "updated_at", 200, None).items, serializers.preview
     ),
     "a list of objects": lambda: [serializers.memory(row) for row in live().with_details()],
-    "the timeline": lambda: [serializers.entry(e) for e in timeline(CLEARANCE, MemoryFilter(), limit=200)[0]],
-    "the statistics": lambda: stats_counts.statistics(CLEARANCE),
-    "the facets": lambda: stats_counts.facets(live()),
-    "the plot": lambda: stats_counts.per_day(live()),
+    "the timeline": lambda: [
+        serializers.entry(e) for e in load_timeline(CLEARANCE, MemoryFilter(), limit=200)[0]
+    ],
+    "the statistics": lambda: stats_counts.store_statistics(CLEARANCE),
+    "the facets": lambda: stats_counts.top_facets(live()),
+    "the plot": lambda: stats_counts.count_memories_by_day(live()),
     "the facts": lambda: [serializers.fact(fact) for fact in services.query_facts(CLEARANCE)],
-    "the sessions": lambda: [serializers.session(row, n=row.memory_count) for row in with_counts(CLEARANCE)],
+    "the sessions": lambda: [
+        serializers.session(row, n=row.memory_count) for row in sessions_with_counts(CLEARANCE)
+    ],
     "the journal": lambda: list(JournalEntry.objects.visible_to(CLEARANCE)),
     "a history": lambda: [
-        revisions(Memory.objects.order_by("pk")[0], CLEARANCE),
-        list(journal_of(Memory.objects.order_by("pk")[0], CLEARANCE)),
+        visible_revisions(Memory.objects.order_by("pk")[0], CLEARANCE),
+        list(memory_journal(Memory.objects.order_by("pk")[0], CLEARANCE)),
     ],
 }
 
@@ -66,10 +70,10 @@ def grow(actor, first: int, last: int) -> None:
         )
         for n in range(first, last)
     ]
-    stored = memories.remember_many(drafts, actor)
+    stored = memories.create_memories(drafts, actor)
     for result in stored:
         draft = FactDraft(subject="s", predicate="p", object=result.memory.uid, memory_id=result.memory.uid)
-        services.store_fact(draft.model_copy(update={"project": result.memory.project}), actor)
+        services.create_fact(draft.model_copy(update={"project": result.memory.project}), actor)
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
@@ -89,6 +93,6 @@ def test_trash_restore_and_purge_cost_the_same_for_many(db, actor, django_assert
     grow(actor, 0, size)
     uids = list(Memory.objects.values_list("uid", flat=True))
     with django_assert_max_num_queries(10):
-        memories.trash(uids, actor)
+        memories.trash_memories(uids, actor)
     with django_assert_max_num_queries(30):
         memories.empty_trash(actor)

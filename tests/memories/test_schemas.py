@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from memoryhub import memories
-from memoryhub.memories.rows import listed
+from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MAX_CONTENT, MAX_LIST, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
-from tests.conftest import undone
+from tests.conftest import rolled_back
 
 
 def refused(kind=MemoryDraft, **fields) -> set[str]:
@@ -84,16 +84,16 @@ def test_defaults(remember):
         "change",
     )
     assert (memory.importance, memory.trust, memory.confidence) == (0.5, 0.5, 0.5)
-    assert [listed(memory, name) for name in ("tags", "files_read", "entities")] == [[], [], []]
+    assert [list_values(memory, name) for name in ("tags", "files_read", "entities")] == [[], [], []]
 
 
 def test_lists_are_trimmed_and_hold_each_item_once(remember):
     memory = remember(
         "x", tags=[" a ", "a", "b"], files_read=["f", " f"], entities=[{"entity": "e"}, {"entity": " e"}]
     )
-    assert listed(memory, "tags") == ["a", "b"]
-    assert listed(memory, "files_read") == ["f"]
-    assert listed(memory, "entities") == [{"entity": "e", "entity_type": "concept"}]
+    assert list_values(memory, "tags") == ["a", "b"]
+    assert list_values(memory, "files_read") == ["f"]
+    assert list_values(memory, "entities") == [{"entity": "e", "entity_type": "concept"}]
 
 
 def test_null_lists_and_texts_are_empty():
@@ -144,10 +144,10 @@ def test_whatever_is_accepted_comes_back_as_it_was(db, actor, content, title, ta
         draft = MemoryDraft(content=content, title=title, tags=tags)
     except ValidationError:
         return
-    with undone():
-        uid = memories.remember(draft, actor).memory.uid
+    with rolled_back():
+        uid = memories.create_memory(draft, actor).memory.uid
         stored = Memory.objects.get(uid=uid)
         assert stored.content == content
         assert stored.title == (title.strip() or stored.title)
         assert stored.title.strip()
-        assert listed(stored, "tags") == sorted({tag.strip() for tag in tags})
+        assert list_values(stored, "tags") == sorted({tag.strip() for tag in tags})

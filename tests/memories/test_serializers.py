@@ -11,8 +11,8 @@ from memoryhub.facts import services
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Memory, Revision, Session
-from memoryhub.search.hybrid import search
-from memoryhub.stats.timeline import timeline
+from memoryhub.search.hybrid import search_memories
+from memoryhub.stats.timeline import load_timeline
 
 MEMORY = set(
     "id content title subtitle abstract overview category type concepts tags importance trust confidence"
@@ -59,14 +59,14 @@ def test_a_list_shows_a_preview_instead_of_the_long_texts(full):
 
 
 def test_a_hit_explains_its_score(full, actor):
-    [hit] = search(MemoryFilter().select(actor.clearance), "all of it", min_score=0).hits
+    [hit] = search_memories(MemoryFilter().select(actor.clearance), "all of it", min_score=0).hits
     shown = serializers.hit(hit)
     assert set(shown) == {"memory", "score", "components", "snippet"}
     assert set(shown["components"]) == {"match", "recency", "importance", "trust"}
 
 
 def test_a_fact_names_its_memory(full, actor):
-    fact, _ = services.store_fact(
+    fact, _ = services.create_fact(
         FactDraft(subject="s", predicate="p", object="o", memory_id=full.uid), actor
     )
     shown = serializers.fact(fact)
@@ -74,14 +74,14 @@ def test_a_fact_names_its_memory(full, actor):
 
 
 def test_a_line_of_a_timeline_says_when_and_what(full, actor):
-    entries, _ = timeline(actor.clearance, MemoryFilter())
+    entries, _ = load_timeline(actor.clearance, MemoryFilter())
     shown = [serializers.entry(entry) for entry in entries]
     assert {line["kind"] for line in shown} == {"memory", "session_start"}
     assert all(line["at"] == "2024-05-01T10:00:00Z" for line in shown)
 
 
 def test_a_session_and_a_revision(full, actor):
-    memories.update(full.uid, MemoryPatch(title="other"), actor)
+    memories.update_memory(full.uid, MemoryPatch(title="other"), actor)
     assert serializers.revision(Revision.objects.get())["before"].keys() == {"title"}
     row = Session.objects.visible_to(actor.clearance).get()
     assert serializers.session(row, memories=1)["memories"] == 1

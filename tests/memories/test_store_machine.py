@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from memoryhub import memories
-from memoryhub.access.policy import LEVELS, Actor, Clearance, rank
+from memoryhub.access.policy import LEVELS, Actor, Clearance, level_rank
 from memoryhub.audit import journal
-from memoryhub.memories import Outcome, StoreError
-from memoryhub.memories.rows import LISTS, listed
+from memoryhub.memories import StoreError, StoreResult
+from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from tests.conftest import index_is_sound
@@ -58,7 +58,8 @@ COMPARED = (
 def dump() -> dict[str, dict[str, Any]]:
     rows = Memory.objects.with_details()
     return {
-        row.uid: {name: getattr(row, name) for name in COMPARED} | {name: listed(row, name) for name in LISTS}
+        row.uid: {name: getattr(row, name) for name in COMPARED}
+        | {name: list_values(row, name) for name in LIST_FIELDS}
         for row in rows
     }
 
@@ -101,21 +102,21 @@ class StoreMachine(RuleBasedStateMachine):
     def remember(self, who: str, fields: dict[str, Any]) -> None:
         self.step()
         try:
-            done = memories.remember(MemoryDraft(**fields), ACTORS[who], self.now)
+            done = memories.create_memory(MemoryDraft(**fields), ACTORS[who], self.now)
         except StoreError:
             return
         self.touched = {done.memory.uid}
         self.check_outcome(done, fields, ACTORS[who])
-        again = memories.remember(MemoryDraft(**fields), ACTORS[who], self.now)
+        again = memories.create_memory(MemoryDraft(**fields), ACTORS[who], self.now)
         assert again.outcome != "created" or not self.may_know(done.memory.uid, ACTORS[who])
         self.touched.add(again.memory.uid)
 
     @rule(who=WHO, many=st.lists(DRAFTS, min_size=2, max_size=5))
     def remember_many(self, who: str, many: list[dict[str, Any]]) -> None:
         self.step()
-        results = memories.remember_many([MemoryDraft(**fields) for fields in many], ACTORS[who], self.now)
+        results = memories.create_memories([MemoryDraft(**fields) for fields in many], ACTORS[who], self.now)
         assert len(results) == len(many)
-        done = [(r, fields) for r, fields in zip(results, many, strict=True) if isinstance(r, Outcome)]
+        done = [(r, fields) for r, fields in zip(results, many, strict=True) if isinstance(r, StoreResult)]
         self.touched = {result.memory.uid for result, _ in done}
         last = {result.memory.uid: fields["content"] for result, fields in done}
         stored = dict(Memory.objects.values_list("uid", "content"))
@@ -127,7 +128,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.step()
         uid, reachable = self.some(number), self.reach(who)
         try:
-            memory = memories.update(uid, MemoryPatch(**fields), ACTORS[who], self.now)
+            memory = memories.update_memory(uid, MemoryPatch(**fields), ACTORS[who], self.now)
         except StoreError:
             return
         assert uid in reachable
@@ -141,7 +142,7 @@ class StoreMachine(RuleBasedStateMachine):
         uid = self.some(number)
         reachable = self.reach(who)
         if what == "expire":
-            done = memories.act(what, [uid], ACTORS[who], now=self.now).done
+            done = memories.apply_bulk_action(what, [uid], ACTORS[who], now=self.now).done
         else:
             done = getattr(memories, what)([uid], ACTORS[who], now=self.now)
         assert len(done) <= (uid in reachable)
@@ -163,7 +164,7 @@ class StoreMachine(RuleBasedStateMachine):
     def touch(self, number: int) -> None:
         self.step()
         if memory := Memory.objects.filter(uid=self.some(number)).first():
-            memories.touch(memory, self.now)
+            memories.count_access(memory, self.now)
 
     @rule(number=st.integers(0, 20))
     def corrupt_a_level(self, number: int) -> None:
@@ -180,17 +181,17 @@ class StoreMachine(RuleBasedStateMachine):
     def may_know(self, uid: str, actor: Actor) -> bool:
         return Memory.objects.visible_to(actor.clearance).filter(uid=uid).exists()
 
-    def check_outcome(self, done: Outcome, fields: dict[str, Any], actor: Actor) -> None:
+    def check_outcome(self, done: StoreResult, fields: dict[str, Any], actor: Actor) -> None:
         stored = Memory.objects.get(uid=done.memory.uid)
         was = self.before.get(stored.uid)
         assert stored.content == fields["content"]
         assert stored in Memory.objects.live(self.now)
-        assert rank(stored.sensitivity) >= rank(fields.get("sensitivity", "public"))
+        assert level_rank(stored.sensitivity) >= level_rank(fields.get("sensitivity", "public"))
         assert (was is None) == (done.outcome == "created")
         if was:
             known = stored.author == actor.name or was["sensitivity"] in actor.clearance.levels
             assert known, "a copy that the writer may not know of was used"
-            assert rank(stored.sensitivity) >= rank(was["sensitivity"])
+            assert level_rank(stored.sensitivity) >= level_rank(was["sensitivity"])
             assert (stored.project, stored.scope, stored.owner) == (
                 was["project"],
                 was["scope"],

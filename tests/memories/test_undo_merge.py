@@ -14,7 +14,7 @@ from memoryhub.audit.journal import verify
 from memoryhub.backends import schema
 from memoryhub.embeddings import Embedder
 from memoryhub.facts import services
-from memoryhub.memories.rows import listed
+from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Embedding, Fact, JournalEntry, Memory
 from tests.memories.merge_scenarios import public, uids, whole
@@ -26,130 +26,130 @@ class TestUndo:
     @pytest.mark.parametrize("content", ["", "A text of my own"])
     def test_everything_is_as_it_was(self, three: list[Memory], actor: Actor, content: str) -> None:
         draft = FactDraft(subject="cache", predicate="on", object="runner", memory_id=three[1].uid)
-        fact, _ = services.store_fact(draft, actor)
+        fact, _ = services.create_fact(draft, actor)
         before = [whole(memory) for memory in three]
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor, content=content)
-        memories.unmerge(merged.uid, actor)
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor, content=content)
+        memories.undo_merge(merged.uid, actor)
         assert [whole(memory) for memory in three] == before
         assert Fact.objects.get(pk=fact.pk).memory_id == three[1].pk
-        assert schema.problems() == []
+        assert schema.find_problems() == []
         assert verify().ok
 
     def test_a_title_of_its_own_stays(self, remember: Remember, actor: Actor) -> None:
         one, other = remember("first text", title="second text"), remember("other")
         before = whole(one)
-        merged = memories.merge(one.uid, [other.uid], actor, content="second text")
-        memories.unmerge(merged.uid, actor)
+        merged = memories.merge_memories(one.uid, [other.uid], actor, content="second text")
+        memories.undo_merge(merged.uid, actor)
         assert whole(one) == before
 
     def test_accesses_since_then_stay_counted(self, three: list[Memory], actor: Actor) -> None:
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor)
-        memories.touch(Memory.objects.get(pk=three[0].pk))
-        memories.unmerge(merged.uid, actor)
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
+        memories.count_access(Memory.objects.get(pk=three[0].pk))
+        memories.undo_merge(merged.uid, actor)
         kept = Memory.objects.get(pk=three[0].pk)
         assert kept.accessed_count == 3
         assert kept.last_accessed_at is not None
         assert kept.last_accessed_at.year != 2026 or kept.last_accessed_at > three[0].updated_at
 
     def test_it_is_journaled_and_cannot_be_done_twice(self, three: list[Memory], actor: Actor) -> None:
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor)
-        memories.unmerge(merged.uid, actor)
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
+        memories.undo_merge(merged.uid, actor)
         assert JournalEntry.objects.latest("seq").operation == "undo_merge"
         with pytest.raises(memories.Conflict, match="taken back already"):
-            memories.unmerge(merged.uid, actor)
+            memories.undo_merge(merged.uid, actor)
 
     def test_a_change_since_then_is_named_and_kept(self, three: list[Memory], actor: Actor) -> None:
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor)
-        memories.update(three[0].uid, MemoryPatch(content="edited", tags=["mine"]), actor)
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
+        memories.update_memory(three[0].uid, MemoryPatch(content="edited", tags=["mine"]), actor)
         with pytest.raises(memories.Conflict, match=rf"memory {three[0].uid} was changed: .*content.*tags"):
-            memories.unmerge(merged.uid, actor)
+            memories.undo_merge(merged.uid, actor)
         assert Memory.objects.get(pk=three[0].pk).content == "edited"
         assert Memory.objects.trashed().count() == 2
 
     def test_a_change_that_was_taken_back_is_none(self, three: list[Memory], actor: Actor) -> None:
         before = [whole(memory) for memory in three]
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor, content="A text of my own")
-        tags = listed(merged.memory, "tags")
-        memories.update(three[0].uid, MemoryPatch(content="edited", tags=["mine"]), actor)
-        memories.update(three[0].uid, MemoryPatch(content="edited twice"), actor)
-        memories.update(three[0].uid, MemoryPatch(content="A text of my own", tags=tags), actor)
-        memories.unmerge(merged.uid, actor)
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor, content="A text of my own")
+        tags = list_values(merged.memory, "tags")
+        memories.update_memory(three[0].uid, MemoryPatch(content="edited", tags=["mine"]), actor)
+        memories.update_memory(three[0].uid, MemoryPatch(content="edited twice"), actor)
+        memories.update_memory(three[0].uid, MemoryPatch(content="A text of my own", tags=tags), actor)
+        memories.undo_merge(merged.uid, actor)
         after = [whole(memory) for memory in three]
         changed = after[0].pop("updated_at")
         assert changed > before[0].pop("updated_at")
         assert after == before
 
     def test_one_that_was_stored_again_since_is_named(self, three: list[Memory], actor: Actor) -> None:
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor)
-        memories.remember(MemoryDraft(content=three[0].content, sensitivity="secret"), actor)
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
+        memories.create_memory(MemoryDraft(content=three[0].content, sensitivity="secret"), actor)
         with pytest.raises(memories.Conflict, match=f"memory {three[0].uid} was stored again"):
-            memories.unmerge(merged.uid, actor)
+            memories.undo_merge(merged.uid, actor)
 
     def test_one_that_was_stored_again_under_its_key_is_named(self, remember: Remember, actor: Actor) -> None:
         keyed, other = remember("one", key="k"), remember("other", sensitivity="private")
-        merged = memories.merge(keyed.uid, [other.uid], actor)
+        merged = memories.merge_memories(keyed.uid, [other.uid], actor)
         remember("two", key="k", sensitivity="private")
-        memories.update(keyed.uid, MemoryPatch(content="one"), actor)
+        memories.update_memory(keyed.uid, MemoryPatch(content="one"), actor)
         with pytest.raises(memories.Conflict, match=f"memory {keyed.uid} was stored again"):
-            memories.unmerge(merged.uid, actor)
+            memories.undo_merge(merged.uid, actor)
 
     def test_one_that_was_restored_since_is_named(self, three: list[Memory], actor: Actor) -> None:
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor)
-        memories.restore([three[1].uid], actor)
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
+        memories.restore_memories([three[1].uid], actor)
         with pytest.raises(memories.Conflict, match=f"memory {three[1].uid} was taken out of the trash"):
-            memories.unmerge(merged.uid, actor)
+            memories.undo_merge(merged.uid, actor)
 
     def test_one_that_was_thrown_away_since_is_named(self, three: list[Memory], actor: Actor) -> None:
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor)
-        memories.trash([three[0].uid], actor)
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
+        memories.trash_memories([three[0].uid], actor)
         with pytest.raises(memories.Conflict, match=f"memory {three[0].uid} is in the trash"):
-            memories.unmerge(merged.uid, actor)
+            memories.undo_merge(merged.uid, actor)
 
     def test_one_that_was_erased_since_is_told(self, three: list[Memory], actor: Actor) -> None:
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor)
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         Memory.objects.get(pk=three[1].pk).delete()
         with pytest.raises(memories.Conflict, match="not there any more"):
-            memories.unmerge(merged.uid, actor)
+            memories.undo_merge(merged.uid, actor)
 
     def test_an_importance_that_was_changed_since_is_named(self, three: list[Memory], actor: Actor) -> None:
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor)
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         Memory.objects.filter(pk=three[0].pk).update(importance=0.5)  # as a consolidation does
         with pytest.raises(memories.Conflict, match="importance"):
-            memories.unmerge(merged.uid, actor)
+            memories.undo_merge(merged.uid, actor)
 
     def test_the_last_of_two_merges_is_taken_back_first(self, three: list[Memory], actor: Actor) -> None:
         before = [whole(memory) for memory in three]
-        first = memories.merge(three[0].uid, [three[1].uid], actor)
-        second = memories.merge(three[0].uid, [three[2].uid], actor)
+        first = memories.merge_memories(three[0].uid, [three[1].uid], actor)
+        second = memories.merge_memories(three[0].uid, [three[2].uid], actor)
         with pytest.raises(memories.Conflict, match="other memories were merged into"):
-            memories.unmerge(first.uid, actor)
-        memories.unmerge(second.uid, actor)
-        memories.unmerge(first.uid, actor)
+            memories.undo_merge(first.uid, actor)
+        memories.undo_merge(second.uid, actor)
+        memories.undo_merge(first.uid, actor)
         assert [whole(memory) for memory in three] == before
 
     def test_who_may_not_see_what_was_merged_may_not_take_it_back(
         self, three: list[Memory], actor: Actor
     ) -> None:
-        merged = memories.merge(three[0].uid, uids(three[1:]), actor)
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         for clearance in (Clearance(), Clearance.up_to("private")):
             with pytest.raises(memories.NotFound):
-                memories.unmerge(merged.uid, Actor("token:less", clearance))
+                memories.undo_merge(merged.uid, Actor("token:less", clearance))
 
     def test_a_place_that_was_taken_meanwhile_is_stepped_beside(
         self, remember: Remember, actor: Actor
     ) -> None:
         plain, secret = remember("the words"), remember("the words, nearly", sensitivity="secret")
-        merged = memories.merge(plain.uid, [secret.uid], actor)
+        merged = memories.merge_memories(plain.uid, [secret.uid], actor)
         again = remember("the words", by=public())
         assert again.pk != plain.pk
         with pytest.raises(memories.Conflict, match=f"memory {again.uid} has this content already"):
-            memories.unmerge(merged.uid, actor)
+            memories.undo_merge(merged.uid, actor)
 
     def test_what_expired_meanwhile_lives_anew(self, remember: Remember, actor: Actor) -> None:
         one, other = remember("one", ttl_days=5), remember("other", ttl_days=5)
-        merged = memories.merge(one.uid, [other.uid], actor)
+        merged = memories.merge_memories(one.uid, [other.uid], actor)
         later = timezone.now() + timedelta(days=9)
-        memories.unmerge(merged.uid, actor, later)
+        memories.undo_merge(merged.uid, actor, later)
         other.refresh_from_db()
         assert other.expires_at == later + timedelta(days=5)
 
@@ -162,7 +162,9 @@ def test_vectors_follow_the_texts_there_and_back(
 
     before = vectors()
     assert len(before) == 3
-    merged = memories.merge(three[0].uid, uids(three[1:]), actor, content="Marmalade is made of oranges")
+    merged = memories.merge_memories(
+        three[0].uid, uids(three[1:]), actor, content="Marmalade is made of oranges"
+    )
     assert vectors()[three[0].pk] != before[three[0].pk]
-    memories.unmerge(merged.uid, actor)
+    memories.undo_merge(merged.uid, actor)
     assert vectors() == before

@@ -10,14 +10,14 @@ from pydantic import ValidationError
 
 from memoryhub import memories
 from memoryhub.memories import Conflict, NotFound
-from memoryhub.memories.rows import listed
+from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory, Revision, Session
 from tests.conftest import index_is_sound
 
 
 def change(memory, actor, now=None, **fields):
-    return memories.update(memory.uid, MemoryPatch(**fields), actor, now)
+    return memories.update_memory(memory.uid, MemoryPatch(**fields), actor, now)
 
 
 NEW_VALUES = {
@@ -70,10 +70,10 @@ def test_a_list_is_replaced_and_what_it_was_is_kept(remember, actor, name):
     old = [{"entity": "Bob", "entity_type": "person"}] if name == "entities" else ["old"]
     memory = remember("content", **{name: old})
     change(memory, actor, **{name: NEW_LISTS[name]})
-    assert listed(Memory.objects.get(), name) == NEW_LISTS[name]
+    assert list_values(Memory.objects.get(), name) == NEW_LISTS[name]
     assert Revision.objects.get().before == {name: old}
     change(memory, actor, **{name: []})
-    assert listed(Memory.objects.get(), name) == []
+    assert list_values(Memory.objects.get(), name) == []
 
 
 def test_fields_that_are_not_given_stay(remember, actor):
@@ -82,7 +82,7 @@ def test_fields_that_are_not_given_stay(remember, actor):
     change(memory, actor, category="other")
     after = Memory.objects.values().get()
     assert {name for name in before if before[name] != after[name]} == {"category", "updated_at"}
-    assert listed(memory, "tags") == ["t"]
+    assert list_values(memory, "tags") == ["t"]
 
 
 def test_the_same_values_again_change_nothing(remember, actor):
@@ -107,7 +107,7 @@ def test_revisions_are_numbered_and_keep_the_level_of_their_time(remember, actor
 def test_a_change_makes_a_memory_newer_and_a_read_does_not(remember, actor):
     memory = remember("content")
     later = timezone.now() + timedelta(hours=1)
-    memories.touch(memory, later)
+    memories.count_access(memory, later)
     assert Memory.objects.get().updated_at == memory.updated_at
     change(memory, actor, later, importance=0.9)
     stored = Memory.objects.get()
@@ -149,15 +149,15 @@ def test_a_change_since_it_was_opened_is_a_conflict(remember, actor):
     opened = memory.updated_at
     change(memory, actor, importance=0.9)
     with pytest.raises(Conflict) as refused:
-        memories.update(memory.uid, MemoryPatch(importance=0.1), actor, unchanged_since=opened)
+        memories.update_memory(memory.uid, MemoryPatch(importance=0.1), actor, unchanged_since=opened)
     assert refused.value.field == "updated_at"
     assert Memory.objects.get().importance == 0.9
 
 
 def test_a_read_since_it_was_opened_is_no_conflict(remember, actor):
     memory = remember("content")
-    memories.touch(memory)
-    memories.update(memory.uid, MemoryPatch(importance=0.1), actor, unchanged_since=memory.updated_at)
+    memories.count_access(memory)
+    memories.update_memory(memory.uid, MemoryPatch(importance=0.1), actor, unchanged_since=memory.updated_at)
     assert Memory.objects.get().importance == 0.1
 
 
@@ -172,7 +172,7 @@ def test_words_that_another_memory_has_are_a_conflict(remember, actor):
 
 def test_words_of_a_memory_in_the_trash_are_a_conflict_that_says_so(remember, actor):
     first, second = remember("one"), remember("two")
-    memories.trash([first.uid], actor)
+    memories.trash_memories([first.uid], actor)
     with pytest.raises(Conflict, match="in the trash"):
         change(second, actor, content="one")
 
@@ -199,7 +199,7 @@ def test_moving_onto_an_equal_memory_is_a_conflict(remember, actor, move):
 
 def test_a_memory_in_the_trash_is_not_changed(remember, actor):
     memory = remember("content")
-    memories.trash([memory.uid], actor)
+    memories.trash_memories([memory.uid], actor)
     with pytest.raises(Conflict, match="restore"):
         change(memory, actor, importance=0.9)
 
@@ -223,7 +223,7 @@ def test_the_same_number_of_days_again_is_a_new_lease(remember, actor):
 
 def test_a_memory_that_does_not_exist_is_not_found(db, actor):
     with pytest.raises(NotFound):
-        memories.update("nosuchmemory", MemoryPatch(title="x"), actor)
+        memories.update_memory("nosuchmemory", MemoryPatch(title="x"), actor)
 
 
 def test_a_patch_that_sets_nothing_is_refused():
@@ -246,7 +246,7 @@ def test_a_refused_change_leaves_everything_as_it_was(remember, actor):
     with pytest.raises(Conflict):
         change(memory, actor, content="taken", tags=["u"], session_id="s2", importance=1)
     assert Memory.objects.values().get(pk=memory.pk) == before
-    assert listed(memory, "tags") == ["t"]
+    assert list_values(memory, "tags") == ["t"]
     assert not Session.objects.filter(session_id="s2").exists()
     assert JournalEntry.objects.count() == 2
 
@@ -261,5 +261,5 @@ def test_a_memory_given_up_to_the_secret_is_changed_by_its_writer_once(remember,
 
 def test_a_key_upsert_beside_a_batch_counts_once(remember, actor):
     remember("one", key="k")
-    memories.remember(MemoryDraft(content="two", key="k", tags=["t"]), actor)
+    memories.create_memory(MemoryDraft(content="two", key="k", tags=["t"]), actor)
     assert Revision.objects.get().before["content"] == "one"

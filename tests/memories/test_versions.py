@@ -13,7 +13,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit.journal import verify
 from memoryhub.memories.schemas import EntityDraft, MemoryPatch
-from memoryhub.memories.versions import FIELDS, Hidden, current, versions_of
+from memoryhub.memories.versions import VERSIONED_FIELDS, HiddenValue, current_value, load_versions
 from memoryhub.models import JournalEntry, Memory
 
 Remember = Callable[..., Memory]
@@ -22,13 +22,13 @@ PUBLIC = Clearance.up_to("public", "ada")
 
 
 def change(memory: Memory, actor: Actor, **fields: Any) -> Memory:
-    return memories.update(memory.uid, MemoryPatch(**fields), actor)
+    return memories.update_memory(memory.uid, MemoryPatch(**fields), actor)
 
 
 def said(memory: Memory) -> dict[str, Any]:
     """Every field that a version keeps, as stored now."""
     fresh = Memory.objects.get(pk=memory.pk)
-    return {name: current(fresh, name) for name in FIELDS}
+    return {name: current_value(fresh, name) for name in VERSIONED_FIELDS}
 
 
 @pytest.fixture
@@ -51,28 +51,28 @@ class TestReading:
         self, story: tuple[Memory, list[dict[str, Any]]]
     ) -> None:
         memory, states = story
-        found = versions_of(memory, [0, 1, 2, 3], ALL)
+        found = load_versions(memory, [0, 1, 2, 3], ALL)
         assert [found[number].values for number in (1, 2, 3, 0)] == states
 
     def test_what_there_is_not_is_left_out(self, story: tuple[Memory, list[dict[str, Any]]]) -> None:
-        assert versions_of(story[0], [4, 99, -1], ALL) == {}
+        assert load_versions(story[0], [4, 99, -1], ALL) == {}
 
     def test_a_version_under_a_hidden_level_is_not_there(self, remember: Remember, actor: Actor) -> None:
         memory = remember("open words")
         memory = change(memory, actor, content="closed words", sensitivity="private")
         memory = change(memory, actor, content="open again", sensitivity="public")
-        assert set(versions_of(memory, [1, 2], PUBLIC)) == {1}
-        assert versions_of(memory, [2], ALL)[2].values["content"] == "closed words"
-        assert versions_of(memory, [2], ALL)[2].levels["content"] == "private"
+        assert set(load_versions(memory, [1, 2], PUBLIC)) == {1}
+        assert load_versions(memory, [2], ALL)[2].values["content"] == "closed words"
+        assert load_versions(memory, [2], ALL)[2].levels["content"] == "private"
 
     def test_a_value_that_a_hidden_change_replaced_is_hidden(self, remember: Remember, actor: Actor) -> None:
         memory = remember("words", title="one", category="old")
         memory = change(memory, actor, title="two")
         memory = change(memory, actor, sensitivity="private")
         memory = change(memory, actor, category="closed", sensitivity="public")
-        version = versions_of(memory, [1], PUBLIC)[1]
+        version = load_versions(memory, [1], PUBLIC)[1]
         assert version.values["title"] == "one"
-        assert version.values["category"] == Hidden(3)
+        assert version.values["category"] == HiddenValue(3)
         assert version.hidden == ["category"]
 
 
@@ -98,7 +98,7 @@ class TestRestoring:
         row = JournalEntry.objects.latest("seq")
         assert (row.operation, row.object_id) == ("update", memory.uid)
         assert (row.detail["revision"], row.detail["reason"]) == (4, "restore of 1")
-        assert versions_of(Memory.objects.get(pk=memory.pk), [4], ALL)[4].values == states[3]
+        assert load_versions(Memory.objects.get(pk=memory.pk), [4], ALL)[4].values == states[3]
 
     def test_the_words_are_found_again(
         self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
@@ -171,7 +171,7 @@ class TestRefusals:
         memory = remember("one", project="zoo")
         change(memory, actor, content="two")
         confined = Actor("user:bob", Clearance.up_to("secret", "bob", ["farm"]))
-        for deed in (memories.restore_version, memories.take_back):
+        for deed in (memories.restore_version, memories.undo_last_change):
             with pytest.raises(memories.NotFound):
                 deed(memory.uid, 1, confined)
 
@@ -179,7 +179,7 @@ class TestRefusals:
         memory = remember("one", project="zoo")
         change(memory, actor, content="two", project="farm")
         confined = Actor("user:bob", Clearance.up_to("secret", "bob", ["farm"]))
-        for deed in (memories.restore_version, memories.take_back):
+        for deed in (memories.restore_version, memories.undo_last_change):
             with pytest.raises(memories.NotFound):
                 deed(memory.uid, 1, confined)
 
@@ -215,11 +215,11 @@ class TestRefusals:
         with pytest.raises(memories.Conflict, match="title, type"):
             memories.restore_version(memory.uid, 1, actor)
 
-    @pytest.mark.parametrize("deed", [memories.restore_version, memories.take_back])
+    @pytest.mark.parametrize("deed", [memories.restore_version, memories.undo_last_change])
     def test_the_trash_is_left_first(self, remember: Remember, actor: Actor, deed: Any) -> None:
         memory = remember("one")
         change(memory, actor, content="two")
-        memories.trash([memory.uid], actor)
+        memories.trash_memories([memory.uid], actor)
         with pytest.raises(memories.Conflict, match="in the trash"):
             deed(memory.uid, 1, actor)
 
@@ -230,7 +230,7 @@ class TestTakingBack:
     ) -> None:
         memory, states = story
         change(memory, actor, content="fourth", sensitivity="secret", tags=[])
-        memories.take_back(memory.uid, 4, actor)
+        memories.undo_last_change(memory.uid, 4, actor)
         assert said(memory) == states[3]
         last = memory.revisions.first()
         assert last is not None
@@ -241,14 +241,14 @@ class TestTakingBack:
     ) -> None:
         memory, states = story
         memories.restore_version(memory.uid, 1, actor)
-        memories.take_back(memory.uid, 4, actor)
+        memories.undo_last_change(memory.uid, 4, actor)
         assert said(memory) == states[3]
 
     def test_a_change_since_then_is_kept(
         self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
     ) -> None:
         with pytest.raises(memories.Conflict, match="changed since"):
-            memories.take_back(story[0].uid, 2, actor)
+            memories.undo_last_change(story[0].uid, 2, actor)
 
     def test_so_is_one_that_left_no_revision(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one")
@@ -256,7 +256,7 @@ class TestTakingBack:
         later = timezone.now() + timedelta(seconds=1)
         Memory.objects.filter(pk=memory.pk).update(updated_at=later)
         with pytest.raises(memories.Conflict, match="changed since"):
-            memories.take_back(memory.uid, 1, actor)
+            memories.undo_last_change(memory.uid, 1, actor)
 
     def test_what_was_replaced_under_a_hidden_level_stays_hidden(
         self, remember: Remember, actor: Actor
@@ -264,15 +264,15 @@ class TestTakingBack:
         memory = remember("closed", sensitivity="private")
         change(memory, actor, content="open", sensitivity="public")
         with pytest.raises(memories.NotFound):
-            memories.take_back(memory.uid, 1, Actor("user:bob", PUBLIC))
+            memories.undo_last_change(memory.uid, 1, Actor("user:bob", PUBLIC))
 
     def test_a_time_to_live_is_not_made_up(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one", ttl_days=3)
         change(memory, actor, ttl_days=9)
         with pytest.raises(memories.Conflict, match="expires"):
-            memories.take_back(memory.uid, 1, actor)
+            memories.undo_last_change(memory.uid, 1, actor)
 
     @pytest.mark.parametrize("number", [1, 7])
     def test_there_is_no_such_change(self, remember: Remember, actor: Actor, number: int) -> None:
         with pytest.raises(memories.NotFound):
-            memories.take_back(remember("one").uid, number, actor)
+            memories.undo_last_change(remember("one").uid, number, actor)

@@ -19,7 +19,7 @@ from memoryhub import memories
 from memoryhub.backends import schema
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from tests.conftest import index_is_sound, raw
+from tests.conftest import index_is_sound, run_sql
 
 OF_MARKS = ("memory", "session", "event")
 TRIGGERS = {
@@ -40,7 +40,7 @@ TRIGGERS = {
 
 
 def triggers() -> set[str]:
-    return {name for (name,) in raw("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
+    return {name for (name,) in run_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def remade(model: type[models.Model], name: str) -> Iterator[None]:
 
 def test_all_is_in_place(db):
     assert triggers() == TRIGGERS
-    assert schema.problems(deep=True) == []
+    assert schema.find_problems(deep=True) == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -74,7 +74,9 @@ def test_a_remade_table_has_lost_its_triggers(remember):
             name for name in TRIGGERS if name.startswith(("memoryhub_mark_session", "memoryhub_mark_event"))
         }
         assert not {name for name in triggers() - of_other_tables if "journal" not in name}
-        assert any("trigger memoryhub_text_insert is missing" in problem for problem in schema.problems())
+        assert any(
+            "trigger memoryhub_text_insert is missing" in problem for problem in schema.find_problems()
+        )
         remember("written unindexed")
         assert not Memory.objects.search("unindexed").exists()
         assert not index_is_sound()
@@ -89,15 +91,15 @@ def test_a_migration_that_remakes_a_table_keeps_triggers_and_index(remember, act
         Memory.objects.filter(pk=memory.pk).update(title="", content="written by a data migration")
         emit_post_migrate_signal(verbosity=0, interactive=False, db="default")
         assert triggers() == TRIGGERS
-        assert schema.problems(deep=True) == []
+        assert schema.find_problems(deep=True) == []
         assert Memory.objects.search("migration").get() == memory
         remember("zebra after")
         assert Memory.objects.search("after").count() == 1
-        memories.update(memory.uid, MemoryPatch(content="okapi"), actor)
+        memories.update_memory(memory.uid, MemoryPatch(content="okapi"), actor)
         assert Memory.objects.search("okapi").exists()
         with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
-            raw("DELETE FROM memoryhub_journalentry")
-    assert schema.problems(deep=True) == []
+            run_sql("DELETE FROM memoryhub_journalentry")
+    assert schema.find_problems(deep=True) == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -106,24 +108,26 @@ def test_the_signals_of_migrate_are_connected(remember):
     schema.drop_triggers()
     remember("unindexed zebra")
     call_command("migrate", verbosity=0)
-    assert schema.problems(deep=True) == []
+    assert schema.find_problems(deep=True) == []
     assert Memory.objects.search("unindexed").exists()
 
 
 @pytest.mark.django_db(transaction=True)
 def test_migrate_puts_a_changed_trigger_right(db):
-    raw("DROP TRIGGER memoryhub_journal_no_delete")
+    run_sql("DROP TRIGGER memoryhub_journal_no_delete")
     name, table = "memoryhub_journal_no_delete", "memoryhub_journalentry"
-    raw(f"CREATE TRIGGER {name} BEFORE DELETE ON {table} BEGIN SELECT 1; END")
-    assert schema.problems() == ["trigger memoryhub_journal_no_delete is not the one this version installs"]
+    run_sql(f"CREATE TRIGGER {name} BEFORE DELETE ON {table} BEGIN SELECT 1; END")
+    assert schema.find_problems() == [
+        "trigger memoryhub_journal_no_delete is not the one this version installs"
+    ]
     call_command("migrate", verbosity=0)
-    assert schema.problems() == []
+    assert schema.find_problems() == []
 
 
 @pytest.mark.parametrize("table", ["memoryhub_text", "memoryhub_trigram"])
 def test_an_index_that_differs_from_its_table_is_found_and_rebuilt(remember, table):
     memory = remember("zebra")
-    raw(
+    run_sql(
         f"INSERT INTO {table}({table}, rowid, title, subtitle, abstract, overview, content) "
         "VALUES ('delete', %s, %s, '', %s, '', %s)",
         memory.pk,
@@ -131,18 +135,18 @@ def test_an_index_that_differs_from_its_table_is_found_and_rebuilt(remember, tab
         memory.abstract,
         memory.content,
     )
-    assert schema.problems() == [f"index {table} does not hold as many rows as its table"]
-    assert schema.problems(deep=True) == [f"index {table} does not fit its table"]
-    schema.rebuild(table)
-    assert schema.problems(deep=True) == []
+    assert schema.find_problems() == [f"index {table} does not hold as many rows as its table"]
+    assert schema.find_problems(deep=True) == [f"index {table} does not fit its table"]
+    schema.rebuild_indexes(table)
+    assert schema.find_problems(deep=True) == []
 
 
 def test_a_missing_index_is_found_and_made(remember):
     remember("zebra")
-    raw("DROP TABLE memoryhub_trigram")
-    assert schema.problems() == ["table memoryhub_trigram is missing"]
+    run_sql("DROP TABLE memoryhub_trigram")
+    assert schema.find_problems() == ["table memoryhub_trigram is missing"]
     schema.install()
-    assert schema.problems(deep=True) == []
+    assert schema.find_problems(deep=True) == []
 
 
 STORY = """

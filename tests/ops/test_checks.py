@@ -10,7 +10,7 @@ from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 
-from memoryhub.config import load
+from memoryhub.config import load_config
 from memoryhub.ops import checks
 from memoryhub.ops.filesystems import Mount
 
@@ -83,7 +83,7 @@ def test_the_server_looks_before_it_serves():
 
 
 def test_a_misspelt_variable_is_a_warning(settings):
-    settings.MEMORYHUB_LOADED = load({"MEMORYHUB_MAX_MEMORY": "5"})
+    settings.MEMORYHUB_LOADED = load_config({"MEMORYHUB_MAX_MEMORY": "5"})
     [message] = checks.variables_are_known()
     assert message.id == "memoryhub.W001"
     assert "did you mean MEMORYHUB_MAX_MEMORIES" in message.msg
@@ -98,7 +98,7 @@ def test_two_names_for_the_store_are_a_warning(settings):
 
 
 def test_all_of_them_run_without_being_asked_for(monkeypatch, settings, mounted):
-    settings.MEMORYHUB_LOADED = load({"MEMORYHUB_NONSENSE": "5"})
+    settings.MEMORYHUB_LOADED = load_config({"MEMORYHUB_NONSENSE": "5"})
     settings.DATABASE_URL = "sqlite:////x.db"
     monkeypatch.setenv("LETSGO_MEMORY_DB", "/y.db")
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 33, 0))

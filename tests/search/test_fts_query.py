@@ -98,8 +98,8 @@ def ask():
 
 
 def expressions(typed: str) -> dict[str, str]:
-    query = queries.parse(typed)
-    texts = query.spellings([*query.literals, *query.words, *queries.cjk_runs(query.text)])
+    query = queries.parse_query(typed)
+    texts = query.spellings([*query.literals, *query.words, *queries.cjk_trigrams(query.text)])
     return {
         "memoryhub_text": queries.word_expression(query),
         "memoryhub_trigram": queries.trigram_expression(texts),
@@ -124,55 +124,55 @@ def test_any_text_becomes_a_valid_expression(ask, typed):
 
 @given(st.text())
 def test_every_term_has_something_to_look_for(typed):
-    for term in queries.parse(typed).terms:
+    for term in queries.parse_query(typed).terms:
         assert term.literal or term.words
         assert len(term.stems) == len(term.words)
 
 
 @given(st.text(max_size=5000))
 def test_a_long_query_is_bounded(typed):
-    query = queries.parse(typed * 3 + '"a b c d e f g h" ' * 200)
+    query = queries.parse_query(typed * 3 + '"a b c d e f g h" ' * 200)
     assert len(query.terms) <= queries.MAX_TERMS
     assert len(query.words) <= queries.MAX_WORDS
 
 
 def test_stop_words_are_left_out_beside_others():
-    assert queries.parse("what is the cache").words == ("cache",)
+    assert queries.parse_query("what is the cache").words == ("cache",)
 
 
 def test_a_query_of_stop_words_keeps_them():
-    assert queries.parse("to be or not to be").words == ("to", "be", "or", "not")
+    assert queries.parse_query("to be or not to be").words == ("to", "be", "or", "not")
 
 
 def test_a_dotted_name_is_its_words_and_itself():
-    [term] = queries.parse("Foo.bar()").terms
+    [term] = queries.parse_query("Foo.bar()").terms
     assert (term.words, term.literal) == (("foo", "bar"), "foo.bar")
 
 
 def test_a_sentence_ends_without_becoming_a_literal():
-    assert queries.parse("Where is the cache? In memory.").literals == ()
+    assert queries.parse_query("Where is the cache? In memory.").literals == ()
 
 
 def test_quotes_make_a_phrase():
-    [term] = queries.parse('"lost  Update"').terms
+    [term] = queries.parse_query('"lost  Update"').terms
     assert (term.words, term.literal) == (("lost", "update"), "lost update")
 
 
 def test_a_script_without_spaces_becomes_pairs():
-    assert queries.parse("全文検索").literals == ("全文", "文検", "検索")
+    assert queries.parse_query("全文検索").literals == ("全文", "文検", "検索")
 
 
 def test_a_mix_of_scripts_is_taken_apart():
-    query = queries.parse("SQLite全文検索FTS5")
+    query = queries.parse_query("SQLite全文検索FTS5")
     assert query.words == ("sqlite", "fts5")
     assert query.literals == ("全文", "文検", "検索")
 
 
 def test_an_unknown_spelling_is_looked_for_as_typed_too():
-    query = queries.parse("Überleg")
+    query = queries.parse_query("Überleg")
     assert query.spellings(query.words) == ["uberleg", "überleg"]
 
 
 def test_quotes_in_a_text_stay_text(ask):
-    assert queries.any_of(['a" OR "word']) == '"a"" OR ""word"'
-    assert ask("memoryhub_text", queries.any_of(['nothing" OR "word'])) == []
+    assert queries.match_any(['a" OR "word']) == '"a"" OR ""word"'
+    assert ask("memoryhub_text", queries.match_any(['nothing" OR "word'])) == []

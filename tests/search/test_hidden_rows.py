@@ -4,7 +4,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Clearance
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.search.hybrid import search
+from memoryhub.search.hybrid import search_memories
 
 
 def public():
@@ -14,7 +14,7 @@ def public():
 def matches(typed):
     return [
         (hit.memory.uid, hit.components.match, hit.snippet)
-        for hit in search(public(), typed, min_score=0).hits
+        for hit in search_memories(public(), typed, min_score=0).hits
     ]
 
 
@@ -45,7 +45,7 @@ def test_a_word_that_many_hidden_memories_hold_is_as_rare_as_it_is_among_those_s
     before = matches("quokka krasmodel")
     assert before
     drafts = [MemoryDraft(content=f"krasmodel {n} is launched", sensitivity="secret") for n in range(100)]
-    memories.remember_many(drafts, actor)
+    memories.create_memories(drafts, actor)
     assert matches("quokka krasmodel") == before
 
 
@@ -56,7 +56,7 @@ def test_a_word_of_very_many_hidden_memories_is_a_word_that_nobody_used(remember
     before = matches("quokka habitat krasmodel")
     assert before
     drafts = [MemoryDraft(content=f"krasmodel {n} is launched", sensitivity="secret") for n in range(1200)]
-    memories.remember_many(drafts, actor)
+    memories.create_memories(drafts, actor)
     assert matches("quokka habitat krasmodel") == before
 
 
@@ -64,5 +64,5 @@ def test_a_word_is_found_under_hundreds_of_newer_hidden_ones(remember, actor, co
     configure(max_memories=0)
     old = remember("three turtles were counted", created_at="2021-01-01")
     drafts = [MemoryDraft(content=f"a turtle {n}", sensitivity="secret") for n in range(1200)]
-    memories.remember_many(drafts, actor)
+    memories.create_memories(drafts, actor)
     assert [uid for uid, _, _ in matches("turtle")] == [old.uid]

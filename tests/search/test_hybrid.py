@@ -13,7 +13,7 @@ from memoryhub.embeddings import EmbeddingError, provider
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.search import hybrid, term_frequencies
-from memoryhub.search.hybrid import beside, search
+from memoryhub.search.hybrid import find_neighbours, search_memories
 
 pytestmark = [pytest.mark.usefixtures("embedding"), pytest.mark.django_db]
 
@@ -23,7 +23,7 @@ def seen(level="public", **more):
 
 
 def contents(typed, memories=None, **options):
-    found = search(seen() if memories is None else memories, typed, **options)
+    found = search_memories(seen() if memories is None else memories, typed, **options)
     return [hit.memory.content for hit in found.hits]
 
 
@@ -70,9 +70,9 @@ def test_neighbours_are_those_of_the_same_session_project_and_gate(talk, remembe
     one, two, three, four = talk("one", "two", "three", "four")
     talk("other", session="talk-2")
     Memory.objects.filter(pk=two.pk).update(sensitivity="secret")
-    found = beside(seen(), [three.pk])
+    found = find_neighbours(seen(), [three.pk])
     assert (found[three.pk].before, found[three.pk].after) == ([one.pk], [four.pk])
-    assert beside(seen("secret"), [three.pk])[three.pk].before == [two.pk, one.pk]
+    assert find_neighbours(seen("secret"), [three.pk])[three.pk].before == [two.pk, one.pk]
 
 
 def test_neighbours_of_one_moment_follow_the_order_in_which_they_were_stored(remember):
@@ -80,7 +80,7 @@ def test_neighbours_of_one_moment_follow_the_order_in_which_they_were_stored(rem
         remember(f"fact {n}", session_id="s", project="zoo", created_at="2021-01-01T00:00:00Z")
         for n in range(5)
     ]
-    found = beside(seen(), [made[2].pk])[made[2].pk]
+    found = find_neighbours(seen(), [made[2].pk])[made[2].pk]
     assert found.before == [made[1].pk, made[0].pk]
     assert found.after == [made[3].pk, made[4].pk]
 
@@ -88,7 +88,7 @@ def test_neighbours_of_one_moment_follow_the_order_in_which_they_were_stored(rem
 def test_who_is_in_no_session_has_no_neighbours(remember):
     made = remember("alone", project="zoo")
     remember("alone too", project="zoo")
-    assert beside(seen(), [made.pk]) == {}
+    assert find_neighbours(seen(), [made.pk]) == {}
 
 
 @pytest.mark.parametrize(
@@ -98,16 +98,16 @@ def test_who_is_in_no_session_has_no_neighbours(remember):
 def test_nonsense_finds_nothing_by_meaning_either(corpus, typed, floor):
     for memory in Memory.objects.all():
         assert memory.embedding.model
-    assert search(seen(), typed, min_score=floor).total == 0
+    assert search_memories(seen(), typed, min_score=floor).total == 0
 
 
 def test_one_common_word_among_others_finds_little(corpus):
-    assert search(seen(), "the release of the kraken from the deep sea").total <= len(corpus) // 50
+    assert search_memories(seen(), "the release of the kraken from the deep sea").total <= len(corpus) // 50
 
 
 def test_an_exact_title_comes_first(corpus):
     for memory in corpus[::29]:
-        found = search(seen(), memory.title)
+        found = search_memories(seen(), memory.title)
         assert found.mode == "hybrid"
         assert found.hits[0].memory == memory
         assert found.hits[0].components.match == 1.0
@@ -115,7 +115,7 @@ def test_an_exact_title_comes_first(corpus):
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
 def test_each_mode_says_what_it_did_and_orders_by_score(corpus, mode):
-    found = search(seen(), "payment webhook time zone", mode=mode, min_score=0)
+    found = search_memories(seen(), "payment webhook time zone", mode=mode, min_score=0)
     scores = [hit.score for hit in found.hits]
     assert found.mode == mode
     assert scores
@@ -127,7 +127,7 @@ def test_each_mode_says_what_it_did_and_orders_by_score(corpus, mode):
 @pytest.mark.parametrize("mode", ["hybrid", "semantic"])
 def test_without_a_provider_words_are_searched_and_the_answer_says_so(corpus, configure, mode):
     configure(embeddings="none")
-    found = search(seen(), "payment webhook", mode=mode)
+    found = search_memories(seen(), "payment webhook", mode=mode)
     assert found.hits
     assert found.mode == "lexical"
     assert "by words alone" in found.failure
@@ -138,7 +138,7 @@ def test_with_a_provider_that_fails_words_are_searched_and_the_answer_says_why(c
         raise EmbeddingError("the endpoint did not answer in time")
 
     monkeypatch.setattr(embeddings, "configured", fail)
-    found = search(seen(), "payment webhook")
+    found = search_memories(seen(), "payment webhook")
     assert found.hits
     assert found.mode == "lexical"
     assert found.failure == "searched by words alone: the endpoint did not answer in time"
@@ -151,7 +151,7 @@ def test_a_provider_that_is_down_is_logged_once_and_not_with_each_search(corpus,
     monkeypatch.setattr(embeddings, "configured", fail)
     monkeypatch.setattr(provider, "_warned", {})
     for _ in range(3):
-        search(seen(), "payment webhook")
+        search_memories(seen(), "payment webhook")
     [record] = caplog.records
     assert record.getMessage() == "searched by words alone: the endpoint did not answer in time"
 
@@ -164,7 +164,7 @@ def test_no_mode_shows_what_may_not_be_seen(four_levels, mode, level):
         "private": {"public", "private"},
         "secret": {"public", "private", "secret"},
     }
-    found = search(seen(level), "zebra stripes", mode=mode, min_score=0)
+    found = search_memories(seen(level), "zebra stripes", mode=mode, min_score=0)
     assert {hit.memory.sensitivity for hit in found.hits} == levels[level]
     assert found.total == len(levels[level])
 
@@ -175,7 +175,7 @@ def test_a_hidden_memory_changes_no_score(remember, mode):
         remember(f"quokka habitat report number {n}", session_id="s", project="zoo")
 
     def shown():
-        found = search(seen(), "quokka habitat swordfish9", mode=mode, min_score=0, limit=50)
+        found = search_memories(seen(), "quokka habitat swordfish9", mode=mode, min_score=0, limit=50)
         return [(hit.memory.uid, hit.components.match) for hit in found.hits]
 
     before = shown()
@@ -193,7 +193,7 @@ def test_a_filter_comes_before_the_cut(remember):
 def test_an_erased_memory_is_found_by_no_mode(remember, actor):
     made = remember("The automobile was repaired at the workshop")
     assert contents("automobile workshop", mode="semantic", min_score=0)
-    store.erase([made.uid], actor)
+    store.erase_memories([made.uid], actor)
     for mode in ("hybrid", "lexical", "semantic"):
         assert contents("automobile workshop", mode=mode, min_score=0) == []
 
@@ -204,11 +204,11 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(actor, configure):
     def queries(first, last):
         texts = (f"zebra stripes number {n}" for n in range(first, last))
         drafts = [MemoryDraft(content=text, session_id="s", project="zoo") for text in texts]
-        store.remember_many(drafts, actor)
-        search(seen(), "zebra stripes at the waterhole", min_score=0)
-        term_frequencies.forget()
+        store.create_memories(drafts, actor)
+        search_memories(seen(), "zebra stripes at the waterhole", min_score=0)
+        term_frequencies.clear_cache()
         with CaptureQueriesContext(connection) as captured:
-            search(seen(), "zebra stripes at the waterhole", min_score=0)
+            search_memories(seen(), "zebra stripes at the waterhole", min_score=0)
         return len(captured)
 
     few = queries(0, 80)
@@ -216,7 +216,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(actor, configure):
 
 
 def test_where_a_word_is_too_common_to_be_ordered_its_newest_and_its_titles_are_found(remember, monkeypatch):
-    monkeypatch.setattr(hybrid, "POSTED", 20)
+    monkeypatch.setattr(hybrid, "MAX_POSTINGS", 20)
     for n in range(60):
         remember(f"a note on release matters {n}", title=f"Note {n}", project="zoo")
     titled = remember("all about it", title="Release", project="zoo")
@@ -232,11 +232,11 @@ def test_of_many_that_match_alike_the_one_of_most_worth_is_found(actor, configur
         MemoryDraft(content=text, importance=1.0 if n == 150 else 0.5, created_at="2021-01-01")
         for n, text in enumerate(texts)
     ]
-    store.remember_many(drafts, actor)
+    store.create_memories(drafts, actor)
     assert contents("harbour", limit=1) == [texts[150]]
 
 
 def test_as_many_are_found_as_are_asked_for(actor, configure):
     configure(max_memories=0)
-    store.remember_many([MemoryDraft(content=f"harbour pilot note {n}") for n in range(260)], actor)
+    store.create_memories([MemoryDraft(content=f"harbour pilot note {n}") for n in range(260)], actor)
     assert len(contents("harbour pilot", limit=200)) == 200

@@ -6,10 +6,18 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from memoryhub.backends.fts_query import parse
+from memoryhub.backends.fts_query import parse_query
 from memoryhub.core import text
 from memoryhub.search import scoring
-from memoryhub.search.scoring import Components, Weights, composite, match, rarity, recency, term_weights
+from memoryhub.search.scoring import (
+    Components,
+    Weights,
+    composite_score,
+    idf,
+    match_score,
+    recency,
+    term_weights,
+)
 
 SHARE = st.floats(0, 1)
 WORDS = [
@@ -36,8 +44,8 @@ FREQUENCIES = st.dictionaries(
 
 
 def match_of(typed, fields, frequencies=None, total=1000):
-    query = parse(typed)
-    return match(query, term_weights(query, frequencies or {}, total), fields)
+    query = parse_query(typed)
+    return match_score(query, term_weights(query, frequencies or {}, total), fields)
 
 
 @given(PHRASE | st.text(max_size=80), FIELDS, FREQUENCIES, st.integers(0, 10_000))
@@ -49,18 +57,18 @@ def test_a_match_lies_between_0_and_1(typed, fields, frequencies, total):
 
 @given(SHARE, SHARE, SHARE, SHARE)
 def test_a_score_lies_between_0_and_1(a, b, c, d):
-    assert 0.0 <= composite(Components(a, b, c, d), Weights()) <= 1.0 + 1e-12
+    assert 0.0 <= composite_score(Components(a, b, c, d), Weights()) <= 1.0 + 1e-12
 
 
 @given(st.tuples(SHARE, SHARE, SHARE, SHARE), st.integers(0, 3), SHARE)
 def test_a_better_part_is_a_better_score(parts, which, better):
     assume(better >= parts[which])
     raised = tuple(better if n == which else part for n, part in enumerate(parts))
-    assert composite(Components(*raised), Weights()) >= composite(Components(*parts), Weights())
+    assert composite_score(Components(*raised), Weights()) >= composite_score(Components(*parts), Weights())
 
 
 def test_the_documented_weights():
-    only = [composite(Components(*(float(n == m) for m in range(4))), Weights()) for n in range(4)]
+    only = [composite_score(Components(*(float(n == m) for m in range(4))), Weights()) for n in range(4)]
     assert only == pytest.approx([0.55, 0.20, 0.15, 0.10])
 
 
@@ -79,8 +87,8 @@ def test_the_future_counts_as_now():
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
 def test_rarity_is_positive_and_falls_with_frequency(frequency, total):
-    assert rarity(frequency, total) > 0
-    assert rarity(frequency + 1, max(total, frequency + 1)) < rarity(frequency, max(total, frequency + 1))
+    assert idf(frequency, total) > 0
+    assert idf(frequency + 1, max(total, frequency + 1)) < idf(frequency, max(total, frequency + 1))
 
 
 @given(
@@ -174,12 +182,12 @@ def test_a_phrase_in_order_is_worth_more():
 )
 def test_words_are_counted_as_the_index_counts_them_up_to_where_more_add_nothing(words):
     written = " ".join(words)
-    needle = scoring._Needle(parse("cache").terms[0])
+    needle = scoring._TermMatcher(parse_query("cache").terms[0])
     there = sum(text.stem(word) == "cach" for word in text.words(written))
     assert needle._count(0, text.fold(written)) == min(there, scoring.REPEATS + 1)
 
 
 def test_the_weights_of_a_query_follow_its_rarest_words():
-    query = parse('"rare common" common 検索')
+    query = parse_query('"rare common" common 検索')
     phrase, common, literal = term_weights(query, {"common": 500, "rare": 1}, 1000)
     assert common < literal < phrase

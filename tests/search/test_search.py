@@ -1,4 +1,4 @@
-"""Search over a corpus: what is wanted comes first, what is not relevant does not come at all."""
+"""Search over a corpus: relevant memories come first, irrelevant ones are not returned."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from memoryhub import memories
+from memoryhub.access.policy import Clearance
+from memoryhub.memories import create_memories
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
-from memoryhub.search.hybrid import search
+from memoryhub.search.hybrid import search_memories
 from memoryhub.search.scoring import Weights
 from tests.search.test_fts_query import HOSTILE
 
@@ -23,7 +25,7 @@ from tests.search.test_fts_query import HOSTILE
 @pytest.fixture
 def find(actor):
     def run(typed, filters=None, **options):
-        return search(MemoryFilter(**(filters or {})).select(actor.clearance), typed, **options)
+        return search_memories(MemoryFilter(**(filters or {})).select(actor.clearance), typed, **options)
 
     return run
 
@@ -55,10 +57,10 @@ def test_an_exact_title_in_other_case_and_without_its_full_stop_comes_first(corp
 
 def test_an_exact_title_comes_first_though_hundreds_of_rows_rank_higher(db, actor, find, configure):
     configure(max_memories=0, search_pool=50)
-    memories.remember_many(
+    memories.create_memories(
         [MemoryDraft(content=f"release {n}", title=f"Release {n}") for n in range(300)], actor
     )
-    wanted = memories.remember(
+    wanted = memories.create_memory(
         MemoryDraft(content="notes about release " + "of many things " * 300, title="Release"), actor
     ).memory
     assert find("release").hits[0].memory == wanted
@@ -184,9 +186,9 @@ def test_the_configured_weights_floor_and_limit_are_used(corpus, find, configure
 
 def test_trashed_expired_and_erased_memories_are_not_found(remember, actor, find):
     trashed, expired, erased, kept = (remember(f"zebra {n}") for n in range(4))
-    memories.trash([trashed.uid], actor)
-    memories.act("expire", [expired.uid], actor)
-    memories.erase([erased.uid], actor)
+    memories.trash_memories([trashed.uid], actor)
+    memories.apply_bulk_action("expire", [expired.uid], actor)
+    memories.erase_memories([erased.uid], actor)
     for typed in ("zebra", "ebr", "eb"):
         assert [hit.memory for hit in find(typed, min_score=0).hits] == [kept]
     assert [hit.memory for hit in find("zebra", {"trashed": True}, min_score=0).hits] == [trashed]
@@ -194,7 +196,7 @@ def test_trashed_expired_and_erased_memories_are_not_found(remember, actor, find
 
 def test_old_words_of_a_changed_memory_are_not_found(remember, actor, find):
     memory = remember("zebra")
-    memories.update(memory.uid, MemoryPatch(content="okapi"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(content="okapi"), actor)
     assert find("zebra", min_score=0).total == find("ebra", min_score=0).total == 0
     assert find("okapi").total == 1
 
@@ -225,7 +227,7 @@ def test_hostile_input_is_answered(four_levels, find, typed):
 )
 @example("zebra" * 400)
 def test_any_text_is_answered(four_levels, actor, typed):
-    found = search(MemoryFilter().select(actor.clearance), typed, min_score=0.0)
+    found = search_memories(MemoryFilter().select(actor.clearance), typed, min_score=0.0)
     for hit in found.hits:
         assert 0 < hit.components.match <= 1
         assert hit.memory.sensitivity != "cosmic"
@@ -240,5 +242,42 @@ def test_any_piece_of_a_memory_finds_it(corpus, actor, configure, data):
     start = data.draw(st.integers(0, len(memory.content) - 3))
     piece = memory.content[start : start + data.draw(st.integers(3, 40))]
     assume("\n" not in piece and len(piece.strip()) >= 3 and any(map(str.isalnum, piece)))
-    found = search(MemoryFilter().select(actor.clearance), f'"{piece}"', min_score=0.0, limit=400)
+    found = search_memories(MemoryFilter().select(actor.clearance), f'"{piece}"', min_score=0.0, limit=400)
     assert memory in [hit.memory for hit in found.hits]
+
+
+def public():
+    return Memory.objects.visible_to(Clearance()).live()
+
+
+@pytest.fixture
+def many_old(db, actor):
+    """More memories about tables than are scored, all old, all with the word in their titles."""
+    texts = (f"Table number {n}\n\nA note." for n in range(320))
+    drafts = [MemoryDraft(content=text, created_at="2019-01-01T00:00:00Z") for text in texts]
+    create_memories(drafts, actor)
+
+
+def test_a_new_and_important_memory_beats_many_with_a_better_match(many_old, remember):
+    long = "Something else entirely is told here at length, word after word after word. " * 20
+    best = remember(f"{long} One sentence about a table. {long}", importance=1.0, trust=1.0)
+    assert search_memories(public(), "table").hits[0].memory == best
+
+
+def test_a_total_that_counts_only_the_scored_says_so(many_old):
+    results = search_memories(public(), "table")
+    assert not results.exact
+    assert search_memories(public(), "number 17").exact
+
+
+def test_a_hit_outside_the_content_is_marked_in_the_snippet(remember):
+    remember("body says nothing", title="Quokkaname heading")
+    [hit] = search_memories(public(), "quokkaname").hits
+    assert hit.snippet == "<mark>Quokkaname</mark> heading"
+
+
+def test_a_fragment_that_stands_there_as_typed_is_found(remember):
+    remember("the renamed database lives elsewhere", created_at="2019-01-01T00:00:00Z")
+    for n in range(30):
+        remember(f"other database notes {n}", created_at="2019-01-01T00:00:00Z")
+    assert search_memories(public(), "amed data").hits[0].memory.content.startswith("the renamed")

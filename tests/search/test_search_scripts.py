@@ -6,13 +6,13 @@ import pytest
 
 from memoryhub.access.policy import Clearance
 from memoryhub.models import Memory
-from memoryhub.search.hybrid import search
+from memoryhub.search.hybrid import search_memories
 
 
 def found(typed, **options):
     options.setdefault("min_score", 0.0)
     memories = Memory.objects.visible_to(Clearance.up_to("secret", owner="ada")).live()
-    return [hit.memory for hit in search(memories, typed, **options).hits]
+    return [hit.memory for hit in search_memories(memories, typed, **options).hits]
 
 
 TEXTS = {
@@ -177,7 +177,7 @@ def test_a_word_known_only_from_hidden_memories_is_still_found_inside_others(rem
     remember("the data of the board", sensitivity="secret")
     public = remember("all metadata is kept")
     memories = Memory.objects.visible_to(low.clearance).live()
-    assert [hit.memory for hit in search(memories, "data", min_score=0.0).hits] == [public]
+    assert [hit.memory for hit in search_memories(memories, "data", min_score=0.0).hits] == [public]
 
 
 def test_a_substring_in_an_old_memory_passes_the_usual_floor(remember):

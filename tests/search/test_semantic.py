@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.models import Memory
 from memoryhub.search import semantic
-from memoryhub.search.semantic import nearest
-from tests.vectors import MODEL, cosines, memories, of_table, put, random_units, unit
+from memoryhub.search.semantic import find_nearest
+from tests.vectors import MODEL, cosines, insert_vectors, make_memories, random_units, stored_vectors, unit
 
 
 def by_hand(rows, query, most, *, centred=True):
     """The same by going through the table."""
-    table = of_table()
+    table = stored_vectors()
     among = {pk: table[pk] for pk in rows.values_list("pk", flat=True) if pk in table}
     found = cosines(query, among, list(among) if centred else None)
     return sorted(((pk, score) for pk, score in found.items()), key=lambda one: (-one[1], -one[0]))[:most]
@@ -36,8 +36,8 @@ def many(db):
     rows = []
     for number, level in enumerate((*LEVELS, "cosmic")):
         for project in ("a", "b", "c"):
-            rows += memories(25, sensitivity=level, project=project, copy=number)
-    put(zip(rows, random_units(len(rows)), strict=True))
+            rows += make_memories(25, sensitivity=level, project=project, copy=number)
+    insert_vectors(zip(rows, random_units(len(rows)), strict=True))
     return rows
 
 
@@ -55,33 +55,33 @@ def test_the_nearest_are_those_that_the_reader_may_see(many, clearance, centred)
     rows = Memory.objects.visible_to(clearance).live()
     for most in (1, 10, 1000):
         query = random_units(1, most)[0]
-        found = nearest(rows, query, MODEL, most, centred=centred)
+        found = find_nearest(rows, query, MODEL, most, centred=centred)
         assert same(found, by_hand(rows, query, most, centred=centred))
         assert len(found) == min(most, rows.count())
 
 
 def test_what_is_hidden_leaves_no_trace_in_the_scores(many):
     rows = Memory.objects.visible_to(Clearance()).live()
-    before = nearest(rows, unit(1), MODEL, 5)
-    put(zip(memories(50, sensitivity="secret"), [unit(1)] * 50, strict=True))
-    assert nearest(rows, unit(1), MODEL, 5) == before
+    before = find_nearest(rows, unit(1), MODEL, 5)
+    insert_vectors(zip(make_memories(50, sensitivity="secret"), [unit(1)] * 50, strict=True))
+    assert find_nearest(rows, unit(1), MODEL, 5) == before
 
 
 @pytest.mark.parametrize("hidden", [1, 20, 50, 200, 700])
 def test_hidden_memories_do_not_change_the_mean_of_a_sample(many, sampled, hidden):
     rows = Memory.objects.visible_to(Clearance()).live()
-    before = nearest(rows, unit(1), MODEL, 5)
-    put(zip(memories(hidden, sensitivity="secret"), [unit(1)] * hidden, strict=True))
-    assert nearest(rows, unit(1), MODEL, 5) == before
+    before = find_nearest(rows, unit(1), MODEL, 5)
+    insert_vectors(zip(make_memories(hidden, sensitivity="secret"), [unit(1)] * hidden, strict=True))
+    assert find_nearest(rows, unit(1), MODEL, 5) == before
 
 
 def test_personal_memories_of_others_are_not_found(db):
     mine, theirs = (
-        memories(1, scope="personal", owner="ada")[0],
-        memories(1, scope="personal", owner="bob")[0],
+        make_memories(1, scope="personal", owner="ada")[0],
+        make_memories(1, scope="personal", owner="bob")[0],
     )
-    put([(mine, unit(1)), (theirs, unit(1))])
-    found = nearest(Memory.objects.visible_to(Clearance(owner="ada")).live(), unit(1), MODEL, 9)
+    insert_vectors([(mine, unit(1)), (theirs, unit(1))])
+    found = find_nearest(Memory.objects.visible_to(Clearance(owner="ada")).live(), unit(1), MODEL, 9)
     assert [pk for pk, _ in found] == [mine.pk]
 
 
@@ -91,26 +91,26 @@ def test_what_lies_in_the_trash_or_has_expired_is_left_to_the_queryset(many):
     Memory.objects.filter(pk__in=[row.pk for row in many[:10]]).update(deleted_at=timezone.now())
     Memory.objects.filter(pk__in=[row.pk for row in many[10:20]]).update(expires_at=timezone.now())
     live = Memory.objects.visible_to(Clearance()).live()
-    assert same(nearest(live, unit(1), MODEL, 400), by_hand(live, unit(1), 400))
+    assert same(find_nearest(live, unit(1), MODEL, 400), by_hand(live, unit(1), 400))
     trashed = Memory.objects.visible_to(Clearance()).trashed()
-    assert len(nearest(trashed, unit(1), MODEL, 400)) == 10
+    assert len(find_nearest(trashed, unit(1), MODEL, 400)) == 10
 
 
 def test_memories_without_a_vector_are_left_out(db):
-    one, _ = memories(2)
-    put([(one, unit(1))])
-    assert [pk for pk, _ in nearest(Memory.objects.all(), unit(1), MODEL, 9)] == [one.pk]
-    assert nearest(Memory.objects.all(), unit(1), "another", 9) == []
+    one, _ = make_memories(2)
+    insert_vectors([(one, unit(1))])
+    assert [pk for pk, _ in find_nearest(Memory.objects.all(), unit(1), MODEL, 9)] == [one.pk]
+    assert find_nearest(Memory.objects.all(), unit(1), "another", 9) == []
 
 
 def test_a_question_without_direction_finds_nothing(many):
-    assert nearest(Memory.objects.all(), np.zeros(8, np.float32), MODEL, 9) == []
+    assert find_nearest(Memory.objects.all(), np.zeros(8, np.float32), MODEL, 9) == []
 
 
 def test_of_equal_ones_the_newer_comes_first(db):
-    rows = memories(6)
-    put((row, unit(1, 2)) for row in rows)
-    assert [pk for pk, _ in nearest(Memory.objects.all(), unit(1), MODEL, 3)] == [
+    rows = make_memories(6)
+    insert_vectors((row, unit(1, 2)) for row in rows)
+    assert [pk for pk, _ in find_nearest(Memory.objects.all(), unit(1), MODEL, 3)] == [
         row.pk for row in reversed(rows[3:])
     ]
 
@@ -118,8 +118,8 @@ def test_of_equal_ones_the_newer_comes_first(db):
 @pytest.fixture
 def sampled(monkeypatch):
     """So small a sample that a few hundred memories are many."""
-    monkeypatch.setattr(semantic, "SAMPLE", 20)
-    monkeypatch.setattr(semantic, "TELLING", 4)
+    monkeypatch.setattr(semantic, "MIN_SAMPLE", 20)
+    monkeypatch.setattr(semantic, "MIN_SAMPLE_VECTORS", 4)
 
 
 @pytest.mark.parametrize("projects", [["a"], ["a", "b", "c"]])
@@ -127,9 +127,9 @@ def sampled(monkeypatch):
 def test_it_is_exact_where_only_a_sample_tells_what_the_queryset_holds(many, sampled, projects, most):
     rows = Memory.objects.visible_to(Clearance.up_to("secret", projects=projects))
     query = random_units(1, most)[0]
-    found = nearest(rows, query, MODEL, most, centred=False)
+    found = find_nearest(rows, query, MODEL, most, centred=False)
     assert same(found, by_hand(rows, query, most, centred=False))
-    centred = nearest(rows, query, MODEL, most)
+    centred = find_nearest(rows, query, MODEL, most)
     assert {pk for pk, _ in centred} <= set(rows.values_list("pk", flat=True))
     assert len(centred) == len(found)
 
@@ -137,22 +137,22 @@ def test_it_is_exact_where_only_a_sample_tells_what_the_queryset_holds(many, sam
 def test_it_is_exact_where_what_is_sought_lies_on_the_far_side(many, sampled):
     """The best of all are hidden, so what a sample foretells is wrong."""
     query = unit(1)
-    table = of_table()
+    table = stored_vectors()
     far = sorted(table, key=lambda pk: float(table[pk] @ query))[:150]
     rows = Memory.objects.filter(pk__in=far)
-    assert same(nearest(rows, query, MODEL, 40, centred=False), by_hand(rows, query, 40, centred=False))
+    assert same(find_nearest(rows, query, MODEL, 40, centred=False), by_hand(rows, query, 40, centred=False))
 
 
 def test_queries_do_not_grow_with_what_is_stored(many, sampled):
     def asked(rows, most):
         with CaptureQueriesContext(connection) as queries:
-            nearest(rows, unit(1), MODEL, most)
+            find_nearest(rows, unit(1), MODEL, most)
         return len([one for one in queries if "memoryhub_memory" in one["sql"]])
 
     few = Memory.objects.filter(project="a", sensitivity="public")
     for rows in (few, Memory.objects.all(), Memory.objects.none()):
         assert max(asked(rows, most) for most in (1, 50, 5000)) <= 3
-    put(zip(memories(500), random_units(500, 3), strict=True))
+    insert_vectors(zip(make_memories(500), random_units(500, 3), strict=True))
     for rows in (few, Memory.objects.all()):
         assert max(asked(rows, most) for most in (1, 50, 5000)) <= 3
 
@@ -171,12 +171,14 @@ def test_any_store_gate_and_filter_give_what_brute_force_gives(
     empty, levels, asked, projects, most, centred, seed, share
 ):
     Memory.objects.all().delete()
-    made = [memories(1, sensitivity=level, project="abc"[n % 3], copy=n)[0] for n, level in enumerate(levels)]
-    put(list(zip(made, random_units(len(made), seed), strict=True))[:share])
+    made = [
+        make_memories(1, sensitivity=level, project="abc"[n % 3], copy=n)[0] for n, level in enumerate(levels)
+    ]
+    insert_vectors(list(zip(made, random_units(len(made), seed), strict=True))[:share])
     rows = Memory.objects.visible_to(Clearance.up_to(asked, "ada", projects)).live()
     query = random_units(1, seed + 1)[0]
     assert same(
-        nearest(rows, query, MODEL, most, centred=centred), by_hand(rows, query, most, centred=centred)
+        find_nearest(rows, query, MODEL, most, centred=centred), by_hand(rows, query, most, centred=centred)
     )
 
 

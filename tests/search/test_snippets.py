@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memoryhub.backends.fts_query import parse
-from memoryhub.core.text import collapse
-from memoryhub.search.snippets import WIDTH, mark, snippet
+from memoryhub.backends.fts_query import parse_query
+from memoryhub.core.text import collapse_whitespace
+from memoryhub.search.snippets import SNIPPET_WIDTH, extract_snippet, highlight_text
 
 MARKUP = st.text(alphabet="<>&\"'/=;abz ém日\u0301\n", max_size=200)
 
@@ -35,26 +35,28 @@ def bare(html: str) -> str:
 @example("x\u0302" * 30 + " end", "end")
 def test_an_extract_is_escaped_balanced_and_true(text, typed):
     for html in (
-        snippet(parse(typed), text),
-        mark(parse(typed), text),
-        snippet(parse(typed), text, width=20),
+        extract_snippet(parse_query(typed), text),
+        highlight_text(parse_query(typed), text),
+        extract_snippet(parse_query(typed), text, width=20),
     ):
         without = re.sub(r"</?mark>", "", html)
         assert "<" not in without
         assert ">" not in without
         assert re.fullmatch(r"(?:[^<]|<mark>[^<]+</mark>)*", html, re.DOTALL)
         seen = bare(html).removeprefix("…").removesuffix("…")
-        assert seen in unicodedata.normalize("NFC", collapse(text))
+        assert seen in unicodedata.normalize("NFC", collapse_whitespace(text))
 
 
 @given(MARKUP, st.text(max_size=20))
 def test_a_marked_text_is_the_whole_text(text, typed):
-    assert bare(mark(parse(typed), text)) == unicodedata.normalize("NFC", collapse(text))
+    assert bare(highlight_text(parse_query(typed), text)) == unicodedata.normalize(
+        "NFC", collapse_whitespace(text)
+    )
 
 
 @given(st.text(max_size=3000), st.text(max_size=20))
 def test_an_extract_is_not_longer_than_its_width(text, typed):
-    assert len(bare(snippet(parse(typed), text))) <= WIDTH + 2
+    assert len(bare(extract_snippet(parse_query(typed), text))) <= SNIPPET_WIDTH + 2
 
 
 @pytest.mark.parametrize(
@@ -77,29 +79,29 @@ def test_an_extract_is_not_longer_than_its_width(text, typed):
     ],
 )
 def test_what_is_marked(typed, text, marked):
-    found = re.findall(r"<mark>(.*?)</mark>", snippet(parse(typed), text))
+    found = re.findall(r"<mark>(.*?)</mark>", extract_snippet(parse_query(typed), text))
     assert [unescape(one) for one in found] == marked
 
 
 def test_the_window_is_where_most_hits_are():
     text = "zebra " + "filler " * 100 + "zebra meets okapi and zebra " + "filler " * 100
-    html = snippet(parse("zebra okapi"), text)
+    html = extract_snippet(parse_query("zebra okapi"), text)
     assert html.count("<mark>") == 3
     assert html.startswith("…")
     assert html.endswith("…")
 
 
 def test_a_short_text_is_shown_whole():
-    assert snippet(parse("b"), "a\n\n  b   c") == "a <mark>b</mark> c"
+    assert extract_snippet(parse_query("b"), "a\n\n  b   c") == "a <mark>b</mark> c"
 
 
 def test_a_long_text_full_of_hits_takes_no_time():
     text = "zebra " * 16_000
     began = time.process_time()
-    snippet(parse("zebra"), text)
+    extract_snippet(parse_query("zebra"), text)
     assert time.process_time() - began < 2  # it was half a minute when each hit looked at every other
 
 
 def test_cuts_are_made_at_words():
-    html = snippet(parse("needle"), "straw " * 300 + "needle " + "straw " * 300)
+    html = extract_snippet(parse_query("needle"), "straw " * 300 + "needle " + "straw " * 300)
     assert set(bare(html).strip("…").split()) == {"straw", "needle"}

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor
-from memoryhub.capture.event_preview import read_prompt
+from memoryhub.capture.event_preview import parse_prompt
 from memoryhub.extraction.deduplication import remember_deduplicated
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
@@ -26,12 +26,12 @@ from memoryhub.models import JournalEntry, Memory
 from memoryhub.security import secrets
 from memoryhub.security.secrets import UNCHECKED, CheckTooCostly, find_secrets, nearby, redact
 from memoryhub.security.secrets import rule as rules
-from tools.secret_examples import examples
+from tools.secret_examples import make_examples
 
 remembering = import_module("memoryhub.memories.create")  # the package has a function of this name
 HOSTILE = "pwd=" * 2500
 MARKERS = sorted({marker for rule in secrets._RULES for marker in rule.markers})
-ORDINARY = "\n".join(one.text for one in examples(5) if not one.kind)
+ORDINARY = "\n".join(one.text for one in make_examples(5) if not one.kind)
 LENGTH = 10_000
 JOINTS = ["", "=", ": ", " ", "='", '"', ">", "/", "@", "\n", "a", "A1b", "; "]
 
@@ -127,7 +127,7 @@ def test_ordinary_texts_use_a_small_part_of_the_budget():
         text = ORDINARY[at : at + 2000]
         for rule in secrets._RULES:
             list(rules.matches(rule, text, budget))
-        list(nearby.find_near(text, budget))
+        list(nearby.find_near_service_names(text, budget))
         assert budget.spent < budget.limit / 2
 
 
@@ -139,21 +139,21 @@ def test_a_scan_that_takes_too_much_processor_time_is_given_up(monkeypatch):
 
 def test_a_preview_of_an_unchecked_text_says_that_it_was_removed():
     assert redact(HOSTILE) == UNCHECKED
-    assert read_prompt(HOSTILE, 200)[0] == UNCHECKED
+    assert parse_prompt(HOSTILE, 200)[0] == UNCHECKED
 
 
 @pytest.fixture
 def no_scan_while_writing(monkeypatch) -> list[str]:
     """Fail each scan that happens inside a transaction; the list holds the texts that were scanned."""
     scanned = []
-    original = secrets._spans
+    original = secrets._find_spans
 
     def spans(text):
         assert not connection.in_atomic_block, "scanned inside a transaction"
         scanned.append(text)
         return original(text)
 
-    monkeypatch.setattr(secrets, "_spans", spans)
+    monkeypatch.setattr(secrets, "_find_spans", spans)
     return scanned
 
 
@@ -162,27 +162,27 @@ class TestOutsideOfTransactions:
     pytestmark = pytest.mark.usefixtures("no_scan_while_writing")
 
     def test_create(self, actor: Actor, no_scan_while_writing):
-        memories.remember(MemoryDraft(content="zebra one"), actor)
+        memories.create_memory(MemoryDraft(content="zebra one"), actor)
         assert any("zebra one" in text for text in no_scan_while_writing)
 
     def test_create_in_a_session(self, actor: Actor, no_scan_while_writing):
-        memories.remember_in_session(MemoryDraft(content="zebra two"), actor, "s")
+        memories.create_memory_in_session(MemoryDraft(content="zebra two"), actor, "s")
         assert any("zebra two" in text for text in no_scan_while_writing)
 
     def test_batch_and_key(self, actor: Actor, no_scan_while_writing):
         drafts = [MemoryDraft(content=f"zebra {n}", key=f"k{n % 2}") for n in range(4)]
-        done = memories.remember_many(drafts, actor)
+        done = memories.create_memories(drafts, actor)
         assert [one.outcome for one in done] == ["created", "created", "updated", "updated"]
         assert len(no_scan_while_writing) == 4
 
     def test_update(self, actor: Actor, no_scan_while_writing):
-        memory = memories.remember(MemoryDraft(content="zebra"), actor).memory
-        memories.update(memory.uid, MemoryPatch(content="okapi"), actor)
+        memory = memories.create_memory(MemoryDraft(content="zebra"), actor).memory
+        memories.update_memory(memory.uid, MemoryPatch(content="okapi"), actor)
         assert any("okapi" in text for text in no_scan_while_writing)
 
     def test_merge(self, actor: Actor, no_scan_while_writing):
-        one, two = (memories.remember(MemoryDraft(content=f"zebra {n}"), actor).memory for n in "ab")
-        memories.merge(one.uid, [two.uid], actor, content="both zebras")
+        one, two = (memories.create_memory(MemoryDraft(content=f"zebra {n}"), actor).memory for n in "ab")
+        memories.merge_memories(one.uid, [two.uid], actor, content="both zebras")
         assert any("both zebras" in text for text in no_scan_while_writing)
 
     def test_deduplicated(self, actor: Actor, no_scan_while_writing):
@@ -204,8 +204,8 @@ class TestOutsideOfTransactions:
 
     def test_facts(self, actor: Actor, no_scan_while_writing):
         words = {"subject": "hub", "predicate": "runs on"}
-        fact, _ = services.store_fact(FactDraft(**words, object="SQLite"), actor)
-        services.change_fact(fact.uid, FactDraft(**words, object="PostgreSQL"), actor)
+        fact, _ = services.create_fact(FactDraft(**words, object="SQLite"), actor)
+        services.update_fact(fact.uid, FactDraft(**words, object="PostgreSQL"), actor)
         assert len(no_scan_while_writing) == 2
 
 
@@ -220,12 +220,12 @@ class TestChunks:
         return [MemoryDraft(content=content, **more) for content in contents]
 
     def test_duplicates_in_different_chunks_are_one_memory(self, actor: Actor):
-        done = memories.remember_many(self.drafts("a", "b", "c", "a"), actor)
+        done = memories.create_memories(self.drafts("a", "b", "c", "a"), actor)
         assert [one.outcome for one in done] == ["created", "created", "created", "refreshed"]
         assert done[0].memory.uid == done[3].memory.uid
 
     def test_a_key_in_different_chunks_is_updated(self, actor: Actor):
-        done = memories.remember_many(self.drafts("a", "b", "c", key="k"), actor)
+        done = memories.create_memories(self.drafts("a", "b", "c", key="k"), actor)
         assert [one.outcome for one in done] == ["created", "updated", "updated"]
         assert Memory.objects.get().content == "c"
 
@@ -242,7 +242,7 @@ class TestChunks:
 
         original = remembering.write
         monkeypatch.setattr(remembering, "write", write)
-        done = memories.remember_many(self.drafts("a", "b", "c", "d", "e"), actor)
+        done = memories.create_memories(self.drafts("a", "b", "c", "d", "e"), actor)
         assert [getattr(one, "outcome", getattr(one, "code", "")) for one in done] == [
             *("created", "created"),
             *("database_busy",) * 3,
@@ -256,7 +256,7 @@ class TestChunks:
 
         monkeypatch.setattr(remembering, "write", write)
         with pytest.raises(OperationalError):
-            memories.remember_many(self.drafts("a", "b", "c"), actor)
+            memories.create_memories(self.drafts("a", "b", "c"), actor)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -269,7 +269,7 @@ def test_a_batch_of_a_thousand_is_stored_in_several_transactions(actor: Actor, m
 
     original = remembering.write
     monkeypatch.setattr(remembering, "write", write)
-    done = memories.remember_many([MemoryDraft(content=f"zebra {n}") for n in range(1000)], actor)
+    done = memories.create_memories([MemoryDraft(content=f"zebra {n}") for n in range(1000)], actor)
     assert written == [False] * 10
     assert [one.memory.content for one in done] == [f"zebra {n}" for n in range(1000)]
 
@@ -279,23 +279,23 @@ class TestTooCostly:
     @pytest.mark.parametrize("field", ["content", "overview"])
     def test_a_memory_is_refused_by_field(self, actor: Actor, field: str):
         with pytest.raises(memories.TooCostlyToCheck) as refused:
-            memories.remember(MemoryDraft(**{"content": "words", field: HOSTILE}), actor)
+            memories.create_memory(MemoryDraft(**{"content": "words", field: HOSTILE}), actor)
         assert refused.value.field == field
         assert refused.value.message == f"{field} is too costly to check for secrets. Shorten it or split it."
         assert not Memory.objects.exists()
 
     def test_in_a_batch_only_that_item_is_refused(self, actor: Actor):
-        done = memories.remember_many([MemoryDraft(content=text) for text in ("a", HOSTILE, "b")], actor)
+        done = memories.create_memories([MemoryDraft(content=text) for text in ("a", HOSTILE, "b")], actor)
         assert [type(one).__name__ for one in done] == ["Outcome", "TooCostlyToCheck", "Outcome"]
 
     def test_a_hidden_memory_is_not_found_even_with_a_costly_text(self, actor: Actor):
         with pytest.raises(memories.NotFound):
-            memories.update("0" * 26, MemoryPatch(content=HOSTILE), actor)
+            memories.update_memory("0" * 26, MemoryPatch(content=HOSTILE), actor)
         assert not JournalEntry.objects.exists()
 
     def test_the_scan_reports_it_and_leaves_it(self, actor: Actor, configure):
         configure(block_secrets=False)
-        memory = memories.remember(MemoryDraft(content=HOSTILE), actor).memory
+        memory = memories.create_memory(MemoryDraft(content=HOSTILE), actor).memory
         for option in ("--quarantine", "--redact"):
             out = StringIO()
             call_command("scan_secrets", option, stdout=out)
@@ -308,7 +308,7 @@ class TestTooCostly:
     def test_a_row_with_another_unchecked_text_is_not_redacted(self, actor: Actor, configure):
         configure(block_secrets=False)
         token = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
-        memory = memories.remember(MemoryDraft(content=HOSTILE, overview=token), actor).memory
+        memory = memories.create_memory(MemoryDraft(content=HOSTILE, overview=token), actor).memory
         out = StringIO()
         call_command("scan_secrets", "--redact", stdout=out)
         assert "Left: memory" in out.getvalue()

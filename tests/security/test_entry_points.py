@@ -16,7 +16,7 @@ from django.test import Client
 
 from memoryhub.access.policy import Clearance
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.security.log_filter import WithoutSecrets
+from memoryhub.security.log_filter import RedactSecretsFilter
 from tests.api.conftest import Agent
 from tests.security.conftest import TOKEN, URL
 
@@ -193,7 +193,7 @@ def test_no_line_of_a_log_keeps_what_came_in_an_address() -> None:
         "django.server", logging.INFO, "", 0, '"GET /search?query=%s" %s', (TOKEN, 200), None
     )
     plain = logging.LogRecord("django.server", logging.INFO, "", 0, '"GET %s" %s', ("/", 200), None)
-    assert all(WithoutSecrets().filter(record) for record in (kept, plain))
+    assert all(RedactSecretsFilter().filter(record) for record in (kept, plain))
     assert kept.getMessage() == '"GET /search?query=[secret removed]" 200'
     assert plain.getMessage() == '"GET /" 200'
     handlers = settings.LOGGING["handlers"].values()

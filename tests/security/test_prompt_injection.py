@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.security.prompt_injection import MARK, inspect
-from memoryhub.security.prompt_injection.roles import strip_role_prefixes
+from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect
+from memoryhub.security.prompt_injection.role_prefixes import strip_role_prefixes
 
 ORDERS = {
     "override": [
@@ -130,7 +130,7 @@ def test_an_order_to_the_agent_is_found_and_nothing_of_it_is_left(kind, text):
     verdict = inspect(text)
     assert verdict.flagged
     assert text not in verdict.clean
-    assert MARK in verdict.clean
+    assert INSTRUCTION_REMOVED in verdict.clean
 
 
 @pytest.mark.parametrize("kind", ["override", "leak", "secrecy", "persona"])

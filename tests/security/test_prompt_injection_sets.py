@@ -8,21 +8,27 @@ import pytest
 from django.conf import settings
 
 from memoryhub.security.prompt_injection.lexicon import LEXICON
-from memoryhub.security.prompt_injection.rules import RULES
-from tools.prompt_injection.evaluation import Labelled, load, score, scores_by, try_on
+from memoryhub.security.prompt_injection.patterns import RULES
+from tools.prompt_injection.evaluation import (
+    LabelledText,
+    compute_score,
+    compute_scores_by,
+    inspect_samples,
+    load_samples,
+)
 
 SETS = sorted((Path(settings.BASE_DIR) / "fixtures" / "governor").glob("*.jsonl"))
 LANGUAGES = set("en de fr es pt it nl pl ru zh ja ko tr ar hi".split())
 
 
 @pytest.fixture(scope="module")
-def samples() -> list[Labelled]:
-    return load(SETS)
+def samples() -> list[LabelledText]:
+    return load_samples(SETS)
 
 
 @pytest.fixture(scope="module")
 def outcomes(samples):
-    return try_on(samples)
+    return inspect_samples(samples)
 
 
 def test_the_sets_are_large_and_of_many_languages(samples):
@@ -39,13 +45,13 @@ def test_the_halves_are_about_as_large(samples):
 
 
 def test_most_unseen_injections_are_caught_at_few_false_alarms(outcomes):
-    unseen = score(outcome for outcome in outcomes if outcome.sample.half == "unseen")
+    unseen = compute_score(outcome for outcome in outcomes if outcome.sample.half == "unseen")
     assert unseen.recall >= 0.88
     assert unseen.alarm_rate <= 0.01
 
 
 def test_most_injections_of_every_language_are_caught(outcomes):
-    found = scores_by(outcomes, lambda sample: sample.language)
+    found = compute_scores_by(outcomes, lambda sample: sample.language)
     weak = {
         name
         for name in LANGUAGES
@@ -60,14 +66,14 @@ def test_a_line_that_is_no_labelled_text_is_named(tmp_path):
         '{"text": "a", "label": "ordinary", "kind": "k", "language": "en"}\n{"text": "b"}\n', "utf-8"
     )
     with pytest.raises(ValueError, match=r"set\.jsonl:2"):
-        load([path])
+        load_samples([path])
 
 
 def test_a_label_must_be_known(tmp_path):
     path = tmp_path / "set.jsonl"
     path.write_text('{"text": "a", "label": "odd", "kind": "k", "language": "en"}', "utf-8")
     with pytest.raises(ValueError, match="injection, ordinary"):
-        load([path])
+        load_samples([path])
 
 
 def test_every_rule_weighs_something_and_none_outweighs_all():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.security.prompt_injection.roles import strip_role_prefixes
+from memoryhub.security.prompt_injection.role_prefixes import strip_role_prefixes
 
 PREFIX = re.compile(
     r"^[\s>*_#(\[\-\u200b]*(?:assistant|user|system|human|developer)[\s*_)\]\u200b]*[:：](?!:)", re.I

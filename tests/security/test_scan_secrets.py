@@ -12,9 +12,9 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.access.policy import Actor, Sensitivity, system
+from memoryhub.access.policy import Actor, Sensitivity, system_actor
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import (
@@ -43,9 +43,9 @@ def leaky(configure: Callable[..., None], remember: Callable[..., Memory], actor
     """A store that was filled while nothing was looked at: a credential in every kind of row."""
     configure(block_secrets=False)
     memory = remember(f"first line\ndeploy with {TOKEN}", project="shop", tags=["ok", TOKEN], session_id="s")
-    memories.update(memory.uid, MemoryPatch(title=f"old {TOKEN}"), actor)
-    memories.update(memory.uid, MemoryPatch(title="a new title"), actor)
-    services.store_fact(FactDraft(subject="ci", predicate="uses", object=TOKEN, project="shop"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(title=f"old {TOKEN}"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(title="a new title"), actor)
+    services.create_fact(FactDraft(subject="ci", predicate="uses", object=TOKEN, project="shop"), actor)
     session = Session.objects.get(session_id="s")
     Session.objects.filter(pk=session.pk).update(cwd=f"/srv/{TOKEN}", state={"work": {"failure": TOKEN}})
     Event.objects.create(session=session, event="prompt:submit", preview=f"use {TOKEN}", keywords=[TOKEN])
@@ -90,7 +90,7 @@ class TestQuarantine:
         assert "Quarantined 1 memory row" in said
         assert bot.get(f"/memories/{leaky.uid}", allow_private=True, allow_secret=True).status_code == 404
         for model in (Memory, Fact, Event, Injection):
-            assert not model.objects.visible_to(system("tests").clearance).exists(), model
+            assert not model.objects.visible_to(system_actor("tests").clearance).exists(), model
         assert "deploy" not in bot.post("/search", {"query": "deploy"}).content.decode()
 
     def test_the_journal_says_what_it_was_and_the_admin_can_give_it_back(
@@ -100,7 +100,7 @@ class TestQuarantine:
         hidden = JournalEntry.objects.filter(operation="quarantine", object_id=leaky.uid)
         row = next(row for row in hidden if row.detail["of"] == "memory")
         assert (row.detail["was"], row.detail["kinds"]) == ("public", ["GitHub token"])
-        memories.repair_level([leaky.uid], Sensitivity.SECRET, system("tests"))
+        memories.repair_sensitivity([leaky.uid], Sensitivity.SECRET, system_actor("tests"))
         assert bot.get(f"/memories/{leaky.uid}", allow_secret=True).status_code == 200
 
     def test_what_has_no_level_is_named_as_left(self, leaky: Memory) -> None:
@@ -163,7 +163,7 @@ class TestRelease:
         scan("--quarantine")
         configure(block_secrets=False)
         hidden = Fact.objects.get()
-        services.store_fact(FactDraft(subject="ci", predicate="uses", object=TOKEN, project="shop"), actor)
+        services.create_fact(FactDraft(subject="ci", predicate="uses", object=TOKEN, project="shop"), actor)
         scan("--release", hidden.uid)
         assert sorted(Fact.objects.values_list("copy", flat=True)) == [0, 1]
 
@@ -232,7 +232,7 @@ class TestRedact:
         assert Fact.objects.get().object == TOKEN
 
     def test_the_sealed_journal_is_told_and_left(self, actor: Actor, db: None) -> None:
-        with write():
+        with write_transaction():
             journal.record(actor, [journal.Change("run", "run", "", {"words": TOKEN})], timezone.now())
         said = scan("--redact")
         assert "a journal row is sealed" in said

@@ -1,4 +1,4 @@
-"""The labelled set, and what the detector makes of it."""
+"""The labelled set of secrets: its size, the scores on it, and a comparison with detect-secrets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 from django.core.management import call_command
 
 import memoryhub
 from memoryhub.security.secrets import find_secrets
-from tools.secret_examples import examples
+from tools.secret_examples import make_examples
 
 AIMED_RECALL, AIMED_ALARMS = 0.97, 0.003
 
@@ -25,7 +26,7 @@ def figures(**options: Any) -> dict[str, Any]:
 
 
 def test_the_set_is_as_large_as_it_should_be() -> None:
-    made = examples()
+    made = make_examples()
     assert len([one for one in made if one.kind]) >= 300
     assert len({one.kind for one in made}) >= 40
     assert len({one.text for one in made if not one.kind}) >= 500
@@ -53,3 +54,25 @@ def test_no_file_of_the_set_holds_a_whole_token() -> None:
     for path in (Path(memoryhub.__file__).parent / "management" / "secret_examples").glob("*.py"):
         kinds = {kind for kind, _ in find_secrets(path.read_text("utf-8"))}
         assert kinds == set(), path.name
+
+
+# These take any long word, any word after `password`, and any address for a secret.
+_VAGUE = {"Base64HighEntropyString", "HexHighEntropyString", "KeywordDetector", "IPPublicDetector"}
+DETECTORS = [
+    detector()
+    for detector in get_mapping_from_secret_type_to_class().values()
+    if detector.__name__ not in _VAGUE
+]
+
+
+@pytest.mark.parametrize("seed", [7, 21])
+def test_whatever_the_library_finds_is_found(seed: int) -> None:
+    theirs = [one for one in make_examples(seed) if one.kind and _found_by_library(one.text)]
+    assert len(theirs) > 50
+    assert [one.kind for one in theirs if not find_secrets(one.text)] == []
+
+
+def _found_by_library(text: str) -> bool:
+    return any(
+        True for detector in DETECTORS for line in text.split("\n") for _ in detector.analyze_string(line)
+    )

@@ -16,7 +16,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory
-from memoryhub.security.secrets import Found, find_secrets, redact
+from memoryhub.security.secrets import DetectedSecret, find_secrets, redact
 
 _SIGNS = "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF"
 
@@ -148,7 +148,7 @@ NEGATIVES = [
     ("kind", "text"), [(kind, text) for kind, texts in POSITIVES.items() for text in texts]
 )
 def test_a_credential_is_found_by_kind_and_line(kind: str, text: str) -> None:
-    assert Found(kind, 3) in find_secrets(f"first\nsecond\n{text}\nlast")
+    assert DetectedSecret(kind, 3) in find_secrets(f"first\nsecond\n{text}\nlast")
 
 
 @pytest.mark.parametrize("text", NEGATIVES)
@@ -202,7 +202,7 @@ class TestStore:
     @pytest.mark.parametrize("field", SECRETIVE)
     def test_a_memory_is_refused_whichever_field_holds_it(self, actor: Actor, field: str) -> None:
         with pytest.raises(memories.SecretDetected) as refused:
-            memories.remember(MemoryDraft(**{"content": "words", field: SECRETIVE[field]}), actor)
+            memories.create_memory(MemoryDraft(**{"content": "words", field: SECRETIVE[field]}), actor)
         assert (refused.value.field, refused.value.kind) == (field, "GitHub token")
         assert f" of {field} holds what looks like a GitHub token" in refused.value.message
         assert GITHUB not in str(refused.value)
@@ -221,7 +221,7 @@ class TestStore:
         memory = remember("words")
         rows = JournalEntry.objects.count()
         with pytest.raises(memories.SecretDetected, match=f"of {field} "):
-            memories.update(memory.uid, MemoryPatch(**{field: SECRETIVE[field]}), actor)
+            memories.update_memory(memory.uid, MemoryPatch(**{field: SECRETIVE[field]}), actor)
         memory.refresh_from_db()
         assert (memory.content, JournalEntry.objects.count()) == ("words", rows + 1)
         row = JournalEntry.objects.first()
@@ -229,39 +229,39 @@ class TestStore:
 
     def test_the_message_tells_line_field_and_mend(self, actor: Actor) -> None:
         with pytest.raises(memories.SecretDetected) as refused:
-            memories.remember(MemoryDraft(content=f"one\ntwo\n{GITHUB}"), actor)
+            memories.create_memory(MemoryDraft(content=f"one\ntwo\n{GITHUB}"), actor)
         told = "line 3 of content holds what looks like a GitHub token; remove it and store again"
         assert refused.value.message == told
 
     def test_one_refused_draft_does_not_lose_the_others(self, actor: Actor) -> None:
         drafts = [MemoryDraft(content=text) for text in ("one", GITHUB, "three")]
-        done = memories.remember_many(drafts, actor)
+        done = memories.create_memories(drafts, actor)
         assert [type(one).__name__ for one in done] == ["Outcome", "SecretDetected", "Outcome"]
         assert Memory.objects.count() == 2
 
     def test_an_upsert_is_refused(self, remember: Callable[..., Memory], actor: Actor) -> None:
         memory = remember("words", key="k")
         with pytest.raises(memories.SecretDetected):
-            memories.remember(MemoryDraft(content=GITHUB, key="k"), actor)
+            memories.create_memory(MemoryDraft(content=GITHUB, key="k"), actor)
         memory.refresh_from_db()
         assert memory.content == "words"
 
     @pytest.mark.parametrize("field", ["subject", "predicate", "object", "project", "session_id"])
     def test_a_fact_is_refused_new_or_changed(self, actor: Actor, field: str) -> None:
         plain: dict[str, Any] = {"subject": "a", "predicate": "is", "object": "b"}
-        fact, _ = services.store_fact(FactDraft(**plain), actor)
+        fact, _ = services.create_fact(FactDraft(**plain), actor)
         bad = FactDraft(**plain | {field: GITHUB})
         with pytest.raises(memories.SecretDetected, match=f"of {field} "):
-            services.store_fact(bad, actor)
+            services.create_fact(bad, actor)
         with pytest.raises(memories.SecretDetected, match=f"of {field} "):
-            services.change_fact(fact.uid, bad, actor)
+            services.update_fact(fact.uid, bad, actor)
         assert Fact.objects.get().object == "b"
 
     def test_whoever_must_store_such_text_turns_it_off(
         self, actor: Actor, configure: Callable[..., None]
     ) -> None:
         configure(block_secrets=False)
-        assert memories.remember(MemoryDraft(content=GITHUB), actor).outcome == "created"
+        assert memories.create_memory(MemoryDraft(content=GITHUB), actor).outcome == "created"
 
 
 def test_a_text_is_redacted_of_its_credentials_and_nothing_else():

@@ -16,18 +16,26 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
 from memoryhub.stats import review_items
-from memoryhub.stats.review_items import FLAGGED, NEW, REASONS, UNSURE, Reader, counts, queue
+from memoryhub.stats.review_items import (
+    FLAGGED,
+    NEW,
+    REASONS,
+    UNSURE,
+    Reviewer,
+    count_by_reason,
+    select_queue,
+)
 
 Remember = Callable[..., Memory]
 ADA = Actor("user:ada", Clearance.up_to("secret", owner="ada"))
 
 
-def reader(since_days: float = 1) -> Reader:
-    return Reader("user:ada", timezone.now() - timedelta(days=since_days))
+def reader(since_days: float = 1) -> Reviewer:
+    return Reviewer("user:ada", timezone.now() - timedelta(days=since_days))
 
 
-def waiting(reason: str, clearance: Clearance = ADA.clearance, who: Reader | None = None) -> list[Memory]:
-    return list(queue(Memory.objects.visible_to(clearance).live(), reason, who or reader()))
+def waiting(reason: str, clearance: Clearance = ADA.clearance, who: Reviewer | None = None) -> list[Memory]:
+    return list(select_queue(Memory.objects.visible_to(clearance).live(), reason, who or reader()))
 
 
 def change(memory: Memory, **values: Any) -> Memory:
@@ -54,12 +62,12 @@ class TestNew:
     def test_the_readers_own_does_not(self, remember: Remember) -> None:
         remember("mine", by=ADA)
         assert waiting(NEW) == []
-        assert len(waiting(NEW, who=Reader("user:eve", timezone.now() - timedelta(days=1)))) == 1
+        assert len(waiting(NEW, who=Reviewer("user:eve", timezone.now() - timedelta(days=1)))) == 1
 
     def test_who_has_never_looked_is_shown_the_last_two_weeks(self) -> None:
         now = timezone.now()
-        assert Reader.of("user:ada", None, now).since == now - timedelta(days=review_items.FIRST_DAYS)
-        assert Reader.of("user:ada", now, now).since == now
+        assert Reviewer.of("user:ada", None, now).since == now - timedelta(days=review_items.DEFAULT_NEW_DAYS)
+        assert Reviewer.of("user:ada", now, now).since == now
 
 
 class TestUnsure:
@@ -86,22 +94,22 @@ class TestApproval:
 
     def test_what_is_approved_waits_for_nobody_any_more(self, every_reason: Memory) -> None:
         assert [waiting(reason) for reason in REASONS] == [[every_reason]] * 3
-        memories.act("approve", [every_reason.uid], ADA)
+        memories.apply_bulk_action("approve", [every_reason.uid], ADA)
         assert [waiting(reason) for reason in REASONS] == [[]] * 3
 
     def test_what_an_agent_changes_after_that_waits_again(self, every_reason: Memory, actor: Actor) -> None:
-        memories.act("approve", [every_reason.uid], ADA)
-        memories.update(every_reason.uid, MemoryPatch(content="something else"), actor)
+        memories.apply_bulk_action("approve", [every_reason.uid], ADA)
+        memories.update_memory(every_reason.uid, MemoryPatch(content="something else"), actor)
         assert waiting(UNSURE) == [every_reason]
 
     def test_what_a_person_changes_after_that_does_not(self, every_reason: Memory) -> None:
-        memories.act("approve", [every_reason.uid], ADA)
-        memories.update(every_reason.uid, MemoryPatch(content="something better"), ADA)
+        memories.apply_bulk_action("approve", [every_reason.uid], ADA)
+        memories.update_memory(every_reason.uid, MemoryPatch(content="something better"), ADA)
         assert waiting(UNSURE) == []
 
     def test_an_approval_taken_back_brings_it_back(self, every_reason: Memory) -> None:
-        done = memories.act("approve", [every_reason.uid], ADA)
-        memories.undo_act(done.id, ADA, done.first, done.last)
+        done = memories.apply_bulk_action("approve", [every_reason.uid], ADA)
+        memories.undo_bulk_action(done.id, ADA, done.first, done.last)
         assert [waiting(reason) for reason in REASONS] == [[every_reason]] * 3
 
 
@@ -124,9 +132,11 @@ class TestGate:
     ) -> None:
         Memory.objects.update(confidence=0.1, flags=["governor:leak"])
         assert {memory.sensitivity for memory in waiting(reason, clearance)} == seen
-        counted = counts(Memory.objects.visible_to(clearance).live(), reader())
+        counted = count_by_reason(Memory.objects.visible_to(clearance).live(), reader())
         assert counted == {**dict.fromkeys(REASONS, len(seen)), "all": len(seen)}
-        assert review_items.waiting(Memory.objects.visible_to(clearance).live(), reader(), 9) == len(seen)
+        assert review_items.count_waiting(Memory.objects.visible_to(clearance).live(), reader(), 9) == len(
+            seen
+        )
 
     def test_a_personal_memory_waits_for_its_owner_alone(self, remember: Remember) -> None:
         eve = Actor("token:eve", Clearance.up_to("secret", owner="eve"))
@@ -137,7 +147,7 @@ class TestGate:
     def test_what_lies_in_the_trash_or_has_expired_does_not_wait(
         self, remember: Remember, actor: Actor
     ) -> None:
-        memories.trash([remember("gone", confidence=0.1).uid], actor)
+        memories.trash_memories([remember("gone", confidence=0.1).uid], actor)
         change(remember("past", confidence=0.1), expires_at=timezone.now() - timedelta(days=1))
         assert waiting(UNSURE) == []
 
@@ -145,7 +155,7 @@ class TestGate:
 def test_one_memory_counts_once_among_all(remember: Remember) -> None:
     change(remember("one", confidence=0.1), flags=["governor:leak"])
     remember("two")
-    found = counts(Memory.objects.visible_to(ADA.clearance).live(), reader())
+    found = count_by_reason(Memory.objects.visible_to(ADA.clearance).live(), reader())
     assert found == {NEW: 2, UNSURE: 1, FLAGGED: 1, "all": 2}
 
 
@@ -153,13 +163,15 @@ def test_counting_takes_one_query_whatever_there_is(remember: Remember) -> None:
     for n in range(12):
         remember(f"number {n}", confidence=0.1)
     with CaptureQueriesContext(connection) as queries:
-        counts(Memory.objects.visible_to(ADA.clearance).live(), reader())
+        count_by_reason(Memory.objects.visible_to(ADA.clearance).live(), reader())
     assert len(queries) == 1
 
 
 class TestTheBadgesNumber:
     def number(self, most: int = 99, since_days: float = 1) -> int:
-        return review_items.waiting(Memory.objects.visible_to(ADA.clearance).live(), reader(since_days), most)
+        return review_items.count_waiting(
+            Memory.objects.visible_to(ADA.clearance).live(), reader(since_days), most
+        )
 
     def test_it_is_the_number_of_all_that_wait_for_whatever_reason(self, remember: Remember) -> None:
         long_ago = timezone.now() - timedelta(days=900)
@@ -169,7 +181,11 @@ class TestTheBadgesNumber:
         change(remember("unsure", confidence=0.1), created_at=long_ago)
         change(remember("flagged"), created_at=long_ago, flags=["governor:leak"])
         change(remember("old"), created_at=long_ago)
-        assert self.number() == counts(Memory.objects.visible_to(ADA.clearance).live(), reader())["all"] == 4
+        assert (
+            self.number()
+            == count_by_reason(Memory.objects.visible_to(ADA.clearance).live(), reader())["all"]
+            == 4
+        )
 
     def test_it_ends_where_it_may_end_though_each_waits_for_many_reasons(self, remember: Remember) -> None:
         for n in range(6):

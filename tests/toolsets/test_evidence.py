@@ -7,7 +7,7 @@ import pytest
 from memoryhub import memories
 from memoryhub.audit import journal
 from memoryhub.http.authentication import Caller
-from memoryhub.memories.evidence import grown
+from memoryhub.memories.evidence import grow_confidence
 from memoryhub.models import Evidence, JournalEntry, Memory
 from memoryhub.toolsets import TOOLSETS
 from tests.toolsets.conftest import run
@@ -28,7 +28,7 @@ def confidence_of(memory: Memory) -> float:
     [(0.5, 0, 0.5), (0.5, 1, 0.75), (0.5, 2, 0.875), (0.9, 1, 0.95), (0.0, 1, 0.5), (1.0, 3, 1.0)],
 )
 def test_each_further_session_takes_half_of_the_doubt(start, sessions, after):
-    assert grown(start, sessions) == after
+    assert grow_confidence(start, sessions) == after
 
 
 @pytest.mark.parametrize("said", [KEYED, {"content": "We use strict mode"}])
@@ -117,23 +117,23 @@ def test_memories_that_become_one_were_said_in_all_of_their_sessions(mira, actor
             mira("remember", content=words, session_id=session)
     kept, other = Memory.objects.order_by("pk")
     assert (kept.confidence, other.confidence) == (0.75, 0.875)
-    merged = memories.merge(kept.uid, [other.uid], actor)
+    merged = memories.merge_memories(kept.uid, [other.uid], actor)
     assert confidence_of(kept) == 0.9375
     mira("remember", content="We use strict mode", session_id="s3")
     assert confidence_of(kept) == 0.9375
     mira("remember", content="We use strict mode", session_id="s5")
     assert confidence_of(kept) == 0.9688
     with pytest.raises(memories.Conflict, match="stored again"):
-        memories.unmerge(merged.uid, actor)
+        memories.undo_merge(merged.uid, actor)
 
 
 def test_a_merge_that_is_taken_back_takes_its_evidence_along(mira, actor):
     for number in (1, 2):
         mira("remember", content=f"We use strict mode {number}", session_id=f"s{number}")
     kept, other = Memory.objects.order_by("pk")
-    merged = memories.merge(kept.uid, [other.uid], actor)
+    merged = memories.merge_memories(kept.uid, [other.uid], actor)
     assert (confidence_of(kept), kept.evidence.count()) == (0.75, 2)
-    memories.unmerge(merged.uid, actor)
+    memories.undo_merge(merged.uid, actor)
     assert (confidence_of(kept), confidence_of(other)) == (0.5, 0.5)
     assert [*kept.evidence.values_list("session_id", flat=True)] == ["s1"]
     assert [*other.evidence.values_list("session_id", flat=True)] == ["s2"]
@@ -142,20 +142,20 @@ def test_a_merge_that_is_taken_back_takes_its_evidence_along(mira, actor):
 def test_one_without_evidence_was_said_in_its_own_session(mira, actor, remember):
     kept = remember("Strict mode it is", session_id="s0")
     mira("remember", content="We use strict mode", session_id="s1")
-    memories.merge(kept.uid, [Memory.objects.exclude(pk=kept.pk).get().uid], actor)
+    memories.merge_memories(kept.uid, [Memory.objects.exclude(pk=kept.pk).get().uid], actor)
     assert (confidence_of(kept), kept.evidence.count()) == (0.75, 2)
 
 
 def test_where_nobody_counts_sessions_a_merge_is_no_evidence(actor, remember):
     kept, other = remember("Strict mode it is", session_id="s0"), remember("We use it", session_id="s1")
-    memories.merge(kept.uid, [other.uid], actor)
+    memories.merge_memories(kept.uid, [other.uid], actor)
     assert confidence_of(kept) == 0.5
     assert not Evidence.objects.exists()
 
 
 def test_evidence_goes_with_its_memory(mira, actor):
     mira("remember", **KEYED, session_id="s1")
-    memories.erase([Memory.objects.get().uid], actor)
+    memories.erase_memories([Memory.objects.get().uid], actor)
     assert not Evidence.objects.exists()
 
 

@@ -91,14 +91,16 @@ def full_store(db: None) -> None:
     """A store with everything in it that the hub can make."""
 
     def put(content: str, by: Actor = ADA, **fields: Any) -> Memory:
-        return memories.remember(MemoryDraft(content=content, **fields), by).memory
+        return memories.create_memory(MemoryDraft(content=content, **fields), by).memory
 
     kept = put("The build runs on two machines", project="shop", tags=["ci"], files_read=["ci.yml"])
     other = put("The build runs on two machines now", project="shop", concepts=["gotcha"], session_id="s1")
-    memories.update(kept.uid, MemoryPatch(content="The build runs on four machines", importance=0.9), ADA)
-    memories.update(kept.uid, MemoryPatch(title="Build farm", tags=["ci", "farm"]), ADA)
-    memories.merge(kept.uid, [other.uid], ADA)
-    memories.trash([put("thrown away", sensitivity="private").uid], ADA)
+    memories.update_memory(
+        kept.uid, MemoryPatch(content="The build runs on four machines", importance=0.9), ADA
+    )
+    memories.update_memory(kept.uid, MemoryPatch(title="Build farm", tags=["ci", "farm"]), ADA)
+    memories.merge_memories(kept.uid, [other.uid], ADA)
+    memories.trash_memories([put("thrown away", sensitivity="private").uid], ADA)
     expired = put("long gone", ttl_days=1)
     Memory.objects.filter(pk=expired.pk).update(expires_at=datetime(2021, 1, 1, tzinfo=UTC))
     put("for ada's eyes", scope="personal", sensitivity="secret", key="diary")
@@ -107,15 +109,15 @@ def full_store(db: None) -> None:
     put("said at two levels", by=BOB, project="shop")  # who may not know of the other one
     keyed = put("colour = blue", key="colour", project="shop", created_at="2020-02-03T04:05:06Z")
     put("colour = green", key="colour", project="shop")
-    memories.touch(keyed)
+    memories.count_access(keyed)
     Evidence.objects.create(memory=keyed, session_id="s1")
-    services.store_fact(
+    services.create_fact(
         FactDraft(subject="build", predicate="runs on", object="4 machines", project="shop"), ADA
     )
     hanging = FactDraft(subject="ada", predicate="likes", object="blue", project="shop", memory_id=keyed.uid)
-    services.store_fact(hanging.model_copy(update={"confidence": 0.25}), ADA)
-    ended, _ = services.store_fact(FactDraft(subject="build", predicate="runs on", object="2 machines"), ADA)
-    holds, _ = services.store_fact(FactDraft(subject="build", predicate="runs on", object="8 machines"), ADA)
+    services.create_fact(hanging.model_copy(update={"confidence": 0.25}), ADA)
+    ended, _ = services.create_fact(FactDraft(subject="build", predicate="runs on", object="2 machines"), ADA)
+    holds, _ = services.create_fact(FactDraft(subject="build", predicate="runs on", object="8 machines"), ADA)
     Fact.objects.filter(pk=ended.pk).update(valid_until=holds.valid_from, superseded_by=holds)
     _work(datetime.now(UTC) - timedelta(hours=1))
 
@@ -124,7 +126,7 @@ def _work(at: datetime) -> None:
     """A session with events, one of which became a memory."""
 
     def happen(event: str, minutes: int, **data: Any) -> None:
-        happening = capture.Happening(
+        happening = capture.HookEvent(
             event, "s2", "shop", cwd="/srv/shop", at=at + timedelta(minutes=minutes), data=data
         )
         capture.dispatch(happening, ADA)

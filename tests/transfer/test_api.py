@@ -8,7 +8,7 @@ import json
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from memoryhub.audit.reveals import MOST_NAMED
+from memoryhub.audit.reveals import MAX_NAMED_IDS
 from memoryhub.maintenance import runs
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session
 from tests.api.conftest import API, agent, bad_fields, bot, is_problem
@@ -34,7 +34,7 @@ def imported(bot, raw, **query):
     response = send(bot, raw, **query)
     assert response.status_code == 202, response.content
     uid = response.json()["id"]
-    assert runs.work(MaintenanceRun.objects.get(uid=uid))
+    assert runs.execute(MaintenanceRun.objects.get(uid=uid))
     return bot.get(f"/import/{uid}").json()
 
 
@@ -54,7 +54,7 @@ def test_nothing_is_stored_in_the_request_and_the_file_is_gone_after_the_run(bot
     response = send(bot, lines({"content": "later"}))
     assert not Memory.objects.exists()
     assert [path.stat().st_mode & 0o777 for path in (home / "imports").iterdir()] == [0o600]
-    runs.work(MaintenanceRun.objects.get(uid=response.json()["id"]))
+    runs.execute(MaintenanceRun.objects.get(uid=response.json()["id"]))
     assert Memory.objects.count() == 1
     assert list((home / "imports").iterdir()) == []
 
@@ -70,7 +70,7 @@ def test_a_form_with_a_packed_file_is_read_too(bot):
     file = SimpleUploadedFile("notes.jsonl.gz", gzip.compress(lines({"content": "packed"})))
     response = bot.http.post(f"{API}/import", {"file": file})
     assert response.json()["name"] == "notes.jsonl.gz"
-    runs.work(MaintenanceRun.objects.get())
+    runs.execute(MaintenanceRun.objects.get())
     assert Memory.objects.get().content == "packed"
 
 
@@ -95,7 +95,7 @@ def test_a_dry_run_tells_what_would_happen(bot):
 def test_a_file_that_cannot_be_read_says_so_in_the_run(bot):
     response = send(bot, gzip.compress(lines({"content": "x" * 5000}))[:40], name="broken.gz")
     uid = response.json()["id"]
-    runs.work(MaintenanceRun.objects.get(uid=uid))
+    runs.execute(MaintenanceRun.objects.get(uid=uid))
     report = bot.get(f"/import/{uid}").json()
     assert report["status"] == "failed"
     assert report["error"].startswith("broken.gz: the gzip file is damaged")
@@ -196,11 +196,11 @@ def test_an_import_is_stopped_between_two_steps_and_goes_on_where_it_was(bot, mo
     monkeypatch.setattr("memoryhub.transfer.jobs._MOST", 2)
     uid = send(bot, lines(*({"content": f"memory {n}"} for n in range(6)))).json()["id"]
     run = MaintenanceRun.objects.get(uid=uid)
-    runs.work(run, watcher=lambda run: bot.post(f"/import/{uid}/stop") if run.done else None)
+    runs.execute(run, watcher=lambda run: bot.post(f"/import/{uid}/stop") if run.done else None)
     assert bot.get(f"/import/{uid}").json()["cause"] == "stopped"
     assert Memory.objects.count() == 2
     assert bot.post(f"/import/{uid}/resume").status_code == 202
-    runs.work(MaintenanceRun.objects.get(uid=uid))
+    runs.execute(MaintenanceRun.objects.get(uid=uid))
     report = bot.get(f"/import/{uid}").json()
     assert (report["status"], report["counts"]) == ("done", {"memories created": 6})
 
@@ -249,7 +249,7 @@ def test_a_file_that_is_gone_says_so(bot, home):
     uid = send(bot, lines({"content": "x"})).json()["id"]
     for path in (home / "imports").iterdir():
         path.unlink()
-    runs.work(MaintenanceRun.objects.get(uid=uid))
+    runs.execute(MaintenanceRun.objects.get(uid=uid))
     assert bot.get(f"/import/{uid}").json()["error"] == "the file is gone; upload it again"
 
 
@@ -300,10 +300,10 @@ def test_secrets_that_go_out_leave_a_row_in_the_journal(four_levels, bot):
 
 
 def test_an_export_names_so_many_secrets_and_counts_the_rest(remember, bot):
-    made = [remember(f"secret {n}", sensitivity="secret") for n in range(MOST_NAMED + 2)]
+    made = [remember(f"secret {n}", sensitivity="secret") for n in range(MAX_NAMED_IDS + 2)]
     exported(bot, allow_secret=True)
     detail = JournalEntry.objects.get(operation="export").detail
-    assert detail == {"secret": MOST_NAMED + 2, "ids": [one.uid for one in reversed(made[2:])]}
+    assert detail == {"secret": MAX_NAMED_IDS + 2, "ids": [one.uid for one in reversed(made[2:])]}
 
 
 def test_a_personal_secret_that_goes_out_is_named_to_its_owner_alone(remember, agent, bot):

@@ -55,8 +55,8 @@ def test_an_unknown_level_goes_out_to_nobody(full_store, four_levels):
 
 
 def test_a_version_from_when_it_was_secret_stays_behind(db):
-    memory = memories.remember(MemoryDraft(content="the old wording", sensitivity="secret"), ADA).memory
-    memories.update(memory.uid, MemoryPatch(content="the new wording", sensitivity="public"), ADA)
+    memory = memories.create_memory(MemoryDraft(content="the old wording", sensitivity="secret"), ADA).memory
+    memories.update_memory(memory.uid, MemoryPatch(content="the new wording", sensitivity="public"), ADA)
     assert "the old wording" not in told(out(NOBODY))
     assert "the old wording" in told(out(ADA))
 
@@ -261,7 +261,7 @@ def test_a_forged_origin_does_not_pass_for_a_row_made_here(bring_in):
 
 
 def test_an_id_that_is_taken_by_something_hidden_becomes_another_and_links_follow(bring_in):
-    hidden = memories.remember(MemoryDraft(content="bob's", scope="personal"), BOB).memory
+    hidden = memories.create_memory(MemoryDraft(content="bob's", scope="personal"), BOB).memory
     Memory.objects.filter(pk=hidden.pk).update(uid="aaaa")
     narrow = Actor("user:eve", Clearance.up_to("secret", "eve"))
     fact = {"kind": "fact", "subject": "s", "predicate": "p", "object": "o", "memory_id": "aaaa"}
@@ -284,7 +284,7 @@ def test_a_fact_whose_memory_was_refused_does_not_come_in_without_it(bring_in):
 
 
 def test_what_lay_in_the_trash_stays_there_and_what_is_live_here_is_not_thrown_away(bring_in):
-    alive = memories.remember(MemoryDraft(content="alive here"), ADA).memory
+    alive = memories.create_memory(MemoryDraft(content="alive here"), ADA).memory
     for by, restores in ((ADA, False), (OPERATOR, True)):
         bring_in(
             [

@@ -10,8 +10,8 @@ from django.core.cache import cache
 from django.test import Client
 
 from memoryhub.models import Memory
-from tests.web.deciding import RIGHTS, SAYING
-from tests.web.maintaining import age
+from tests.web.duplicates_page import CURATOR_PERMISSIONS, DUPLICATE_TEXT
+from tests.web.maintenance_pages import set_age
 
 SignIn = Callable[..., Client]
 MakePerson = Callable[..., User]
@@ -72,13 +72,16 @@ def keeper(sign_in: SignIn) -> Client:
 @pytest.fixture
 def curator(sign_in: SignIn) -> Client:
     """Someone who may merge near-duplicates, and sees public memories."""
-    return sign_in(*RIGHTS)
+    return sign_in(*CURATOR_PERMISSIONS)
 
 
 @pytest.fixture
 def alike(remember: Callable[..., Memory]) -> list[Memory]:
     """Two of one saying; the longer one would be kept."""
-    return [remember(f"{SAYING} at two", project="p"), remember(SAYING, project="p", tags=["t"])]
+    return [
+        remember(f"{DUPLICATE_TEXT} at two", project="p"),
+        remember(DUPLICATE_TEXT, project="p", tags=["t"]),
+    ]
 
 
 @pytest.fixture
@@ -97,5 +100,5 @@ def unsure(remember: Callable[..., Memory]) -> Memory:
 def faded(remember: Callable[..., Memory]) -> list[Memory]:
     """Three memories that consolidation will lower from 0.5 to 0.4."""
     made = [remember(f"faded paint {number}", project="attic") for number in range(3)]
-    age(made, 5)
+    set_age(made, 5)
     return made

@@ -85,7 +85,7 @@ def page(response: Any) -> Page:
     return Page(response.content.decode())
 
 
-def listed_as(memory: Any) -> str:
+def list_title(memory: Any) -> str:
     """What a list calls a memory: no secret by its words, before it is opened."""
     is_open = memory.sensitivity in ("public", "private")
     return str(memory.title) if is_open else f"Secret memory {memory.uid[-6:]}"
@@ -96,7 +96,7 @@ def main(response: Any) -> Page:
     return Page(response.content.decode().partition("<main")[2].partition("</main>")[0])
 
 
-def dangers(html: str) -> list[str]:
+def find_dangers(html: str) -> list[str]:
     """What could run, load from elsewhere or break out; empty for a safe page."""
     found = []
     for tag, attributes in Page(html).elements:
@@ -107,13 +107,13 @@ def dangers(html: str) -> list[str]:
         for name, value in attributes.items():
             if name.startswith("on") or name == "style":
                 found.append(f"{tag} {name}={value}")
-            if name in _LINKS and (_BAD_SCHEME.match(value) or _leads_out(tag, name, value)):
+            if name in _LINKS and (_BAD_SCHEME.match(value) or _loads_from_elsewhere(tag, name, value)):
                 found.append(f"{tag} {name}={value}")
             if name.startswith("hx-") and value.startswith("/logout"):
                 found.append(f"{tag} {name}={value}")
     return found
 
 
-def _leads_out(tag: str, name: str, value: str) -> bool:
+def _loads_from_elsewhere(tag: str, name: str, value: str) -> bool:
     """Whether it would load or send something elsewhere; a plain link may lead out."""
     return (tag, name) != ("a", "href") and value.startswith(("http:", "https:", "//"))

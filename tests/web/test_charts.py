@@ -89,8 +89,8 @@ def test_numbers_of_days_do_not_touch_and_the_last_always_stands(count: int) -> 
     marks = _days(count, date(2026, 11, 21)).numbers
     assert (marks[-1].text, marks[-1].minor) == ("21", False)
     for room, shown in (
-        (charts.DAY_APART, marks),
-        (charts.DAY_APART_SMALL, [mark for mark in marks if not mark.minor]),
+        (charts.DAY_LABEL_WIDTH, marks),
+        (charts.DAY_LABEL_WIDTH_SMALL, [mark for mark in marks if not mark.minor]),
     ):
         assert all(right.at - left.at >= room - 0.02 for left, right in pairwise(shown))
 
@@ -106,7 +106,8 @@ def test_a_month_that_began_within_the_days_is_named(day: int) -> None:
     assert named
     assert not named[0].minor
     assert all(
-        0 <= mark.at - (charts.APART if mark.end else 0) < charts.WIDTH - charts.APART for mark in marks
+        0 <= mark.at - (charts.LABEL_WIDTH if mark.end else 0) < charts.WIDTH - charts.LABEL_WIDTH
+        for mark in marks
     )
 
 
@@ -136,6 +137,6 @@ def test_words_under_the_axis_do_not_touch(rows: list[tuple[date, str, int]]) ->
     chart = charts.over_time(rows)
     assert chart
     places = [mark.at for mark in chart.across]
-    assert all(right - left >= charts.APART for left, right in pairwise(places))
+    assert all(right - left >= charts.LABEL_WIDTH for left, right in pairwise(places))
     large = [mark.at for mark in chart.across if not mark.minor]
-    assert all(right - left >= charts.APART_SMALL for left, right in pairwise(large))
+    assert all(right - left >= charts.LABEL_WIDTH_SMALL for left, right in pairwise(large))

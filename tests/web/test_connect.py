@@ -15,8 +15,8 @@ from memoryhub.access.policy import Actor
 from memoryhub.accounts import tokens
 from memoryhub.models import AgentToken, Event, JournalEntry, Memory, Session
 from memoryhub.web.connect import snippets
-from memoryhub.web.connect.snippets import Place
-from tests.web.markup import PAYLOADS, dangers, main
+from memoryhub.web.connect.snippets import HubConnection
+from tests.web.markup import PAYLOADS, find_dangers, main
 
 PAGE, ARRIVED, REVOKE = (f"/connect/{end}" for end in ("", "arrived/", "revoke/"))
 FORM = {"name": "claude-code", "project": "", "clearance": "public"}
@@ -49,7 +49,7 @@ class TestSettings:
         assert response.status_code == 200
         raw = settings_in(response)["env"]["MEMORYHUB_TOKEN"]
         [token] = AgentToken.objects.all()
-        assert tokens.authenticate(raw) == token
+        assert tokens.authenticate_token(raw) == token
         assert (token.owner, token.name, token.clearance) == ("ada", "claude-code", "public")
         assert (token.rights, token.projects) == (["read", "write"], [])
 
@@ -176,12 +176,14 @@ class TestTexts:
         found = re.findall(r'<code id="snippet-([\w-]+)">(.*?)</code>', response.content.decode(), re.S)
         return {key: markup.unescape(text) for key, text in found}
 
-    def wanted(self, place: Place) -> dict[str, str]:
-        return {one.key: one.text for one in (*snippets.clients(place), *snippets.programs(place))}
+    def wanted(self, place: HubConnection) -> dict[str, str]:
+        return {
+            one.key: one.text for one in (*snippets.client_snippets(place), *snippets.program_snippets(place))
+        }
 
-    def here(self, settings: Any, **more: Any) -> Place:
+    def here(self, settings: Any, **more: Any) -> HubConnection:
         manage = str(settings.BASE_DIR / "manage.py")
-        return Place("http://localhost:8765/", manage=manage, home=str(settings.HOME), **more)
+        return HubConnection("http://localhost:8765/", manage=manage, home=str(settings.HOME), **more)
 
     def test_they_name_the_hubs_own_address_and_places(self, visitor: Client, settings: Any) -> None:
         response = visitor.get(PAGE, HTTP_HOST="localhost:8765")
@@ -245,7 +247,7 @@ class TestArrived:
         raw = settings_in(manager.post(PAGE, FORM))["env"]["MEMORYHUB_TOKEN"]
         token = AgentToken.objects.get()
         assert "has not been heard yet" in manager.get(ARRIVED, {"token": token.uid}).content.decode()
-        tokens.authenticate(raw)
+        tokens.authenticate_token(raw)
         assert "was heard" in manager.get(ARRIVED, {"token": token.uid}).content.decode()
 
     def test_it_tells_nothing_of_someone_elses_token(self, visitor: Client) -> None:
@@ -265,14 +267,14 @@ class TestRevoking:
         assert "bot" in main(manager.get(PAGE)).words
         response = manager.post(REVOKE, {"uid": token.uid}, follow=True)
         assert "bot is revoked" in main(response).words
-        assert tokens.authenticate(raw) is None
+        assert tokens.authenticate_token(raw) is None
         assert JournalEntry.objects.filter(operation="revoke", actor="user:ada").count() == 1
 
     def test_someone_elses_is_not_found(self, manager: Client) -> None:
         token, raw = tokens.issue_token("bot", "bob", actor=BOSS)
         assert manager.post(REVOKE, {"uid": token.uid}).status_code == 404
         assert manager.post(REVOKE, {"uid": "nothing"}).status_code == 404
-        assert tokens.authenticate(raw) == token
+        assert tokens.authenticate_token(raw) == token
 
     def test_ending_what_is_ones_own_takes_no_permission(self, sign_in: Any) -> None:
         """As on the page *You*."""
@@ -280,11 +282,11 @@ class TestRevoking:
         client = sign_in("add_agenttoken")
         assert "Revoke for good" in main(client.get(PAGE)).words
         assert client.post(REVOKE, {"uid": token.uid}, follow=True).status_code == 200
-        assert tokens.authenticate(raw) is None
+        assert tokens.authenticate_token(raw) is None
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_nothing_typed_becomes_markup(manager: Client, payload: str) -> None:
     for fields in ({"name": payload[:100]}, {"project": payload[:200]}, {"clearance": payload}):
-        assert dangers(manager.post(PAGE, FORM | fields).content.decode()) == []
-    assert dangers(manager.get(PAGE).content.decode()) == []
+        assert find_dangers(manager.post(PAGE, FORM | fields).content.decode()) == []
+    assert find_dangers(manager.get(PAGE).content.decode()) == []

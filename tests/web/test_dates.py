@@ -1,4 +1,4 @@
-"""Every page tells days in the reader's language, and counts them in the reader's zone."""
+"""Dates on pages: language, time zone, and the exact time of every relative one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from memoryhub import memories
 from memoryhub.accounts import people
 from memoryhub.core import dates
-from memoryhub.models import Event, Memory, Profile, Session
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft, MemoryPatch
+from memoryhub.models import Event, Injection, Memory, Profile, Session
 from memoryhub.stats import calendar, counts
 from memoryhub.web.base import charts
 from memoryhub.web.templatetags.hub import moment, when
@@ -30,18 +33,18 @@ NIGHT = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)  # the fifth in Helsinki, the f
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
     yield
-    dates.end()
+    dates.deactivate()
 
 
 def read_as(language: str = "", zone: str = "UTC") -> None:
-    dates.begin(Profile(language=language, time_zone=zone))
+    dates.activate(Profile(language=language, time_zone=zone))
 
 
 @pytest.fixture
 def reader(sign_in: Any) -> Client:
     """A German in Helsinki."""
     client: Client = sign_in("view_maintenancerun")
-    people.prefer(User.objects.get(), language="de", time_zone="Europe/Helsinki", theme="")
+    people.save_preferences(User.objects.get(), language="de", time_zone="Europe/Helsinki", theme="")
     return client
 
 
@@ -67,15 +70,15 @@ def test_no_template_tells_a_day_in_the_language_of_the_hub(path: Path) -> None:
 def test_each_way_to_tell_a_day(how: str, plain: str, german: str, japanese: str) -> None:
     for language, told in (("", plain), ("de", german), ("ja", japanese)):
         read_as(language)
-        assert dates.told(NIGHT, how) == told
+        assert dates.format_date(NIGHT, how) == told
 
 
 @pytest.mark.parametrize("language", dates.LANGUAGES)
 @pytest.mark.parametrize("how", ["day", "weekday", "whole", "short", "month", "minute", "second"])
 def test_every_language_can_tell_every_day(language: str, how: str) -> None:
     read_as(language)
-    assert "4" in dates.told(NIGHT, how) or how == "month"
-    assert dates.told(NIGHT, how).strip(", ")
+    assert "4" in dates.format_date(NIGHT, how) or how == "month"
+    assert dates.format_date(NIGHT, how).strip(", ")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +87,7 @@ def test_every_language_can_tell_every_day(language: str, how: str) -> None:
 )
 def test_the_weekday_stands_where_the_language_has_it(language: str, words: str) -> None:
     read_as(language)
-    assert dates.told(date(2026, 3, 4), "whole").lower() == words.lower()
+    assert dates.format_date(date(2026, 3, 4), "whole").lower() == words.lower()
 
 
 def test_words_of_another_language_say_so() -> None:
@@ -112,14 +115,14 @@ def test_words_of_another_language_say_so() -> None:
 def test_memories_are_counted_on_the_readers_day(remember: Any, zone: str, day: date) -> None:
     remember("late", created_at=NIGHT, type="decision")
     read_as(zone=zone)
-    assert counts.per_day(Memory.objects.all()) == [(day, "decision", 1)]
+    assert counts.count_memories_by_day(Memory.objects.all()) == [(day, "decision", 1)]
 
 
 def test_quarters_of_an_hour_are_told_apart(remember: Any) -> None:
     for minute in (14, 15):  # midnight in Kathmandu is at 18:15
         remember(f"at {minute}", created_at=datetime(2026, 3, 4, 18, minute, tzinfo=UTC))
     read_as(zone="Asia/Kathmandu")
-    found = calendar.counted(Memory.objects.all(), "created_at", "type")
+    found = calendar.count_by_day(Memory.objects.all(), "created_at", "type")
     assert [(day, count) for day, _, count in found] == [(date(2026, 3, 4), 1), (date(2026, 3, 5), 1)]
 
 
@@ -178,7 +181,7 @@ def test_who_chose_no_zone_reads_in_that_of_the_browser(sign_in: Any, remember: 
 def test_a_zone_that_was_chosen_stands_whatever_the_browser_says(sign_in: Any, remember: Any) -> None:
     remember("words")
     client = sign_in("view_private")
-    people.prefer(User.objects.get(), language="", time_zone="Africa/Nairobi", theme="")
+    people.save_preferences(User.objects.get(), language="", time_zone="Africa/Nairobi", theme="")
     assert shown_by(client, "Asia/Tokyo") == "EAT"
 
 
@@ -188,3 +191,44 @@ def test_a_zone_that_was_chosen_stands_whatever_the_browser_says(sign_in: Any, r
 def test_a_browser_that_says_no_zone_gets_the_hubs_own(sign_in: Any, remember: Any, said: str) -> None:
     remember("words")
     assert shown_by(sign_in("view_private"), said) == "UTC"
+
+
+RELATIVE = re.compile(r"\d+\s(?:second|minute|hour|day|week|month|year)s? ago|just now|in a moment")
+TIME = re.compile(r"<time ([^>]*)>([^<]*)</time>")
+EXACT = re.compile(r'title="\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"')
+WITH_RELATIVE = ["/", "/memories/", "/search/?q=zebra&min_score=0", "/trash/", "/memories/ONE/", "/sessions/"]
+WITH_RELATIVE += ["/sessions/night/", "/reports/sessions/night/?project=zoo", "/injections/"]
+OTHERS = ["/facts/", "/facts/graph/", "/facts/contradictions/", "/duplicates/", "/timeline/", "/journal/"]
+OTHERS += ["/timeline/entries/", "/connect/", "/transfer/", "/glance/", "/memories/ONE/history/"]
+OTHERS += ["/maintenance/", "/maintenance/runs/", "/preview/", "/you/"]
+
+
+@pytest.fixture
+def things(remember: Any, actor: Any) -> Memory:
+    """Something of every kind."""
+    made: Memory = remember("zebra one", session_id="night", project="zoo", ttl_days=2)
+    memories.update_memory(made.uid, MemoryPatch(title="Zebra"), actor)
+    session = Session.objects.get()
+    Event.objects.create(session=session, event="tool:post", memory=made)
+    Injection.objects.create(
+        session=session, project="zoo", prompt_preview="zebra?", token_budget=9, took_ms=1
+    )
+    services.create_fact(FactDraft(subject="zebra", predicate="eats", object="oats"), actor)
+    memories.trash_memories([remember("zebra two").uid], actor)
+    return made
+
+
+def test_relative_times_have_their_exact_ones(sign_in: Any, things: Memory) -> None:
+    client = sign_in("view_maintenancerun", "add_maintenancerun")
+    without, lacking = [], []
+    for path in WITH_RELATIVE + OTHERS:
+        response = client.get(path.replace("ONE", things.uid))
+        assert response.status_code == 200, path
+        page = response.content.decode()
+        told = [(how, text) for how, text in TIME.findall(page) if RELATIVE.search(text)]
+        without += [(path, text) for how, text in told if not EXACT.search(how)]
+        without += [(path, text) for text in RELATIVE.findall(TIME.sub("", page))]
+        if path in WITH_RELATIVE and not told:
+            lacking.append(path)
+    assert without == []
+    assert lacking == [], "nothing was looked at there"

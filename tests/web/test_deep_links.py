@@ -19,7 +19,7 @@ from memoryhub.web.sessions import views
 
 @pytest.fixture
 def fact(actor: Any) -> Fact:
-    made, _ = services.store_fact(FactDraft(subject="zebra", predicate="eats", object="oats"), actor)
+    made, _ = services.create_fact(FactDraft(subject="zebra", predicate="eats", object="oats"), actor)
     return made
 
 
@@ -86,7 +86,7 @@ class TestPagesOfOne:
     ) -> None:
         insider = sign_in("view_secret", on=["secret"], name="insider")
         remember("hush", sensitivity="secret")
-        hidden, _ = services.store_fact(
+        hidden, _ = services.create_fact(
             FactDraft(subject="a", predicate="b", object="c", sensitivity="secret"), actor
         )
         made = Injection.objects.create(sensitivity="secret", prompt_preview="hush?", took_ms=1)
@@ -101,7 +101,7 @@ class TestEntriesOfASession:
     def test_each_has_a_name_of_its_own_on_its_page(self, visitor: Client, night: Session) -> None:
         page = visitor.get("/sessions/night/?project=zoo").content.decode()
         found = anchors(page)
-        assert len(found) == len(set(found)) == views.ENTRIES
+        assert len(found) == len(set(found)) == views.ENTRIES_PER_PAGE
 
     @pytest.mark.parametrize("order", ["", "&order=newest"])
     def test_its_address_leads_to_the_part_of_the_list_that_has_it(
@@ -162,6 +162,6 @@ class TestEntriesOfASession:
         self, visitor: Client, night: Session, remember: Any, actor: Any
     ) -> None:
         gone = remember("gone", session_id="night", project="zoo")
-        memories.trash([gone.uid], actor)
+        memories.trash_memories([gone.uid], actor)
         page = visitor.get(f"/sessions/night/?project=zoo&entry=memory-{gone.uid}").content.decode()
         assert "is not here" in page

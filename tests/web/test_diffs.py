@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryhub.web.base import diffs
-from memoryhub.web.base.diffs import Piece, Row, Side, compare, compare_words
+from memoryhub.web.base.diffs import DiffLine, DiffPiece, DiffRow, compare, compare_words
 
 LINES = st.lists(
     st.sampled_from(["alpha", "beta gamma", "beta delta", "", "x = 1", "x = 2"]), max_size=12
 ).map("\n".join)
 
 
-def plain(side: Side | None) -> str:
+def plain(side: DiffLine | None) -> str:
     return "".join(piece.text for piece in side.pieces) if side else ""
 
 
-def marked(pieces: tuple[Piece, ...]) -> list[str]:
+def marked(pieces: tuple[DiffPiece, ...]) -> list[str]:
     return [piece.text for piece in pieces if piece.changed]
 
 
@@ -27,7 +27,7 @@ def lines(text: str) -> list[str]:
     return found[:-1] if len(found) > 1 and not found[-1] else found
 
 
-def kinds(rows: list[Row]) -> list[str]:
+def kinds(rows: list[DiffRow]) -> list[str]:
     return [row.kind for row in rows]
 
 
@@ -92,7 +92,7 @@ class TestReading:
         rows = compare(text, text.replace("line 10", "row 10 is another"))
         assert (kinds(rows)[0], rows[0].count) == ("folded", 7)
         assert (kinds(rows)[-1], rows[-1].count) == ("folded", 6)
-        assert kinds(rows).count("same") == 2 * diffs.CONTEXT
+        assert kinds(rows).count("same") == 2 * diffs.CONTEXT_LINES
 
     def test_a_single_line_is_not_worth_a_fold(self) -> None:
         text = "\n".join("abcde")

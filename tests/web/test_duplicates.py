@@ -12,9 +12,16 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.web.duplicates.presenters import MOST_UNITED, united_text
-from tests.web.deciding import HTMX, RIGHTS, SAYING, form_of, ticked, trashed
-from tests.web.markup import PAYLOADS, Page, dangers, main
+from memoryhub.web.duplicates.presenters import MAX_UNITED_LINES, unite_texts
+from tests.web.duplicates_page import (
+    CURATOR_PERMISSIONS,
+    DUPLICATE_TEXT,
+    HTMX,
+    cluster_form,
+    ticked_uids,
+    trashed_uids,
+)
+from tests.web.markup import PAYLOADS, Page, find_dangers, main
 
 Remember = Callable[..., Memory]
 pytestmark = pytest.mark.usefixtures("embedding")
@@ -39,32 +46,32 @@ class TestThePage:
     def test_one_with_other_numbers_is_not_merged_unasked(
         self, curator: Client, alike: list[Memory], remember: Remember
     ) -> None:
-        remember(f"{SAYING} at 2", project="p")
+        remember(f"{DUPLICATE_TEXT} at 2", project="p")
         response = curator.get("/duplicates/")
         assert len(main(response).all("article")) == 1
-        assert ticked(response) == {alike[1].uid}
+        assert ticked_uids(response) == {alike[1].uid}
 
     def test_two_long_texts_of_short_lines_are_united_in_no_time(self) -> None:
         one, other = ("\n".join(f"{n * step} {n + step}" for n in range(8000)) for step in (7, 11))
         start = process_time()
-        text = united_text(one, [other])
+        text = unite_texts(one, [other])
         assert process_time() - start < 2
-        assert text.count("\n") <= 8000 + MOST_UNITED
+        assert text.count("\n") <= 8000 + MAX_UNITED_LINES
 
-    @pytest.mark.parametrize(("count", "cut"), [(MOST_UNITED, False), (MOST_UNITED + 1, True)])
+    @pytest.mark.parametrize(("count", "cut"), [(MAX_UNITED_LINES, False), (MAX_UNITED_LINES + 1, True)])
     def test_a_text_that_does_not_begin_with_all_lines_says_so(
         self, curator: Client, alike: list[Memory], count: int, cut: bool
     ) -> None:
         lines = "\n".join(f"line {n}" for n in range(count))
         Memory.objects.filter(pk=alike[1].pk).update(content=lines)
-        card = curator.post("/duplicates/cluster/", form_of(alike), headers=HTMX)
+        card = curator.post("/duplicates/cluster/", cluster_form(alike), headers=HTMX)
         assert (
             "not all of that, since they have very many lines" in Page(card.content.decode()).words
         ) is cut
 
     def test_a_text_of_all_has_each_line_once_and_none_that_says_less(self) -> None:
         others = ["one line\nof the first", "A line, another\n\nA line, another  \nanother"]
-        assert united_text("one line\nthe first of all\n", others) == (
+        assert unite_texts("one line\nthe first of all\n", others) == (
             "one line\nthe first of all\nA line, another"
         )
 
@@ -104,7 +111,7 @@ class TestThePage:
         configure(embeddings="none")
         words = main(curator.get("/duplicates/")).words
         assert "Only identical words are found: no embeddings are configured." in words
-        assert SAYING not in words
+        assert DUPLICATE_TEXT not in words
 
     def test_the_number_of_queries_does_not_grow(self, curator: Client, remember: Remember) -> None:
         def count() -> int:
@@ -126,7 +133,7 @@ class TestThePage:
             remember(f"{payload}{end}x", title=payload + end, project=payload[:100], category=payload[:90])
         response = curator.get("/duplicates/")
         assert "Kept:" in main(response).words
-        assert dangers(response.content.decode()) == []
+        assert find_dangers(response.content.decode()) == []
 
 
 class TestGate:
@@ -134,7 +141,7 @@ class TestGate:
     def levels(self, remember: Remember) -> dict[str, Memory]:
         made = {}
         for number, level in enumerate(("public", "private", "secret", "cosmic")):
-            made[level] = remember(f"{SAYING}{'.' * number} {level}words", project="p")
+            made[level] = remember(f"{DUPLICATE_TEXT}{'.' * number} {level}words", project="p")
             Memory.objects.filter(pk=made[level].pk).update(sensitivity=level)
         return made
 
@@ -142,15 +149,15 @@ class TestGate:
     def test_each_level_shows_with_its_switch_alone(
         self, sign_in: Any, levels: dict[str, Memory], remember: Remember, on: tuple[str, ...]
     ) -> None:
-        remember(f"{SAYING} publicwords indeed", project="p")
-        client = sign_in("view_private", "view_secret", "repair_unknown", *RIGHTS, on=on)
+        remember(f"{DUPLICATE_TEXT} publicwords indeed", project="p")
+        client = sign_in("view_private", "view_secret", "repair_unknown", *CURATOR_PERMISSIONS, on=on)
         text = client.get("/duplicates/").content.decode()
         seen = {level for level, memory in levels.items() if memory.uid in text or f"{level}words" in text}
         assert seen == {"public", *on}
         assert f'<span class="num">{len(on) + 2}</span> memories' in text
 
     def test_switches_without_permissions_show_nothing(self, sign_in: Any, levels: dict[str, Memory]) -> None:
-        client = sign_in(*RIGHTS, on=["private", "secret"])
+        client = sign_in(*CURATOR_PERMISSIONS, on=["private", "secret"])
         assert "No duplicates" in main(client.get("/duplicates/")).words
 
     def test_hidden_ones_change_no_cluster(
@@ -158,7 +165,9 @@ class TestGate:
     ) -> None:
         before = main(curator.get("/duplicates/")).words
         for number in range(5):
-            remember(f"{SAYING} at two {'!' * number}", project="p", sensitivity="secret", key=str(number))
+            remember(
+                f"{DUPLICATE_TEXT} at two {'!' * number}", project="p", sensitivity="secret", key=str(number)
+            )
         assert main(curator.get("/duplicates/")).words == before
 
     def test_a_cluster_with_hidden_ones_is_the_same_as_without(
@@ -177,15 +186,15 @@ class TestGate:
         for level in ("private", "secret", "cosmic"):
             for pair in ([levels["public"], levels[level]], [levels[level], levels["public"]]):
                 for doing in ("merge", "apart"):
-                    response = curator.post("/duplicates/decide/", form_of(pair, do=doing), follow=True)
+                    response = curator.post("/duplicates/decide/", cluster_form(pair, do=doing), follow=True)
                     assert "Not done" in main(response).words
                     assert f"{level}words" not in response.content.decode()
-        assert trashed() == set()
+        assert trashed_uids() == set()
         assert not JournalEntry.objects.filter(object_type="memories").exists()
 
     def test_showing_a_secret_is_journaled(self, insider: Client, remember: Remember) -> None:
-        secret = remember(SAYING, sensitivity="secret")
-        remember(f"{SAYING}!")
+        secret = remember(DUPLICATE_TEXT, sensitivity="secret")
+        remember(f"{DUPLICATE_TEXT}!")
         insider.get("/duplicates/")
         [row] = JournalEntry.objects.filter(operation="reveal")
         assert (row.object_id, row.detail["page"]) == (secret.uid, "duplicates")

@@ -10,9 +10,9 @@ from django.test import Client
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.memories.rows import listed
+from memoryhub.memories.rows import list_values
 from memoryhub.models import JournalEntry, Memory
-from tests.web.editing import form_of, shown
+from tests.web.edit_form import form_data, page_text
 from tests.web.markup import main, page
 
 Remember = Callable[..., Memory]
@@ -73,7 +73,7 @@ class TestPermissions:
             ("b", "delete_memory", 302),
             ("c", "change_memory", 302),
         ):
-            memories.trash([memory.uid], actor)
+            memories.trash_memories([memory.uid], actor)
             response = sign_in(right, name=name).post(f"/memories/{memory.uid}/restore/")
             assert response.status_code == status
 
@@ -118,8 +118,8 @@ class TestCreate:
         memory = Memory.objects.get()
         assert response["Location"] == f"/memories/{memory.uid}/"
         assert memory.content == "line one\n\n    indented\n"
-        assert listed(memory, "tags") == ["one", "two, three"]
-        assert listed(memory, "files_read") == ["a.py", "b c.py"]
+        assert list_values(memory, "tags") == ["one", "two, three"]
+        assert list_values(memory, "files_read") == ["a.py", "b c.py"]
         assert (memory.importance, memory.trust, memory.confidence, memory.ttl_days) == (0.9, 0.8, 0.7, 30)
         assert (memory.type, memory.scope, memory.project, memory.key) == ("decision", "team", "apollo", "k")
         assert memory.author == "user:ada"
@@ -236,7 +236,7 @@ class TestRefusals:
     @pytest.mark.parametrize("level", ["private", "secret"])
     def test_a_level_that_one_may_never_see_is_refused(self, writer: Client, level: str) -> None:
         response = writer.post("/memories/new/", NEW | {"sensitivity": level})
-        assert f"You may not see {level} memories. Choose one of: public." in shown(response, 422)
+        assert f"You may not see {level} memories. Choose one of: public." in page_text(response, 422)
         assert Memory.objects.count() == 0
 
     @pytest.mark.parametrize("on", [["private"], []])
@@ -250,7 +250,7 @@ class TestRefusals:
 
     def test_raising_a_memory_out_of_sight_is_refused(self, writer: Client, remember: Remember) -> None:
         memory = remember()
-        sent = form_of(writer.get(f"/memories/{memory.uid}/edit/")) | {"sensitivity": "secret"}
+        sent = form_data(writer.get(f"/memories/{memory.uid}/edit/")) | {"sensitivity": "secret"}
         assert writer.post(f"/memories/{memory.uid}/edit/", sent).status_code == 422
         memory.refresh_from_db()
         assert memory.sensitivity == "public"
@@ -259,7 +259,7 @@ class TestRefusals:
 class TestEdit:
     def edit(self, client: Client, memory: Memory, **typed: str) -> Any:
         path = f"/memories/{memory.uid}/edit/"
-        return client.post(path, form_of(client.get(path)) | typed)
+        return client.post(path, form_data(client.get(path)) | typed)
 
     def test_only_what_was_altered_is_set(self, writer: Client, remember: Remember) -> None:
         memory = remember("words", title="old", tags=["a"], importance=0.3)
@@ -308,7 +308,7 @@ class TestEdit:
         self, writer: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
-        memories.trash([memory.uid], actor)
+        memories.trash_memories([memory.uid], actor)
         response = writer.get(f"/memories/{memory.uid}/edit/", follow=True)
         assert "restore it to edit it" in main(response).words
 
@@ -317,7 +317,7 @@ class TestEdit:
         self, writer: Client, remember: Remember, stamp: str
     ) -> None:
         response = self.edit(writer, remember(), title="new", unchanged_since=stamp)
-        assert "open the memory again" in shown(response, 422)
+        assert "open the memory again" in page_text(response, 422)
 
 
 class TestTrash:
@@ -361,10 +361,10 @@ class TestErase:
     def test_anything_else_erases_nothing(self, eraser: Client, remember: Remember, word: str) -> None:
         memory = remember()
         response = eraser.post(f"/memories/{memory.uid}/erase/", {"word": word})
-        assert "Nothing was erased" in shown(response, 422)
+        assert "Nothing was erased" in page_text(response, 422)
         assert Memory.objects.filter(pk=memory.pk).exists()
 
     def test_opening_the_question_erases_nothing(self, eraser: Client, remember: Remember) -> None:
         memory = remember()
-        assert "cannot be undone" in shown(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
+        assert "cannot be undone" in page_text(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
         assert Memory.objects.filter(pk=memory.pk).exists()

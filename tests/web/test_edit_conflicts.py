@@ -12,7 +12,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from tests.web.editing import form_of, shown
+from tests.web.edit_form import form_data, page_text
 from tests.web.markup import page
 
 Remember = Callable[..., Memory]
@@ -26,13 +26,13 @@ class TestConflict:
     def collide(self, client: Client, memory: Memory, actor: Actor, theirs: Any, **mine: str) -> Any:
         """Someone else saves while the form is open."""
         path = f"/memories/{memory.uid}/edit/"
-        opened = form_of(client.get(path))
-        memories.update(memory.uid, MemoryPatch(**theirs), actor)
+        opened = form_data(client.get(path))
+        memories.update_memory(memory.uid, MemoryPatch(**theirs), actor)
         return client.post(path, opened | mine)
 
     def test_nothing_is_overwritten_unseen(self, writer: Client, memory: Memory, actor: Actor) -> None:
         response = self.collide(writer, memory, actor, {"title": "their title"}, title="my title")
-        assert "Someone changed this memory while you were editing it" in shown(response, 409)
+        assert "Someone changed this memory while you were editing it" in page_text(response, 409)
         memory.refresh_from_db()
         assert memory.title == "their title"
 

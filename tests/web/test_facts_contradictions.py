@@ -16,7 +16,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.web.facts import contradictions
-from tests.web.markup import PAYLOADS, dangers, main
+from tests.web.markup import PAYLOADS, find_dangers, main
 
 Say = Callable[..., Fact]
 PAGE, DECIDE, UNDO = "/facts/contradictions/", "/facts/contradictions/decide/", "/facts/contradictions/undo/"
@@ -27,7 +27,7 @@ HTMX = {"HX-Request": "true"}
 def say(db: None, actor: Actor) -> Say:
     def make(object: str, subject: str = "hub", predicate: str = "led_by", **fields: Any) -> Fact:
         draft = FactDraft(subject=subject, predicate=predicate, object=object, **fields)
-        return services.store_fact(draft, actor)[0]
+        return services.create_fact(draft, actor)[0]
 
     return make
 
@@ -220,9 +220,9 @@ class TestPage:
     @pytest.mark.parametrize("payload", PAYLOADS)
     def test_no_text_becomes_markup(self, say: Say, changer: Client, payload: str) -> None:
         shown = [say(f"{payload}{n}", payload, payload[:200], project=payload[:100]) for n in range(2)]
-        assert dangers(changer.get(PAGE).content.decode()) == []
-        assert dangers(decide(changer, shown, shown[0].uid, headers=HTMX).content.decode()) == []
-        assert dangers(changer.get("/facts/?state=all").content.decode()) == []
+        assert find_dangers(changer.get(PAGE).content.decode()) == []
+        assert find_dangers(decide(changer, shown, shown[0].uid, headers=HTMX).content.decode()) == []
+        assert find_dangers(changer.get("/facts/?state=all").content.decode()) == []
 
 
 class TestTable:

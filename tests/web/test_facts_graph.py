@@ -17,15 +17,15 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import contradictions
 from memoryhub.models import Fact, Memory
 from memoryhub.web.facts import graph
-from tests.web.graphs import GRAPH, Say, beside, nodes, sayer
-from tests.web.markup import PAYLOADS, dangers, main
+from tests.web.fact_graph_pages import GRAPH, Say, fact_storer, nodes, panel_of
+from tests.web.markup import PAYLOADS, find_dangers, main
 
 Remember = Callable[..., Memory]
 
 
 @pytest.fixture
 def say(db: None, actor: Actor) -> Say:
-    return sayer(actor)
+    return fact_storer(actor)
 
 
 class TestGate:
@@ -60,7 +60,7 @@ class TestGate:
         assert b"public subject" in visitor.get("/facts/things/", {"find": "s"}).content
 
     def test_hidden_neighbours_are_not_counted(self, visitor: Client) -> None:
-        seen = beside(visitor.get(GRAPH, {"node": "everyone"}))
+        seen = panel_of(visitor.get(GRAPH, {"node": "everyone"}))
         assert "of public" in seen.words
         assert "of secret" not in seen.words
         assert visitor.get(GRAPH, {"node": "everyone"}).context["picture"].nodes[0].beside == 1
@@ -69,7 +69,7 @@ class TestGate:
         self, say: Say, sign_in: Any, four_levels: dict[str, Memory]
     ) -> None:
         client = sign_in("view_private", "view_secret", name="bob")
-        links = beside(client.get(GRAPH, {"node": "everyone"})).links()
+        links = panel_of(client.get(GRAPH, {"node": "everyone"})).links()
         shown = {link.split("/")[2] for link in links if link.startswith("/memories/") and "?" not in link}
         assert shown == {four_levels["public"].uid}
 
@@ -96,14 +96,14 @@ class TestOpening:
         assert set(nodes(visitor.get(first["Mara"]))) == {"api", "Django", "Mara", "Skagen"}
 
     def test_what_is_said_of_it_stands_beside_with_ways_on(self, visitor: Client) -> None:
-        panel = beside(visitor.get(GRAPH, {"node": "Mara"}))
+        panel = panel_of(visitor.get(GRAPH, {"node": "Mara"}))
         assert re.sub(r"\s+", " ", panel.words).count("lives_in Skagen") == 1
         assert "led_by" in panel.words
         assert "/facts/graph/?node=Mara&node=Skagen" in panel.links()
         assert "/facts/?thing=Mara" in panel.links()
 
     def test_an_opened_one_can_be_closed_and_be_alone(self, visitor: Client) -> None:
-        links = beside(visitor.get(GRAPH, {"node": ["api", "Mara"]})).links()
+        links = panel_of(visitor.get(GRAPH, {"node": ["api", "Mara"]})).links()
         assert {"/facts/graph/?node=api", "/facts/graph/?node=Mara", "/facts/graph/"} <= set(links)
 
     def test_filters_stay_while_nodes_are_opened(self, visitor: Client) -> None:
@@ -112,14 +112,14 @@ class TestOpening:
         assert "Mara" not in nodes(visitor.get(href))
 
     def test_only_so_many_stay_open(self, visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(graph, "MOST_OPEN", 2)
+        monkeypatch.setattr(graph, "MAX_OPEN_NODES", 2)
         response = visitor.get(GRAPH, {"node": ["api", "Mara", "Skagen"]})
         assert "api" not in [one["name"] for one in response.context["opened"]]
 
     def test_the_commonest_are_drawn_and_the_rest_is_dust(
         self, visitor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(graph, "CORE", 2)
+        monkeypatch.setattr(graph, "MAX_NAMED_NODES", 2)
         response = visitor.get(GRAPH)
         assert set(nodes(response)) == {"Mara", "Skagen"}
         assert (
@@ -130,7 +130,7 @@ class TestOpening:
     def test_of_many_neighbours_the_surest_are_drawn(
         self, visitor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(graph, "NEIGHBOURS", 1)
+        monkeypatch.setattr(graph, "MAX_NEIGHBOURS", 1)
         response = visitor.get(GRAPH, {"node": "api"})
         assert set(nodes(response)) == {"api", "Django"}
         assert next(node for node in response.context["picture"].nodes if node.text == "api").more == 1
@@ -224,25 +224,25 @@ class TestTime:
         self, say: Say, visitor: Client, actor: Actor
     ) -> None:
         old, new = say("api", "led_by", "Mara"), say("api", "led_by", "Bram")
-        contradictions.supersede(new.uid, [old.uid], actor)
+        contradictions.supersede_facts(new.uid, [old.uid], actor)
         response = visitor.get(GRAPH, {"node": "api"})
         assert set(nodes(response)) == {"api", "Bram"}
-        assert "What held before" in beside(response).words
-        assert "Mara" in beside(response).words
+        assert "What held before" in panel_of(response).words
+        assert "Mara" in panel_of(response).words
 
     def test_a_contradiction_is_marked(self, say: Say, visitor: Client) -> None:
         say("api", "led_by", "Mara")
         say("api", "led_by", "Bram")
         response = visitor.get(GRAPH, {"node": "api"})
         assert [edge.contradicts for edge in response.context["picture"].edges] == [True, True]
-        assert "/facts/contradictions/?subject=api&predicate=led_by" in beside(response).links()
+        assert "/facts/contradictions/?subject=api&predicate=led_by" in panel_of(response).links()
 
     def test_facts_of_a_trashed_memory_end_with_it(
         self, say: Say, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
         say("gone", memory_id=memory.uid)
-        memories.trash([memory.uid], actor)
+        memories.trash_memories([memory.uid], actor)
         assert nodes(visitor.get(GRAPH)) == {}
 
 
@@ -260,7 +260,7 @@ class TestMemories:
         say("Mara")
         assert (
             "None of these facts was drawn from a memory"
-            in beside(visitor.get(GRAPH, {"node": "Mara"})).words
+            in panel_of(visitor.get(GRAPH, {"node": "Mara"})).words
         )
 
 
@@ -278,7 +278,7 @@ class TestPage:
     def test_no_text_becomes_markup(self, say: Say, visitor: Client, payload: str) -> None:
         say(payload, payload[:200], f"{payload} too", project=payload[:100])
         for query in ({}, {"node": payload}, {"find": payload}, {"predicate": payload, "project": payload}):
-            assert dangers(visitor.get(GRAPH, query).content.decode()) == []
+            assert find_dangers(visitor.get(GRAPH, query).content.decode()) == []
 
     def test_the_number_of_queries_does_not_grow(self, say: Say, visitor: Client, remember: Remember) -> None:
         counts = []
@@ -302,5 +302,5 @@ class TestPage:
         with CaptureQueriesContext(connection) as queries:
             response = visitor.get(GRAPH)
         assert len(response.content) < 80_000
-        assert len(nodes(response)) == graph.CORE
+        assert len(nodes(response)) == graph.MAX_NAMED_NODES
         assert len(queries) < 15

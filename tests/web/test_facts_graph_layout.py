@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from memoryhub.web.facts.graph_layout import HEIGHT, WIDTH, Room, around, arrange
+from memoryhub.web.facts.graph_layout import HEIGHT, WIDTH, LabelPlacer, arrange_nodes, place_around
 
 RING = [(n, (n + 1) % 30) for n in range(30)]
 STAR = [(0, n) for n in range(1, 40)]
@@ -17,29 +17,29 @@ APART: list[tuple[int, int]] = []
 @pytest.mark.parametrize(("count", "links"), [(1, []), (2, [(0, 1)]), (30, RING), (40, STAR), (25, APART)])
 def test_nodes_stand_within_the_picture_and_do_not_touch(count, links):
     radii = [8.0] * count
-    points = arrange(count, links, radii)
+    points = arrange_nodes(count, links, radii)
     assert all(0 < x < WIDTH and 0 < y < HEIGHT for x, y in points)
     assert all(math.dist(one, other) > 16 for one, other in combinations(points.tolist(), 2))
 
 
 def test_no_node_is_no_picture():
-    assert arrange(0, [], []).shape == (0, 2)
+    assert arrange_nodes(0, [], []).shape == (0, 2)
 
 
 def test_the_same_graph_looks_the_same_each_time():
-    assert (arrange(40, STAR, [5.0] * 40) == arrange(40, STAR, [5.0] * 40)).all()
+    assert (arrange_nodes(40, STAR, [5.0] * 40) == arrange_nodes(40, STAR, [5.0] * 40)).all()
 
 
 def test_what_is_linked_stands_nearer_than_what_is_not():
     links = [(a, b) for group in (range(10), range(10, 20)) for a, b in combinations(group, 2)]
-    points = arrange(20, links, [5.0] * 20).tolist()
+    points = arrange_nodes(20, links, [5.0] * 20).tolist()
     within = [math.dist(points[a], points[b]) for a, b in links]
     across = [math.dist(points[a], points[b]) for a in range(10) for b in range(10, 20)]
     assert sum(within) / len(within) < 0.6 * sum(across) / len(across)
 
 
 def test_a_link_to_itself_or_said_twice_does_no_harm():
-    assert arrange(2, [(0, 0), (0, 1), (0, 1)], [5.0, 5.0]).shape == (2, 2)
+    assert arrange_nodes(2, [(0, 0), (0, 1), (0, 1)], [5.0, 5.0]).shape == (2, 2)
 
 
 def test_names_cover_neither_each_other_nor_a_node():
@@ -47,7 +47,7 @@ def test_names_cover_neither_each_other_nor_a_node():
         [(300.0, 300.0), (320.0, 300.0), (340.0, 300.0)],
         ["first name", "second name", "third name"],
     )
-    names = Room(points, [8.0, 8.0, 8.0]).names(texts)
+    names = LabelPlacer(points, [8.0, 8.0, 8.0]).names(texts)
     assert names[0].has_room
     assert names[0].anchor != "start"  # the second node stands there
     assert len({(name.x, name.y) for name in names}) == 3
@@ -55,45 +55,45 @@ def test_names_cover_neither_each_other_nor_a_node():
 
 def test_a_name_without_room_says_so():
     crowd = [(100.0 + 9 * n, 100.0) for n in range(12)]
-    names = Room(crowd, [6.0] * 12).names(["a rather long name"] * 12)
+    names = LabelPlacer(crowd, [6.0] * 12).names(["a rather long name"] * 12)
     assert names[0].has_room
     assert not all(name.has_room for name in names)
 
 
 def test_names_stay_within_the_picture():
-    [name] = Room([(WIDTH - 20.0, 100.0)], [5.0]).names(["far to the right"])
+    [name] = LabelPlacer([(WIDTH - 20.0, 100.0)], [5.0]).names(["far to the right"])
     assert (name.anchor, name.has_room) == ("end", True)
 
 
 def test_words_of_a_line_find_room_beside_its_middle():
-    room = Room([(100.0, 100.0), (500.0, 100.0), (300.0, 100.0)], [5.0, 5.0, 30.0])
+    room = LabelPlacer([(100.0, 100.0), (500.0, 100.0), (300.0, 100.0)], [5.0, 5.0, 30.0])
     at = room.between((100.0, 100.0), (500.0, 100.0), "uses")
     assert at is not None
     assert at[0] != 300.0
 
 
 def test_seeds_stand_around_their_node_within_the_picture():
-    places = around({"hub": (5.0, 5.0)}, {"hub": [str(n) for n in range(200)]})
+    places = place_around({"hub": (5.0, 5.0)}, {"hub": [str(n) for n in range(200)]})
     assert len(places) == 200
     assert all(0 < x < WIDTH and 0 < y < HEIGHT for x, y in places.values())
 
 
 def test_a_name_keeps_off_the_lines_of_its_own_node():
     points = [(150.0, 300.0), (1050.0, 300.0)]
-    for name in Room(points, [8.0, 8.0], [(0, 1)]).names(["a name too long for the side"] * 2):
+    for name in LabelPlacer(points, [8.0, 8.0], [(0, 1)]).names(["a name too long for the side"] * 2):
         assert name.has_room
         assert abs(name.y - 300) > 8
 
 
 def test_a_name_stands_at_a_corner_where_all_sides_are_taken():
     around_it = [(300.0, 300.0), (330.0, 300.0), (270.0, 300.0), (300.0, 330.0), (300.0, 270.0)]
-    names = Room(around_it, [6.0, 14.0, 14.0, 10.0, 14.0]).names(["x", "", "", "", ""])
+    names = LabelPlacer(around_it, [6.0, 14.0, 14.0, 10.0, 14.0]).names(["x", "", "", "", ""])
     assert names[0].has_room
 
 
 def test_a_loop_is_told_where_the_name_stands_above():
     walls = [(300.0, 300.0), (340.0, 300.0), (260.0, 300.0), (300.0, 330.0)]
-    room = Room(walls, [6.0, 30.0, 30.0, 20.0])
+    room = LabelPlacer(walls, [6.0, 30.0, 30.0, 20.0])
     room.names(["up"])
     assert room.is_above(0)
     assert not room.is_above(1)

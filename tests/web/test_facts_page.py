@@ -16,11 +16,11 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.facts import services
-from memoryhub.memories.imported_history import Past
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.web.facts import views
-from tests.web.markup import PAYLOADS, dangers, main, page
+from tests.web.markup import PAYLOADS, find_dangers, main, page
 
 Remember = Callable[..., Memory]
 StoreFact = Callable[..., Fact]
@@ -30,7 +30,7 @@ NEW = {"subject": "the lock", "predicate": "is held by", "object": "the writer",
 @pytest.fixture
 def fact(db: None, actor: Actor) -> StoreFact:
     def make(subject: str = "a", predicate: str = "b", object: str = "c", **fields: Any) -> Fact:
-        return services.store_fact(
+        return services.create_fact(
             FactDraft(subject=subject, predicate=predicate, object=object, **fields), actor
         )[0]
 
@@ -40,7 +40,7 @@ def fact(db: None, actor: Actor) -> StoreFact:
 class TestEnded:
     def validity(self, client: Client, actor: Actor, began: datetime, ended: datetime) -> str:
         draft = FactDraft(subject="lock", predicate="held_by", object="Ann")
-        services.adopt_fact(draft, Past(valid_from=began, valid_until=ended), actor)
+        services.import_fact(draft, ImportedHistory(valid_from=began, valid_until=ended), actor)
         return main(client.get("/facts/?state=ended")).words
 
     def test_what_held_for_a_part_of_a_day_says_from_what_time_until_when(
@@ -60,9 +60,9 @@ class TestYetToBegin:
     @pytest.fixture(autouse=True)
     def world(self, fact: StoreFact, actor: Actor) -> None:
         fact("lock", "held_by", "Ann", project="p")
-        later = Past(valid_from=timezone.now() + timedelta(days=400))
+        later = ImportedHistory(valid_from=timezone.now() + timedelta(days=400))
         draft = FactDraft(subject="lock", predicate="held_by", object="Bo", project="p")
-        services.adopt_fact(draft, later, actor)
+        services.import_fact(draft, later, actor)
 
     def test_it_is_no_fact_of_today(self, visitor: Client) -> None:
         for address in ("/facts/", "/facts/graph/?node=lock", "/facts/contradictions/"):
@@ -156,7 +156,7 @@ class TestFilters:
     def test_pages_go_on_where_the_last_one_ended(
         self, visitor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(views, "PAGE", 2)
+        monkeypatch.setattr(views, "PAGE_SIZE", 2)
         first = visitor.get("/facts/")
         [following] = [link for link in main(first).links() if "cursor=" in link]
         second = visitor.get(f"/facts/{following}").content.decode()
@@ -302,10 +302,10 @@ class TestPage:
     def test_no_text_becomes_markup(self, sign_in: Any, fact: StoreFact, payload: str) -> None:
         fact(payload, payload, payload, project=payload[:100], session_id=payload[:100])
         client = sign_in("add_fact", "delete_fact")
-        assert dangers(client.get("/facts/").content.decode()) == []
+        assert find_dangers(client.get("/facts/").content.decode()) == []
         refused = client.post("/facts/", dict.fromkeys(NEW, payload) | {"confidence": payload})
         assert refused.status_code == 422
-        assert dangers(refused.content.decode()) == []
+        assert find_dangers(refused.content.decode()) == []
 
     def test_the_number_of_queries_does_not_grow(
         self, sign_in: Any, fact: StoreFact, remember: Remember
@@ -325,7 +325,7 @@ class TestPage:
     ) -> None:
         memory = remember()
         fact("gone", memory_id=memory.uid)
-        memories.trash([memory.uid], actor)
+        memories.trash_memories([memory.uid], actor)
         assert subjects(visitor) == []
 
     def test_subject_and_object_lead_to_the_graph(self, visitor: Client, fact: StoreFact) -> None:

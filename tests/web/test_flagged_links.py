@@ -9,9 +9,9 @@ from django.test import Client
 
 from memoryhub import memories
 from memoryhub.models import Memory
-from memoryhub.web.base.markdown import Place, render
-from tests.web.markup import Page, dangers, main
-from tests.web.reviewing import EVE, HTMX, shown
+from memoryhub.web.base.markdown import MarkedSpan, render
+from tests.web.markup import Page, find_dangers, main
+from tests.web.review_page import EVE, HTMX, get_page
 
 TEXT = "See [the offer](https://collector.example/x?y=1) and <https://b.example> and ![a chart](https://c.example/p.png)"
 
@@ -45,19 +45,19 @@ class TestText:
 
     def test_marks_go_through_a_link_and_end_where_they_should(self) -> None:
         text = "go to [the offer](https://a.example) now, then home"
-        html = render(text, places=[Place(3, text.index(","), "order")], links=False)
+        html = render(text, places=[MarkedSpan(3, text.index(","), "order")], links=False)
         marked = "".join(part.partition("</mark>")[0] for part in html.split('<mark title="order">')[1:])
         assert marked == "to the offer (https://a.example) now"
         assert "%EF" not in html
 
     @pytest.mark.parametrize("payload", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'])
     def test_an_address_with_markup_in_it_is_text(self, payload: str) -> None:
-        assert dangers(render(f"[x](<https://a.example/{payload}>)", links=False)) == []
+        assert find_dangers(render(f"[x](<https://a.example/{payload}>)", links=False)) == []
 
 
 class TestPages:
     def test_a_card_leads_nowhere(self, curator: Client, flagged: Memory) -> None:
-        page = Page(shown(curator, f"/review/cards/{flagged.uid}/?tab=flagged", **HTMX))
+        page = Page(get_page(curator, f"/review/cards/{flagged.uid}/?tab=flagged", **HTMX))
         assert foreign(page) == []
         assert "the offer (https://collector.example/x?y=1)" in page.words
         assert "Its links are shown as text." in page.words
@@ -69,6 +69,6 @@ class TestPages:
         assert "Until somebody approves of it its links are shown as text." in page.words
 
     def test_once_approved_its_links_can_be_followed(self, curator: Client, flagged: Memory) -> None:
-        memories.act("approve", [flagged.uid], EVE)
+        memories.apply_bulk_action("approve", [flagged.uid], EVE)
         page = main(curator.get(f"/memories/{flagged.uid}/"))
         assert "https://collector.example/x?y=1" in foreign(page)

@@ -58,8 +58,8 @@ class TestNumbers:
     def test_what_there_is_is_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one", session_id="s1", project="zoo", type="decision", ttl_days=1)
         remember("two", project="zoo", category="farm")
-        memories.trash([remember("three").uid], actor)
-        services.store_fact(FactDraft(subject="a", predicate="b", object="c"), actor)
+        memories.trash_memories([remember("three").uid], actor)
+        services.create_fact(FactDraft(subject="a", predicate="b", object="c"), actor)
         page = text(visitor.get("/"))
         for words in ("2 memories", "1 session", "1 fact", "1 in the trash", "1 expires within 7 days"):
             assert words in page

@@ -14,10 +14,10 @@ from django.test.utils import CaptureQueriesContext
 
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.injection.queries import look_up
+from memoryhub.injection.queries import load_reports
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.web.sessions import injections as view
-from tests.web.markup import PAYLOADS, Page, dangers, listed_as, main
+from tests.web.markup import PAYLOADS, Page, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -119,7 +119,7 @@ class TestLog:
     def test_pages_go_on_where_the_last_one_ended(
         self, visitor: Client, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(view, "PAGE", 2)
+        monkeypatch.setattr(view, "PAGE_SIZE", 2)
         for n in range(5):
             inject(session, prompt_preview=f"prompt {n}", at=NOON + timedelta(minutes=n))
         seen: list[str] = []
@@ -170,7 +170,7 @@ class TestGate:
         for client, seen in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
             for path in ("/injections/", "/sessions/s/?kind=injection", "/sessions/s/"):
                 html = client.get(path).content.decode()
-                assert {level for level, one in four_levels.items() if listed_as(one) in html} == seen
+                assert {level for level, one in four_levels.items() if list_title(one) in html} == seen
                 assert {level for level in four_levels if four_levels[level].uid in html} == seen
             words = " ".join(main(client.get("/injections/")).words.split())
             count = len(seen)
@@ -196,7 +196,7 @@ class TestGate:
     ) -> None:
         memory = remember("thrown away")
         inject(session, [memory])
-        store.trash([memory.uid], actor)
+        store.trash_memories([memory.uid], actor)
         html = visitor.get("/injections/").content.decode()
         assert "thrown away" not in html
         assert "nothing to be listed" in html
@@ -216,8 +216,8 @@ class TestGate:
         self, session: Session, remember: Remember
     ) -> None:
         injection = inject(session, [remember("open")], [(remember("closed", sensitivity="secret"), "why")])
-        [open_log] = look_up([injection], Clearance())
-        [whole] = look_up([injection], ALL)
+        [open_log] = load_reports([injection], Clearance())
+        [whole] = load_reports([injection], ALL)
         assert (open_log.complete, open_log.tokens_used, open_log.available) == (False, None, 1)
         assert (whole.complete, whole.tokens_used, whole.available) == (True, 321, 2)
 
@@ -266,12 +266,12 @@ class TestSession:
 
     def test_the_api_knows_no_such_kind(self, session: Session) -> None:
         from memoryhub.memories.filters import MemoryFilter
-        from memoryhub.stats.timeline import count, timeline
+        from memoryhub.stats.timeline import count_entries, load_timeline
 
         inject(session)
-        entries, _ = timeline(ALL, MemoryFilter())
+        entries, _ = load_timeline(ALL, MemoryFilter())
         assert {entry.kind for entry in entries} == {"memory", "session_start"}
-        assert count(ALL, MemoryFilter()) == 2
+        assert count_entries(ALL, MemoryFilter()) == 2
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -287,4 +287,4 @@ def test_nothing_of_an_injection_becomes_markup(
     for path in ("/injections/", "/sessions/s/?kind=injection", "/sessions/s/"):
         response = visitor.get(path)
         assert response.status_code == 200
-        assert dangers(response.content.decode()) == []
+        assert find_dangers(response.content.decode()) == []

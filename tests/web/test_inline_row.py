@@ -10,11 +10,11 @@ from django.test import Client
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.memories.rows import listed
+from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from tests.web.conftest import SignIn
-from tests.web.markup import PAYLOADS, Page, dangers, main
+from tests.web.markup import PAYLOADS, Page, find_dangers, main
 
 Remember = Callable[..., Memory]
 LIST = "/memories/?project=p"
@@ -48,7 +48,7 @@ def send(client: Client, memory: Memory, **more: Any) -> Any:
 
 def now(memory: Memory) -> tuple[str, list[str], float, str]:
     stored = Memory.objects.get(pk=memory.pk)
-    return stored.title, listed(stored, "tags"), stored.importance, stored.sensitivity
+    return stored.title, list_values(stored, "tags"), stored.importance, stored.sensitivity
 
 
 def test_a_row_offers_it_to_who_may_change_memories_and_to_nobody_else(
@@ -117,7 +117,7 @@ def test_a_credential_in_a_title_is_refused_beside_it(editor: Client, memory: Me
 
 
 def test_another_field_changed_meanwhile_stands_beside_it(editor: Client, memory: Memory) -> None:
-    memories.update(memory.uid, MemoryPatch(tags=["theirs"]), EVE)
+    memories.update_memory(memory.uid, MemoryPatch(tags=["theirs"]), EVE)
     assert send(editor, memory, title="Mine")["Location"] == LIST
     assert now(memory)[:2] == ("Mine", ["theirs"])
 
@@ -125,8 +125,8 @@ def test_another_field_changed_meanwhile_stands_beside_it(editor: Client, memory
 def test_the_same_field_changed_meanwhile_is_shown_and_saved_by_a_decision(
     editor: Client, memory: Memory
 ) -> None:
-    memories.update(memory.uid, MemoryPatch(title="Theirs"), EVE)
-    memories.update(memory.uid, MemoryPatch(importance=0.5), EVE)
+    memories.update_memory(memory.uid, MemoryPatch(title="Theirs"), EVE)
+    memories.update_memory(memory.uid, MemoryPatch(importance=0.5), EVE)
     response = send(editor, memory, title="Mine")
     html = response.content.decode()
     assert response.status_code == 422
@@ -139,7 +139,7 @@ def test_the_same_field_changed_meanwhile_is_shown_and_saved_by_a_decision(
 
 
 def test_one_that_went_to_the_trash_meanwhile_is_refused_in_words(editor: Client, memory: Memory) -> None:
-    memories.act("trash", [memory.uid], EVE)
+    memories.apply_bulk_action("trash", [memory.uid], EVE)
     response = send(editor, memory, title="Mine")
     assert response.status_code == 422
     assert "in the trash" in response.content.decode()
@@ -161,7 +161,7 @@ def test_opening_a_secret_is_journaled(sign_in: SignIn, remember: Remember) -> N
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_stored_markup_stays_text(editor: Client, remember: Remember, payload: str) -> None:
     hostile = remember("words", title=payload[:300], tags=[payload[:90]])
-    assert dangers(editor.get(address(hostile), headers=HTMX).content.decode()) == []
+    assert find_dangers(editor.get(address(hostile), headers=HTMX).content.decode()) == []
 
 
 def test_it_leads_to_pages_of_the_hub_alone(editor: Client, memory: Memory) -> None:

@@ -21,7 +21,7 @@ from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.web import journal as views
 from memoryhub.web.templatetags.pages import detail_items
-from tests.web.markup import PAYLOADS, dangers, listed_as, main
+from tests.web.markup import PAYLOADS, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
 
@@ -43,7 +43,7 @@ def rows(client: Client, **query: str) -> list[int]:
 def old_skip(remember: Remember, actor: Actor) -> JournalEntry:
     """A row of the kind that was written for a skipped text of an unknown level, on a public memory."""
     memory = remember("Ada leads the billing team")
-    change = journal.of_memory("dedup_skip", memory, candidate_hash="5f" * 32)
+    change = journal.memory_change("dedup_skip", memory, candidate_hash="5f" * 32)
     with transaction.atomic():
         journal.record(actor, [change])
     return JournalEntry.objects.get(operation="dedup_skip")
@@ -74,14 +74,14 @@ class TestGate:
         for client, levels in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
             html = client.get("/journal/").content.decode()
             assert {level for level, memory in four_levels.items() if memory.uid in html} == levels
-            assert {level for level, memory in four_levels.items() if listed_as(memory) in html} == levels
+            assert {level for level, memory in four_levels.items() if list_title(memory) in html} == levels
 
     def test_rows_about_what_became_secret_disappear(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("public first")
         assert rows(visitor)
-        memories.update(memory.uid, MemoryPatch(sensitivity="secret"), actor)
+        memories.update_memory(memory.uid, MemoryPatch(sensitivity="secret"), actor)
         assert rows(visitor) == []
 
     def test_rows_about_someone_elses_own_stay_out(self, visitor: Client, remember: Remember) -> None:
@@ -130,7 +130,7 @@ class TestPage:
     def test_it_goes_on_where_the_last_one_ended(
         self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(views, "PAGE", 2)
+        monkeypatch.setattr(views, "PAGE_SIZE", 2)
         for n in range(5):
             remember(f"m{n}")
         seen, address = [], "/journal/"
@@ -145,7 +145,7 @@ class TestPage:
 
     def test_details_read_as_words(self, visitor: Client, remember: Remember, actor: Actor) -> None:
         memory = remember()
-        memories.update(memory.uid, MemoryPatch(title="t", tags=["x"]), actor)
+        memories.update_memory(memory.uid, MemoryPatch(title="t", tags=["x"]), actor)
         words = " ".join(main(visitor.get("/journal/")).words.split())
         assert "fields tags, title" in words
         assert "revision 1" in words
@@ -178,7 +178,7 @@ class TestPage:
             journal.record(actor, [change])
         response = visitor.get("/journal/")
         assert len(re.findall(r'data-label="Row"', response.content.decode())) == 2
-        assert dangers(response.content.decode()) == []
+        assert find_dangers(response.content.decode()) == []
 
     def test_the_number_of_queries_does_not_grow(self, visitor: Client, remember: Remember) -> None:
         counts = []

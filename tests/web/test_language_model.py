@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from memoryhub.models import Extraction, ModelUse
-from tests.web.markup import PAYLOADS, dangers, main
+from tests.web.markup import PAYLOADS, find_dangers, main
 
 PAGE = "/maintenance/language-model/"
 
@@ -79,7 +79,7 @@ def test_what_went_wrong_is_listed_as_text(looker: Client, payload: str) -> None
     Extraction.objects.create(error=f"the model failed {payload}", project=payload, extractor="rules")
     response = looker.get(PAGE)
     assert "the model failed" in words(looker)
-    assert not dangers(response.content.decode())
+    assert not find_dangers(response.content.decode())
 
 
 def test_troubles_of_hidden_conversations_are_not_told(looker: Client) -> None:

@@ -102,7 +102,7 @@ def test_an_event_is_news_for_its_session_and_the_list(visitor: Client, night: S
 def test_a_memory_thrown_away_is_news(visitor: Client, night: Session, actor: Any, remember: Any) -> None:
     gone = remember("fed nobody")
     known = mark(visitor.get("/"))
-    memories.trash([gone.uid], actor)
+    memories.trash_memories([gone.uid], actor)
     assert ask(visitor, "/", known).status_code == 200
 
 
@@ -124,7 +124,7 @@ def test_asking_is_no_sign_that_somebody_is_there(
     visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     touched: list[str] = []
-    monkeypatch.setattr(browser_sessions, "touch", lambda request: touched.append(request.path))
+    monkeypatch.setattr(browser_sessions, "touch_session", lambda request: touched.append(request.path))
     known = mark(visitor.get("/"))
     ask(visitor, "/", known)
     assert touched == ["/"]

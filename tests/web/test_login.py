@@ -123,7 +123,7 @@ class TestErrorPages:
         def fail(*args: Any, **kwargs: Any) -> None:
             raise RuntimeError("zebra in the works")
 
-        monkeypatch.setattr("memoryhub.web.memories.browse.page", fail)
+        monkeypatch.setattr("memoryhub.web.memories.browse.paginate", fail)
         visitor.raise_request_exception = False
         response = visitor.get("/memories/")
         assert response.status_code == 500

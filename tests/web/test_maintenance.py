@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
-from tests.web.maintaining import age, importances, start, started, text
+from tests.web.maintenance_pages import completed_run, importances, set_age, start_run, text_of
 from tests.web.markup import Page, main, page
 
 
@@ -24,7 +24,7 @@ class TestWhoMay:
             assert visitor.get(address).status_code == 403, address
         for deed in ("stop", "resume", "undo"):
             assert visitor.post(f"/maintenance/runs/x1/{deed}/").status_code == 403
-        assert start(visitor).status_code == 403
+        assert start_run(visitor).status_code == 403
         assert "/maintenance/" not in page(visitor.get("/")).links()
 
     def test_who_may_look_sees_everything_and_starts_nothing(self, sign_in: Any, faded: Any) -> None:
@@ -33,19 +33,19 @@ class TestWhoMay:
         shown = main(client.get("/maintenance/"))
         assert "Consolidate" in shown.words
         assert not shown.all("button")
-        assert start(client).status_code == 403
-        assert start(client, do="dry_run").status_code == 403
+        assert start_run(client).status_code == 403
+        assert start_run(client, do="dry_run").status_code == 403
         assert not MaintenanceRun.objects.exists()
 
     def test_who_may_run_may_look(self, sign_in: Any, db: None) -> None:
         client = sign_in("add_maintenancerun")
-        assert "Dry run" in text(client.get("/maintenance/"))
+        assert "Dry run" in text_of(client.get("/maintenance/"))
 
     def test_a_looker_steers_nothing(self, sign_in: Any, keeper: Client, faded: Any) -> None:
-        run, address = started(keeper)
+        run, address = completed_run(keeper)
         looker = sign_in("view_maintenancerun", name="ben")
         assert looker.get(address).status_code == 200
-        assert "Undo" not in text(looker.get(address))
+        assert "Undo" not in text_of(looker.get(address))
         for deed in ("stop", "resume", "undo"):
             assert looker.post(f"{address}{deed}/").status_code == 403
         assert looker.get(f"{address}undo/").status_code == 404
@@ -57,7 +57,7 @@ class TestWhoMay:
         assert response["Location"] == "/login/?next=/maintenance/"
 
     def test_a_get_starts_and_steers_nothing(self, keeper: Client, faded: Any) -> None:
-        _run, address = started(keeper)
+        _run, address = completed_run(keeper)
         assert keeper.get("/maintenance/start/").status_code == 405
         for deed in ("stop", "resume"):
             assert keeper.get(f"{address}{deed}/").status_code == 405
@@ -65,7 +65,7 @@ class TestWhoMay:
     def test_a_post_without_its_token_is_refused(self, keeper: Client, faded: Any) -> None:
         strict = Client(enforce_csrf_checks=True)
         strict.cookies = keeper.cookies
-        assert start(strict).status_code == 403
+        assert start_run(strict).status_code == 403
         assert not MaintenanceRun.objects.exists()
 
 
@@ -74,9 +74,9 @@ class TestThePage:
         self, keeper: Client, faded: list[Memory], remember: Any, actor: Any, configure: Any
     ) -> None:
         configure(max_memories=1)
-        memories.trash([remember("broken chair").uid], actor)
-        memories.act("expire", [remember("old milk").uid], actor)
-        shown = text(keeper.get("/maintenance/"))
+        memories.trash_memories([remember("broken chair").uid], actor)
+        memories.apply_bulk_action("expire", [remember("old milk").uid], actor)
+        shown = text_of(keeper.get("/maintenance/"))
         for words in ("3 live", "1 expired, waiting", "1 in the trash", "2 over the cap of 1"):
             assert words in shown
 
@@ -84,25 +84,26 @@ class TestThePage:
         self, sign_in: Any, four_levels: dict[str, Memory], remember: Any
     ) -> None:
         client = sign_in("add_maintenancerun", "view_private", "view_secret", on=["private"])
-        assert "2 live" in text(client.get("/maintenance/"))
+        assert "2 live" in text_of(client.get("/maintenance/"))
 
     def test_it_tells_when_what_happens_by_itself(self, keeper: Client, configure: Any) -> None:
         configure(maintenance_at="03:30", maintenance_operations="consolidate")
         assert re.search(
-            r"Next in \d+ \w+ .*03:30 Every day, in this order Consolidate", text(keeper.get("/maintenance/"))
+            r"Next in \d+ \w+ .*03:30 Every day, in this order Consolidate",
+            text_of(keeper.get("/maintenance/")),
         )
         configure(maintenance_at="")
-        assert "Next Never: no time is set" in text(keeper.get("/maintenance/"))
+        assert "Next Never: no time is set" in text_of(keeper.get("/maintenance/"))
         configure(maintenance_operations="")
-        assert "Next Never: nothing to do is named" in text(keeper.get("/maintenance/"))
+        assert "Next Never: nothing to do is named" in text_of(keeper.get("/maintenance/"))
 
     def test_it_says_when_nobody_works_on_runs(self, keeper: Client, faded: Any, configure: Any) -> None:
-        assert "None in this server" in text(keeper.get("/maintenance/"))
+        assert "None in this server" in text_of(keeper.get("/maintenance/"))
         configure(maintenance_worker=False)
-        start(keeper)
-        assert "runs wait" not in text(keeper.get("/maintenance/")), "it was asked for just now"
+        start_run(keeper)
+        assert "runs wait" not in text_of(keeper.get("/maintenance/")), "it was asked for just now"
         MaintenanceRun.objects.update(created_at=timezone.now() - timedelta(hours=1))
-        shown = text(keeper.get("/maintenance/"))
+        shown = text_of(keeper.get("/maintenance/"))
         assert "Switched off in this server" in shown
         assert "1 run waits." in shown
 
@@ -116,44 +117,44 @@ class TestThePage:
         )
         assert "Switched off in the configuration" in card
         assert "<button" not in card
-        response = start(keeper)
+        response = start_run(keeper)
         assert response.status_code == 422
-        assert "switch it on" in text(response)
+        assert "switch it on" in text_of(response)
 
     def test_each_operation_names_its_last_run(self, keeper: Client, faded: Any) -> None:
-        _run, address = started(keeper)
-        started(keeper, do="dry_run")
+        _run, address = completed_run(keeper)
+        completed_run(keeper, do="dry_run")
         card = Page(keeper.get("/maintenance/").content.decode().partition("op-consolidate")[2])
         assert card.links()[0] == address
 
 
 class TestStarting:
     def test_a_wrong_value_is_told_beside_its_field(self, keeper: Client, db: None) -> None:
-        response = start(keeper, project="x" * 300)
+        response = start_run(keeper, project="x" * 300)
         assert response.status_code == 422
-        assert "at most 200 characters" in text(response)
-        assert "Consolidate was not started" in text(response)
+        assert "at most 200 characters" in text_of(response)
+        assert "Consolidate was not started" in text_of(response)
         assert not MaintenanceRun.objects.exists()
 
     @pytest.mark.parametrize("values", [{"operation": "dance"}, {"do": "both"}, {"do": ""}])
     def test_what_the_page_never_sends_is_a_bad_request(
         self, keeper: Client, db: None, values: dict[str, str]
     ) -> None:
-        assert start(keeper, **values).status_code == 400
+        assert start_run(keeper, **values).status_code == 400
 
     def test_the_same_operation_does_not_run_twice_at_once(self, keeper: Client, faded: Any) -> None:
-        start(keeper)
-        response = start(keeper)
+        start_run(keeper)
+        response = start_run(keeper)
         assert response.status_code == 409
-        assert "wait for it" in text(response)
+        assert "wait for it" in text_of(response)
         assert MaintenanceRun.objects.count() == 1
 
     def test_it_runs_under_the_persons_name_and_within_their_sight(
         self, sign_in: Any, four_levels: dict[str, Memory]
     ) -> None:
         client = sign_in("add_maintenancerun", "view_private", "view_secret", on=["private"])
-        age(list(four_levels.values()), 5)
-        started(client)
+        set_age(list(four_levels.values()), 5)
+        completed_run(client)
         lowered = [level for level, one in four_levels.items() if importances([one]) == [0.4]]
         assert lowered == ["public", "private"]
         entry = JournalEntry.objects.get(operation="run")
@@ -168,15 +169,15 @@ class TestStarting:
     def test_nought_is_a_value_and_blank_is_none(
         self, keeper: Client, db: None, values: dict[str, str], kept: dict[str, Any]
     ) -> None:
-        started(keeper, "empty_trash", do="dry_run", **values)
+        completed_run(keeper, "empty_trash", do="dry_run", **values)
         assert MaintenanceRun.objects.get().params == kept
 
     def test_a_project_confines_it(self, keeper: Client, faded: list[Memory], remember: Any) -> None:
         other = remember("faded rope", project="cellar")
-        age([other], 5)
-        _, address = started(keeper, project="attic")
+        set_age([other], 5)
+        _, address = completed_run(keeper, project="attic")
         assert importances([*faded, other]) == [0.4, 0.4, 0.4, 0.5]
-        assert "Project: attic" in text(keeper.get(address))
+        assert "Project: attic" in text_of(keeper.get(address))
 
 
 class TestLosingForGood:
@@ -192,37 +193,37 @@ class TestLosingForGood:
         return sign_in("add_maintenancerun", "erase_memory")
 
     def test_it_needs_the_permission_to_erase(self, keeper: Client, expired: Any) -> None:
-        assert start(keeper, "purge_expired").status_code == 403
-        assert start(keeper, "purge_expired", confirmed="yes").status_code == 403
+        assert start_run(keeper, "purge_expired").status_code == 403
+        assert start_run(keeper, "purge_expired", confirmed="yes").status_code == 403
         card = keeper.get("/maintenance/").content.decode().partition("op-purge_expired")[2]
         assert 'value="run"' not in card.partition("</article>")[0]
-        _, address = started(keeper, "purge_expired", do="dry_run")
-        assert "old milk 1" in text(keeper.get(address))
-        assert "Do it" not in text(keeper.get(address))
+        _, address = completed_run(keeper, "purge_expired", do="dry_run")
+        assert "old milk 1" in text_of(keeper.get(address))
+        assert "Do it" not in text_of(keeper.get(address))
         assert Memory.objects.count() == 3
 
     def test_the_question_says_how_many_that_one_may_see(self, eraser: Client, expired: Any) -> None:
-        response = start(eraser, "purge_expired", project="kitchen", grace_days="0.5")
-        shown = text(response)
+        response = start_run(eraser, "purge_expired", project="kitchen", grace_days="0.5")
+        shown = text_of(response)
         assert "Lose 2 memories for good?" in shown
         assert "Grace days 0.5" in shown
         assert not MaintenanceRun.objects.exists()
         fields = {one["name"]: one["value"] for one in main(response).all("input")}
         assert fields.pop("confirmed") == "yes"
         fields.pop("csrfmiddlewaretoken")
-        _, address = started(eraser, **fields, do="run", confirmed="yes")
+        _, address = completed_run(eraser, **fields, do="run", confirmed="yes")
         assert [one.title for one in Memory.objects.all()] == ["secret milk"]
-        shown = text(eraser.get(address))
+        shown = text_of(eraser.get(address))
         assert "purged for good 2" in shown
         assert shown.count("gone for good") == 2
         assert "Undo" not in shown
 
     def test_nothing_to_lose_is_said(self, eraser: Client, db: None) -> None:
-        shown = text(start(eraser, "purge_expired"))
+        shown = text_of(start_run(eraser, "purge_expired"))
         assert "There is nothing to remove" in shown
         assert "Remove for good" not in shown
 
     def test_a_wrong_value_is_told_before_the_question(self, eraser: Client, db: None) -> None:
-        response = start(eraser, "purge_expired", grace_days="-1")
+        response = start_run(eraser, "purge_expired", grace_days="-1")
         assert response.status_code == 422
-        assert "greater than or equal to 0" in text(response)
+        assert "greater than or equal to 0" in text_of(response)

@@ -15,8 +15,8 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun, Memory
-from tests.web.maintaining import age, importances, start, started, text
-from tests.web.markup import PAYLOADS, dangers, listed_as, main, page
+from tests.web.maintenance_pages import completed_run, importances, set_age, start_run, text_of
+from tests.web.markup import PAYLOADS, find_dangers, list_title, main, page
 
 Status = MaintenanceRun.Status
 
@@ -26,21 +26,21 @@ class TestClusters:
     def alike(self, remember: Any) -> list[Memory]:
         words = "the paint in the attic has faded since the summer of"
         made = [remember(f"{words} {year}", project="attic") for year in (2001, 2002, 2003, 2004)]
-        age(made, 40)
+        set_age(made, 40)
         Memory.objects.update(created_at=timezone.now() - timedelta(days=40))
         return made
 
     def test_members_are_linked_and_the_summary_once_it_is_made(
         self, keeper: Client, alike: list[Memory]
     ) -> None:
-        _, address = started(keeper, "compress", do="dry_run")
+        _, address = completed_run(keeper, "compress", do="dry_run")
         shown = main(keeper.get(address))
         links = [f"/memories/{one.uid}/" for one in alike]
         assert set(links) <= set(shown.links())
         assert "4 memories in it" in shown.words
-        assert "groups would become one memory each 1 " in text(keeper.get(address))
-        assert "memories in them 4 " in text(keeper.get(address))
-        _, address = started(keeper, "compress")
+        assert "groups would become one memory each 1 " in text_of(keeper.get(address))
+        assert "memories in them 4 " in text_of(keeper.get(address))
+        _, address = completed_run(keeper, "compress")
         summary = Memory.objects.get(type="compressed_summary")
         assert f"/memories/{summary.uid}/" in main(keeper.get(address)).links()
         assert keeper.get(links[0]).status_code == 200, "they lie in the trash"
@@ -48,17 +48,17 @@ class TestClusters:
     def test_a_cluster_with_a_hidden_member_is_not_told_of(
         self, sign_in: Any, alike: list[Memory], actor: Actor
     ) -> None:
-        run = runs.start("compress", {}, actor, dry_run=True)
-        runs.work(run)
+        run = runs.enqueue("compress", {}, actor, dry_run=True)
+        runs.execute(run)
         Memory.objects.filter(pk=alike[2].pk).update(sensitivity="secret")
-        shown = text(sign_in("view_maintenancerun", "view_secret").get(f"/maintenance/runs/{run.uid}/"))
+        shown = text_of(sign_in("view_maintenancerun", "view_secret").get(f"/maintenance/runs/{run.uid}/"))
         assert "attic has faded" not in shown
         assert "Of what you may see, it changes nothing" in shown
 
 
 class TestDryRunThenRunThenUndo:
     def test_the_whole_way_without_javascript(self, keeper: Client, faded: list[Memory]) -> None:
-        run, address = started(keeper, do="dry_run")
+        run, address = completed_run(keeper, do="dry_run")
         assert importances(faded) == [0.5, 0.5, 0.5]
         shown = main(keeper.get(address))
         assert "Done" in shown.words
@@ -68,37 +68,37 @@ class TestDryRunThenRunThenUndo:
         assert "0.40" in shown.words
         fields = {one["name"]: one.get("value", "") for one in shown.all("input") if "name" in one}
         fields.pop("csrfmiddlewaretoken")
-        run, address = started(keeper, **fields, do="run")
+        run, address = completed_run(keeper, **fields, do="run")
         assert importances(faded) == [0.4, 0.4, 0.4]
-        assert "fade" in text(keeper.get(address))
+        assert "fade" in text_of(keeper.get(address))
         assert f"{address}undo/" in main(keeper.get(address)).links()
         asked = keeper.get(f"{address}undo/")
-        assert "Undo “Consolidate”?" in text(asked)
+        assert "Undo “Consolidate”?" in text_of(asked)
         assert importances(faded) == [0.4, 0.4, 0.4]
         response = keeper.post(f"{address}undo/")
         undoing = MaintenanceRun.objects.get(undoes=run)
         assert response["Location"] == f"/maintenance/runs/{undoing.uid}/"
-        runs.work(undoing)
+        runs.execute(undoing)
         assert importances(faded) == [0.5, 0.5, 0.5]
-        assert "Done, and undone since" in text(keeper.get(address))
+        assert "Done, and undone since" in text_of(keeper.get(address))
         assert keeper.get(f"{address}undo/").status_code == 404
         assert address in main(keeper.get(response["Location"])).links()
 
     def test_a_run_under_way_asks_again_by_itself(self, keeper: Client, faded: Any) -> None:
-        address = start(keeper)["Location"]
+        address = start_run(keeper)["Location"]
         html = keeper.get(address).content.decode()
         assert 'hx-trigger="every 1s"' in html
         assert '<noscript><meta http-equiv="refresh"' in html
         assert "Waiting to begin" in html
         bar = list(page(keeper.get(address)).all("progress"))
         assert bar == [{"class": "progress", "aria-label": "Progress", "max": "100", "value": "0"}]
-        runs.work(MaintenanceRun.objects.get())
+        runs.execute(MaintenanceRun.objects.get())
         html = keeper.get(address).content.decode()
         assert "every 1s" not in html
         assert 'http-equiv="refresh"' not in html
 
     def test_the_fragment_becomes_the_whole_when_the_run_ends(self, keeper: Client, faded: Any) -> None:
-        address = start(keeper)["Location"]
+        address = start_run(keeper)["Location"]
         asked = {"HTTP_HX_REQUEST": "true"}
         response = keeper.get(f"{address}progress/", **asked)
         assert "HX-Retarget" not in response
@@ -108,7 +108,7 @@ class TestDryRunThenRunThenUndo:
         assert 'id="run-said"' in response.content.decode()
         again = keeper.get(f"{address}progress/?told={news[1]}", **asked)
         assert 'id="run-said"' not in again.content.decode(), "the same is not said every second"
-        runs.work(MaintenanceRun.objects.get())
+        runs.execute(MaintenanceRun.objects.get())
         response = keeper.get(f"{address}progress/?told={news[1]}", **asked)
         assert (response["HX-Retarget"], response["HX-Reswap"]) == ("#run", "outerHTML")
         assert "faded paint 2" in response.content.decode()
@@ -116,62 +116,62 @@ class TestDryRunThenRunThenUndo:
 
     def test_a_run_that_changed_nothing_says_so(self, keeper: Client, remember: Any) -> None:
         remember("fresh paint")
-        _, address = started(keeper)
-        assert "Nothing had to change" in text(keeper.get(address))
-        assert "Undo" not in text(keeper.get(address))
-        _, address = started(keeper, do="dry_run")
-        assert "Nothing would change" in text(keeper.get(address))
+        _, address = completed_run(keeper)
+        assert "Nothing had to change" in text_of(keeper.get(address))
+        assert "Undo" not in text_of(keeper.get(address))
+        _, address = completed_run(keeper, do="dry_run")
+        assert "Nothing would change" in text_of(keeper.get(address))
 
 
 class TestStopAndResume:
     def test_a_waiting_run_is_stopped_and_goes_on(self, keeper: Client, faded: list[Memory]) -> None:
-        address = start(keeper)["Location"]
-        assert "Stop" in text(keeper.get(address))
+        address = start_run(keeper)["Location"]
+        assert "Stop" in text_of(keeper.get(address))
         keeper.post(f"{address}stop/")
-        assert "Stopped" in text(keeper.get(address))
+        assert "Stopped" in text_of(keeper.get(address))
         keeper.post(f"{address}resume/")
-        runs.work(MaintenanceRun.objects.get())
+        runs.execute(MaintenanceRun.objects.get())
         assert importances(faded) == [0.4, 0.4, 0.4]
-        assert "Done" in text(keeper.get(address))
+        assert "Done" in text_of(keeper.get(address))
 
     def test_one_whose_worker_died_is_marked_when_looked_at(self, keeper: Client, faded: Any) -> None:
-        address = start(keeper)["Location"]
+        address = start_run(keeper)["Location"]
         MaintenanceRun.objects.update(
             status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=timezone.now() - timedelta(hours=2)
         )
-        shown = text(keeper.get(address))
+        shown = text_of(keeper.get(address))
         assert "Interrupted" in shown
         assert "Resume" in shown
-        home = text(keeper.get("/"))
+        home = text_of(keeper.get("/"))
         assert "Consolidate broke off" in home
         keeper.post(f"{address}resume/")
-        runs.work(MaintenanceRun.objects.get())
-        assert "broke off" not in text(keeper.get("/"))
+        runs.execute(MaintenanceRun.objects.get())
+        assert "broke off" not in text_of(keeper.get("/"))
 
     def test_what_cannot_be_done_any_more_is_told(self, keeper: Client, faded: Any) -> None:
-        _, address = started(keeper)
+        _, address = completed_run(keeper)
         for deed, words in (("stop", "is done already"), ("resume", "only one that failed")):
             response = keeper.post(f"{address}{deed}/")
             assert response["Location"] == address
-            assert words in text(keeper.get(address))
+            assert words in text_of(keeper.get(address))
 
     def test_the_home_page_tells_of_broken_runs_to_those_who_may_look(
         self, sign_in: Any, keeper: Client, faded: Any
     ) -> None:
-        start(keeper)
+        start_run(keeper)
         MaintenanceRun.objects.update(status=Status.FAILED, cause="interrupted")
-        assert "broke off" in text(keeper.get("/"))
-        assert "broke off" not in text(sign_in(name="ben").get("/"))
+        assert "broke off" in text_of(keeper.get("/"))
+        assert "broke off" not in text_of(sign_in(name="ben").get("/"))
 
 
 class TestTheGate:
     @pytest.fixture
     def all_levels(self, four_levels: dict[str, Memory]) -> str:
         """The address of a run that reached every level."""
-        age(list(four_levels.values()), 5)
+        set_age(list(four_levels.values()), 5)
         reach = Clearance.up_to("secret", owner="ada")
-        run = runs.start("consolidate", {}, Actor("user:ada", reach))
-        runs.work(run)
+        run = runs.enqueue("consolidate", {}, Actor("user:ada", reach))
+        runs.execute(run)
         return f"/maintenance/runs/{run.uid}/"
 
     @pytest.mark.parametrize(
@@ -191,10 +191,10 @@ class TestTheGate:
         seen: list[str],
     ) -> None:
         client = sign_in("view_maintenancerun", "view_private", "view_secret", on=on)
-        shown = text(client.get(all_levels))
+        shown = text_of(client.get(all_levels))
         for level in ("public", "private", "secret", "unknown"):
             memory = four_levels["cosmic" if level == "unknown" else level]
-            assert (listed_as(memory) in shown) is (level in seen), level
+            assert (list_title(memory) in shown) is (level in seen), level
         assert "secretwords" not in shown
         assert f"Result faded in importance {len(seen)} " in shown
 
@@ -202,33 +202,33 @@ class TestTheGate:
         self, visitor: Client, sign_in: Any, all_levels: str
     ) -> None:
         client = sign_in("add_maintenancerun", name="ben")
-        shown = text(client.get(all_levels))
+        shown = text_of(client.get(all_levels))
         assert "3" not in re.sub(r"\d+\.\d+|\d+ \w+ ago", "", shown)
         assert "Undo" not in shown, "it reached further than ben may see"
         assert "Turn on their switches" in shown
         assert client.post(f"{all_levels}undo/")["Location"] == all_levels
         assert not MaintenanceRun.objects.filter(undoes__isnull=False).exists()
-        assert "reaches further than you may see" in text(client.get(all_levels))
+        assert "reaches further than you may see" in text_of(client.get(all_levels))
 
     def test_a_project_is_named_only_to_those_who_know_of_it(
         self, sign_in: Any, visitor: Client, remember: Any, actor: Actor
     ) -> None:
         memory = remember("paint", project="skunkworks", sensitivity="secret")
-        run = runs.start("consolidate", {"project": "skunkworks"}, actor, dry_run=True)
-        runs.work(run)
+        run = runs.enqueue("consolidate", {"project": "skunkworks"}, actor, dry_run=True)
+        runs.execute(run)
         client = sign_in("view_maintenancerun", "add_maintenancerun", "view_secret", name="ben")
         addresses = (f"/maintenance/runs/{run.uid}/", "/maintenance/runs/", "/maintenance/")
         for address in addresses:
             assert "skunkworks" not in client.get(address).content.decode(), address
-        assert "Do it" not in text(client.get(addresses[0]))
+        assert "Do it" not in text_of(client.get(addresses[0]))
         Memory.objects.filter(pk=memory.pk).update(sensitivity="public")
-        assert "skunkworks" in text(client.get(addresses[0]))
-        assert "Do it" in text(client.get(addresses[0]))
+        assert "skunkworks" in text_of(client.get(addresses[0]))
+        assert "Do it" in text_of(client.get(addresses[0]))
 
     def test_what_became_secret_since_is_hidden(self, keeper: Client, faded: list[Memory]) -> None:
-        _, address = started(keeper)
+        _, address = completed_run(keeper)
         Memory.objects.filter(pk=faded[1].pk).update(sensitivity="secret")
-        shown = text(keeper.get(address))
+        shown = text_of(keeper.get(address))
         assert "faded paint 0" in shown
         assert "faded paint 1" not in shown
 
@@ -236,32 +236,32 @@ class TestTheGate:
 class TestHostileTexts:
     @pytest.mark.parametrize("payload", PAYLOADS[:12])
     def test_titles_and_projects_stay_text(self, keeper: Client, remember: Any, payload: str) -> None:
-        age([remember("paint", title=payload, project=payload)], 5)
-        _, address = started(keeper, project=payload)
+        set_age([remember("paint", title=payload, project=payload)], 5)
+        _, address = completed_run(keeper, project=payload)
         for shown in (address, "/maintenance/runs/", "/maintenance/", f"{address}undo/"):
             html = keeper.get(shown).content.decode()
-            assert not dangers(html), shown
+            assert not find_dangers(html), shown
 
     @pytest.mark.parametrize("payload", PAYLOADS[:6])
     def test_a_refused_value_stays_text(self, keeper: Client, db: None, payload: str) -> None:
-        response = start(keeper, project=payload * 30)
+        response = start_run(keeper, project=payload * 30)
         assert response.status_code == 422
-        assert not dangers(response.content.decode())
+        assert not find_dangers(response.content.decode())
 
 
 class TestList:
     def test_newest_first_narrowed_by_operation_and_status(self, keeper: Client, faded: Any) -> None:
-        started(keeper, do="dry_run")
-        start(keeper)
-        shown = text(keeper.get("/maintenance/runs/"))
+        completed_run(keeper, do="dry_run")
+        start_run(keeper)
+        shown = text_of(keeper.get("/maintenance/runs/"))
         assert shown.index("Waiting to begin") < shown.index("Dry run: Consolidate")
-        assert "Dry run" not in text(keeper.get("/maintenance/runs/?status=queued"))
-        assert "No run fits" in text(keeper.get("/maintenance/runs/?status=failed"))
-        assert "3 changes" in text(keeper.get("/maintenance/runs/?operation=consolidate&status=done"))
+        assert "Dry run" not in text_of(keeper.get("/maintenance/runs/?status=queued"))
+        assert "No run fits" in text_of(keeper.get("/maintenance/runs/?status=failed"))
+        assert "3 changes" in text_of(keeper.get("/maintenance/runs/?operation=consolidate&status=done"))
         assert keeper.get("/maintenance/runs/?operation=dance").status_code == 422
 
     def test_an_empty_list_says_so(self, keeper: Client, db: None) -> None:
-        assert "Nothing has run yet" in text(keeper.get("/maintenance/runs/"))
+        assert "Nothing has run yet" in text_of(keeper.get("/maintenance/runs/"))
 
     def test_pages_follow_each_other(self, keeper: Client, db: None) -> None:
         for number in range(31):
@@ -271,12 +271,12 @@ class TestList:
         first = keeper.get("/maintenance/runs/")
         address = re.search(r'rel="next" href="([^"]+)"', first.content.decode())
         assert address
-        assert "p0" in text(keeper.get("/maintenance/runs/" + address[1]))
+        assert "p0" in text_of(keeper.get("/maintenance/runs/" + address[1]))
         assert keeper.get("/maintenance/runs/?cursor=x").status_code == 400
 
     @pytest.mark.parametrize("number", ["x", "-1", "", "9" * 30])
     def test_a_page_of_changes_that_is_no_number(self, keeper: Client, faded: Any, number: str) -> None:
-        _, address = started(keeper)
+        _, address = completed_run(keeper)
         assert keeper.get(f"{address}?page={number}").status_code == 400
         assert keeper.get(f"{address}?page=7").status_code == 200
 
@@ -285,8 +285,8 @@ class TestList:
 def test_the_number_of_queries_does_not_grow(keeper: Client, remember: Any, address: str) -> None:
     counted = []
     for many in (2, 20):
-        age([remember(f"faded {many} {number}") for number in range(many)], 5)
-        _, made = started(keeper)
+        set_age([remember(f"faded {many} {number}") for number in range(many)], 5)
+        _, made = completed_run(keeper)
         there = made if address == "run" else address
         keeper.get(there)
         with CaptureQueriesContext(connection) as queries:

@@ -1,25 +1,29 @@
-"""Content as HTML: readable, and safe whatever it holds."""
+"""Markdown as safe HTML, with marked spans, and as plain text."""
 
 from __future__ import annotations
+
+import re
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.web.base.markdown import render
-from tests.web.markup import PAYLOADS, Page, dangers
+from memoryhub.web.base import markdown
+from memoryhub.web.base.markdown import MarkedSpan, render, to_plain_text
+from tests.web.markup import PAYLOADS, Page, find_dangers
 
 
 class TestSafety:
     @pytest.mark.parametrize("payload", PAYLOADS)
     def test_no_payload_becomes_markup(self, payload: str) -> None:
-        assert dangers(render(payload)) == []
+        assert find_dangers(render(payload)) == []
 
     @pytest.mark.parametrize("payload", PAYLOADS)
     def test_a_payload_within_a_link_or_a_heading_is_as_harmless(self, payload: str) -> None:
-        assert dangers(render(f"# {payload}")) == []
-        assert dangers(render(f"[{payload}](https://a.example)")) == []
-        assert dangers(render(f"- > {payload}")) == []
+        assert find_dangers(render(f"# {payload}")) == []
+        assert find_dangers(render(f"[{payload}](https://a.example)")) == []
+        assert find_dangers(render(f"- > {payload}")) == []
 
     def test_html_shows_as_what_was_typed(self) -> None:
         assert (
@@ -63,7 +67,7 @@ class TestSafety:
 
     @given(st.text())
     def test_any_text_renders_without_danger(self, text: str) -> None:
-        assert dangers(render(text)) == []
+        assert find_dangers(render(text)) == []
 
     @given(
         st.lists(
@@ -71,7 +75,7 @@ class TestSafety:
         )
     )
     def test_any_run_of_signs_renders_without_danger(self, signs: list[str]) -> None:
-        assert dangers(render("".join(signs))) == []
+        assert find_dangers(render("".join(signs))) == []
 
 
 class TestBounds:
@@ -130,3 +134,166 @@ class TestReading:
 
     def test_names_with_dots_do_not(self) -> None:
         assert Page(render("edit settings.py and www.a.example")).links() == []
+
+
+def rendered(text: str, *words: str, kind: str = "override") -> str:
+    """The text with the places marked that say these words."""
+    places = [MarkedSpan(text.index(one), text.index(one) + len(one), kind) for one in words]
+    return markdown.render(text, places=places)
+
+
+def marked(html: str) -> list[str]:
+    return [re.sub("<[^>]*>", "", found) for found in re.findall(r"<mark[^>]*>(.*?)</mark>", html, re.DOTALL)]
+
+
+def test_the_words_are_marked_with_their_kind() -> None:
+    html = rendered("We ship. Ignore it all. Done.", "Ignore it all.")
+    assert html == '<p>We ship. <mark title="override">Ignore it all.</mark> Done.</p>\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("# Ignore it", "<h3>{}</h3>\n"),
+        ("> Ignore it", "<blockquote>\n<p>{}</p>\n</blockquote>\n"),
+        ("- Ignore it", "<ul>\n<li>{}</li>\n</ul>\n"),
+        ("7. Ignore it", '<ol start="7">\n<li>{}</li>\n</ol>\n'),
+        ("**Ignore it**", "<p><strong>{}</strong></p>\n"),
+        ("_Ignore it_", "<p><em>{}</em></p>\n"),
+        ("`Ignore it`", "<p><code>{}</code></p>\n"),
+        ("    Ignore it", '<pre tabindex="0"><code>{}\n</code></pre>\n'),
+        ("```\nIgnore it\n```", '<pre tabindex="0"><code>{}\n</code></pre>\n'),
+    ],
+)
+def test_what_the_text_is_stays_as_it_is(text: str, html: str) -> None:
+    assert rendered(text, text) == html.format('<mark title="override">Ignore it</mark>')
+
+
+def test_each_line_of_a_place_is_marked_in_its_own_element() -> None:
+    text = "Begin.\n\n- Ignore this\n- and *that*\n\n| Ignore | it |\n|---|---|\n| all | now |\n\nEnd."
+    place = text[text.index("- Ignore") : text.index("\n\nEnd")]
+    html = rendered(text, place)
+    assert marked(html) == ["Ignore this", "and ", "that", "Ignore", "it", "all", "now"]
+    assert not find_dangers(html)
+
+
+def test_a_link_within_keeps_its_address() -> None:
+    html = rendered("Go to [the page](https://a.test/x) now", "Go to [the page](https://a.test/x)")
+    assert 'href="https://a.test/x"' in html
+    assert marked(html) == ["Go to ", "the page"]
+
+
+def test_a_place_that_ends_within_an_address_leaves_nothing_in_it() -> None:
+    html = rendered("See [this](https://a.test/abc) and that", "See [this](https://a.te")
+    assert 'href="https://a.test/abc"' in html
+    assert marked(html) == ["See ", "this"]
+
+
+def test_where_an_end_is_lost_the_mark_ends_with_its_paragraph() -> None:
+    assert "and more" not in "".join(
+        marked(rendered("Ignore [x][y]\n\n[y]: http://a.test\n\nand more", "[y]: http://a"))
+    )
+
+
+def test_characters_that_places_are_planted_with_are_none_of_the_texts() -> None:
+    html = rendered("\ufdd0 not this \ufdef Ignore it \ufdd0 nor this", "Ignore it")
+    assert marked(html) == ["Ignore it"]
+    assert not re.search("[\ufdd0-\ufdef]", html)
+
+
+def test_of_two_places_that_overlap_the_first_counts() -> None:
+    html = markdown.render("Ignore it all", places=[MarkedSpan(0, 9, "leak"), MarkedSpan(7, 13, "override")])
+    assert re.findall('title="(.*?)"', html) == ["leak"]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_a_payload_that_is_marked_is_as_harmless(payload: str) -> None:
+    html = markdown.render(payload, places=[MarkedSpan(0, len(payload), "override")])
+    assert not find_dangers(html)
+    assert not Page(html).all("script")
+
+
+def test_headings_stand_below_that_of_where_the_text_is() -> None:
+    assert markdown.render("# One", below=3) == "<h4>One</h4>\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("We *convert* once.", "We convert once."),
+        ("built in **1983**, sold", "built in 1983, sold"),
+        ("***both*** at once", "both at once"),
+        ("**a *b* c** and **`d`**", "a b c and d"),
+        ("**over\ntwo lines**", "over\ntwo lines"),
+        ("_never_ and __not at all__", "never and not at all"),
+        ("~~gone~~ kept", "gone kept"),
+        ("call `run()` or ``go``", "call run() or go"),
+        ("# Title\n\n> said\n> again", "Title\n\nsaid\nagain"),
+        ("* one\n+ two\n- three", "- one\n- two\n- three"),
+        ("one\n\n---\n\ntwo", "one\n\n\n\ntwo"),
+        ("a | b\n--|--\n1 | 2", "a | b\n\n1 | 2"),
+        ('see [b](https://example.org "A title") now', "see b now"),
+        ("see [the *plan*](https://example.org/x_y_z) now", "see the plan now"),
+        ("![a map](map.png)", "a map"),
+        ("before\n```go\nx := *p\n```\nafter", "before\nx := *p\nafter"),
+        ("before ```go x := *p``` after", "before go x := *p after"),
+    ],
+)
+def test_marks_are_left_out_and_words_stay(text: str, said: str) -> None:
+    assert to_plain_text(text) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2 * 3 * 4 = 24, and 2*3*4 too",
+        "snake_case, __init__, _private and __all__",
+        "f(*args, **kwargs) or **kwargs alone",
+        "src/*.py and tests/*.py, **/*.md",
+        "char *a, int *b",
+        "#42 is not a heading, and 1 > 0",
+        "a [list] (of things)",
+        "a ` alone",
+        "",
+    ],
+)
+def test_what_may_be_meant_as_it_stands_stays(text: str) -> None:
+    assert to_plain_text(text) == text
+
+
+def test_code_stays_letter_by_letter() -> None:
+    assert to_plain_text("`*args, **kwargs*` and `__x y__`") == "*args, **kwargs* and __x y__"
+    assert to_plain_text("```\n# not *a* heading\n[x](y)\n```") == "# not *a* heading\n[x](y)"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("the **plan is…", "the plan is…"),
+        ("call `run and…", "call run and…"),
+        ("see [the plan](https://exam…", "see the plan…"),
+        ("so: ```go func main…", "so:  func main…"),
+        ("so:\n```go\nfunc *main", "so:\nfunc *main"),
+        ("passing **kwargs and more", "passing **kwargs and more"),
+    ],
+)
+def test_a_mark_whose_end_was_cut_off_is_left_out(text: str, said: str) -> None:
+    assert to_plain_text(text) == said
+
+
+@given(st.text("*_`~[]()<>#|!- \nab…\\", max_size=60))
+def test_no_letter_is_lost_or_made_up_outside_of_addresses(text: str) -> None:
+    text = text.replace("(", "").replace("`", "")  # addresses, and names of languages, are left out
+    assert [c for c in to_plain_text(text) if c in "ab<"] == [c for c in text if c in "ab<"]
+
+
+@pytest.mark.parametrize(
+    "piece", ["**a ", "*a", "`a ``b ", "[a", "```a\n", "__a ", "> ", "> # ", "- ", "![](", "*a*"]
+)
+def test_a_hostile_text_takes_no_more_than_its_length_allows(piece: str) -> None:
+    def spent(times: int) -> float:
+        began = time.process_time()
+        to_plain_text(piece * times)
+        return time.process_time() - began
+
+    assert spent(20_000) < 60 * max(spent(1_000), 0.005)

@@ -23,7 +23,7 @@ ALL = Clearance.up_to("secret", "ada")
 
 
 def change(memory: Memory, actor: Actor, **fields: Any) -> Memory:
-    return memories.update(memory.uid, MemoryPatch(**fields), actor)
+    return memories.update_memory(memory.uid, MemoryPatch(**fields), actor)
 
 
 def words(client: Client, memory: Memory) -> str:
@@ -35,7 +35,7 @@ class TestVersions:
         memory = remember("text", title="one", importance=0.1)
         change(memory, actor, title="two", importance=0.2)
         memory = change(memory, actor, title="three")
-        newest, oldest = revisions.versions(memory, ALL)[0]
+        newest, oldest = revisions.visible_changes(memory, ALL)[0]
         assert [one.name for one in newest.changes] == ["title"]
         assert [one.name for one in oldest.changes] == ["title", "importance"]
         title, importance = oldest.changes
@@ -48,13 +48,13 @@ class TestVersions:
         memory = remember("text", category="a")
         change(memory, actor, category="b")
         memory = change(memory, actor, title="t")
-        [found] = revisions.versions(memory, ALL)[0][1].changes
+        [found] = revisions.visible_changes(memory, ALL)[0][1].changes
         assert "".join(piece.text for piece in found.new) == "b"
 
     def test_lists_tell_what_went_and_what_came(self, remember: Remember, actor: Actor) -> None:
         memory = remember(tags=["kept", "old"], entities=[EntityDraft(entity="Ann", entity_type="person")])
         memory = change(memory, actor, tags=["kept", "new"], entities=[])
-        tags, entities = revisions.versions(memory, ALL)[0][0].changes
+        tags, entities = revisions.visible_changes(memory, ALL)[0][0].changes
         assert (tags.old, tags.new) == (["old"], ["new"])
         assert (entities.old, entities.new) == (["Ann (person)"], [])
 
@@ -64,7 +64,7 @@ class TestVersions:
             memory = change(memory, actor, title=str(number))
         seen, before, pages = [], None, 0
         while True:
-            found, before = revisions.versions(memory, ALL, limit=3, before=before)
+            found, before = revisions.visible_changes(memory, ALL, limit=3, before=before)
             seen += [version.number for version in found]
             pages += 1
             if before is None:
@@ -77,8 +77,8 @@ class TestWhoSeesWhat:
     def test_a_version_from_a_higher_level_stays_hidden(self, remember: Remember, actor: Actor) -> None:
         memory = remember("the secret words", sensitivity="secret")
         memory = change(memory, actor, content="open words", sensitivity="public")
-        assert revisions.versions(memory, PUBLIC) == ([], None)
-        assert len(revisions.versions(memory, ALL)[0]) == 1
+        assert revisions.visible_changes(memory, PUBLIC) == ([], None)
+        assert len(revisions.visible_changes(memory, ALL)[0]) == 1
 
     def test_what_a_public_version_became_stays_hidden_while_that_is_of_a_higher_level(
         self, remember: Remember, actor: Actor
@@ -86,7 +86,7 @@ class TestWhoSeesWhat:
         memory = remember("public words", title="t")
         memory = change(memory, actor, content="secret words", sensitivity="secret")
         memory = change(memory, actor, content="open again", sensitivity="public")
-        [version] = revisions.versions(memory, PUBLIC)[0]
+        [version] = revisions.visible_changes(memory, PUBLIC)[0]
         shown = {one.name: one for one in version.changes}
         assert shown["content"].kind == "hidden"
         assert "secret words" not in repr(version)
@@ -153,7 +153,9 @@ class TestStateAt:
         memory = remember(title="one")
         start = timezone.now()
         for number, title in enumerate(("two", "three"), start=1):
-            memories.update(memory.uid, MemoryPatch(title=title), actor, start + timedelta(minutes=number))
+            memories.update_memory(
+                memory.uid, MemoryPatch(title=title), actor, start + timedelta(minutes=number)
+            )
         memory.refresh_from_db()
         assert revisions.state_at(memory, start, ALL) == {"title": "one"}
         assert revisions.state_at(memory, start + timedelta(minutes=1), ALL) == {"title": "two"}

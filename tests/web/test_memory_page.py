@@ -17,7 +17,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.facts import services
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryPatch
 from memoryhub.models import Event, JournalEntry, Memory, Session
-from tests.web.markup import PAYLOADS, dangers, main
+from tests.web.markup import PAYLOADS, find_dangers, main
 
 Remember = Callable[..., Memory]
 
@@ -105,7 +105,7 @@ class TestReveal:
         self, insider: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("first words", sensitivity="secret")
-        memories.update(memory.uid, MemoryPatch(content="second words", sensitivity="public"), actor)
+        memories.update_memory(memory.uid, MemoryPatch(content="second words", sensitivity="public"), actor)
         insider.get(url(memory))
         assert len(self.reveals()) == 1
 
@@ -200,7 +200,7 @@ class TestWhatItShows:
         draft = FactDraft(
             subject="the lock", predicate="is held by", object="the writer", memory_id=memory.uid
         )
-        services.store_fact(draft, actor)
+        services.create_fact(draft, actor)
         shown = main(visitor.get(url(memory)))
         assert "is held by" in shown.words
         assert "insert" in shown.words
@@ -254,8 +254,8 @@ class TestRelated:
             remember(f"{level} neighbour", sensitivity=level, **same)
         odd = remember("cosmic neighbour", **same)
         Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
-        memories.trash([remember("trashed neighbour", **same).uid], actor)
-        memories.act("expire", [remember("expired neighbour", **same).uid], actor)
+        memories.trash_memories([remember("trashed neighbour", **same).uid], actor)
+        memories.apply_bulk_action("expire", [remember("expired neighbour", **same).uid], actor)
         remember(
             "personal neighbour", scope="personal", by=Actor("x", Clearance.up_to("public", "bob")), **same
         )
@@ -266,7 +266,7 @@ class TestRelated:
     ) -> None:
         whole = remember("the whole story", sensitivity="private")
         part = remember("a part")
-        memories.trash([part.uid], actor)
+        memories.trash_memories([part.uid], actor)
         Memory.objects.filter(pk=part.pk).update(merged_into=whole)
         assert "the whole story" not in main(visitor.get(url(part))).words
         assert whole.uid not in visitor.get(url(part)).content.decode()
@@ -275,7 +275,7 @@ class TestRelated:
         self, insider: Client, remember: Remember, actor: Actor
     ) -> None:
         whole, part = remember("the whole story", sensitivity="private"), remember("a part")
-        memories.trash([part.uid], actor)
+        memories.trash_memories([part.uid], actor)
         Memory.objects.filter(pk=part.pk).update(merged_into=whole)
         assert "Merged into the whole story" in main(insider.get(url(part))).words
         assert "a part" in main(insider.get(url(whole))).words
@@ -288,7 +288,7 @@ class TestRelated:
             draft = FactDraft(
                 subject="x", predicate="y", object=f"{level} object", memory_id=memory.uid, sensitivity=level
             )
-            services.store_fact(draft, actor)
+            services.create_fact(draft, actor)
         session = Session.objects.get(session_id="s")
         Event.objects.create(
             session=session, event="tool:post", tool_name="Hidden tool", memory=memory, sensitivity="secret"
@@ -303,7 +303,7 @@ class TestEnded:
         self, sign_in: Any, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
-        memories.trash([memory.uid], actor)
+        memories.trash_memories([memory.uid], actor)
         response = sign_in("delete_memory").get(url(memory))
         assert "In the trash" in main(response).words
         assert url(memory, "restore/") in [form["action"] for form in main(response).all("form")]
@@ -312,7 +312,7 @@ class TestEnded:
         self, sign_in: Any, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
-        memories.act("expire", [memory.uid], actor)
+        memories.apply_bulk_action("expire", [memory.uid], actor)
         response = sign_in("change_memory").get(url(memory))
         assert "Expired" in main(response).words
         assert url(memory, "restore/") in [form["action"] for form in main(response).all("form")]
@@ -321,7 +321,7 @@ class TestEnded:
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
-        memories.trash([memory.uid], actor)
+        memories.trash_memories([memory.uid], actor)
         assert main(visitor.get(url(memory))).all("form") == []
 
 
@@ -338,17 +338,17 @@ class TestHostileText:
             **{name: [payload] for name in ("files_read", "files_modified")},
             entities=[EntityDraft(entity=payload, entity_type=payload[:50])],
         )
-        services.store_fact(
+        services.create_fact(
             FactDraft(subject=payload, predicate=payload, object=payload, memory_id=memory.uid), actor
         )
-        memories.update(
+        memories.update_memory(
             memory.uid, MemoryPatch(content=f"x\n{payload}", title=f"y {payload}", tags=[]), actor
         )
         client = sign_in("change_memory", "erase_memory", "delete_memory", "add_fact", "delete_fact")
         for rest in ("", "history/", "edit/", "erase/"):
             response = client.get(url(memory, rest))
             assert response.status_code == 200
-            assert dangers(response.content.decode()) == [], rest
+            assert find_dangers(response.content.decode()) == [], rest
 
 
 class TestCost:
@@ -359,10 +359,10 @@ class TestCost:
             for n in range(count):
                 text = f"{memory.title} {n}"
                 remember(text, files_read=memory_files, session_id=memory.session_id, project="p")
-                services.store_fact(
+                services.create_fact(
                     FactDraft(subject=text, predicate="p", object="o", memory_id=memory.uid), actor
                 )
-                memories.update(memory.uid, MemoryPatch(title=text, tags=[f"t{n}"]), actor)
+                memories.update_memory(memory.uid, MemoryPatch(title=text, tags=[f"t{n}"]), actor)
 
         memory_files = ["a.py", "b.py"]
         counts = []

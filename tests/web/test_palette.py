@@ -10,11 +10,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub import memories as store
-from memoryhub.capture.segments import PREDICATE
+from memoryhub.capture.segments import BOUNDARY_PREDICATE
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Memory
-from tests.web.markup import PAYLOADS, Page, dangers
+from tests.web.markup import PAYLOADS, Page, find_dangers
 
 GATED = ["zebra stripes", "zebra str", "ebra strip", "zoo"]
 
@@ -88,7 +88,7 @@ def test_a_project_of_hidden_memories_alone_is_not_offered(visitor: Client, reme
 
 def test_what_lies_in_the_trash_is_not_offered(visitor: Client, remember: Any, actor: Any) -> None:
     made = remember("words", title="Feeding", project="barn")
-    store.trash([made.uid], actor)
+    store.trash_memories([made.uid], actor)
     page = offered(visitor, "feeding")
     assert memories(page) == []
     assert "barn" not in offered(visitor, "barn").words.replace("“barn”", "")
@@ -98,7 +98,7 @@ def test_titles_cannot_run(insider: Client, remember: Any) -> None:
     for number, payload in enumerate(PAYLOADS):
         remember(f"text {number}", title=f"zebra {payload}", project=payload[:60])
     for typed in ("zebra", "script", "<", "onerror=alert"):
-        assert dangers(offered(insider, typed).html) == []
+        assert find_dangers(offered(insider, typed).html) == []
 
 
 def test_a_list_takes_a_fixed_number_of_queries(visitor: Client, remember: Any) -> None:
@@ -135,8 +135,8 @@ def test_a_session_is_found_by_a_part_of_its_id(visitor: Client, remember: Any) 
 def test_a_thing_of_facts_is_found_and_one_that_may_not_be_seen_is_not(
     visitor: Client, actor: Any, db: None
 ) -> None:
-    services.store_fact(FactDraft(subject="Holmen", predicate="lies in", object="Oslo fjord"), actor)
-    services.store_fact(
+    services.create_fact(FactDraft(subject="Holmen", predicate="lies in", object="Oslo fjord"), actor)
+    services.create_fact(
         FactDraft(subject="Holmen two", predicate="lies in", object="x", sensitivity="private"), actor
     )
     assert "Holmen" in offered(visitor, "olme").words
@@ -145,6 +145,6 @@ def test_a_thing_of_facts_is_found_and_one_that_may_not_be_seen_is_not(
 
 
 def test_the_hubs_own_notes_of_subjects_are_no_things(visitor: Client, actor: Any, db: None) -> None:
-    draft = FactDraft(subject="session:zebra", predicate=PREDICATE, object="zebra stripes")
-    services.store_fact(draft, actor)
+    draft = FactDraft(subject="session:zebra", predicate=BOUNDARY_PREDICATE, object="zebra stripes")
+    services.create_fact(draft, actor)
     assert not any("node=" in link for link in offered(visitor, "zebra").links())

@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from memoryhub.accounts import saved_searches
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
-from memoryhub.web.saved_searches.presenters import PAGES, place, place_at, placeless
-from tests.web.markup import PAYLOADS, Page, dangers, main
+from memoryhub.web.saved_searches import LIST_TITLES, list_address_at, to_list_address, without_position
+from tests.web.markup import PAYLOADS, Page, find_dangers, main
 
 HTMX = {"HX-Request": "true"}
 QUERY = "q=tide+tables&type=decision&project=&tag=%C3%A9t%C3%A9&tag=b"
@@ -49,7 +49,7 @@ def save(client: Client, name: str = "Tides", page: str = "search", query: str =
     ],
 )
 def test_what_it_looks_for_is_told_in_the_words_of_the_lists_form(page: str, query: str, told: str) -> None:
-    saved = place(page, query)
+    saved = to_list_address(page, query)
     assert saved is not None
     assert saved.told == told
 
@@ -63,9 +63,9 @@ class TestSaving:
         assert f"/search/?{QUERY}" in links
         assert client.get(f"/search/?{QUERY}").status_code == 200
 
-    @pytest.mark.parametrize("page", PAGES)
+    @pytest.mark.parametrize("page", LIST_TITLES)
     def test_every_list_offers_to_be_saved_and_opens(self, client: Client, page: str) -> None:
-        whole = place(page, "project=p&cursor=abc&page=3")
+        whole = to_list_address(page, "project=p&cursor=abc&page=3")
         assert whole is not None
         assert whole.query == "project=p"
         shown = client.get(whole.href)
@@ -97,7 +97,7 @@ class TestSaving:
     def test_a_link_never_leaves_the_list(self, client: Client, query: str) -> None:
         assert save(client, query=query).status_code == 200
         response = client.get("/searches/")
-        assert dangers(response.content.decode()) == []
+        assert find_dangers(response.content.decode()) == []
         [link] = [one for one in main(response).links() if one.startswith("/search/")]
         assert link.partition("?")[0] == "/search/"
         assert all(sign not in link for sign in '#\r\n\x00<>" ')
@@ -140,18 +140,18 @@ class TestSaving:
         assert "more than 2000" in main(answer).words
 
     def test_there_is_an_end_to_them(self, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(saved_searches, "MOST", 2)
+        monkeypatch.setattr(saved_searches, "MAX_SAVED_SEARCHES", 2)
         for name in ("one", "two"):
-            saved_searches.save(ada, name, "search", "")
+            saved_searches.save_search(ada, name, "search", "")
         with pytest.raises(Conflict, match="2 saved searches"):
-            saved_searches.save(ada, "three", "search", "")
-        saved_searches.save(ada, "two", "search", "q=1", replace=True)
+            saved_searches.save_search(ada, "three", "search", "")
+        saved_searches.save_search(ada, "two", "search", "q=1", replace=True)
 
 
 class TestOnesOwn:
     @pytest.fixture
     def theirs(self, person: Any) -> SavedSearch:
-        return saved_searches.save(person("bob"), "Bob's list", "search", "q=bob")
+        return saved_searches.save_search(person("bob"), "Bob's list", "search", "q=bob")
 
     def test_nobody_elses_shows_anywhere(self, client: Client, theirs: SavedSearch) -> None:
         at = {"HX-Current-URL": "http://testserver/search/?q=bob"}
@@ -181,7 +181,7 @@ class TestOnesOwn:
 class TestChanging:
     @pytest.fixture
     def search(self, ada: User) -> SavedSearch:
-        return saved_searches.save(ada, "Tides", "memories", "tag=tide")
+        return saved_searches.save_search(ada, "Tides", "memories", "tag=tide")
 
     def test_it_is_renamed(self, client: Client, search: SavedSearch) -> None:
         page = client.post(f"/searches/{search.uid}/rename/", {"name": "Low water"}, follow=True)
@@ -192,7 +192,7 @@ class TestChanging:
     def test_a_name_that_will_not_do_is_said_where_it_was_typed(
         self, client: Client, search: SavedSearch, ada: User, name: str
     ) -> None:
-        saved_searches.save(ada, "Other", "search", "")
+        saved_searches.save_search(ada, "Other", "search", "")
         answer = client.post(f"/searches/{search.uid}/rename/", {"name": name})
         assert answer.status_code == 422
         fields = [one for one in main(answer).all("input") if one.get("id") == f"name-{search.uid}"]
@@ -214,9 +214,9 @@ class TestChanging:
 
     def test_what_is_not_there_is_not_found(self, ada: User) -> None:
         with pytest.raises(NotFound):
-            saved_searches.forget(ada, "nothing")
+            saved_searches.delete_search(ada, "nothing")
         with pytest.raises(StoreError):
-            saved_searches.rename(ada, "nothing", "")
+            saved_searches.rename_search(ada, "nothing", "")
 
 
 class TestMenu:
@@ -226,9 +226,9 @@ class TestMenu:
     def test_it_holds_the_searches_of_this_list_and_marks_the_one_that_is_open(
         self, client: Client, ada: User
     ) -> None:
-        saved_searches.save(ada, "Here", "search", "q=1")
-        saved_searches.save(ada, "Here too", "search", "q=2")
-        saved_searches.save(ada, "Elsewhere", "journal", "q=1")
+        saved_searches.save_search(ada, "Here", "search", "q=1")
+        saved_searches.save_search(ada, "Here too", "search", "q=2")
+        saved_searches.save_search(ada, "Elsewhere", "journal", "q=1")
         page = Page(self.menu(client, "http://testserver/search/?q=1&page=4").content.decode())
         hrefs = {one["href"]: one.get("aria-current", "") for one in page.all("a")}
         assert hrefs == {"/search/?q=1": "true", "/search/?q=2": "", "/searches/": ""}
@@ -247,7 +247,7 @@ class TestMenu:
     )
     def test_a_page_that_is_no_list_has_none(self, client: Client, address: str) -> None:
         assert self.menu(client, address).status_code == 302
-        assert place_at(address) is None
+        assert list_address_at(address) is None
 
     def test_saving_in_it_answers_in_it(self, client: Client) -> None:
         fields = {"name": "Mine", "page": "journal", "query": "actor=ada"}
@@ -268,12 +268,12 @@ class TestMenu:
             client.get("/palette/"),
             client.get("/searches/", {"page": "search", "query": PAYLOADS[0]}),
         ):
-            assert dangers(response.content.decode()) == []
+            assert find_dangers(response.content.decode()) == []
 
 
 class TestPalette:
     def test_a_search_is_found_by_its_name(self, client: Client, ada: User) -> None:
-        saved_searches.save(ada, "Low tides", "facts", "subject=tide")
+        saved_searches.save_search(ada, "Low tides", "facts", "subject=tide")
         assert (
             Page(client.get("/palette/", {"q": "tid"}).content.decode()).links()[0] == "/facts/?subject=tide"
         )
@@ -284,7 +284,7 @@ class TestPalette:
 
 class TestWithoutCost:
     def test_a_list_asks_nothing_more_for_its_menu(self, client: Client, ada: User) -> None:
-        saved_searches.save(ada, "one", "memories", "")
+        saved_searches.save_search(ada, "one", "memories", "")
         with CaptureQueriesContext(connection) as queries:
             client.get("/memories/")
         assert not [one["sql"] for one in queries if "savedsearch" in one["sql"]]
@@ -292,7 +292,7 @@ class TestWithoutCost:
     def test_the_queries_do_not_grow_with_the_searches(self, client: Client, ada: User) -> None:
         counted = []
         for number in range(12):
-            saved_searches.save(ada, f"search {number}", "search", f"q={number}")
+            saved_searches.save_search(ada, f"search {number}", "search", f"q={number}")
             if number in (0, 11):
                 with CaptureQueriesContext(connection) as queries:
                     client.get("/searches/")
@@ -312,4 +312,4 @@ class TestWithoutCost:
     ],
 )
 def test_a_query_is_kept_as_it_is_but_for_the_place_in_the_list(query: str, left: str) -> None:
-    assert placeless(query) == left
+    assert without_position(query) == left

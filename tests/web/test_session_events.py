@@ -15,8 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.models import Event, Injection, Memory, Session
-from memoryhub.web.sessions import story
-from tests.web.markup import PAYLOADS, Page, dangers, listed_as, main
+from memoryhub.web.sessions import picture as sessions_picture
+from tests.web.markup import PAYLOADS, Page, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -128,7 +128,7 @@ class TestPicture:
         self, visitor: Client, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert "beginning of this long session" not in picture(visitor)
-        monkeypatch.setattr(story, "MOST", 2)
+        monkeypatch.setattr(sessions_picture, "MAX_ITEMS", 2)
         markup = picture(visitor)
         assert "beginning of this long session" in markup
         assert "12:04:00" not in markup
@@ -151,13 +151,13 @@ class TestPicture:
                 called = {
                     memory.sensitivity: memory for memory in Memory.objects.all() if name[:6] in memory.title
                 }
-                assert {level for level in LEVELS if listed_as(called[level]) in html} == seen, name
+                assert {level for level in LEVELS if list_title(called[level]) in html} == seen, name
 
     def test_what_lies_in_the_trash_is_not_drawn(
         self, visitor: Client, session: Session, remember: Remember, actor: Actor
     ) -> None:
         remember("it stays", session_id="s", project="p")
-        memories.trash([Memory.objects.get(title="Oats on Mondays").uid], actor)
+        memories.trash_memories([Memory.objects.get(title="Oats on Mondays").uid], actor)
         assert "Oats" not in visitor.get("/sessions/s/").content.decode()
 
     def test_a_session_of_one_memory_has_one_too(self, visitor: Client, remember: Remember) -> None:
@@ -350,5 +350,5 @@ def test_nothing_of_an_event_becomes_markup(visitor: Client, session: Session, p
     for query in ({}, {"tool": payload}, {"reason": payload[:50]}, {"kind": "event"}):
         response = visitor.get("/sessions/s/", query)
         assert response.status_code == 200
-        assert dangers(response.content.decode()) == []
+        assert find_dangers(response.content.decode()) == []
     assert "memorability" in main(response).words.lower()

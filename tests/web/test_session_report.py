@@ -1,4 +1,7 @@
-"""A session as a report: all of it, in order, for those who may see it."""
+"""A session as a report: all of it, in order, for those who may see it.
+
+What the page of a session says on paper alone: that it is a part, and where all of it is.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from django.utils import timezone
 
 from memoryhub.models import Event, Memory, Profile, Session
 from memoryhub.web.sessions import report as sessions_report
+from memoryhub.web.sessions import views
 from memoryhub.web.templatetags import report as templatetags_report
-from tests.web.markup import PAYLOADS, dangers, main
+from tests.web.markup import PAYLOADS, find_dangers, main
 
 AT = "/reports/sessions/night/?project=zoo"
 
@@ -47,7 +51,7 @@ def test_all_that_happened_stands_on_one_page_oldest_first(visitor: Client, nigh
 def test_a_very_long_one_goes_on_in_parts(
     visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_report, "ENTRIES", 60)
+    monkeypatch.setattr(sessions_report, "MAX_ENTRIES", 60)
     first = main(visitor.get(AT))
     assert "Tool30." in first.words
     assert "Tool90." not in first.words
@@ -117,7 +121,7 @@ def test_stored_texts_cannot_run(visitor: Client, remember: Any) -> None:
         session = Session.objects.get()
         Event.objects.create(session=session, event="tool:post", tool_name=payload[:40], preview=payload)
     Session.objects.update(summary=made, agent=PAYLOADS[0], cwd=PAYLOADS[1], end_reason=PAYLOADS[2])
-    assert dangers(visitor.get(AT).content.decode()) == []
+    assert find_dangers(visitor.get(AT).content.decode()) == []
 
 
 def test_it_takes_a_fixed_number_of_queries(visitor: Client, night: Session, remember: Any) -> None:
@@ -156,7 +160,7 @@ def test_memories_are_told_whole(visitor: Client, remember: Any) -> None:
 def test_of_a_text_too_long_for_a_page_it_tells_how_much_is_left_out(
     visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(templatetags_report, "MOST_CHARS", 1000)
+    monkeypatch.setattr(templatetags_report, "MAX_TEXT_CHARS", 1000)
     remember("x" * 2234, title="Xs", session_id="night", project="zoo")
     assert "1,234 more characters are left out here" in main(visitor.get(AT)).words
 
@@ -181,7 +185,7 @@ def test_the_summary_is_told_once(visitor: Client, remember: Any) -> None:
 def test_each_part_numbers_its_entries_at_its_head_and_its_foot(
     visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_report, "ENTRIES", 60)
+    monkeypatch.setattr(sessions_report, "MAX_ENTRIES", 60)
     first = main(visitor.get(AT))
     assert first.words.count("Entries 1 to 60 of 102") == 2
     assert "Entry 61 and what happened then stand in the next part" in first.words
@@ -193,3 +197,24 @@ def test_each_part_numbers_its_entries_at_its_head_and_its_foot(
 
 def test_a_report_of_one_part_says_that_it_is_all(visitor: Client, night: Session) -> None:
     assert main(visitor.get(AT)).words.count("All 102 entries") == 2
+
+
+REPORT = "http://testserver/reports/sessions/night/?project=zoo"
+
+
+def test_a_part_of_a_session_says_so_and_where_the_whole_is(
+    visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "ENTRIES_PER_PAGE", 2)
+    for number in range(3):
+        remember(f"words {number}", session_id="night", project="zoo")
+    words = main(visitor.get("/sessions/night/")).words
+    assert "This is a part of the session only: 2 of its entries, their texts shortened." in words
+    assert f"All of it stands in its report: {REPORT}" in words
+
+
+def test_a_session_on_one_page_says_where_its_texts_are_whole(visitor: Client, remember: Any) -> None:
+    remember("words", session_id="night", project="zoo")
+    words = main(visitor.get("/sessions/night/")).words
+    assert "a part of the session" not in words
+    assert f"All of it stands in its report: {REPORT}" in words

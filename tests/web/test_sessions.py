@@ -17,7 +17,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.models import Event, Memory, Session
 from memoryhub.web.sessions import views
-from tests.web.markup import PAYLOADS, Page, dangers, main
+from tests.web.markup import PAYLOADS, Page, find_dangers, main
 
 Remember = Callable[..., Memory]
 
@@ -102,7 +102,7 @@ class TestList:
     def test_pages_go_on_where_the_last_one_ended(
         self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(views, "PAGE", 2)
+        monkeypatch.setattr(views, "PAGE_SIZE", 2)
         for n in range(5):
             remember(f"m{n}", session_id=f"session-{n}", project="p")
         seen: list[str] = []
@@ -218,7 +218,7 @@ class TestTimeline:
         self, visitor: Client, busy: Session, monkeypatch: pytest.MonkeyPatch, order: str
     ) -> None:
         whole = self.order(visitor, order=order)
-        monkeypatch.setattr(views, "ENTRIES", 3)
+        monkeypatch.setattr(views, "ENTRIES_PER_PAGE", 3)
         seen: list[str] = []
         address = f"/sessions/busy/?order={order}"
         while address:
@@ -336,4 +336,4 @@ class TestHostileText:
         ):
             response = visitor.get(address)
             assert response.status_code == 200
-            assert dangers(response.content.decode()) == [], address
+            assert find_dangers(response.content.decode()) == [], address

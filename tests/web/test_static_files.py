@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from memoryhub.web.base.static_files import digest
+from memoryhub.web.base.static_files import file_digest
 
 SHEET = "css/components.css"
 BYTES = (Path(settings.BASE_DIR) / "static" / SHEET).read_bytes()
@@ -64,7 +64,7 @@ def test_a_part_of_a_file_is_a_part_of_its_own_bytes(client: Client) -> None:
 
 
 def test_under_the_digest_of_its_bytes_a_file_is_kept_for_good(client: Client) -> None:
-    assert "immutable" in get(client, SHEET, {"v": digest(SHEET)}).headers["Cache-Control"]
+    assert "immutable" in get(client, SHEET, {"v": file_digest(SHEET)}).headers["Cache-Control"]
 
 
 @pytest.mark.parametrize("named", ["", "0123456789"])

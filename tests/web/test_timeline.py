@@ -17,7 +17,7 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Memory, Session
 from memoryhub.stats import timeline
 from memoryhub.web.sessions import timeline as view
-from tests.web.markup import listed_as, main
+from tests.web.markup import list_title, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -36,7 +36,7 @@ class TestGate:
         insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
         for client, levels in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
             words = told(client)
-            assert {level for level, memory in four_levels.items() if listed_as(memory) in words} == levels
+            assert {level for level, memory in four_levels.items() if list_title(memory) in words} == levels
 
     def test_events_obey_their_level(self, visitor: Client, remember: Remember) -> None:
         remember("open", session_id="s", project="p")
@@ -113,7 +113,7 @@ class TestPages:
     def test_they_go_on_where_the_last_one_ended_and_keep_the_filter(
         self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(view, "ENTRIES", 2)
+        monkeypatch.setattr(view, "ENTRIES_PER_PAGE", 2)
         for n in range(5):
             remember(f"note {n}", project="p", created_at=NOON + timedelta(minutes=n))
             remember(f"other {n}", project="q", created_at=NOON + timedelta(minutes=n))
@@ -162,7 +162,7 @@ class TestOrder:
     def walk(self, limit: int, **options: Any) -> list[tuple[str, int]]:
         seen, cursor = [], None
         while True:
-            entries, cursor = timeline.timeline(
+            entries, cursor = timeline.load_timeline(
                 self.CLEARANCE, MemoryFilter(), limit=limit, cursor=cursor, **options
             )
             seen += [(entry.kind, entry.row.pk) for entry in entries]
@@ -177,9 +177,9 @@ class TestOrder:
 
     def test_one_kind_alone(self) -> None:
         assert [kind for kind, _ in self.walk(2, kinds=("boundary",))] == ["boundary"]
-        assert timeline.count(self.CLEARANCE, MemoryFilter(), kinds=("memory",)) == 4
+        assert timeline.count_entries(self.CLEARANCE, MemoryFilter(), kinds=("memory",)) == 4
 
     def test_one_session_alone(self, crowd: Session, remember: Remember) -> None:
         remember("elsewhere", session_id="s", project="q")
         assert len(self.walk(3, of=crowd)) == 10
-        assert timeline.count(self.CLEARANCE, MemoryFilter(), of=crowd) == 10
+        assert timeline.count_entries(self.CLEARANCE, MemoryFilter(), of=crowd) == 10

@@ -40,7 +40,7 @@ def sent(client: Client, *lines: dict[str, Any] | bytes, **more: Any) -> str:
     """The address of an import that has run."""
     response = send(client, *lines, **more)
     assert response.status_code == 302, response.content.decode()
-    assert runs.work(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
+    assert runs.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
     return str(response.url)
 
 
@@ -73,7 +73,7 @@ def test_a_dry_run_stores_nothing_and_is_then_done_in_earnest(writer: Client) ->
     assert "Import it" in shown.words
     assert not Memory.objects.exists()
     response = writer.post(f"{address}import/")
-    assert runs.work(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
+    assert runs.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
     assert Memory.objects.get().project == "shop"
     assert "Import it" not in main(writer.get(response.url)).words
 
@@ -164,7 +164,7 @@ def test_a_waiting_import_polls_can_be_stopped_and_resumed(writer: Client) -> No
     writer.post(f"{address}stop/")
     assert "Stopped" in main(writer.get(address)).words
     writer.post(f"{address}resume/")
-    assert runs.work(MaintenanceRun.objects.get())
+    assert runs.execute(MaintenanceRun.objects.get())
     ended = writer.get(f"{address}progress/", headers={"HX-Request": "true"})
     assert ended["HX-Retarget"] == "#import"
     assert Memory.objects.count() == 1

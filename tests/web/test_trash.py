@@ -23,7 +23,7 @@ def text(response: Any) -> str:
 @pytest.fixture
 def thrown(remember: Any, actor: Any) -> list[Memory]:
     made = [remember(f"broken chair {number}", project="attic") for number in range(3)]
-    store.trash([one.uid for one in made], actor)
+    store.trash_memories([one.uid for one in made], actor)
     return made
 
 
@@ -40,7 +40,7 @@ class TestList:
             TrashReason.MERGED: "merged into another",
         }
         for reason in words:
-            store.trash([remember(f"memory {reason.value}").uid], actor, reason)
+            store.trash_memories([remember(f"memory {reason.value}").uid], actor, reason)
         rows = re.findall(r'<li class="row.*?</li>', visitor.get("/trash/").content.decode(), re.S)
         assert len(rows) == 4
         for row, (reason, said) in zip(reversed(rows), words.items(), strict=True):
@@ -49,7 +49,7 @@ class TestList:
             assert ">just now</time>" in row
 
     def test_what_has_expired_lies_there_too(self, visitor: Client, remember: Any, actor: Any) -> None:
-        store.act("expire", [remember("old milk").uid], actor)
+        store.apply_bulk_action("expire", [remember("old milk").uid], actor)
         assert "Expired 1" in text(visitor.get("/trash/"))
         assert "old milk" in text(visitor.get("/trash/?tab=expired"))
         assert "old milk" not in text(visitor.get("/trash/"))
@@ -82,7 +82,7 @@ class TestList:
     ) -> None:
         counted = []
         for upto in (2, 20):
-            store.trash([remember(f"memory {upto} {n}").uid for n in range(upto)], actor)
+            store.trash_memories([remember(f"memory {upto} {n}").uid for n in range(upto)], actor)
             visitor.get("/trash/")
             with CaptureQueriesContext(connection) as queries:
                 visitor.get("/trash/")
@@ -125,13 +125,13 @@ class TestRestore:
 
     def test_expired_ones_begin_anew(self, sign_in: Any, remember: Any, actor: Any) -> None:
         milk = remember("old milk", ttl_days=5)
-        store.act("expire", [milk.uid], actor)
+        store.apply_bulk_action("expire", [milk.uid], actor)
         sign_in("delete_memory").post("/acts/", {"act": "restore", "uid": milk.uid})
         assert live(milk) == [True]
 
     def test_what_is_not_shown_does_not_come_back(self, sign_in: Any, remember: Any, actor: Any) -> None:
         hidden = remember("hush", sensitivity="secret")
-        store.trash([hidden.uid], actor)
+        store.trash_memories([hidden.uid], actor)
         client = sign_in("delete_memory", "view_secret")
         assert client.post("/acts/", {"act": "restore", "uid": hidden.uid}).status_code == 404
         assert live(hidden) == [False]
@@ -185,7 +185,7 @@ class TestErase:
     def test_more_than_can_be_named_are_refused(
         self, sign_in: Any, thrown: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(trash, "MOST_AT_ONCE", 2)
+        monkeypatch.setattr(trash, "MAX_ERASED_AT_ONCE", 2)
         form = {"uid": [one.uid for one in thrown], "confirmed": "yes"}
         page = sign_in("erase_memory").post("/trash/", form, follow=True)
         assert "Nothing was erased: at most 2 at once" in text(page)
@@ -193,7 +193,7 @@ class TestErase:
 
     def test_what_is_not_shown_is_not_erased(self, sign_in: Any, remember: Any, actor: Any) -> None:
         hidden = remember("hush", sensitivity="secret")
-        store.trash([hidden.uid], actor)
+        store.trash_memories([hidden.uid], actor)
         client = sign_in("erase_memory", "view_secret")
         client.post("/trash/", {"uid": hidden.uid, "confirmed": "yes"})
         assert Memory.objects.filter(pk=hidden.pk).exists()
@@ -202,7 +202,7 @@ class TestErase:
 def test_hostile_markup_is_text(sign_in: Any, remember: Any, actor: Any) -> None:
     hostile = "<script>alert('zebra')</script>"
     made = remember(hostile, title=hostile, project=hostile)
-    store.trash([made.uid], actor)
+    store.trash_memories([made.uid], actor)
     client = sign_in("erase_memory", "delete_memory")
     for response in (client.get("/trash/"), client.post("/trash/", {"uid": made.uid})):
         assert "<script>alert" not in response.content.decode()

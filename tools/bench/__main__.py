@@ -147,13 +147,13 @@ def import_rate(
 def bare(database: Path, queries: list[str]) -> dict[str, float]:
     """The same words, OR-ed, through ``sqlite3`` alone: ten best by bm25."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
-    from memoryhub.backends.fts_query import parse, word_expression
+    from memoryhub.backends.fts_query import parse_query, word_expression
 
     connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     connection.execute("PRAGMA mmap_size=268435456")
     connection.execute("PRAGMA cache_size=-65536")
     sql = "SELECT rowid, rank FROM memoryhub_text WHERE memoryhub_text MATCH ? ORDER BY rank LIMIT 10"
-    expressions = [word_expression(parse(query)) for query in queries]
+    expressions = [word_expression(parse_query(query)) for query in queries]
     seconds = []
     for expression in expressions[:50] + expressions:
         began = time.perf_counter()

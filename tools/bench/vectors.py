@@ -60,11 +60,11 @@ def set_up() -> None:
 def storing() -> None:
     """Microseconds of processor time for each memory."""
     from memoryhub import embeddings, memories
-    from memoryhub.access.policy import system
+    from memoryhub.access.policy import system_actor
     from memoryhub.memories.schemas import MemoryDraft
     from tools.bench import corpus
 
-    embedder, actor = embeddings.configured(), system("bench")
+    embedder, actor = embeddings.configured(), system_actor("bench")
     lines = list(corpus.memories(corpus.read(None), 5 * BATCH + SINGLE))
     drafts = [MemoryDraft(**line) for line in lines]
     if embedder:
@@ -72,11 +72,11 @@ def storing() -> None:
 
     def batches() -> None:
         for start in range(0, 5 * BATCH, BATCH):
-            memories.remember_many(drafts[start : start + BATCH], actor)
+            memories.create_memories(drafts[start : start + BATCH], actor)
 
     def one_by_one() -> None:
         for draft in drafts[5 * BATCH :]:
-            memories.remember(draft, actor)
+            memories.create_memory(draft, actor)
 
     each = [spent(batches) / (5 * BATCH), spent(one_by_one) / SINGLE]
     name = embedder.name if embedder else "none"
@@ -89,7 +89,7 @@ def searching(size: int) -> None:
 
     from memoryhub.backends import bulk, vector_index
     from memoryhub.models import Embedding, Memory
-    from memoryhub.search.semantic import nearest
+    from memoryhub.search.semantic import find_nearest
 
     dice, model, dimensions = np.random.default_rng(1), "bench/random", 256
     for start in range(0, size, BATCH):
@@ -100,15 +100,17 @@ def searching(size: int) -> None:
         bulk.insert_objects(rows)
         made = dice.normal(0.05, 1, (BATCH, dimensions)).astype(np.float32)
         made /= np.linalg.norm(made, axis=1, keepdims=True)
-        pairs = [(row.pk, model, vector_index.stored(one)) for row, one in zip(rows, made, strict=True)]
+        pairs = [
+            (row.pk, model, vector_index.encode_vector(one)) for row, one in zip(rows, made, strict=True)
+        ]
         bulk.insert(Embedding, ("memory_id", "model", "vector"), pairs)
-    held = vector_index.index(model, dimensions)
+    held = vector_index.get_index(model, dimensions)
     read = spent(held.view)
     print(f"index  {size:,} vectors: read in {read:.2f} s, {held.memory_bytes / 1e6:.0f} MB", flush=True)
     questions = dice.normal(0, 1, (QUESTIONS, dimensions)).astype(np.float32)
     questions /= np.linalg.norm(questions, axis=1, keepdims=True)
     for name, rows in (("all", Memory.objects.live()), ("1 %", Memory.objects.live().filter(project="p1"))):
-        took = [spent(partial(nearest, rows, one, model, 10)) * 1000 for one in questions]
+        took = [spent(partial(find_nearest, rows, one, model, 10)) * 1000 for one in questions]
         print(f"nearest ten of {name:4} {statistics.median(took):6.1f} ms", flush=True)
 
 

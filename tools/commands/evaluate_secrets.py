@@ -12,10 +12,10 @@ from django.core.management.base import BaseCommand
 
 from memoryhub.ops.checks import INSTALLATION
 from memoryhub.security.secrets import find_secrets
-from tools.secret_examples import Example, examples
+from tools.secret_examples import Example, make_examples
 
 HALVES = {"tuning": 0, "held-out": 1}
-TYPICAL = 2000  # characters
+TYPICAL_LENGTH = 2000  # characters
 
 
 class Command(BaseCommand):
@@ -35,11 +35,14 @@ class Command(BaseCommand):
         parser.add_argument("--show-misses", action="store_true", help="print kinds missed and false alarms")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        tried = [(one, [kind for kind, _ in find_secrets(one.text)]) for one in examples(options["seed"])]
+        tried = [
+            (one, [kind for kind, _ in find_secrets(one.text)]) for one in make_examples(options["seed"])
+        ]
         figures = {
-            name: _figures([pair for pair in tried if pair[0].half == half]) for name, half in HALVES.items()
+            name: _compute_figures([pair for pair in tried if pair[0].half == half])
+            for name, half in HALVES.items()
         }
-        figures["all"] = _figures(tried)
+        figures["all"] = _compute_figures(tried)
         spent = _milliseconds([one for one, _ in tried])
         if options["json"]:
             self.stdout.write(json.dumps({**figures, "milliseconds_per_2000_characters": spent}, indent=2))
@@ -50,7 +53,7 @@ class Command(BaseCommand):
                 f"precision {told['precision']:.2%}, "
                 f"false alarms {told['false_alarms']} of {told['without']} texts without a credential"
             )
-        self.stdout.write(f"{spent:.2f} ms of processor time for {TYPICAL} characters")
+        self.stdout.write(f"{spent:.2f} ms of processor time for {TYPICAL_LENGTH} characters")
         if options["by_kind"]:
             self._tell_kinds(tried)
         if options["show_misses"]:
@@ -77,7 +80,7 @@ def _outline(text: str) -> str:
     return text.replace("\n", "⏎")[:160]
 
 
-def _figures(tried: list[tuple[Example, list[str]]]) -> dict[str, Any]:
+def _compute_figures(tried: list[tuple[Example, list[str]]]) -> dict[str, Any]:
     hits = [bool(found) for one, found in tried if one.kind]
     alarms = sum(bool(found) for one, found in tried if not one.kind)
     return {
@@ -93,7 +96,7 @@ def _figures(tried: list[tuple[Example, list[str]]]) -> dict[str, Any]:
 def _milliseconds(shown: list[Example]) -> float:
     """Processor time for a typical text: what must pass, side by side in texts of this length."""
     whole = "\n".join(one.text for one in shown if not one.kind)
-    texts = [whole[at : at + TYPICAL] for at in range(0, len(whole) - TYPICAL, TYPICAL)]
+    texts = [whole[at : at + TYPICAL_LENGTH] for at in range(0, len(whole) - TYPICAL_LENGTH, TYPICAL_LENGTH)]
     began = time.process_time()
     for text in texts:
         find_secrets(text)

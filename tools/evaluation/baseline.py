@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterable
 
-from memoryhub.backends.fts_query import any_of
+from memoryhub.backends.fts_query import match_any
 from memoryhub.core.text import STOP_WORDS, words
 from tools.evaluation.measures import RANKED, SHOWN, Answered
 
@@ -27,7 +27,7 @@ class BareIndex:
         began = time.perf_counter()
         typed = words(query)
         telling = [word for word in typed if word not in STOP_WORDS] if baseline == TELLING_WORDS else typed
-        expression = any_of(dict.fromkeys(telling or typed))
+        expression = match_any(dict.fromkeys(telling or typed))
         found: list[int] = []
         if expression:
             statement = "SELECT rowid FROM bare WHERE bare MATCH ? ORDER BY rank, rowid LIMIT ?"

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import django
 
 if TYPE_CHECKING:
-    from memoryhub.search.hybrid import Mode
+    from memoryhub.search.hybrid import SearchMode
     from tools.evaluation.measures import Answered
     from tools.evaluation.sets import RetrievalSet
 
-MODES: tuple[Mode, ...] = ("hybrid", "lexical", "semantic")
+MODES: tuple[SearchMode, ...] = ("hybrid", "lexical", "semantic")
 _BATCH = 1000
 
 Ask = Callable[[str], tuple["Answered", str]]
@@ -58,7 +58,7 @@ def main(path: Path, wanted: Sequence[str] = ()) -> None:
 def _stored(given: RetrievalSet) -> list[int]:
     """The primary key of each memory, in order."""
     from memoryhub import memories
-    from memoryhub.access.policy import system
+    from memoryhub.access.policy import system_actor
     from memoryhub.memories.schemas import MemoryDraft
 
     fields = ("content", "project", "session_id", "created_at")
@@ -71,7 +71,9 @@ def _stored(given: RetrievalSet) -> list[int]:
         batch = drafts[at : at + _BATCH]
         # Neither the cap nor the look for credentials is what is measured.
         unchecked = [None] * len(batch)
-        for result in memories.remember_many(batch, system("evaluate"), hold_cap=False, refusals=unchecked):
+        for result in memories.create_memories(
+            batch, system_actor("evaluate"), hold_cap=False, refusals=unchecked
+        ):
             if isinstance(result, memories.StoreError):
                 raise result
             pks.append(result.memory.pk)
@@ -87,8 +89,8 @@ def _embed(name: str) -> None:
 
     began = time.perf_counter()
     try:
-        embedder = embed.provider()
-        if embedder is None or not embed.missing(embedder.name):
+        embedder = embed.require_embedder()
+        if embedder is None or not embed.count_missing(embedder.name):
             return
         call_command("maintain", "embed", stdout=StringIO(), stderr=StringIO())
     except (StoreError, CommandError) as error:
@@ -101,19 +103,19 @@ def _asking_bare(bare: Any, name: str) -> Ask:
     return lambda query: (bare.ask(query, name), "")
 
 
-def _asking_the_hub(mode: Mode) -> Ask:
+def _asking_the_hub(mode: SearchMode) -> Ask:
     """The hub's search as an agent with a public token meets it."""
     from memoryhub.access.policy import Clearance
     from memoryhub.models import Memory
-    from memoryhub.search.hybrid import search
+    from memoryhub.search.hybrid import search_memories
     from tools.evaluation.measures import RANKED, SHOWN, Answered
 
     def ask(query: str) -> tuple[Answered, str]:
         within = Memory.objects.visible_to(Clearance()).live()
         began = time.perf_counter()
-        shown = search(within, query, limit=SHOWN, mode=mode)
+        shown = search_memories(within, query, limit=SHOWN, mode=mode)
         took = time.perf_counter() - began
-        ranked = search(within, query, limit=1, min_score=0, mode=mode)
+        ranked = search_memories(within, query, limit=1, min_score=0, mode=mode)
         return Answered(ranked.ids[:RANKED], [hit.memory.pk for hit in shown.hits], took), shown.mode
 
     return ask

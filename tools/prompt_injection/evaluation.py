@@ -18,11 +18,11 @@ from memoryhub.security.prompt_injection.inspection import inspect
 
 LABELS = ("injection", "ordinary")
 HALVES = ("dev", "unseen")
-TYPICAL = 2000  # characters: the time is told for a text of this length
+TYPICAL_LENGTH = 2000  # characters: the time is told for a text of this length
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledText:
     """A text, and what it is."""
 
     text: str
@@ -40,7 +40,7 @@ class Labelled:
 class Outcome:
     """What the governor made of a text. ``flagged``: removed something; ``touched``: changed anything."""
 
-    sample: Labelled
+    sample: LabelledText
     flagged: bool
     touched: bool
     reasons: tuple[str, ...]
@@ -73,16 +73,16 @@ class Score:
         return self.alarms / self.ordinary if self.ordinary else 0.0
 
 
-def load(paths: Iterable[Path]) -> list[Labelled]:
+def load_samples(paths: Iterable[Path]) -> list[LabelledText]:
     """The labelled texts of these files; ValueError with file and line for a line that is none."""
-    found: list[Labelled] = []
+    found: list[LabelledText] = []
     for path in paths:
         for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
             if not line.strip():
                 continue
             try:
                 row = json.loads(line)
-                sample = Labelled(row["text"], row["label"], row["kind"], row["language"])
+                sample = LabelledText(row["text"], row["label"], row["kind"], row["language"])
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"{path}:{number}: not a labelled text: {error}") from error
             if sample.label not in LABELS:
@@ -91,7 +91,7 @@ def load(paths: Iterable[Path]) -> list[Labelled]:
     return found
 
 
-def try_on(samples: Iterable[Labelled]) -> list[Outcome]:
+def inspect_samples(samples: Iterable[LabelledText]) -> list[Outcome]:
     """The governor's verdict on each."""
     outcomes: list[Outcome] = []
     for sample in samples:
@@ -101,7 +101,7 @@ def try_on(samples: Iterable[Labelled]) -> list[Outcome]:
     return outcomes
 
 
-def score(outcomes: Iterable[Outcome]) -> Score:
+def compute_score(outcomes: Iterable[Outcome]) -> Score:
     """Counts over outcomes. An injection is caught when anything of it was changed."""
     known = list(outcomes)
     injections = [outcome for outcome in known if outcome.sample.label == "injection"]
@@ -114,20 +114,20 @@ def score(outcomes: Iterable[Outcome]) -> Score:
     )
 
 
-def scores_by(outcomes: Iterable[Outcome], group: Callable[[Labelled], str]) -> dict[str, Score]:
+def compute_scores_by(outcomes: Iterable[Outcome], group: Callable[[LabelledText], str]) -> dict[str, Score]:
     """The score of each group, in the order of its name."""
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(group(outcome.sample), []).append(outcome)
-    return {name: score(groups[name]) for name in sorted(groups)}
+    return {name: compute_score(groups[name]) for name in sorted(groups)}
 
 
-def seconds_per_typical(samples: list[Labelled]) -> float:
+def seconds_per_typical_text(samples: list[LabelledText]) -> float:
     """Seconds for a text of 2000 characters, when words have been met before; 0 without samples."""
     size = sum(len(sample.text) for sample in samples)
     if not size:
         return 0.0
-    try_on(samples)
+    inspect_samples(samples)
     begun = perf_counter()
-    try_on(samples)
-    return (perf_counter() - begun) / size * TYPICAL
+    inspect_samples(samples)
+    return (perf_counter() - begun) / size * TYPICAL_LENGTH

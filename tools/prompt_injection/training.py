@@ -8,32 +8,32 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
-from memoryhub.security.prompt_injection.normalise import normalise
-from memoryhub.security.prompt_injection.tokens import read
-from memoryhub.security.prompt_injection.weights import SMOOTH, Model, features
-from tools.prompt_injection.evaluation import Labelled
+from memoryhub.security.prompt_injection.normalisation import normalise
+from memoryhub.security.prompt_injection.tokeniser import tokenise
+from memoryhub.security.prompt_injection.weights import SMOOTHING, WordingModel, extract_features
+from tools.prompt_injection.evaluation import LabelledText
 
 ROUNDS = 8
-RATE = 0.5
-LEAST = 0.05  # weights nearer to 0 are left out
+LEARNING_RATE = 0.5
+MIN_WEIGHT = 0.05  # weights nearer to 0 are left out
 # Kinds whose texts are mostly something else than an order in plain words.
-UNFIT = frozenset({"indirect", "obfuscated", "markup", "role"})
+EXCLUDED_KINDS = frozenset({"indirect", "obfuscated", "markup", "role"})
 
 
-def features_of(text: str) -> set[str]:
+def extract_text_features(text: str) -> set[str]:
     """The features of a whole text."""
     plain = normalise(text)
-    return features(plain.text, read(plain, text).symbols)
+    return extract_features(plain.text, tokenise(plain, text).symbols)
 
 
-def train(samples: Iterable[Labelled], ordinary: Iterable[str]) -> Model:
+def train_model(samples: Iterable[LabelledText], ordinary: Iterable[str]) -> WordingModel:
     """The model of labelled texts, and of plain documentation as further ordinary texts."""
     examples = [
-        (sorted(features_of(sample.text)), sample.label == "injection")
+        (sorted(extract_text_features(sample.text)), sample.label == "injection")
         for sample in samples
-        if sample.kind not in UNFIT
+        if sample.kind not in EXCLUDED_KINDS
     ]
-    examples += [(sorted(features_of(text)), False) for text in ordinary]
+    examples += [(sorted(extract_text_features(text)), False) for text in ordinary]
     weights: dict[str, float] = {}
     steps: dict[str, float] = {}
     bias = 0.0
@@ -41,26 +41,26 @@ def train(samples: Iterable[Labelled], ordinary: Iterable[str]) -> Model:
     for _ in range(ROUNDS):
         shuffle(examples)
         for names, wanted in examples:
-            bias -= 0.02 * _learn(names, wanted, bias, weights, steps)
-    kept = {name: round(weight, 2) for name, weight in sorted(weights.items()) if abs(weight) >= LEAST}
-    return Model(round(bias, 3), kept)
+            bias -= 0.02 * _learn_example(names, wanted, bias, weights, steps)
+    kept = {name: round(weight, 2) for name, weight in sorted(weights.items()) if abs(weight) >= MIN_WEIGHT}
+    return WordingModel(round(bias, 3), kept)
 
 
-def _learn(
+def _learn_example(
     names: list[str], wanted: bool, bias: float, weights: dict[str, float], steps: dict[str, float]
 ) -> float:
     """One step towards one example (AdaGrad); how far off it was."""
-    share = 1 / math.sqrt(len(names) + SMOOTH)
+    share = 1 / math.sqrt(len(names) + SMOOTHING)
     score = bias + sum(weights.get(name, 0.0) for name in names) * share
     off = 1 / (1 + math.exp(-max(-30.0, min(30.0, score)))) - wanted
     for name in names:
         slope = off * share
         steps[name] = steps.get(name, 0.01) + slope * slope
-        weights[name] = weights.get(name, 0.0) - RATE * slope / math.sqrt(steps[name])
+        weights[name] = weights.get(name, 0.0) - LEARNING_RATE * slope / math.sqrt(steps[name])
     return off
 
 
-def save(model: Model, path: Path) -> None:
+def save_model(model: WordingModel, path: Path) -> None:
     """The model as JSON, one weight a line, so that a change can be read."""
     lines = ",\n".join(
         f"{json.dumps(name, ensure_ascii=False)}: {weight}" for name, weight in model.weights.items()

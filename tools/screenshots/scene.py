@@ -68,21 +68,21 @@ def _import(at: datetime) -> None:
     with frozen_clock.standing_still(at):
         for name, dry_run in (("CLAUDE.md", True), ("memory.jsonl", False)):
             file = iter([(_IMPORTS / name).read_bytes()])
-            runs.work(jobs.start(file, name, actor, project="harbor-board", dry_run=dry_run))
+            runs.execute(jobs.start(file, name, actor, project="harbor-board", dry_run=dry_run))
 
 
 def _watched() -> None:
     """As the server's own process does beside its requests: the governor looks at what was written."""
     row: int | None = 0
     while row is not None:
-        row = flagging_worker.look(row)
+        row = flagging_worker.flag_next_memories(row)
 
 
 def _tended() -> None:
     """A run that somebody may take back, of one project."""
     actor = Actor(f"user:{ADMIN}", Clearance.up_to("public", owner=ADMIN))
     with frozen_clock.standing_still(NOW - timedelta(hours=6)):
-        runs.work(runs.start("consolidate", {"project": _TENDED}, actor))
+        runs.execute(runs.enqueue("consolidate", {"project": _TENDED}, actor))
 
 
 def _language_model() -> None:
@@ -113,9 +113,9 @@ def _people() -> dict[str, str]:
     passwords = {name: get_random_string(16) for name in (ADMIN, READER, NEWCOMER)}
     admin = get_user_model().objects.create_superuser(ADMIN, password=passwords[ADMIN])
     demo.gather(admin)
-    newcomer = people.add(NEWCOMER, "", admin, email=f"{NEWCOMER}@harbour.example")
-    people.change(newcomer, admin, role="curator", level="public", is_active=True, is_staff=False)
-    people.join(newcomer, "tide-clock", "", admin)
+    newcomer = people.create_account(NEWCOMER, "", admin, email=f"{NEWCOMER}@harbour.example")
+    people.change_rights(newcomer, admin, role="curator", level="public", is_active=True, is_staff=False)
+    people.add_membership(newcomer, "tide-clock", "", admin)
     for name in (READER, NEWCOMER):
         people.set_password(get_user_model().objects.get(username=name), passwords[name], admin)
     return passwords

@@ -66,52 +66,52 @@ class Example:
     half: int
 
 
-def examples(seed: int = 7) -> list[Example]:
+def make_examples(seed: int = 7) -> list[Example]:
     """The whole set. Another seed writes other values into the same templates."""
     chance = random.Random(seed)
-    return [*_with(chance), *_without(chance)]
+    return [*_examples_with_secrets(chance), *_examples_without_secrets(chance)]
 
 
-def _with(chance: random.Random) -> Iterator[Example]:
-    for row, (kind, template) in enumerate(_rows(TOKENS)):
+def _examples_with_secrets(chance: random.Random) -> Iterator[Example]:
+    for row, (kind, template) in enumerate(_parse_templates(TOKENS)):
         for turn in range(3):
             frame = _FRAMES[(row * 3 + turn) % len(_FRAMES)]
-            yield Example(kind, frame.format(fill(template, chance)), turn % 2)
-    for row, (service, template) in enumerate(_rows(SERVICES)):
+            yield Example(kind, frame.format(fill_template(template, chance)), turn % 2)
+    for row, (service, template) in enumerate(_parse_templates(SERVICES)):
         for turn in range(2):
             frame = _NAMED[(row * 2 + turn) % len(_NAMED)]
-            name, value = (service.upper() if frame[0] == "{" else service), fill(template, chance)
+            name, value = (service.upper() if frame[0] == "{" else service), fill_template(template, chance)
             yield Example(f"key of {service}", frame.format(name=name, value=value), turn % 2)
-    for kind, template in _rows(TEXTS):
+    for kind, template in _parse_templates(TEXTS):
         for turn in range(2):
-            yield Example(kind, fill(template, chance), turn)
+            yield Example(kind, fill_template(template, chance), turn)
 
 
-def _without(chance: random.Random) -> Iterator[Example]:
+def _examples_without_secrets(chance: random.Random) -> Iterator[Example]:
     texts = [line for line in PLAIN.strip().split("\n") if line]
     for row, text in enumerate(texts):
-        yield Example("", fill(text, chance), row % 2)
+        yield Example("", fill_template(text, chance), row % 2)
     for row, text in enumerate(line for line in HARD.strip().split("\n") if line):
         for turn in range(2):
-            yield Example("", fill(text, chance), (row + turn) % 2)
+            yield Example("", fill_template(text, chance), (row + turn) % 2)
     for row, text in enumerate(LONG):
-        yield Example("", fill(text, chance), row % 2)
+        yield Example("", fill_template(text, chance), row % 2)
 
 
-def _rows(table: str) -> Iterator[tuple[str, str]]:
+def _parse_templates(table: str) -> Iterator[tuple[str, str]]:
     """Kind and template of each line, which ``::`` parts; ``⏎`` is a line break."""
     for line in filter(None, table.strip().split("\n")):
         kind, _, template = line.partition(" :: ")
         yield kind.strip(), template.replace("⏎", "\n")
 
 
-def fill(template: str, chance: random.Random) -> str:
+def fill_template(template: str, chance: random.Random) -> str:
     """The template with chance's signs in its holes: ``{a20}`` is 20 letters and digits."""
 
     def written(hole: re.Match[str]) -> str:
         name, length = hole[1], int(hole[2] or 0)
-        if name in _MADE:
-            return _MADE[name](chance, length)
+        if name in _GENERATORS:
+            return _GENERATORS[name](chance, length)
         if name not in _ALPHABETS:
             return hole[0]
         return "".join(chance.choices(_ALPHABETS[name], k=length))
@@ -119,17 +119,22 @@ def fill(template: str, chance: random.Random) -> str:
     return _HOLE.sub(written, template).replace(BREAK, "")
 
 
-def _signs(chance: random.Random, alphabet: str, length: int) -> str:
+def _random_characters(chance: random.Random, alphabet: str, length: int) -> str:
     return "".join(chance.choices(_ALPHABETS[alphabet], k=length))
 
 
 def _uuid(chance: random.Random, _: int) -> str:
-    return "-".join(_signs(chance, "h", length) for length in (8, 4, 4, 4, 12))
+    return "-".join(_random_characters(chance, "h", length) for length in (8, 4, 4, 4, 12))
 
 
 def _password(chance: random.Random, length: int) -> str:
     """As a person's generator makes them: letters, at least two digits, a sign."""
-    signs = [*_signs(chance, "a", length - 4), *_signs(chance, "d", 2), chance.choice("!#%+*?"), "q"]
+    signs = [
+        *_random_characters(chance, "a", length - 4),
+        *_random_characters(chance, "d", 2),
+        chance.choice("!#%+*?"),
+        "q",
+    ]
     chance.shuffle(signs)
     return "x" + "".join(signs)
 
@@ -139,24 +144,24 @@ def _base64(chance: random.Random, length: int) -> str:
 
 
 def _in_base64(chance: random.Random, length: int) -> str:
-    return base64.b64encode(_signs(chance, "a", length).encode()).decode()
+    return base64.b64encode(_random_characters(chance, "a", length).encode()).decode()
 
 
 def _pair(chance: random.Random, length: int) -> str:
-    return base64.b64encode(f"ada:{_signs(chance, 'a', length)}".encode()).decode()
+    return base64.b64encode(f"ada:{_random_characters(chance, 'a', length)}".encode()).decode()
 
 
 def _jwt(chance: random.Random, _: int) -> str:
-    parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": _signs(chance, "d", 9), "name": "Ada"})
+    parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": _random_characters(chance, "d", 9), "name": "Ada"})
     head = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
-    return ".".join([*head, _signs(chance, "w", 43)])
+    return ".".join([*head, _random_characters(chance, "w", 43)])
 
 
 def _bot(chance: random.Random, _: int) -> str:
-    return base64.b64encode(_signs(chance, "d", 18).encode()).decode().rstrip("=")
+    return base64.b64encode(_random_characters(chance, "d", 18).encode()).decode().rstrip("=")
 
 
-_MADE: dict[str, Callable[[random.Random, int], str]] = {
+_GENERATORS: dict[str, Callable[[random.Random, int], str]] = {
     "uuid": _uuid,
     "password": _password,
     "bytes": _base64,

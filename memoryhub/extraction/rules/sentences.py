@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from memoryhub.core.text import CJK, collapse
+from memoryhub.core.text import CJK, collapse_whitespace
 
 MOST_CHARS = 600  # of one sentence; a longer one is no sentence
 MOST_OF_ONE = 400  # sentences of one message that are looked at
@@ -162,10 +162,10 @@ def _split(line: str) -> Iterator[str]:
     for part in _END.split(line.replace("**", "")):
         pending = f"{pending} {part}".strip() if pending else part.strip()
         if pending and (len(pending) > MOST_CHARS or not _ABBREVIATED.search(pending[-_ABBREVIATION:])):
-            yield collapse(pending)
+            yield collapse_whitespace(pending)
             pending = ""
     if pending:
-        yield collapse(pending)
+        yield collapse_whitespace(pending)
 
 
 def _says_something(part: str) -> bool:

@@ -18,19 +18,26 @@ from django.db.models import Count
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.core.vocabulary import SUMMARIES
-from memoryhub.maintenance.operations.summaries import Said, draft_of, gist, likeness_terms, parts, spread
-from memoryhub.maintenance.plan import Change, OnProject, Operation, Pace, Step
-from memoryhub.memories import embed_ahead
-from memoryhub.memories.condense import condense
+from memoryhub.core.vocabulary import SUMMARY_TYPES
+from memoryhub.maintenance.operations.base import Change, Operation, Pace, ProjectParams, Step
+from memoryhub.maintenance.operations.summaries import (
+    SourceText,
+    comparison_terms,
+    split_evenly,
+    summarise_texts,
+    summary_draft,
+    undo_summaries,
+)
+from memoryhub.memories import embed_drafts
+from memoryhub.memories.maintenance_updates import condense_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
 # Of one text. Where thousands share many words and yet too few (a form that was filled in), only the
 # likeliest are compared: those that share the rarest terms. Otherwise time would grow with the square.
-MOST_COMPARED, MOST_LOOKED_AT = 200, 1500
+MAX_COMPARISONS, MAX_CANDIDATES = 200, 1500
 _BITS = 192
-_Coded: TypeAlias = "array[int]"
+_EncodedText: TypeAlias = "array[int]"
 
 
 def single_linkage(texts: Iterable[Iterable[Hashable]], similarity: float, least: int) -> list[list[int]]:
@@ -38,7 +45,7 @@ def single_linkage(texts: Iterable[Iterable[Hashable]], similarity: float, least
 
     Each text is its distinct terms, as words or as numbers that stand for them.
     """
-    coded = _by_rarity(texts)
+    coded = _encode_by_rarity(texts)
     clusters = _Clusters(coded, similarity)
     for number in sorted(range(len(coded)), key=lambda one: len(coded[one])):
         clusters.take(number)
@@ -49,7 +56,7 @@ def single_linkage(texts: Iterable[Iterable[Hashable]], similarity: float, least
     return [cluster for cluster in members.values() if len(cluster) >= least]
 
 
-def _by_rarity(texts: Iterable[Iterable[Hashable]]) -> list[_Coded]:
+def _encode_by_rarity(texts: Iterable[Iterable[Hashable]]) -> list[_EncodedText]:
     """Each text as the numbers of its terms, the rarest first: 4 bytes for a term instead of a set's 64."""
     numbers: dict[Hashable, int] = {}
     coded = [array("I", [numbers.setdefault(term, len(numbers)) for term in text]) for text in texts]
@@ -61,7 +68,7 @@ def _by_rarity(texts: Iterable[Iterable[Hashable]]) -> list[_Coded]:
     return [array("I", sorted(place[number] for number in text)) for text in coded]
 
 
-def _marks(text: _Coded) -> int:
+def _bitmap(text: _EncodedText) -> int:
     marks = 0
     for term in text:
         marks |= 1 << (term % _BITS)
@@ -76,11 +83,11 @@ class _Clusters:
     Kaushik 2006; Xiao et al. 2008).
     """
 
-    def __init__(self, coded: list[_Coded], similarity: float) -> None:
+    def __init__(self, coded: list[_EncodedText], similarity: float) -> None:
         self.coded, self.similarity = coded, similarity
         self.shared = 2 * similarity / (1 + similarity)
         self.parents = list(range(len(coded)))
-        self.marks = [_marks(text) for text in coded]
+        self.marks = [_bitmap(text) for text in coded]
         self.same: dict[bytes, int] = {}
         # For each term the texts that have it among their rarest, by cluster.
         self.holders: dict[int, dict[int, list[int]]] = defaultdict(dict)
@@ -128,7 +135,7 @@ class _Clusters:
                         if self._alike(terms, self.coded[other]):
                             self.join(number, other)
                             break
-            if len(compared) >= MOST_COMPARED or looked >= MOST_LOOKED_AT:
+            if len(compared) >= MAX_COMPARISONS or looked >= MAX_CANDIDATES:
                 return
 
     def _may_be_alike(self, one: int, other: int) -> bool:
@@ -136,7 +143,7 @@ class _Clusters:
         both = len(self.coded[one]) + len(self.coded[other])
         return both - (self.marks[one] ^ self.marks[other]).bit_count() >= self.shared * both
 
-    def _alike(self, terms: set[int], other: _Coded) -> bool:
+    def _alike(self, terms: set[int], other: _EncodedText) -> bool:
         both = len(terms.intersection(other))
         return both >= self.similarity * (len(terms) + len(other) - both)
 
@@ -158,7 +165,7 @@ _PAGE = 500
 Group = tuple[str, str, str]
 
 
-class Compress(Operation[OnProject]):
+class Compress(Operation[ProjectParams]):
     name = "compress"
     label = "Compress"
     help = (
@@ -166,55 +173,55 @@ class Compress(Operation[OnProject]):
         "their wording. The sources go to the trash. Undo takes them out again and moves the summary there."
     )
     undoable = True
-    Params = OnProject
+    Params = ProjectParams
 
-    def total(self, params: OnProject, actor: Actor, now: datetime) -> int:
-        return sum(n for _, n in _groups(params, actor, now))
+    def total(self, params: ProjectParams, actor: Actor, now: datetime) -> int:
+        return sum(n for _, n in _eligible_groups(params, actor, now))
 
     def steps(
-        self, params: OnProject, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+        self, params: ProjectParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         position = position or {}
         reached: Group = tuple(position.get("group", ("", "", "")))
-        for group, _ in _groups(params, actor, now):
+        for group, _ in _eligible_groups(params, actor, now):
             if group >= reached:
                 after = position.get("after", 0) if group == reached else 0
-                yield from _of_group(group, after, actor, now)
+                yield from _group_steps(group, after, actor, now)
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        yield from spread(self.name, run_uid, actor, now or timezone.now())
+        yield from undo_summaries(self.name, run_uid, actor, now or timezone.now())
 
 
 def _eligible(actor: Actor, now: datetime) -> MemoryQuerySet:
     before = now - timedelta(days=settings.MEMORYHUB.compression_min_age_days)
     live: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).live(now)
-    return live.filter(updated_at__lte=before, key="").exclude(type__in=SUMMARIES)
+    return live.filter(updated_at__lte=before, key="").exclude(type__in=SUMMARY_TYPES)
 
 
-def _groups(params: OnProject, actor: Actor, now: datetime) -> list[tuple[Group, int]]:
+def _eligible_groups(params: ProjectParams, actor: Actor, now: datetime) -> list[tuple[Group, int]]:
     """Those large enough for a cluster, and how many memories each has."""
     rows = params.within(_eligible(actor, now)).order_by(*_GROUP).values_list(*_GROUP)
     counted = rows.annotate(n=Count("pk")).filter(n__gte=settings.MEMORYHUB.compression_min_members)
     return sorted(((project, scope, owner), n) for project, scope, owner, n in counted)
 
 
-def _of_group(group: Group, after: int, actor: Actor, now: datetime) -> Iterator[Step]:
+def _group_steps(group: Group, after: int, actor: Actor, now: datetime) -> Iterator[Step]:
     """First steps without changes, while the texts are read; then one for each cluster, or part of one."""
     config = settings.MEMORYHUB
     eligible = _eligible(actor, now).filter(**dict(zip(_GROUP, group, strict=True)))
     keys, texts, numbers = array("Q"), list["array[int]"](), dict[str, int]()
     for page in _pages(eligible):
         for pk, title, content in page:
-            found = likeness_terms(f"{title} {content}")
+            found = comparison_terms(f"{title} {content}")
             keys.append(pk)
             texts.append(array("I", [numbers.setdefault(term, len(numbers)) for term in found]))
             sleep(0)  # who else waits for the interpreter goes first
         yield Step((), {"group": list(group), "after": after}, len(page))
     clusters = single_linkage(texts, config.compression_similarity, config.compression_min_members)
     pace = Pace()
-    for members in sorted(chain.from_iterable(map(parts, clusters)), key=lambda part: part[0]):
+    for members in sorted(chain.from_iterable(map(split_evenly, clusters)), key=lambda part: part[0]):
         if keys[members[0]] > after:
-            step = _step(group, [keys[at] for at in members], eligible, actor, now)
+            step = _cluster_step(group, [keys[at] for at in members], eligible, actor, now)
             yield step
             pace.after(step)
 
@@ -227,12 +234,14 @@ def _pages(eligible: MemoryQuerySet) -> Iterator[list[tuple[int, str, str]]]:
         yield page
 
 
-def _step(group: Group, keys: Sequence[int], eligible: MemoryQuerySet, actor: Actor, now: datetime) -> Step:
+def _cluster_step(
+    group: Group, keys: Sequence[int], eligible: MemoryQuerySet, actor: Actor, now: datetime
+) -> Step:
     memories = list(eligible.filter(pk__in=keys).order_by("created_at", "pk").with_details())
     position = {"group": list(group), "after": keys[0]}
     if len(memories) < len(keys):
         return Step((), position)  # someone was at them since; the next run will see
-    told = gist([Said(one.created_at, one.type, one.title, one.content) for one in memories])
+    told = summarise_texts([SourceText(one.created_at, one.type, one.title, one.content) for one in memories])
     change = Change(
         "merge",
         memories[told.center].uid,
@@ -240,11 +249,11 @@ def _step(group: Group, keys: Sequence[int], eligible: MemoryQuerySet, actor: Ac
         members=tuple(memory.uid for memory in memories),
     )
 
-    draft = draft_of(memories, told.title, told.content, now)
-    vectors = embed_ahead([draft])
+    draft = summary_draft(memories, told.title, told.content, now)
+    vectors = embed_drafts([draft])
 
     def commit(run_uid: str) -> tuple[Change, ...]:
-        made = condense(eligible, memories, draft, actor, Compress.name, run_uid, now, vectors)
+        made = condense_memories(eligible, memories, draft, actor, Compress.name, run_uid, now, vectors)
         return (replace(change, into=made.uid),) if made else ()
 
     return Step((change,), position, 0, commit)

@@ -13,30 +13,30 @@ from django.conf import settings
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.maintenance.operations.evict import faded_reason
-from memoryhub.maintenance.plan import (
+from memoryhub.maintenance.operations.base import (
     Change,
     Commit,
-    OnProject,
     Operation,
     Pace,
-    Planned,
+    PagePlan,
+    ProjectParams,
     Step,
-    count,
-    give_back,
-    walk,
+    format_count,
+    steps_by_page,
+    undo_in_batches,
 )
+from memoryhub.maintenance.operations.evict import faded_reason
 from memoryhub.memories import maintenance_updates
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
-PROTECTED = frozenset({MemoryType.DECISION.value, MemoryType.DISCOVERY.value})
+PROTECTED_TYPES = frozenset({MemoryType.DECISION.value, MemoryType.DISCOVERY.value})
 
 
 @dataclass(frozen=True)
-class Rates:
+class ConsolidationRates:
     """Importance lost a day, the factor of the boost, the share of decay for protected types."""
 
     decay: float = 0.02
@@ -44,7 +44,9 @@ class Rates:
     protected_share: float = 0.5
 
 
-def consolidated(importance: float, kind: str, days: float, accesses: int, rates: Rates) -> float:
+def consolidated_importance(
+    importance: float, kind: str, days: float, accesses: int, rates: ConsolidationRates
+) -> float:
     """Importance (0..1) after ``days`` and ``accesses`` since the last consolidation.
 
     What was accessed is boosted and does not decay; what was not decays linearly.
@@ -52,7 +54,7 @@ def consolidated(importance: float, kind: str, days: float, accesses: int, rates
     if accesses > 0:
         changed = importance + rates.boost * math.log1p(accesses)
     else:
-        share = rates.protected_share if kind in PROTECTED else 1.0
+        share = rates.protected_share if kind in PROTECTED_TYPES else 1.0
         changed = importance - rates.decay * share * max(days, 0.0)
     return min(max(changed, 0.0), 1.0)
 
@@ -62,16 +64,16 @@ def is_stale(importance: float, days_unaccessed: float, least: float, after_days
     return importance < least and days_unaccessed >= after_days
 
 
-LEAST = 0.0005  # smaller changes of importance wait for a later run
+MIN_CHANGE = 0.0005  # smaller changes of importance wait for a later run
 _DAY = timedelta(days=1)
 _FIELDS = (
     *("pk", "uid", "type", "importance", "accessed_count", "consolidated_accesses"),
-    *("consolidated_at", "updated_at", "imported_at", "last_accessed_at", *maintenance_updates.GATE),
+    *("consolidated_at", "updated_at", "imported_at", "last_accessed_at", *maintenance_updates.ACCESS_FIELDS),
 )
 
 
 @dataclass(frozen=True)
-class _Row:
+class _MemoryRow:
     """A memory as consolidation sees it."""
 
     pk: int
@@ -108,15 +110,15 @@ class _Row:
 
 
 @dataclass(frozen=True)
-class _Verdict:
+class _PlannedChange:
     """What becomes of a memory: a change for people, and what is to be written."""
 
     change: Change
-    worth: maintenance_updates.Worth | None
+    worth: maintenance_updates.ImportanceChange | None
     evicted: bool = False
 
 
-class Consolidation(Operation[OnProject]):
+class Consolidate(Operation[ProjectParams]):
     name = "consolidate"
     label = "Consolidate"
     help = (
@@ -125,47 +127,47 @@ class Consolidation(Operation[OnProject]):
         "trash. Undo gives back the importances that nobody changed since, and what went to the trash."
     )
     undoable = True
-    Params = OnProject
+    Params = ProjectParams
 
-    def total(self, params: OnProject, actor: Actor, now: datetime) -> int:
+    def total(self, params: ProjectParams, actor: Actor, now: datetime) -> int:
         return _eligible(params, actor, now).count()
 
     def steps(
-        self, params: OnProject, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+        self, params: ProjectParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         eligible = _eligible(params, actor, now)
 
-        def plan(page: list[Any]) -> Planned:
-            verdicts = [verdict for row in page if (verdict := _judge(_Row(*row), now))]
-            return [verdict.change for verdict in verdicts], _committing(verdicts, eligible, actor, now)
+        def plan(page: list[Any]) -> PagePlan:
+            verdicts = [verdict for row in page if (verdict := _plan_change(_MemoryRow(*row), now))]
+            return [verdict.change for verdict in verdicts], _make_commit(verdicts, eligible, actor, now)
 
-        yield from walk(eligible, _FIELDS, plan, position or {})
+        yield from steps_by_page(eligible, _FIELDS, plan, position or {})
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
         at = now or timezone.now()
-        gone = maintenance_updates.noted("evict", run_uid, actor)
+        gone = maintenance_updates.grouped_rows("evict", run_uid, actor)
         evicted = {uid: entry.at for entry in gone for uid in entry.detail["evicted"]}
-        rows = maintenance_updates.noted("consolidate", run_uid, actor)
+        rows = maintenance_updates.grouped_rows("consolidate", run_uid, actor)
         weighed = [change for entry in rows for change in entry.detail["changes"]]
         left = {change[0]: change for change in weighed if change[0] in evicted}
 
         def out(uids: Sequence[str]) -> int:
             """One that comes out of the trash gets its importance too, and is one memory."""
             changes = [left[uid] for uid in uids if uid in left]
-            with write():
-                back = maintenance_updates.unweigh(changes, run_uid, actor, at)
-                for since, some in _by_moment(uids, evicted):
-                    back |= maintenance_updates.unevict(some, since, actor, at)
+            with write_transaction():
+                back = maintenance_updates.undo_importances(changes, run_uid, actor, at)
+                for since, some in _group_by_time(uids, evicted):
+                    back |= maintenance_updates.undo_evictions(some, since, actor, at)
             return len(back)
 
         def weigh(changes: Sequence[Any]) -> int:
-            return len(maintenance_updates.unweigh(changes, run_uid, actor, at))
+            return len(maintenance_updates.undo_importances(changes, run_uid, actor, at))
 
-        yield from give_back(list(evicted), out, Pace(20, least=4))
-        yield from give_back([one for one in weighed if one[0] not in evicted], weigh, Pace())
+        yield from undo_in_batches(list(evicted), out, Pace(20, least=4))
+        yield from undo_in_batches([one for one in weighed if one[0] not in evicted], weigh, Pace())
 
 
-def _by_moment(uids: Sequence[str], moments: dict[str, datetime]) -> Iterator[tuple[datetime, list[str]]]:
+def _group_by_time(uids: Sequence[str], moments: dict[str, datetime]) -> Iterator[tuple[datetime, list[str]]]:
     """The ids by the moment at which they went; a run that was resumed has several."""
     groups: dict[datetime, list[str]] = defaultdict(list)
     for uid in uids:
@@ -173,51 +175,60 @@ def _by_moment(uids: Sequence[str], moments: dict[str, datetime]) -> Iterator[tu
     yield from groups.items()
 
 
-def _eligible(params: OnProject, actor: Actor, now: datetime) -> MemoryQuerySet:
+def _eligible(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuerySet:
     live: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).live(now)
     return params.within(live)
 
 
-def _judge(row: _Row, now: datetime) -> _Verdict | None:
+def _plan_change(row: _MemoryRow, now: datetime) -> _PlannedChange | None:
     """None when nothing is to be written."""
     config = settings.MEMORYHUB
-    rates = Rates(config.consolidation_decay_rate, config.consolidation_boost, config.protected_decay_share)
-    after = consolidated(row.importance, row.type, row.days(now), row.accesses, rates)
+    rates = ConsolidationRates(
+        config.consolidation_decay_rate, config.consolidation_boost, config.protected_decay_share
+    )
+    after = consolidated_importance(row.importance, row.type, row.days(now), row.accesses, rates)
     gate = (row.project, row.sensitivity, row.owner)
-    worth = maintenance_updates.Worth(row.pk, row.uid, row.importance, after, row.accessed_count, gate)
+    worth = maintenance_updates.ImportanceChange(
+        row.pk, row.uid, row.importance, after, row.accessed_count, gate
+    )
     unused = row.days_unused(now)
     # An access is counted even where it cannot lift the importance further: it would hold off decay for ever.
-    written = worth if row.accesses or abs(after - row.importance) >= LEAST else None
+    written = worth if row.accesses or abs(after - row.importance) >= MIN_CHANGE else None
     if is_stale(after, unused, config.evict_min_importance, config.evict_after_days):
         reason = faded_reason(after, int(unused))
-        return _Verdict(Change("evict", row.uid, row.importance, after, reason), written, True)
+        return _PlannedChange(Change("evict", row.uid, row.importance, after, reason), written, True)
     if written is None:
         return None
     action = "boost" if row.accesses else "decay"
-    return _Verdict(Change(action, row.uid, row.importance, after, _reason(row, after, now)), written)
+    return _PlannedChange(Change(action, row.uid, row.importance, after, _reason(row, after, now)), written)
 
 
-def _reason(row: _Row, after: float, now: datetime) -> str:
+def _reason(row: _MemoryRow, after: float, now: datetime) -> str:
     shown = f"{row.importance:.2f} → {after:.2f}"
     since = " since the last consolidation" if row.consolidated_at else ""
     if row.accesses:
-        return f"used {count(row.accesses, 'time')}{since}: {shown}"
+        return f"used {format_count(row.accesses, 'time')}{since}: {shown}"
     unused, days = int(row.days_unused(now)), int(row.days(now))
     part = f", {days} of them{since}" if days < unused else ""
-    kind = f"; half rate, a {row.type}" if row.type in PROTECTED else ""
+    kind = f"; half rate, a {row.type}" if row.type in PROTECTED_TYPES else ""
     if unused < 1:
         return f"not used{since or ' since it was written'}: {shown}{kind}"
-    return f"not used for {count(unused, 'day')}{part}: {shown}{kind}"
+    return f"not used for {format_count(unused, 'day')}{part}: {shown}{kind}"
 
 
-def _committing(verdicts: list[_Verdict], eligible: MemoryQuerySet, actor: Actor, now: datetime) -> Commit:
+def _make_commit(
+    verdicts: list[_PlannedChange], eligible: MemoryQuerySet, actor: Actor, now: datetime
+) -> Commit:
     def commit(run_uid: str) -> tuple[Change, ...]:
-        with write():
-            weighed = maintenance_updates.weigh([v.worth for v in verdicts if v.worth], actor, run_uid, now)
+        with write_transaction():
+            weighed = maintenance_updates.update_importances(
+                [v.worth for v in verdicts if v.worth], actor, run_uid, now
+            )
             held = [v for v in verdicts if v.worth is None or v.change.uid in weighed]
             leaving = [v.change.uid for v in held if v.evicted]
             gone = {
-                memory.uid for memory in maintenance_updates.evict(eligible, leaving, actor, run_uid, now)
+                memory.uid
+                for memory in maintenance_updates.evict_for_run(eligible, leaving, actor, run_uid, now)
             }
         return tuple(v.change for v in held if not v.evicted or v.change.uid in gone)
 

@@ -15,24 +15,24 @@ from pydantic import Field
 
 from memoryhub.access.policy import Actor
 from memoryhub.backends import schema
-from memoryhub.core.transactions import write
-from memoryhub.maintenance.plan import (
+from memoryhub.core.transactions import write_transaction
+from memoryhub.maintenance.operations.base import (
     Change,
-    OnProject,
     Operation,
     Pace,
-    Planned,
+    PagePlan,
+    ProjectParams,
     Step,
-    count,
-    walk,
-    weight_of,
+    format_count,
+    indexing_weight,
+    steps_by_page,
 )
 from memoryhub.memories import delete
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
 
-class Emptying(OnProject):
+class EmptyTrashParams(ProjectParams):
     older_than_days: float = Field(
         default=0, ge=0, le=36_500, description="Spare what was moved there more recently than this, days."
     )
@@ -41,7 +41,7 @@ class Emptying(OnProject):
     )
 
 
-class EmptyTrash(Operation[Emptying]):
+class EmptyTrash(Operation[EmptyTrashParams]):
     name = "empty_trash"
     label = "Empty the trash"
     help = (
@@ -51,38 +51,40 @@ class EmptyTrash(Operation[Emptying]):
         "earlier reordering of pages may have left behind, and lets all writers wait for seconds in a large "
         "store."
     )
-    Params = Emptying
+    Params = EmptyTrashParams
 
-    def total(self, params: Emptying, actor: Actor, now: datetime) -> int:
+    def total(self, params: EmptyTrashParams, actor: Actor, now: datetime) -> int:
         return _trashed(params, actor, now).count()
 
     def steps(
-        self, params: Emptying, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+        self, params: EmptyTrashParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         position = position or {"phase": "erase"}
         if position["phase"] == "erase":
             erased = 0
-            for step in _erasing(params, actor, now, position):
+            for step in _erase_steps(params, actor, now, position):
                 yield step
                 erased += len(step.applied)
             if not erased and not position.get("after"):
                 return
-        yield from _cleaning(params)
+        yield from _cleanup_steps(params)
 
 
-def _trashed(params: Emptying, actor: Actor, now: datetime) -> MemoryQuerySet:
+def _trashed(params: EmptyTrashParams, actor: Actor, now: datetime) -> MemoryQuerySet:
     trashed: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).trashed()
     return params.within(trashed.filter(deleted_at__lte=now - timedelta(days=params.older_than_days)))
 
 
-def _erasing(params: Emptying, actor: Actor, now: datetime, position: dict[str, Any]) -> Iterator[Step]:
+def _erase_steps(
+    params: EmptyTrashParams, actor: Actor, now: datetime, position: dict[str, Any]
+) -> Iterator[Step]:
     trashed = _trashed(params, actor, now)
 
-    def plan(page: list[Any]) -> Planned:
+    def plan(page: list[Any]) -> PagePlan:
         changes = {pk: Change("erase", uid, reason=_reason(at, why, now)) for pk, uid, at, why, _ in page}
 
         def commit(run_uid: str) -> tuple[Change, ...]:
-            gone = delete.remove(trashed.filter(pk__in=list(changes)), actor, "erase", now)
+            gone = delete.delete_memories(trashed.filter(pk__in=list(changes)), actor, "erase", now)
             uids = {memory.uid for memory in gone}
             return tuple(change for change in changes.values() if change.uid in uids)
 
@@ -90,34 +92,36 @@ def _erasing(params: Emptying, actor: Actor, now: datetime, position: dict[str, 
 
     columns = ("pk", "uid", "deleted_at", "trash_reason", "size")
     sized = trashed.annotate(size=Length("content"))
-    yield from walk(sized, columns, plan, position, Pace(20, 500, least=8), lambda row: weight_of(row[-1]))
+    yield from steps_by_page(
+        sized, columns, plan, position, Pace(20, 500, least=8), lambda row: indexing_weight(row[-1])
+    )
 
 
 def _reason(since: datetime, why: str, now: datetime) -> str:
     days = int((now - since) / timedelta(days=1))
-    return f"{why or 'in the trash'}, {count(days, 'day') + ' ago' if days else 'today'}"
+    return f"{why or 'in the trash'}, {format_count(days, 'day') + ' ago' if days else 'today'}"
 
 
-def _cleaning(params: Emptying) -> Iterator[Step]:
+def _cleanup_steps(params: EmptyTrashParams) -> Iterator[Step]:
     """Chores, done anew after a break: they find nothing to do where they were done."""
     position = {"phase": "clean"}
     for table in schema.INDEXES:
-        yield from merging(table, position)
+        yield from merge_index_steps(table, position)
     if params.compact:
-        yield Step((), position, 0, _scrubbing, chore=True)
+        yield Step((), position, 0, _rewrite_file, chore=True)
     else:
         # Not in the transaction's own end: threads of this process would wait until the disk has it all.
-        yield Step((), position, 0, chore=True, afterwards=schema.empty_log)
+        yield Step((), position, 0, chore=True, afterwards=schema.truncate_log)
 
 
-def merging(table: str, position: dict[str, Any]) -> Iterator[Step]:
+def merge_index_steps(table: str, position: dict[str, Any]) -> Iterator[Step]:
     """An index in one piece, in short steps."""
     pace, more = Pace(50, 2000, least=16), [True]
     begin = True
     while more[0]:
 
         def commit(run_uid: str, pages: int = pace.size, begin: bool = begin) -> tuple[Change, ...]:
-            with write():
+            with write_transaction():
                 more[0] = schema.merge_step(table, pages, begin=begin)
             return ()
 
@@ -129,7 +133,7 @@ def merging(table: str, position: dict[str, Any]) -> Iterator[Step]:
         begin = False
 
 
-def _scrubbing(run_uid: str) -> tuple[Change, ...]:
-    with write():
-        schema.scrub()
+def _rewrite_file(run_uid: str) -> tuple[Change, ...]:
+    with write_transaction():
+        schema.scrub_erased()
     return ()

@@ -18,29 +18,29 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.core.chunks import batched
-from memoryhub.core.transactions import write
-from memoryhub.maintenance.plan import (
+from memoryhub.core.transactions import write_transaction
+from memoryhub.maintenance.operations.base import (
     Change,
-    OnProject,
     Operation,
     Pace,
-    Planned,
+    PagePlan,
+    ProjectParams,
     Step,
-    count,
-    give_back,
-    walk,
+    format_count,
+    steps_by_page,
+    undo_in_batches,
 )
 from memoryhub.memories import maintenance_updates
 from memoryhub.memories.quotas import AUTHOR, Quota, count_by_quota, in_quota
-from memoryhub.memories.rows import CHUNK
+from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
 # Who leaves first.
-ORDER = ("accessed_count", "updated_at", "importance", "pk")
+EVICTION_ORDER = ("accessed_count", "updated_at", "importance", "pk")
 
 
-class _Victim(NamedTuple):
+class _Candidate(NamedTuple):
     pk: int
     uid: str
     accessed_count: int
@@ -48,7 +48,7 @@ class _Victim(NamedTuple):
     importance: float
 
 
-class Evict(Operation[OnProject]):
+class Evict(Operation[ProjectParams]):
     name = "evict"
     label = "Evict"
     help = (
@@ -57,13 +57,15 @@ class Evict(Operation[OnProject]):
         "Undo takes them out of the trash again."
     )
     undoable = True
-    Params = OnProject
+    Params = ProjectParams
 
-    def total(self, params: OnProject, actor: Actor, now: datetime) -> int:
-        return _faded(params, actor, now).count() + sum(over for _, over in _overfull(params, actor, now))
+    def total(self, params: ProjectParams, actor: Actor, now: datetime) -> int:
+        return _faded(params, actor, now).count() + sum(
+            over for _, over in _quotas_over_limit(params, actor, now)
+        )
 
     def steps(
-        self, params: OnProject, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+        self, params: ProjectParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         position = position or {"phase": "faded"}
         planned: set[int] = set()  # by a dry run, which leaves them where they are
@@ -72,25 +74,25 @@ class Evict(Operation[OnProject]):
                 yield step
                 if not step.applied:
                     planned.update(keys)
-        for quota, over in _overfull(params, actor, now, planned):
+        for quota, over in _quotas_over_limit(params, actor, now, planned):
             yield from _cap_steps(quota, over, actor, now, planned)
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
         at, pace = now or timezone.now(), Pace(20, least=4)
-        for entry in maintenance_updates.noted("evict", run_uid, actor):
+        for entry in maintenance_updates.grouped_rows("evict", run_uid, actor):
 
             def back(uids: Sequence[str], since: datetime = entry.at) -> int:
-                return len(maintenance_updates.unevict(uids, since, actor, at))
+                return len(maintenance_updates.undo_evictions(uids, since, actor, at))
 
-            yield from give_back(entry.detail["evicted"], back, pace)
+            yield from undo_in_batches(entry.detail["evicted"], back, pace)
 
 
-def _live(params: OnProject, actor: Actor, now: datetime) -> MemoryQuerySet:
+def _live(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuerySet:
     live: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).live(now)
     return params.within(live)
 
 
-def _faded(params: OnProject, actor: Actor, now: datetime) -> MemoryQuerySet:
+def _faded(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuerySet:
     config = settings.MEMORYHUB
     before = now - timedelta(days=config.evict_after_days)
     unused = Q(last_accessed_at__isnull=True) | Q(last_accessed_at__lte=before)
@@ -105,12 +107,12 @@ def _faded(params: OnProject, actor: Actor, now: datetime) -> MemoryQuerySet:
 
 
 def _faded_steps(
-    params: OnProject, actor: Actor, now: datetime, position: dict[str, Any]
+    params: ProjectParams, actor: Actor, now: datetime, position: dict[str, Any]
 ) -> Iterator[tuple[Step, list[int]]]:
     faded = _faded(params, actor, now)
     keys: list[int] = []
 
-    def plan(page: list[Any]) -> Planned:
+    def plan(page: list[Any]) -> PagePlan:
         keys[:] = [pk for pk, *_ in page]
         changes = [
             Change(
@@ -120,28 +122,30 @@ def _faded_steps(
         ]
 
         def commit(run_uid: str) -> tuple[Change, ...]:
-            gone = maintenance_updates.evict(faded, [change.uid for change in changes], actor, run_uid, now)
-            return _of(changes, gone)
+            gone = maintenance_updates.evict_for_run(
+                faded, [change.uid for change in changes], actor, run_uid, now
+            )
+            return _changes_of(changes, gone)
 
         return changes, commit
 
     columns = ("pk", "uid", "importance", "updated_at", "imported_at", "last_accessed_at")
-    for step in walk(faded, columns, plan, position, Pace(50, least=8)):
+    for step in steps_by_page(faded, columns, plan, position, Pace(50, least=8)):
         yield step, keys
 
 
 def faded_reason(importance: float, days: int) -> str:
     """Why a memory is evicted that nobody needed for long."""
-    return f"faded to {importance:.2f} and not used for {count(days, 'day')}: to the trash"
+    return f"faded to {importance:.2f} and not used for {format_count(days, 'day')}: to the trash"
 
 
-def _of(changes: Sequence[Change], memories: Sequence[Memory]) -> tuple[Change, ...]:
+def _changes_of(changes: Sequence[Change], memories: Sequence[Memory]) -> tuple[Change, ...]:
     uids = {memory.uid for memory in memories}
     return tuple(change for change in changes if change.uid in uids)
 
 
-def _overfull(
-    params: OnProject, actor: Actor, now: datetime, planned: set[int] | None = None
+def _quotas_over_limit(
+    params: ProjectParams, actor: Actor, now: datetime, planned: set[int] | None = None
 ) -> list[tuple[Quota, int]]:
     """Return quotas above ``max_memories`` and by how many, without the memories that leave anyway."""
     cap = settings.MEMORYHUB.max_memories
@@ -149,16 +153,16 @@ def _overfull(
         return []
     live = _live(params, actor, now)
     counts = Counter(count_by_quota(live))
-    for keys in batched(planned or (), CHUNK):
+    for keys in batched(planned or (), CHUNK_SIZE):
         leaving = live.filter(pk__in=keys).values_list("project", "owner", AUTHOR)
         counts.subtract(Quota(*quota) for quota in leaving)
     return [(quota, n - cap) for quota, n in sorted(counts.items()) if n > cap]
 
 
 def _cap_steps(quota: Quota, over: int, actor: Actor, now: datetime, planned: set[int]) -> Iterator[Step]:
-    live = _live(OnProject(project=quota.project), actor, now).filter(in_quota(quota))
-    worst = live.order_by(*ORDER)[: over + len(planned)].values_list(*_Victim._fields)
-    victims = iter([_Victim(*row) for row in worst if row[0] not in planned][:over])
+    live = _live(ProjectParams(project=quota.project), actor, now).filter(in_quota(quota))
+    worst = live.order_by(*EVICTION_ORDER)[: over + len(planned)].values_list(*_Candidate._fields)
+    victims = iter([_Candidate(*row) for row in worst if row[0] not in planned][:over])
     pace = Pace(50, least=8)
     while page := list(islice(victims, pace.size)):
         changes = [
@@ -168,35 +172,37 @@ def _cap_steps(quota: Quota, over: int, actor: Actor, now: datetime, planned: se
             tuple(changes),
             {"phase": "cap"},
             len(page),
-            partial(_commit, live, page, changes, actor, now),
+            partial(_evict_page, live, page, changes, actor, now),
         )
         yield step
         pace.after(step)
 
 
-def _cap_reason(victim: _Victim, over: int) -> str:
+def _cap_reason(victim: _Candidate, over: int) -> str:
     most = settings.MEMORYHUB.max_memories
     return (
         f"{over} over the cap of {most} for its project and owner; used "
-        f"{count(victim.accessed_count, 'time')}, changed {victim.updated_at:%Y-%m-%d}, "
+        f"{format_count(victim.accessed_count, 'time')}, changed {victim.updated_at:%Y-%m-%d}, "
         f"importance {victim.importance:.2f}: to the trash"
     )
 
 
-def _commit(
+def _evict_page(
     live: MemoryQuerySet,
-    page: Sequence[_Victim],
+    page: Sequence[_Candidate],
     changes: Sequence[Change],
     actor: Actor,
     now: datetime,
     run_uid: str,
 ) -> tuple[Change, ...]:
     """Those that are as they were when they were chosen, and no more than are still too many."""
-    with write():
-        rows = live.filter(pk__in=[one.pk for one in page]).values_list(*_Victim._fields)
-        there = {row[0]: _Victim(*row) for row in rows}
+    with write_transaction():
+        rows = live.filter(pk__in=[one.pk for one in page]).values_list(*_Candidate._fields)
+        there = {row[0]: _Candidate(*row) for row in rows}
         leaving = [one.uid for one in page if there.get(one.pk) == one]
         cap = settings.MEMORYHUB.max_memories
         # Counted no further than matters: all of a hundred thousand rows would take 20 ms of each step.
         over = max(live.order_by()[: cap + len(leaving)].count() - cap, 0)
-        return _of(changes, maintenance_updates.evict(live, leaving[:over], actor, run_uid, now))
+        return _changes_of(
+            changes, maintenance_updates.evict_for_run(live, leaving[:over], actor, run_uid, now)
+        )

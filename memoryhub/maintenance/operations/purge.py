@@ -14,51 +14,51 @@ from django.db.models.functions import Length
 from pydantic import Field
 
 from memoryhub.access.policy import LEVELS, Actor
-from memoryhub.core.transactions import write
-from memoryhub.maintenance.plan import (
+from memoryhub.core.transactions import write_transaction
+from memoryhub.maintenance.operations.base import (
     Change,
-    OnProject,
     Operation,
     Pace,
-    Planned,
+    PagePlan,
+    ProjectParams,
     Step,
-    count,
-    walk,
-    weight_of,
+    format_count,
+    indexing_weight,
+    steps_by_page,
 )
 from memoryhub.memories import delete, maintenance_updates
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 
 
-class Purging(OnProject):
+class PurgeParams(ProjectParams):
     grace_days: float = Field(
         default=0, ge=0, le=36_500, description="Spare what expired more recently than this, days."
     )
 
 
-class PurgeExpired(Operation[Purging]):
+class PurgeExpired(Operation[PurgeParams]):
     name = "purge_expired"
     label = "Purge expired"
     help = (
         "Removes memories for good whose time is over. The daily run spares those that expired in the last "
         "days (expiry_grace_days), so that they can still be revived. It cannot be undone."
     )
-    Params = Purging
+    Params = PurgeParams
 
-    def total(self, params: Purging, actor: Actor, now: datetime) -> int:
+    def total(self, params: PurgeParams, actor: Actor, now: datetime) -> int:
         return _purgeable(params, actor, now).count()
 
     def steps(
-        self, params: Purging, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+        self, params: PurgeParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         purgeable = _purgeable(params, actor, now)
 
-        def plan(page: list[Any]) -> Planned:
+        def plan(page: list[Any]) -> PagePlan:
             changes = {pk: Change("purge", uid, reason=_reason(end, now)) for pk, uid, end, _ in page}
 
             def commit(run_uid: str) -> tuple[Change, ...]:
-                gone = delete.remove(purgeable.filter(pk__in=list(changes)), actor, "purge", now)
+                gone = delete.delete_memories(purgeable.filter(pk__in=list(changes)), actor, "purge", now)
                 uids = {memory.uid for memory in gone}
                 return tuple(change for change in changes.values() if change.uid in uids)
 
@@ -66,48 +66,50 @@ class PurgeExpired(Operation[Purging]):
 
         columns = ("pk", "uid", "expires_at", "size")
         sized, pace = purgeable.annotate(size=Length("content")), Pace(20, 500, least=8)
-        yield from walk(sized, columns, plan, position or {}, pace, lambda row: weight_of(row[-1]))
+        yield from steps_by_page(
+            sized, columns, plan, position or {}, pace, lambda row: indexing_weight(row[-1])
+        )
 
 
-def _purgeable(params: Purging, actor: Actor, now: datetime) -> MemoryQuerySet:
-    return params.within(delete.purgeable(actor, params.grace_days, now))
+def _purgeable(params: PurgeParams, actor: Actor, now: datetime) -> MemoryQuerySet:
+    return params.within(delete.purgeable_memories(actor, params.grace_days, now))
 
 
 def _reason(end: datetime, now: datetime) -> str:
     days = int((now - end) / timedelta(days=1))
-    return f"expired {count(days, 'day')} ago" if days else "expired today"
+    return f"expired {format_count(days, 'day')} ago" if days else "expired today"
 
 
-class Pruning(OnProject):
+class PruneParams(ProjectParams):
     older_than_days: float | None = Field(
         default=None, gt=0, le=36_500, description="Of events; event_retention_days when it is absent."
     )
 
 
-class PruneEvents(Operation[Pruning]):
+class PruneEvents(Operation[PruneParams]):
     name = "prune_events"
     label = "Prune events"
     help = (
         "Removes events and injections older than event_retention_days for good, and sessions of which "
         "nothing is left. Memories stay. It cannot be undone."
     )
-    Params = Pruning
+    Params = PruneParams
 
-    def total(self, params: Pruning, actor: Actor, now: datetime) -> int:
-        return sum(rows.count() for _, rows in _kinds(params, actor, now))
+    def total(self, params: PruneParams, actor: Actor, now: datetime) -> int:
+        return sum(rows.count() for _, rows in _prunable_rows(params, actor, now))
 
     def steps(
-        self, params: Pruning, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+        self, params: PruneParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         position = position or {}
-        names = [name for name, _ in _kinds(params, actor, now)]
+        names = [name for name, _ in _prunable_rows(params, actor, now)]
         start = names.index(position["kind"]) if position.get("kind") in names else 0
-        for name, rows in _kinds(params, actor, now)[start:]:
+        for name, rows in _prunable_rows(params, actor, now)[start:]:
             after = position.get("after", 0) if position.get("kind") == name else 0
-            yield from _steps(name, rows, {"kind": name, "after": after}, actor, now)
+            yield from _prune_steps(name, rows, {"kind": name, "after": after}, actor, now)
 
 
-def _kinds(params: Pruning, actor: Actor, now: datetime) -> list[tuple[str, QuerySet[Any]]]:
+def _prunable_rows(params: PruneParams, actor: Actor, now: datetime) -> list[tuple[str, QuerySet[Any]]]:
     given = params.older_than_days
     days = settings.MEMORYHUB.event_retention_days if given is None else given
     if not days:
@@ -117,18 +119,18 @@ def _kinds(params: Pruning, actor: Actor, now: datetime) -> list[tuple[str, Quer
     if params.project is not None:
         events = events.filter(session__project=params.project)
     injections = params.within(Injection.objects.visible_to(clearance).filter(at__lt=before))
-    kept = _sessions(params, actor, before).exclude(_holds(events, injections))
+    kept = _old_sessions(params, actor, before).exclude(_still_in_use(events, injections))
     return [("event", events), ("injection", injections), ("session", kept)]
 
 
-def _sessions(params: Pruning, actor: Actor, before: datetime) -> QuerySet[Session]:
+def _old_sessions(params: PruneParams, actor: Actor, before: datetime) -> QuerySet[Session]:
     sessions = Session.objects.filter(last_at__lt=before)
     if actor.clearance.projects is not None:
         sessions = sessions.filter(project__in=sorted(actor.clearance.projects))
     return params.within(sessions)
 
 
-def _holds(events: QuerySet[Any], injections: QuerySet[Any]) -> Combinable | Q:
+def _still_in_use(events: QuerySet[Any], injections: QuerySet[Any]) -> Combinable | Q:
     """Whether something stays in a session, be it visible or not, once these are gone."""
     stored = Memory.objects.in_session(OuterRef("session_id"), project=OuterRef("project"))
     of_session = {"session": OuterRef("pk")}
@@ -144,28 +146,28 @@ _COLUMNS = {
 }
 
 
-def _steps(
+def _prune_steps(
     name: str, rows: QuerySet[Any], position: dict[str, Any], actor: Actor, now: datetime
 ) -> Iterator[Step]:
-    def plan(page: list[Any]) -> Planned:
-        change = _change(name, [at for _, at, *_ in page])
+    def plan(page: list[Any]) -> PagePlan:
+        change = _prune_change(name, [at for _, at, *_ in page])
 
         def commit(run_uid: str) -> tuple[Change, ...]:
-            with write():
+            with write_transaction():
                 there = list(rows.filter(pk__in=[row[0] for row in page]).values_list(*_COLUMNS[name]))
                 rows.model.objects.filter(pk__in=[row[0] for row in there]).delete()
                 gone = Counter((row[2], row[3] if len(row) > 3 else LEVELS[0], "") for row in there)
                 details = {gate: {f"{name}s": n} for gate, n in gone.items()}
-                maintenance_updates.note("prune", run_uid, details, actor, now, about=f"{name}s")
-            return (_change(name, [row[1] for row in there]),) if there else ()
+                maintenance_updates.record_grouped("prune", run_uid, details, actor, now, about=f"{name}s")
+            return (_prune_change(name, [row[1] for row in there]),) if there else ()
 
         return [change], commit
 
-    yield from walk(rows, _COLUMNS[name], plan, position)
+    yield from steps_by_page(rows, _COLUMNS[name], plan, position)
 
 
-def _change(name: str, moments: list[datetime]) -> Change:
+def _prune_change(name: str, moments: list[datetime]) -> Change:
     """Events have no ids that anyone knows: they are counted."""
     first, last = f"{min(moments):%Y-%m-%d}", f"{max(moments):%Y-%m-%d}"
     span = f"of {first}" if first == last else f"from {first} to {last}"
-    return Change("prune", reason=f"{count(len(moments), name)} {span}", count=len(moments))
+    return Change("prune", reason=f"{format_count(len(moments), name)} {span}", count=len(moments))

@@ -11,26 +11,26 @@ from pydantic import BaseModel, ConfigDict
 from memoryhub.access.policy import Actor
 from memoryhub.backends import reindexing
 from memoryhub.backends.schema import INDEXES
-from memoryhub.core.transactions import write
-from memoryhub.maintenance.plan import HEAVY, Change, Operation, Pace, Step
+from memoryhub.core.transactions import write_transaction
+from memoryhub.maintenance.operations.base import CHARS_PER_WEIGHT, Change, Operation, Pace, Step
 from memoryhub.models import Memory
 
-_NAMES = {"memoryhub_text": "the index of words", "memoryhub_trigram": "the index of substrings"}
-_FEW = 20
-_BUILDING = {"phase": "build"}
+_INDEX_LABELS = {"memoryhub_text": "the index of words", "memoryhub_trigram": "the index of substrings"}
+_MIN_ROWS = 20
+_BUILD_POSITION = {"phase": "build"}
 
 
-class Nothing(BaseModel):
+class NoParams(BaseModel):
     """No parameters."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class IndexUnsound(RuntimeError):
+class BrokenIndex(RuntimeError):
     """An index does not fit the memories although it has just been built."""
 
 
-class Reindex(Operation[Nothing]):
+class Reindex(Operation[NoParams]):
     name = "reindex"
     label = "Rebuild the indexes"
     help = (
@@ -40,65 +40,65 @@ class Reindex(Operation[Nothing]):
         "nothing to undo."
     )
     whole_store = True
-    Params = Nothing
+    Params = NoParams
 
-    def total(self, params: Nothing, actor: Actor, now: datetime) -> int:
+    def total(self, params: NoParams, actor: Actor, now: datetime) -> int:
         return Memory.objects.count() * len(INDEXES)
 
     def steps(
-        self, params: Nothing, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+        self, params: NoParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         if not (position or {}).get("phase"):
-            for name in [name for table in INDEXES for name in reindexing.left_over(table)]:
-                yield from _cleared(name, {})
-            first = _examined()
+            for name in [name for table in INDEXES for name in reindexing.leftover_tables(table)]:
+                yield from _clear_steps(name, {})
+            first = _examine_step()
             yield first
             if not first.took_ms:
                 return  # a dry run
         for table in INDEXES:
-            yield from _build(table)
-        if left := reindexing.unsound():
-            raise IndexUnsound(f"{_NAMES[left[0]]} does not fit the memories after all; run doctor")
+            yield from _build_steps(table)
+        if left := reindexing.find_unsound_indexes():
+            raise BrokenIndex(f"{_INDEX_LABELS[left[0]]} does not fit the memories after all; run doctor")
 
 
-def _examined() -> Step:
-    unsound = reindexing.unsound()
+def _examine_step() -> Step:
+    unsound = reindexing.find_unsound_indexes()
     changes = tuple(Change("reindex", reason=_reason(table, table in unsound)) for table in INDEXES)
 
     def commit(run_uid: str) -> tuple[Change, ...]:
-        with write():
+        with write_transaction():
             for table in INDEXES:
-                reindexing.begin(table)
+                reindexing.begin_rebuild(table)
         return changes
 
-    return Step(changes, _BUILDING, 0, commit)
+    return Step(changes, _BUILD_POSITION, 0, commit)
 
 
 def _reason(table: str, unsound: bool) -> str:
     if unsound:
-        return f"{_NAMES[table]} does not fit the memories: searches miss some or find what is gone"
-    return f"{_NAMES[table]} fits the memories; it is built anew all the same"
+        return f"{_INDEX_LABELS[table]} does not fit the memories: searches miss some or find what is gone"
+    return f"{_INDEX_LABELS[table]} fits the memories; it is built anew all the same"
 
 
-def _build(table: str) -> Iterator[Step]:
+def _build_steps(table: str) -> Iterator[Step]:
     """Copy all rows, exchange, clear away; goes on where it was, and clears away at least."""
 
     def copy(rows: int) -> bool:
         """The last few rows, and those that come meanwhile, are copied with the exchange."""
-        return reindexing.copy_rows(table, rows, rows * HEAVY)
+        return reindexing.copy_rows(table, rows, rows * CHARS_PER_WEIGHT)
 
-    if reindexing.position(table) is not None:
-        yield from _chores(copy, Pace(50, 2000, least=4), _BUILDING, count=True)
-        yield from _chores(lambda amount: reindexing.exchange(table), Pace(), _BUILDING)
-    yield from _cleared(f"{table}_old", _BUILDING)
-
-
-def _cleared(name: str, position: dict[str, Any]) -> Iterator[Step]:
-    pace = Pace(50, 5000, least=_FEW)
-    yield from _chores(lambda amount: reindexing.clear_away(name, amount), pace, position)
+    if reindexing.copy_position(table) is not None:
+        yield from _chore_steps(copy, Pace(50, 2000, least=4), _BUILD_POSITION, count=True)
+        yield from _chore_steps(lambda amount: reindexing.swap_index(table), Pace(), _BUILD_POSITION)
+    yield from _clear_steps(f"{table}_old", _BUILD_POSITION)
 
 
-def _chores(
+def _clear_steps(name: str, position: dict[str, Any]) -> Iterator[Step]:
+    pace = Pace(50, 5000, least=_MIN_ROWS)
+    yield from _chore_steps(lambda amount: reindexing.drop_in_steps(name, amount), pace, position)
+
+
+def _chore_steps(
     work: Callable[[int], bool | None], pace: Pace, position: dict[str, Any], *, count: bool = False
 ) -> Iterator[Step]:
     """Steps of the same work until there is no more to do."""
@@ -107,7 +107,7 @@ def _chores(
         amount = pace.size
 
         def commit(run_uid: str, amount: int = amount) -> tuple[Change, ...]:
-            with write():
+            with write_transaction():
                 more[0] = work(amount)
             return ()
 

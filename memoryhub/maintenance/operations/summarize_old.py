@@ -18,22 +18,27 @@ from pydantic import Field
 
 from memoryhub.access.policy import Actor
 from memoryhub.core.text import shorten
-from memoryhub.core.vocabulary import SUMMARIES
-from memoryhub.maintenance.operations.summaries import MOST, draft_of, parts, spread
-from memoryhub.maintenance.plan import Change, OnProject, Operation, Pace, Step
-from memoryhub.memories import embed_ahead
-from memoryhub.memories.condense import condense
+from memoryhub.core.vocabulary import SUMMARY_TYPES
+from memoryhub.maintenance.operations.base import Change, Operation, Pace, ProjectParams, Step
+from memoryhub.maintenance.operations.summaries import (
+    MAX_SUMMARY_SOURCES,
+    split_evenly,
+    summary_draft,
+    undo_summaries,
+)
+from memoryhub.memories import embed_drafts
+from memoryhub.memories.maintenance_updates import condense_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
-__all__ = ["MOST", "SUMMARIES", "Summarise", "Summarised", "summarise_old"]
+__all__ = ["MAX_SUMMARY_SOURCES", "SUMMARY_TYPES", "SummarizeOld", "SummaryCounts", "summarise_old"]
 
-_LINE = 400
+_MAX_LINE_CHARS = 400
 _GROUP = ("project", "scope", "owner", "category")
 _EARLIEST = "0001-01-01T00:00:00+00:00"
 
 
-class Summarising(OnProject):
+class SummarizeOldParams(ProjectParams):
     older_than_days: float | None = Field(
         default=None, ge=0, le=36_500, description="Not changed for so long; summarize_older_than_days."
     )
@@ -53,14 +58,14 @@ class Summarising(OnProject):
 
 
 @dataclass(frozen=True)
-class Summarised:
+class SummaryCounts:
     """``summarised`` memories are in the trash, ``created`` summaries stand for them."""
 
     summarised: int = 0
     created: int = 0
 
 
-class Summarise(Operation[Summarising]):
+class SummarizeOld(Operation[SummarizeOldParams]):
     name = "summarize_old"
     label = "Summarise old"
     help = (
@@ -69,27 +74,27 @@ class Summarise(Operation[Summarising]):
         "trash. Undo takes them out again and moves the summary there."
     )
     undoable = True
-    Params = Summarising
+    Params = SummarizeOldParams
 
-    def total(self, params: Summarising, actor: Actor, now: datetime) -> int:
-        return sum(group["n"] for group in _groups(params, actor, now))
+    def total(self, params: SummarizeOldParams, actor: Actor, now: datetime) -> int:
+        return sum(group["n"] for group in _eligible_groups(params, actor, now))
 
     def steps(
-        self, params: Summarising, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+        self, params: SummarizeOldParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         position, pace = position or {}, Pace()
         reached = tuple(position.get("group", ("",) * len(_GROUP)))
-        for group in _groups(params, actor, now):
+        for group in _eligible_groups(params, actor, now):
             name = tuple(group[column] for column in _GROUP)
             if name < reached:
                 continue
             after = position if name == reached else {}
-            for step in _of_group(name, after, params, actor, now):
+            for step in _group_steps(name, after, params, actor, now):
                 yield step
                 pace.after(step)
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        yield from spread(self.name, run_uid, actor, now or timezone.now())
+        yield from undo_summaries(self.name, run_uid, actor, now or timezone.now())
 
 
 def summarise_old(
@@ -98,50 +103,50 @@ def summarise_old(
     older_than_days: float | None = None,
     min_entries: int | None = None,
     now: datetime | None = None,
-) -> Summarised:
+) -> SummaryCounts:
     """Summarise each group of at least ``min_entries`` memories not touched for ``older_than_days``.
 
     Both default to the configuration. One transaction for each summary; a second run changes nothing.
     """
-    params = Summarising(older_than_days=older_than_days, min_entries=min_entries)
+    params = SummarizeOldParams(older_than_days=older_than_days, min_entries=min_entries)
     changed = created = 0
-    for step in Summarise().steps(params, actor, now or timezone.now()):
+    for step in SummarizeOld().steps(params, actor, now or timezone.now()):
         changed += step.apply()
         created += len(step.applied)
-    return Summarised(changed, created)
+    return SummaryCounts(changed, created)
 
 
-def _old(params: Summarising, actor: Actor, now: datetime) -> MemoryQuerySet:
+def _old_memories(params: SummarizeOldParams, actor: Actor, now: datetime) -> MemoryQuerySet:
     memories: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).live(now)
     before = now - timedelta(days=params.days)
-    return params.within(memories.filter(updated_at__lte=before, key="").exclude(type__in=SUMMARIES))
+    return params.within(memories.filter(updated_at__lte=before, key="").exclude(type__in=SUMMARY_TYPES))
 
 
-def _groups(params: Summarising, actor: Actor, now: datetime) -> list[dict[str, Any]]:
-    groups = _old(params, actor, now).order_by(*_GROUP).values(*_GROUP).annotate(n=Count("pk"))
+def _eligible_groups(params: SummarizeOldParams, actor: Actor, now: datetime) -> list[dict[str, Any]]:
+    groups = _old_memories(params, actor, now).order_by(*_GROUP).values(*_GROUP).annotate(n=Count("pk"))
     found = list(groups.filter(n__gte=params.least))
     return sorted(found, key=lambda group: [group[column] for column in _GROUP])
 
 
-def _of_group(
-    name: tuple[str, ...], position: dict[str, Any], params: Summarising, actor: Actor, now: datetime
+def _group_steps(
+    name: tuple[str, ...], position: dict[str, Any], params: SummarizeOldParams, actor: Actor, now: datetime
 ) -> Iterator[Step]:
     """A step for each part, in the order of time."""
-    old = _old(params, actor, now).filter(**dict(zip(_GROUP, name, strict=True)))
+    old = _old_memories(params, actor, now).filter(**dict(zip(_GROUP, name, strict=True)))
     at, pk = datetime.fromisoformat(position.get("at", _EARLIEST)), position.get("pk", 0)
     left = old.filter(Q(created_at__gt=at) | Q(created_at=at, pk__gt=pk)).order_by("created_at", "pk")
-    for part in parts(list(left.values_list("pk", flat=True))):
+    for part in split_evenly(list(left.values_list("pk", flat=True))):
         memories = list(left.filter(pk__in=part).with_details())
         if len(memories) == len(part):  # else someone was at them since; the next run will see
             last = {"at": memories[-1].created_at.isoformat(), "pk": part[-1]}
-            yield _step(memories, old, {"group": list(name), **last}, params, actor, now)
+            yield _summary_step(memories, old, {"group": list(name), **last}, params, actor, now)
 
 
-def _step(
+def _summary_step(
     memories: Sequence[Memory],
     old: MemoryQuerySet,
     position: dict[str, Any],
-    params: Summarising,
+    params: SummarizeOldParams,
     actor: Actor,
     now: datetime,
 ) -> Step:
@@ -149,25 +154,25 @@ def _step(
     uids = tuple(memory.uid for memory in memories)
     change = Change("summarise", uids[0], reason=reason, members=uids)
 
-    title = _title(memories)
-    content = "\n".join([title, "", *(_line(memory) for memory in memories)])
-    draft = draft_of(memories, title, content, now)
-    vectors = embed_ahead([draft])
+    title = _make_title(memories)
+    content = "\n".join([title, "", *(_format_line(memory) for memory in memories)])
+    draft = summary_draft(memories, title, content, now)
+    vectors = embed_drafts([draft])
 
     def commit(run_uid: str) -> tuple[Change, ...]:
-        made = condense(old, memories, draft, actor, Summarise.name, run_uid, now, vectors)
+        made = condense_memories(old, memories, draft, actor, SummarizeOld.name, run_uid, now, vectors)
         return (replace(change, into=made.uid),) if made else ()
 
     return Step((change,), position, len(memories), commit)
 
 
-def _title(memories: Sequence[Memory]) -> str:
+def _make_title(memories: Sequence[Memory]) -> str:
     span = f"{memories[0].created_at:%Y-%m-%d} to {memories[-1].created_at:%Y-%m-%d}"
     return f"{len(memories)} memories of {memories[0].category}, {span}"
 
 
-def _line(memory: Memory) -> str:
+def _format_line(memory: Memory) -> str:
     """What one source said, on a line."""
     says = memory.abstract if memory.abstract not in ("", memory.title) else ""
     told = f"{memory.title}: {says}" if says else memory.title
-    return shorten(f"- {memory.created_at:%Y-%m-%d} {memory.type}: {told}", _LINE)
+    return shorten(f"- {memory.created_at:%Y-%m-%d} {memory.type}: {told}", _MAX_LINE_CHARS)

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from memoryhub.access.policy import LEVELS, Sensitivity, system
+from memoryhub.access.policy import LEVELS, Sensitivity, system_actor
 from memoryhub.accounts.tokens import issue_token
 from memoryhub.core.vocabulary import RIGHTS
 from memoryhub.memories.errors import StoreError
@@ -47,7 +47,7 @@ class Command(BaseCommand):
                 options["clearance"],
                 _items(options["rights"]),
                 None if options["projects"] is None else _items(options["projects"]),
-                actor=system("create_token"),
+                actor=system_actor("create_token"),
                 expires_at=_moment(options["expires_days"]),
             )
         except StoreError as refusal:

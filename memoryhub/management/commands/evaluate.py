@@ -11,7 +11,9 @@ def _load() -> type[BaseCommand]:
     try:
         from tools.commands import evaluate
     except ModuleNotFoundError:
-        raise CommandError("evaluate needs a checkout of the repository: the package leaves tools/ out") from None
+        raise CommandError(
+            "evaluate needs a checkout of the repository: the package leaves tools/ out"
+        ) from None
     return evaluate.Command
 
 

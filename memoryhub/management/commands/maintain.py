@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 from tqdm import tqdm
 
-from memoryhub.access.policy import Clearance, Sensitivity, system
+from memoryhub.access.policy import Clearance, Sensitivity, system_actor
 from memoryhub.core.vocabulary import Scope
 from memoryhub.maintenance import runs, scheduler
 from memoryhub.maintenance.registry import OPERATIONS
@@ -32,14 +32,14 @@ _TITLE = 44
 
 def overview(clearance: Clearance) -> Iterator[str]:
     """The operations, the schedule, the latest runs."""
-    daily = scheduler.operations()
+    daily = scheduler.daily_operations()
     width = max(map(len, OPERATIONS))
     for name, operation in OPERATIONS.items():
         marks = ", ".join(["daily"] * (name in daily) + ["can be undone"] * operation.undoable)
         yield f"{name:<{width}}  {operation.label}" + (f" ({marks})" if marks else "")
         yield f"{'':<{width}}    parameters: {', '.join(operation.Params.model_fields)}"
     yield ""
-    following = scheduler.next_moment(timezone.now())
+    following = scheduler.next_due_time(timezone.now())
     at = settings.MEMORYHUB.maintenance_at
     when = f"at {at} {settings.TIME_ZONE}, next on {following:%Y-%m-%d}" if following else "never"
     yield f"The server runs the daily ones {when}."
@@ -60,7 +60,7 @@ def _standing(run: MaintenanceRun) -> str:
 
 def lines_of(run: MaintenanceRun, clearance: Clearance) -> Iterator[str]:
     """A line for each change. What is printed goes into logs and mails, so only public titles are told."""
-    changes = runs.changes_of(run, clearance, 0, ROWS)
+    changes = runs.list_changes(run, clearance, 0, ROWS)
     rows = [(one.change.action, _title(one), one.change.reason) for one in changes]
     action = max((len(row[0]) for row in rows), default=0)
     title = max((len(row[1]) for row in rows), default=0)
@@ -71,7 +71,7 @@ def lines_of(run: MaintenanceRun, clearance: Clearance) -> Iterator[str]:
         yield f"  … and {more:,} more; see run {run.uid} in the browser"
 
 
-def _title(one: runs.ShownChange) -> str:
+def _title(one: runs.VisibleChange) -> str:
     if one.memory is None:
         return one.change.uid
     if one.memory.scope == Scope.PERSONAL.value:
@@ -112,7 +112,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         gc.freeze()  # a full collection in the middle of a step would let agents' writes wait for it
-        self.actor = operator(system("maintain").clearance)
+        self.actor = operator(system_actor("maintain").clearance)
         self.failed: list[MaintenanceRun] = []
         runs.mark_interrupted()
         if options["list"]:
@@ -157,8 +157,8 @@ class Command(BaseCommand):
         if options["project"] is not None:
             params["project"] = short_name(options["project"], "--project")
         for name in names:
-            runs.operation_named(name)
-        return [runs.start(name, params, self.actor, dry_run=options["dry_run"]) for name in names]
+            runs.require_operation(name)
+        return [runs.enqueue(name, params, self.actor, dry_run=options["dry_run"]) for name in names]
 
     def _daily(self, options: dict[str, Any]) -> list[MaintenanceRun]:
         """What the schedule does. Done for the whole store, it counts as this day's."""
@@ -168,16 +168,16 @@ class Command(BaseCommand):
             raise CommandError(f"maintenance_operations names what there is not: {', '.join(unknown)}")
         now = timezone.now()
         if not options["dry_run"] and options["project"] is None:
-            scheduler.forget_old(now)
+            scheduler.delete_old_records(now)
             today = timezone.localdate(now)
-            done = scheduler.last_day()
-            return scheduler.start_daily(self.actor, None if done and done >= today else today, now)
+            done = scheduler.last_scheduled_day()
+            return scheduler.enqueue_daily(self.actor, None if done and done >= today else today, now)
         started = []
-        for name in scheduler.operations():
+        for name in scheduler.daily_operations():
             params = scheduler.daily_params(name)
             if options["project"] is not None:
                 params["project"] = short_name(options["project"], "--project")
-            started.append(runs.start(name, params, self.actor, dry_run=options["dry_run"], now=now))
+            started.append(runs.enqueue(name, params, self.actor, dry_run=options["dry_run"], now=now))
         return started
 
     def _work_on(self, waiting: list[MaintenanceRun], verbosity: int) -> None:
@@ -200,7 +200,7 @@ class Command(BaseCommand):
         began = time.monotonic()
         self._wait_for_others(run)
         with self._bar(run, verbosity) as watch:
-            if not runs.work(run, watcher=watch):
+            if not runs.execute(run, watcher=watch):
                 if run.status == Status.RUNNING:
                     self.stdout.write(f"{run.operation}: the server works on it (run {run.uid}); waiting")
                 while run.status in runs.PENDING:

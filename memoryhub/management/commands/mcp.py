@@ -22,7 +22,7 @@ from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.http.authentication import Caller
 from memoryhub.http.problems import Problem, unauthenticated
 from memoryhub.management.operator import short_name
-from memoryhub.mcp.stdio import Wire
+from memoryhub.mcp.stdio import StdioConnection
 from memoryhub.ops.checks import require_usable_store
 from memoryhub.toolsets import TOOLSETS
 
@@ -69,7 +69,9 @@ class Command(BaseCommand):
             raise CommandError(
                 f"set {VARIABLE} to a valid token (manage.py create_token makes one), or say --as NAME"
             ) from None
-        wire = Wire(TOOLSETS[options["toolset"]], _afresh(admit), settings.MEMORYHUB.max_body_bytes)
+        wire = StdioConnection(
+            TOOLSETS[options["toolset"]], _afresh(admit), settings.MEMORYHUB.max_body_bytes
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _end)
         # What anything else prints must not come between the messages.
@@ -90,7 +92,7 @@ def _afresh(admit: Callable[[], Caller]) -> Callable[[], Caller]:
 
 def by_token() -> Caller:
     """Whose token the environment holds. Asked for each message: a token that is revoked ends at once."""
-    token = tokens.authenticate(environment.read_secret(VARIABLE))
+    token = tokens.authenticate_token(environment.read_secret(VARIABLE))
     if token is None:
         raise unauthenticated()
     return Caller.of(token)

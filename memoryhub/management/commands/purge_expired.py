@@ -10,11 +10,11 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.management.operator import operator, plural, shown
-from memoryhub.memories.delete import purgeable
+from memoryhub.memories.delete import purgeable_memories
 from memoryhub.ops.checks import INSTALLATION
-from memoryhub.stats.counts import counts
+from memoryhub.stats.counts import count_values
 
 
 class Command(BaseCommand):
@@ -45,9 +45,9 @@ class Command(BaseCommand):
         if not 0 <= grace <= 36_500:
             raise CommandError("--grace-days must be between 0 and 36500")
         now = timezone.now()
-        actor = operator(system("purge_expired").clearance)
-        found = counts(purgeable(actor, grace, now), "project")
-        spared = purgeable(actor, 0, now).count() - sum(found.values())
+        actor = operator(system_actor("purge_expired").clearance)
+        found = count_values(purgeable_memories(actor, grace, now), "project")
+        spared = purgeable_memories(actor, 0, now).count() - sum(found.values())
         purged = sum(found.values()) if options["dry_run"] else memories.purge_expired(actor, grace, now)
         verb = "Would purge" if options["dry_run"] else "Purged"
         self.stdout.write(f"{verb} {plural(purged, 'expired memory')}")

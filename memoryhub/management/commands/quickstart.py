@@ -18,7 +18,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils.crypto import get_random_string
 
 import memoryhub
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.accounts import usernames
 from memoryhub.accounts.tokens import issue_token
 from memoryhub.core.vocabulary import RIGHTS
@@ -88,8 +88,8 @@ class Command(BaseCommand):
         """Say who may log in; make an administrator where there is none."""
         users = get_user_model().objects
         known = users.filter(is_superuser=True, is_active=True).order_by("pk").first()
-        if known is None and (users.filter(username=ADMIN).exists() or usernames.is_former(ADMIN)):
-            whose = "was" if usernames.is_former(ADMIN) else "is"
+        if known is None and (users.filter(username=ADMIN).exists() or usernames.is_former_username(ADMIN)):
+            whose = "was" if usernames.is_former_username(ADMIN) else "is"
             self.tell(
                 "Administrator", f"none; {ADMIN} {whose} somebody else: {_command(real, 'createsuperuser')}"
             )
@@ -113,12 +113,12 @@ class Command(BaseCommand):
                 f"{known.name} {known.prefix}..., kept; another: {_command(real, 'create_token NAME')}",
             )
             return
-        if usernames.is_former(ADMIN):
+        if usernames.is_former_username(ADMIN):
             self.tell("Agent token", f"none; make one: {_command(real, 'create_token NAME')}")
             return
         # The demo's may do everything, so that everything can be tried; a real one starts small.
         clearance, rights = ("public", None) if real else ("secret", RIGHTS)
-        _, raw = issue_token(TOKEN, ADMIN, clearance, rights, actor=system("quickstart"))
+        _, raw = issue_token(TOKEN, ADMIN, clearance, rights, actor=system_actor("quickstart"))
         self.tell("Agent token", f"{raw}   (shown only now)")
 
     def tell(self, what: str, value: str) -> None:

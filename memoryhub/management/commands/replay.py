@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
 from memoryhub.access.policy import Clearance
-from memoryhub.core.claude_code import VARIABLE
+from memoryhub.core.claude_code import ENVIRONMENT_VARIABLE
 from memoryhub.management.operator import operator, plural, short_name, shown
 from memoryhub.ops.checks import INSTALLATION
 from memoryhub.ops.replay import (
@@ -54,7 +54,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--project", default="", help="in the place of the name of the recorded folder")
         parser.add_argument("--url", default="", help="a running hub, like http://127.0.0.1:8000")
-        parser.add_argument("--token", default="", help=f"for --url; default: ${VARIABLE}")
+        parser.add_argument("--token", default="", help=f"for --url; default: ${ENVIRONMENT_VARIABLE}")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not 0 <= options["speed"] <= FASTEST:
@@ -91,11 +91,11 @@ class Command(BaseCommand):
             with inside(operator(Clearance.up_to("secret")), TOKEN_NAME) as door:
                 yield door
             return
-        token = options["token"] or os.environ.get(VARIABLE, "")
+        token = options["token"] or os.environ.get(ENVIRONMENT_VARIABLE, "")
         if not is_address(options["url"]):
             raise CommandError("--url must be an address like http://127.0.0.1:8000")
         if not token:
-            raise CommandError(f"--url needs a token: --token, or ${VARIABLE} in the environment")
+            raise CommandError(f"--url needs a token: --token, or ${ENVIRONMENT_VARIABLE} in the environment")
         yield Outside(options["url"], token)
 
     def _play(self, player: Player) -> int:

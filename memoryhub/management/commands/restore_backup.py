@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, transaction
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal
 from memoryhub.management.operator import operator
 from memoryhub.ops import backup
@@ -76,5 +76,5 @@ class Command(BaseCommand):
         """The journal goes on from the backup's last row, and the mirror with it, made anew if need be."""
         detail = {"file": file.name, "journal_rows": contents.chain.rows}
         with transaction.atomic():
-            actor = operator(system("restore_backup").clearance)
+            actor = operator(system_actor("restore_backup").clearance)
             journal.record(actor, [journal.Change("restore_backup", "store", "", detail)])

@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.management.operator import operator, plural, shown
 from memoryhub.memories import stored_secrets
-from memoryhub.memories.stored_secrets import NOT_CHECKED, Finding, Mended
+from memoryhub.memories.stored_secrets import NOT_CHECKED, CleanupResult, SecretFinding
 from memoryhub.ops.checks import INSTALLATION
 
 
@@ -54,17 +54,19 @@ class Command(BaseCommand):
         if options["release"]:
             self._release(options["release"])
             return
-        findings = [one for one in stored_secrets.scan() if not options["id"] or one.shown in options["id"]]
+        findings = [
+            one for one in stored_secrets.scan_store() if not options["id"] or one.shown in options["id"]
+        ]
         for finding in findings:
-            self.stdout.write(stored_secrets.as_json(finding) if options["json"] else _line(finding))
+            self.stdout.write(stored_secrets.to_json(finding) if options["json"] else _line(finding))
         unchecked = [one for one in findings if one.kind == NOT_CHECKED]
         findings = [one for one in findings if one.kind != NOT_CHECKED]
-        actor = operator(system("scan_secrets").clearance)
-        mended: Mended | None = None
+        actor = operator(system_actor("scan_secrets").clearance)
+        mended: CleanupResult | None = None
         if options["quarantine"]:
-            mended = stored_secrets.quarantine(findings, actor)
+            mended = stored_secrets.quarantine_findings(findings, actor)
         elif options["redact"]:
-            mended = stored_secrets.redact_stored(findings, actor)
+            mended = stored_secrets.redact_findings(findings, actor)
         if not options["json"]:
             if unchecked:
                 self.stdout.write(f"{plural(len(unchecked), 'text')} not checked. Look at them by hand.")
@@ -76,14 +78,14 @@ class Command(BaseCommand):
             raise CommandError(f"{plural(len(unchecked), 'text')} in the store could not be checked")
 
     def _release(self, uids: list[str]) -> None:
-        released = stored_secrets.release(uids, operator(system("scan_secrets").clearance))
+        released = stored_secrets.release_rows(uids, operator(system_actor("scan_secrets").clearance))
         for uid, counts in released.items():
             for name, count in counts.items():
                 self.stdout.write(f"Released {plural(count, f'{name} row')} of {shown(uid)}")
         if idle := [shown(uid) for uid, counts in released.items() if not counts]:
             raise CommandError(f"nothing is quarantined under {', '.join(idle)}; scan_secrets prints the ids")
 
-    def _tell(self, findings: list[Finding], mended: Mended | None, verb: str) -> None:
+    def _tell(self, findings: list[SecretFinding], mended: CleanupResult | None, verb: str) -> None:
         if not findings:
             self.stdout.write("No credential found.")
             return
@@ -107,6 +109,6 @@ class Command(BaseCommand):
             self.stdout.write(f"Left: {_line(finding)}: a {finding.place.name} {why}")
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: SecretFinding) -> str:
     said = f"{finding.place.name} {shown(finding.shown)}  {finding.field} line {finding.line}: {finding.kind}"
     return f"{said} (quarantined)" if finding.quarantined else said

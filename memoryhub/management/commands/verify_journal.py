@@ -9,9 +9,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memoryhub.access.policy import system
+from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal, journal_loss, verification
-from memoryhub.core.transactions import write
+from memoryhub.core.transactions import write_transaction
 from memoryhub.management.operator import operator, plural
 from memoryhub.ops.checks import INSTALLATION
 
@@ -33,7 +33,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         acknowledged = self._acknowledge() if options["acknowledge_loss"] else None
-        chain, mirror, loss = journal.verify_chain(), verification.audit(), journal_loss.pending()
+        chain, mirror, loss = journal.verify_chain(), verification.compare_mirror(), journal_loss.pending()
         ok = chain.ok and mirror.ok and loss is None
         if options["json"]:
             shape = {**asdict(chain), "ok": ok, "chain_ok": chain.ok, "mirror_ok": mirror.ok}
@@ -48,8 +48,8 @@ class Command(BaseCommand):
             raise CommandError("the journal is not as it was written")
 
     def _acknowledge(self) -> journal_loss.Loss | None:
-        with write():
-            return journal.acknowledge_loss(operator(system("verify_journal").clearance))
+        with write_transaction():
+            return journal.acknowledge_loss(operator(system_actor("verify_journal").clearance))
 
     def _report_loss(
         self, loss: journal_loss.Loss | None, acknowledged: journal_loss.Loss | None, *, wanted: bool
@@ -62,7 +62,7 @@ class Command(BaseCommand):
             self.stdout.write(self.style.ERROR(f"Loss: {loss.summary()}"))
             self.stdout.write("Loss: find out why, then run verify_journal --acknowledge-loss")
 
-    def _tell(self, chain: journal.Verification, mirror: verification.Audit) -> None:
+    def _tell(self, chain: journal.Verification, mirror: verification.MirrorReport) -> None:
         rows = plural(chain.rows, "row")
         if chain.ok:
             self.stdout.write(self.style.SUCCESS(f"Chain: whole, {rows}"))

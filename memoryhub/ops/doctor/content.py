@@ -14,7 +14,7 @@ from memoryhub.access.policy import LEVELS
 from memoryhub.memories.quotas import count_by_quota, fullest
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.ops.doctor.registry import Finding, check, fail, ok, warn
-from memoryhub.stats.counts import near_cap
+from memoryhub.stats.counts import projects_near_cap
 
 SOON = timedelta(days=14)
 # Clocks of machines differ by seconds; an import may name a moment up to a day ahead.
@@ -42,7 +42,7 @@ def levels() -> Iterator[Finding]:
 @check("cap", needs="tables")
 def cap() -> Iterator[Finding]:
     cap = settings.MEMORYHUB.max_memories
-    near = near_cap(Memory.objects.live())
+    near = projects_near_cap(Memory.objects.live())
     for project, n in near.items():
         name = project or "(no project)"
         if n > cap:

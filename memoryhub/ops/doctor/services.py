@@ -14,7 +14,7 @@ from memoryhub.backends import vector_log
 from memoryhub.embeddings import EmbeddingError, configured
 from memoryhub.embeddings.settings import Chosen, problems
 from memoryhub.maintenance import scheduler
-from memoryhub.maintenance.executor import is_given_up, mark_interrupted
+from memoryhub.maintenance.executor import is_lost, mark_interrupted
 from memoryhub.models import MaintenanceRun
 from memoryhub.ops import checks
 from memoryhub.ops.doctor.registry import Finding, check, fail, of_messages, ok, warn
@@ -44,13 +44,13 @@ def vectors() -> Iterator[Finding]:
         embedder = configured()
     except EmbeddingError:
         return  # told above
-    held = vector_log.census()
+    held = vector_log.sizes_by_model()
     size = sum(length for _, length in held.values()) / 1e6
     if embedder is None:
         yield ok(f"no model is configured; {size:,.1f} MB of vectors of before")
         return
     number, _ = held.get(embedder.name, (0, 0))
-    lacking = vector_log.memories() - number
+    lacking = vector_log.count_memories() - number
     if lacking > 0:
         yield warn(
             f"{lacking:,} memories have no vector of {embedder.name}: search finds them by their words alone",
@@ -75,7 +75,7 @@ def _mark() -> Iterator[str]:
 @check("maintenance runs", needs="tables", fix=_mark)
 def maintenance_runs() -> Iterator[Finding]:
     now = timezone.now()
-    dead = [run for run in MaintenanceRun.objects.filter(status=Status.RUNNING) if is_given_up(run, now)]
+    dead = [run for run in MaintenanceRun.objects.filter(status=Status.RUNNING) if is_lost(run, now)]
     for run in dead:
         yield warn(
             f"{run.operation} (run {run.uid}) is said to be running, and nobody works on it",
@@ -107,7 +107,7 @@ def daily_maintenance() -> Iterator[Finding]:
             "Correct it; manage.py maintain --list tells what there is.",
         )
         return
-    now, last = timezone.now(), scheduler.last_day()
+    now, last = timezone.now(), scheduler.last_scheduled_day()
     born = MigrationRecorder.Migration.objects.aggregate(first=Min("applied"))["first"] or now
     late = now - born > _MISSED and (last is None or timezone.localdate(now) - last >= _MISSED)
     if late:
@@ -118,5 +118,5 @@ def daily_maintenance() -> Iterator[Finding]:
     elif last:
         yield ok(f"ran on {last:%Y-%m-%d}")
     else:
-        following = scheduler.next_moment(now)
+        following = scheduler.next_due_time(now)
         yield ok(f"runs first on {following:%Y-%m-%d %H:%M}" if following else "the store is new")

@@ -80,13 +80,13 @@ def _reinstall() -> Iterator[str]:
 
 
 def _rebuild() -> Iterator[str]:
-    schema.rebuild()
+    schema.rebuild_indexes()
     yield "rebuilt the index"
 
 
 @check("triggers", needs="tables", fix=_reinstall)
 def triggers() -> Iterator[Finding]:
-    found = schema.problems()
+    found = schema.find_problems()
     for problem in found:
         yield fail(problem, "doctor --fix, or: manage.py migrate")
     if not found:
@@ -96,14 +96,14 @@ def triggers() -> Iterator[Finding]:
 def _unfit() -> list[str]:
     """The indexes that do not fit. In a copy, for the examination in place keeps all writers waiting."""
     try:
-        return reindexing.unsound()
+        return reindexing.find_unsound_indexes()
     except (OSError, sqlite3.Error):  # no room for a copy, or no access
-        return [table for table in schema.INDEXES if not schema.is_sound(table)]
+        return [table for table in schema.INDEXES if not schema.is_index_sound(table)]
 
 
 @check("text index", needs="triggers", slow=True, fix=_rebuild)
 def text_index() -> Iterator[Finding]:
-    found = schema.problems() or [f"index {table} does not fit its table" for table in _unfit()]
+    found = schema.find_problems() or [f"index {table} does not fit its table" for table in _unfit()]
     for problem in found:
         yield fail(f"{problem}: searches miss memories or find what is gone", "doctor --fix")
     if not found:
@@ -157,14 +157,14 @@ def lost_rows() -> Iterator[Finding]:
 
 
 def _rewrite_mirror() -> Iterator[str]:
-    before = verification.audit()
-    if verification.repair(before):
+    before = verification.compare_mirror()
+    if verification.repair_mirror(before):
         yield "wrote the rows that the mirror lacked"
 
 
 @check("mirror", needs="tables", slow=True, fix=_rewrite_mirror)
 def journal_mirror() -> Iterator[Finding]:
-    found = verification.audit()
+    found = verification.compare_mirror()
     if found.in_step or (not found.exists and not found.behind):
         yield ok(f"in step, {found.path}")
         return

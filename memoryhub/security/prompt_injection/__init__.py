@@ -5,16 +5,22 @@ fit for a prompt and with what was found. ``roles.strip_role_prefixes`` removes 
 line starts. See ``docs/governor.md``.
 """
 
-from memoryhub.security.prompt_injection.detector import MARK, FieldFinding, FieldsVerdict, Finding, Verdict
+from memoryhub.security.prompt_injection.detector import (
+    INSTRUCTION_REMOVED,
+    FieldFinding,
+    FieldsVerdict,
+    Finding,
+    Verdict,
+)
 from memoryhub.security.prompt_injection.inspection import inspect, inspect_fields
-from memoryhub.security.prompt_injection.normalise import Normalised, normalise
+from memoryhub.security.prompt_injection.normalisation import NormalisedText, normalise
 
 __all__ = [
-    "MARK",
+    "INSTRUCTION_REMOVED",
     "FieldFinding",
     "FieldsVerdict",
     "Finding",
-    "Normalised",
+    "NormalisedText",
     "Verdict",
     "inspect",
     "inspect_fields",

@@ -10,12 +10,12 @@ from itertools import pairwise
 from math import log
 
 from memoryhub.security.prompt_injection.lexicon import LEXICON, WALL
-from memoryhub.security.prompt_injection.rules import Rule, candidates
-from memoryhub.security.prompt_injection.tokens import Reading
-from memoryhub.security.prompt_injection.weights import MODEL, features
+from memoryhub.security.prompt_injection.patterns import Rule, possible_branches
+from memoryhub.security.prompt_injection.tokeniser import SymbolLine
+from memoryhub.security.prompt_injection.weights import MODEL, extract_features
 
-MARK = "[instruction removed]"
-WORDED = "worded like orders to a model"
+INSTRUCTION_REMOVED = "[instruction removed]"
+WORDING_EVIDENCE = "worded like orders to a model"
 
 
 @dataclass(frozen=True)
@@ -75,33 +75,37 @@ class FieldsVerdict:
 
 
 THRESHOLD = 0.9
-BEGINNING = 0.5  # share of evidence for the sentence in which it begins and does not end
-FURTHER = 0.25  # share of a kind's second and later evidence
-NEAR = 3  # sentences to each side whose evidence supports a suspicion
-SUPPORT = 0.5  # share of the neighbours' evidence
-SUSPICION = 0.4  # least evidence of its own that a supported sentence must have
-PASSAGE = 60  # words of a passage whose wording is weighed as a whole
-WORDING = 0.3  # weight of one point of wording
-CROWD = 0.7  # points off, times the logarithm of their number: of many passages one is odd by chance
-UNLIKELY = -1.5  # the wording speaks against an order
-DOUBT = -0.15  # what that takes away
-_LOOK_BACK = 6
-_OF_THE_MODEL = frozenset({"persona", "leak"})  # kinds that speak to the model, or not about an order
-_QUOTES = 5  # quotations of one sentence that are looked at
+BEGINNING_SHARE = 0.5  # share of evidence for the sentence in which it begins and does not end
+REPEATED_SHARE = 0.25  # share of a kind's second and later evidence
+MAX_NEIGHBOURS = 3  # sentences to each side whose evidence supports a suspicion
+NEIGHBOUR_SHARE = 0.5  # share of the neighbours' evidence
+MIN_OWN_SCORE = 0.4  # least evidence of its own that a supported sentence must have
+MAX_PASSAGE_WORDS = 60  # words of a passage whose wording is weighed as a whole
+WORDING_WEIGHT = 0.3  # weight of one point of wording
+PASSAGE_COUNT_PENALTY = (
+    0.7  # points off, times the logarithm of their number: of many passages one is odd by chance
+)
+HARMLESS_WORDING = -1.5  # the wording speaks against an order
+HARMLESS_WORDING_PENALTY = -0.15  # what that takes away
+_MAX_WORDS_BEFORE = 6
+_KINDS_ABOUT_THE_MODEL = frozenset(
+    {"persona", "leak"}
+)  # kinds that speak to the model, or not about an order
+_MAX_QUOTATIONS = 5  # quotations of one sentence that are looked at
 _GLUE = ("-", "_", "/", ".", "\\")
-_AROUND = 60  # words beside a quotation that may speak about it
-_SIGNS = frozenset('\n/|,:"')
-_MARKED = re.compile("[\n/]")
+_MAX_CONTEXT_WORDS = 60  # words beside a quotation that may speak about it
+_PUNCTUATION = frozenset('\n/|,:"')
+_SENTENCE_END = re.compile("[\n/]")
 _QUOTED = re.compile(
     '"[^"\n]{3,300}"|“[^”\n]{3,300}”|„[^“”\n]{3,300}[“”]|«[^»\n]{3,300}»|「[^」\n]{3,300}」|『[^』\n]{3,300}』'
     "|`[^`\n]{3,300}`|(?<!\\w)'[^'\n]{3,300}'(?!\\w)"
 )
 _MEMBERS = LEXICON.members
-_SPOKEN = frozenset().union(*(_MEMBERS[part] for part in ("you", "your", "me", "ignore", "instead")))
+_ADDRESSING = frozenset().union(*(_MEMBERS[part] for part in ("you", "your", "me", "ignore", "instead")))
 
 
 @dataclass(frozen=True)
-class Charge:
+class Detection:
     """A stretch of the normalised text that is an order: what kind it is, and by which evidence."""
 
     kind: str
@@ -125,7 +129,7 @@ class _Sentence:
         total = 0.0
         for weights in self.found.values():
             ranked = sorted((weight for weight, text in weights if text not in known), reverse=True)
-            total += sum(ranked[:1]) + FURTHER * sum(ranked[1:])
+            total += sum(ranked[:1]) + REPEATED_SHARE * sum(ranked[1:])
         return total
 
     def kind(self) -> str:
@@ -139,20 +143,20 @@ class _Sentence:
         )
 
 
-def judge(text: str, reading: Reading) -> list[Charge]:
+def detect(text: str, reading: SymbolLine) -> list[Detection]:
     """The orders in a normalised text, in order of place."""
-    return _Judge(text, reading).charges()
+    return _Detector(text, reading).charges()
 
 
-class _Judge:
-    def __init__(self, text: str, reading: Reading) -> None:
+class _Detector:
+    def __init__(self, text: str, reading: SymbolLine) -> None:
         self.text, self.reading, self.symbols = text, reading, reading.symbols
         self.sentences = list(self._sentences())
         self.firsts = [sentence.first for sentence in self.sentences]
         self.quoted: list[tuple[int, int]] | None = None
         self.described: dict[int, bool] = {}
 
-    def charges(self) -> list[Charge]:
+    def charges(self) -> list[Detection]:
         self._collect()
         self._weigh_wording()
         if not any(sentence.found for sentence in self.sentences):
@@ -160,14 +164,14 @@ class _Judge:
         scores = [max(0.0, sentence.score() + sentence.wording) for sentence in self.sentences]
         guilty = [self._guilty(place, scores) for place in range(len(scores))]
         return [
-            Charge(sentence.kind(), *self._span(sentence), sentence.evidence(), round(scores[place], 2))
+            Detection(sentence.kind(), *self._span(sentence), sentence.evidence(), round(scores[place], 2))
             for place, sentence in enumerate(self.sentences)
             if guilty[place]
         ]
 
     def _sentences(self) -> Iterator[_Sentence]:
         first = 0
-        for match in _MARKED.finditer(self.symbols):
+        for match in _SENTENCE_END.finditer(self.symbols):
             if match.start() > first:
                 yield _Sentence(first, match.start())
             first = match.end()
@@ -179,14 +183,17 @@ class _Judge:
 
     def _guilty(self, place: int, scores: list[float]) -> bool:
         own = scores[place]
-        if own >= THRESHOLD or own < SUSPICION:
+        if own >= THRESHOLD or own < MIN_OWN_SCORE:
             return own >= THRESHOLD
         known = set(self.sentences[place].evidence())
-        near = self.sentences[max(0, place - NEAR) : place] + self.sentences[place + 1 : place + 1 + NEAR]
-        return own + SUPPORT * sum(sentence.score(known) for sentence in near) >= THRESHOLD
+        near = (
+            self.sentences[max(0, place - MAX_NEIGHBOURS) : place]
+            + self.sentences[place + 1 : place + 1 + MAX_NEIGHBOURS]
+        )
+        return own + NEIGHBOUR_SHARE * sum(sentence.score(known) for sentence in near) >= THRESHOLD
 
     def _collect(self) -> None:
-        for branch in candidates(self.symbols):
+        for branch in possible_branches(self.symbols):
             for match in branch.pattern.finditer(self.symbols):
                 if match.end() > match.start() and self._holds(branch.rule, match):
                     self._charge(branch.rule, match)
@@ -194,10 +201,10 @@ class _Judge:
     def _weigh_wording(self) -> None:
         """What the wording adds, where there is a suspicion or somebody is spoken to."""
         passages = list(self._passages())
-        crowd = CROWD * log(len(passages)) if passages else 0.0
+        crowd = PASSAGE_COUNT_PENALTY * log(len(passages)) if passages else 0.0
         for first, last in passages:
             inside = self.sentences[first:last]
-            spoken = not _SPOKEN.isdisjoint(self.symbols[inside[0].first : inside[-1].last])
+            spoken = not _ADDRESSING.isdisjoint(self.symbols[inside[0].first : inside[-1].last])
             if spoken or any(sentence.found for sentence in inside):
                 self._weigh(inside, crowd)
 
@@ -210,10 +217,10 @@ class _Judge:
             score = self._wording(sentence.first, sentence.last) if len(inside) > 1 else whole
             both = (whole + score) / 2 - crowd
             if score > 0 and both > 0 and not self._reports(sentence):
-                sentence.wording = WORDING * both
-                sentence.found.setdefault(("wording", ""), []).append((0.0, WORDED))
-            elif both + crowd < UNLIKELY:
-                sentence.wording = DOUBT
+                sentence.wording = WORDING_WEIGHT * both
+                sentence.found.setdefault(("wording", ""), []).append((0.0, WORDING_EVIDENCE))
+            elif both + crowd < HARMLESS_WORDING:
+                sentence.wording = HARMLESS_WORDING_PENALTY
 
     def _reports(self, sentence: _Sentence) -> bool:
         """Whether a sentence tells of a model or of attacks, or quotes an order to speak about it."""
@@ -223,7 +230,7 @@ class _Judge:
         first, last = self.reading.starts[sentence.first], self.reading.ends[sentence.last - 1]
         quoted = self._quotations()
         place = bisect_left(quoted, (first, 0))
-        for opening, closing in quoted[place : place + _QUOTES]:
+        for opening, closing in quoted[place : place + _MAX_QUOTATIONS]:
             if closing > last:
                 break
             if self._described(opening, closing):
@@ -238,7 +245,7 @@ class _Judge:
     def _wording(self, start: int, end: int) -> float:
         """The score of the wording of some symbols."""
         first, last = self.reading.starts[start], self.reading.ends[end - 1]
-        return MODEL.score(features(self.text[first:last], self.symbols[start:end]))
+        return MODEL.score(extract_features(self.text[first:last], self.symbols[start:end]))
 
     def _passages(self) -> Iterator[tuple[int, int]]:
         """Runs of sentences of up to 60 words that no list item or table cell parts."""
@@ -246,7 +253,7 @@ class _Judge:
         for place, sentence in enumerate(self.sentences):
             size = sentence.last - sentence.first
             walled = WALL in self.symbols[max(0, sentence.first - 2) : sentence.first]
-            if place > first and (walled or words + size > PASSAGE):
+            if place > first and (walled or words + size > MAX_PASSAGE_WORDS):
                 yield first, place
                 first, words = place, 0
             words += size
@@ -256,7 +263,7 @@ class _Judge:
     def _charge(self, rule: Rule, match: re.Match[str]) -> None:
         """Evidence counts where it ends; where it only begins, in an earlier sentence, it counts half."""
         first, last = self._sentence_at(match.start()), self._sentence_at(match.end() - 1)
-        for place, weight in {first: rule.weight * BEGINNING, last: rule.weight}.items():
+        for place, weight in {first: rule.weight * BEGINNING_SHARE, last: rule.weight}.items():
             found = self.sentences[place].found.setdefault((rule.kind, rule.part), [])
             if (weight, rule.evidence) not in found:
                 found.append((weight, rule.evidence))
@@ -274,7 +281,11 @@ class _Judge:
             return False
         if self._is(end, "metanoun") or (not rule.order and self._about(start)):
             return False
-        if rule.kind in _OF_THE_MODEL and not rule.order and self._of_the_model(self._sentence_at(start)):
+        if (
+            rule.kind in _KINDS_ABOUT_THE_MODEL
+            and not rule.order
+            and self._of_the_model(self._sentence_at(start))
+        ):
             return False
         return not self._mentioned(start, end)
 
@@ -316,7 +327,7 @@ class _Judge:
         if self._glued(place):
             return False
         before = place - 1
-        while before >= max(0, place - _LOOK_BACK) and self._passes(before):
+        while before >= max(0, place - _MAX_WORDS_BEFORE) and self._passes(before):
             before -= 1
         if before < 0 or self.symbols[before] in '\n/:,"SRT' or self._is(before, "and"):
             return True
@@ -361,10 +372,10 @@ class _Judge:
         """Whether the words around a quotation say that it is one, and do not order to obey it."""
         left = bisect_right(self.reading.starts, opening - 1)
         right = bisect_right(self.reading.starts, closing - 1)
-        before = self.symbols[max(0, left - _AROUND) : left].rpartition("\n")[2]
-        after = self.symbols[right : right + _AROUND].partition("\n")[0]
+        before = self.symbols[max(0, left - _MAX_CONTEXT_WORDS) : left].rpartition("\n")[2]
+        after = self.symbols[right : right + _MAX_CONTEXT_WORDS].partition("\n")[0]
         around = set(before + after)
-        words = sum(symbol not in _SIGNS for symbol in before + after)
+        words = sum(symbol not in _PUNCTUATION for symbol in before + after)
         if words < 2 or not around.isdisjoint(_MEMBERS["obey"]):
             return False
         return not around.isdisjoint(_MEMBERS["meta"] | _MEMBERS["describes"])

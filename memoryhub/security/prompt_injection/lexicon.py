@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from memoryhub.core.text import STOP_WORDS
-from memoryhub.security.prompt_injection.normalise import LEET, fold_word
+from memoryhub.security.prompt_injection.normalisation import LEET, fold_word
 from memoryhub.security.prompt_injection.words import ENGLISH, FOREIGN, UNSPACED
 
 # Symbols of what is no word of the lexicon.
@@ -35,11 +35,11 @@ SIGNS: dict[str, str] = {
 
 
 @dataclass
-class Node:
+class PhraseNode:
     """A place in the tree of phrases: the symbol of the phrase that ends here, and what may follow."""
 
     symbol: str = ""
-    following: dict[str, Node] = field(default_factory=dict)
+    following: dict[str, PhraseNode] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Lexicon:
     ``masks`` holds, for each symbol and each part under its name, a number with one bit for every part.
     """
 
-    tree: dict[str, Node]
+    tree: dict[str, PhraseNode]
     stems: frozenset[str]
     unspaced: re.Pattern[str]
     unspaced_symbols: dict[str, str]
@@ -59,24 +59,26 @@ class Lexicon:
 
 
 # English words that mean something else in another language: there the English meaning is the likelier one.
-_COMMON = STOP_WORDS | frozenset(
+_ENGLISH_FIRST = STOP_WORDS | frozenset(
     "dan her die hay man alt war gab list dare solo sage van rest hat gut note data mail la".split()
 )
 
 
-def _entries(words: str) -> list[str]:
+def _split_entries(words: str) -> list[str]:
     return [" ".join(fold_word(entry).split()) for entry in words.split(",")]
 
 
-def _gather(table: dict[str, str], found: dict[str, set[str]], spared: frozenset[str] = frozenset()) -> None:
+def _add_words(
+    table: dict[str, str], found: dict[str, set[str]], spared: frozenset[str] = frozenset()
+) -> None:
     """The parts of each entry of a table, beside those it has already; ``spared`` words are left out."""
     for part, words in table.items():
-        for entry in _entries(words):
+        for entry in _split_entries(words):
             if entry and entry not in spared:
                 found.setdefault(entry, set()).add(part)
 
 
-def _complete(found: dict[str, set[str]]) -> None:
+def _add_implied_parts(found: dict[str, set[str]]) -> None:
     """Parts that follow from others: "you ..." speaks to the model, a word plays what its stem plays."""
     stems = {entry: parts for entry, parts in found.items() if entry.endswith("*")}
     for entry, parts in found.items():
@@ -93,17 +95,17 @@ def _complete(found: dict[str, set[str]]) -> None:
             parts |= stems.get(f"{entry[:end]}*", set())
 
 
-def _build() -> Lexicon:
+def _build_lexicon() -> Lexicon:
     spaced: dict[str, set[str]] = {}
     unspaced: dict[str, set[str]] = {}
     for table in ENGLISH:
-        _gather(table, spaced)
+        _add_words(table, spaced)
     for table in FOREIGN:
-        _gather(table, spaced, _COMMON)
+        _add_words(table, spaced, _ENGLISH_FIRST)
     for table in UNSPACED:
-        _gather(table, unspaced)
-    _complete(spaced)
-    _complete(unspaced)
+        _add_words(table, unspaced)
+    _add_implied_parts(spaced)
+    _add_implied_parts(unspaced)
     names: dict[frozenset[str], str] = {}
     for parts in (*spaced.values(), *unspaced.values()):
         names.setdefault(frozenset(parts), chr(0xE000 + len(names)))
@@ -113,16 +115,16 @@ def _build() -> Lexicon:
             members.setdefault(part, set()).add(symbol)
     longest_first = sorted(unspaced, key=len, reverse=True)
     return Lexicon(
-        _tree({entry: names[frozenset(parts)] for entry, parts in spaced.items()}),
+        _build_tree({entry: names[frozenset(parts)] for entry, parts in spaced.items()}),
         frozenset(word for entry in spaced for word in entry.split() if word.endswith("*")),
         re.compile("|".join(map(re.escape, longest_first))),
         {entry: names[frozenset(parts)] for entry, parts in unspaced.items()},
         {part: frozenset(symbols) for part, symbols in members.items()},
-        _masks(members),
+        _build_masks(members),
     )
 
 
-def _masks(members: dict[str, set[str]]) -> dict[str, int]:
+def _build_masks(members: dict[str, set[str]]) -> dict[str, int]:
     masks: dict[str, int] = {}
     for place, (part, symbols) in enumerate(sorted(members.items())):
         masks[part] = 1 << place
@@ -131,26 +133,26 @@ def _masks(members: dict[str, set[str]]) -> dict[str, int]:
     return masks
 
 
-def _tree(symbols: dict[str, str]) -> dict[str, Node]:
-    root = Node()
+def _build_tree(symbols: dict[str, str]) -> dict[str, PhraseNode]:
+    root = PhraseNode()
     for entry, symbol in symbols.items():
         node = root
         for word in entry.split():
-            node = node.following.setdefault(word, Node())
+            node = node.following.setdefault(word, PhraseNode())
         node.symbol = symbol
     return root.following
 
 
-UNKNOWN: tuple[str, frozenset[str], tuple[Node, ...]] = (OTHER, frozenset(), ())
-_LONGEST = 40  # letters of a word that may be one of the lexicon
-LONG = 14  # letters from which a word may be several written as one
-LEXICON = _build()
+UNKNOWN: tuple[str, frozenset[str], tuple[PhraseNode, ...]] = (OTHER, frozenset(), ())
+_MAX_WORD_LENGTH = 40  # letters of a word that may be one of the lexicon
+MIN_JOINED_LENGTH = 14  # letters from which a word may be several written as one
+LEXICON = _build_lexicon()
 _WORDS = frozenset(word for word in LEXICON.tree if word.isascii() and word.isalpha())
-_CORE = sorted(
+_CORE_WORDS = sorted(
     word
     for part in ("ignore", "back", "orders", "rules", "secretprompt", "show", "unbound", "secret", "all")
     for table in ENGLISH
-    for entry in _entries(table.get(part, ""))
+    for entry in _split_entries(table.get(part, ""))
     for word in entry.split()
     if len(word) >= 6 and word.isalpha()
 )
@@ -162,18 +164,18 @@ def _deletions(word: str) -> Iterator[str]:
         yield word[:place] + word[place + 1 :]
 
 
-_SHORTENED = {short: word for word in _CORE for short in (*_deletions(word), word)}
-_SCRAMBLED = {(word[0], word[-1], "".join(sorted(word))): word for word in _CORE}
+_SHORTENED = {short: word for word in _CORE_WORDS for short in (*_deletions(word), word)}
+_SCRAMBLED = {(word[0], word[-1], "".join(sorted(word))): word for word in _CORE_WORDS}
 
 
 _ARABIC_PREFIXES = frozenset("وفبلك")  # and, so, with, to, like: written together with the word
 
 
 @lru_cache(maxsize=50_000)
-def keys(word: str) -> tuple[str, ...]:
+def lexicon_keys(word: str) -> tuple[str, ...]:
     """The entries of the lexicon that one word may stand for, itself first."""
     word = word.strip("_@$") or word
-    if len(word) > _LONGEST:
+    if len(word) > _MAX_WORD_LENGTH:
         return (word,)
     found = [word[:-2] if word.endswith("'s") and word not in LEXICON.tree else word]
     found += [
@@ -182,32 +184,32 @@ def keys(word: str) -> tuple[str, ...]:
     if len(word) > 3 and word[0] in _ARABIC_PREFIXES and word not in LEXICON.tree:
         found.append(word[1:])
     if len(found) == 1 and found[0] not in LEXICON.tree:
-        meant = _unleet(word) or _unscrambled(word)
+        meant = _read_leet(word) or _correct_spelling(word)
         if meant:
             found.append(meant)
     return tuple(found)
 
 
 @lru_cache(maxsize=50_000)
-def meaning(word: str) -> tuple[str, frozenset[str], tuple[Node, ...]]:
+def look_up_word(word: str) -> tuple[str, frozenset[str], tuple[PhraseNode, ...]]:
     """The symbol of a word by itself, the words that may follow it in a phrase, and where phrases go on."""
-    nodes = tuple(LEXICON.tree[name] for name in keys(word) if name in LEXICON.tree)
+    nodes = tuple(LEXICON.tree[name] for name in lexicon_keys(word) if name in LEXICON.tree)
     symbol = next((node.symbol for node in nodes if node.symbol), OTHER)
     nodes = tuple(node for node in nodes if node.following)
     return symbol, frozenset(word for node in nodes for word in node.following), nodes
 
 
-def _unleet(word: str) -> str | None:
+def _read_leet(word: str) -> str | None:
     """The word of the lexicon that digits and signs were put into, if there is one."""
     if word.isalpha() or len(word) > 20 or not any(letter in LEET for letter in word) or word.isdigit():
         return None
     readings = [""]
     for letter in word:
         readings = [start + meant for start in readings for meant in LEET.get(letter, letter)][:32]
-    return next((reading for reading in readings if reading in _WORDS or _unscrambled(reading)), None)
+    return next((reading for reading in readings if reading in _WORDS or _correct_spelling(reading)), None)
 
 
-def _unscrambled(word: str) -> str | None:
+def _correct_spelling(word: str) -> str | None:
     """The core word that was misspelt: inner letters mixed, one missing or one too many."""
     if not 6 <= len(word) <= 16 or not word.isascii() or not word.isalpha():
         return None
@@ -216,19 +218,19 @@ def _unscrambled(word: str) -> str | None:
         return mixed
     if word in _SHORTENED:
         return _SHORTENED[word]
-    return next((_SHORTENED[short] for short in _deletions(word) if short in _CORE_SET), None)
+    return next((_SHORTENED[short] for short in _deletions(word) if short in _CORE_WORD_SET), None)
 
 
-_CORE_SET = frozenset(_CORE)
+_CORE_WORD_SET = frozenset(_CORE_WORDS)
 _SHORT_WORDS = """a an the to of in on is it me my i us we be do so or and you your all any for not now say hi
     hello yes this that previous prior with from by as at"""
 _JOINABLE = frozenset(word for word in _WORDS if len(word) > 2) | frozenset(_SHORT_WORDS.split())
 
 
 @lru_cache(maxsize=5_000)
-def split_joined(word: str) -> tuple[str, ...]:
+def split_joined_words(word: str) -> tuple[str, ...]:
     """The words that were written as one ("ignoreallpreviousinstructions"); empty when it is no such word."""
-    if not LONG <= len(word) <= 120 or not word.isascii() or not word.isalpha():
+    if not MIN_JOINED_LENGTH <= len(word) <= 120 or not word.isascii() or not word.isalpha():
         return ()
     best: list[tuple[str, ...] | None] = [()] + [None] * len(word)
     for end in range(1, len(word) + 1):

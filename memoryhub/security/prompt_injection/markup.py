@@ -33,18 +33,18 @@ _HTML_IMAGE = re.compile(
     r"<img\b[^<>]{0,200}src\s{0,3}=\s{0,3}[\"']?(?:https?:)?//[^\s\"'<>]{1,200}\?([^\s\"'<>]{1,400})"
 )
 # A query that waits to be filled: empty, a placeholder, or named for what it carries away.
-_WAITING = re.compile(
+_CARRIES_DATA = re.compile(
     r"=(?:$|&|\{|\[|<|\$|%7b|[a-z]{2,}_[a-z_]{3,}|x{3,}\b)|\{\{?[^{}]{0,60}\}"
     r"|(?:^|[?&])(?:q|data|d|payload|secret|msg|leak|exfil|stolen|conversation|history|chat)="
     r"(?![\w%.+-]{0,3}(?:&|$))"
 )
 _WORDS = re.compile(r"[^\W_]+")
 _BRACE = re.compile(r"[{}]")
-_BLOB = 6000  # characters of a tool call at most
+_MAX_CALL_LENGTH = 6000  # characters of a tool call at most
 
 
 @dataclass(frozen=True)
-class Markup:
+class MarkupMatch:
     """A stretch of the normalised text; ``removed`` or, where false, made harmless in its place."""
 
     start: int
@@ -54,50 +54,50 @@ class Markup:
     removed: bool
 
 
-def find_markup(text: str) -> list[Markup]:
+def find_markup(text: str) -> list[MarkupMatch]:
     """Smuggled markup, in order of place."""
-    found: list[Markup] = []
+    found: list[MarkupMatch] = []
     if "<" in text or "[" in text:
-        found += _calls(text)
+        found += _find_calls(text)
         found += [
-            Markup(*match.span(), "markup", "a chat or memory token", False)
+            MarkupMatch(*match.span(), "markup", "a chat or memory token", False)
             for match in _TOKENS.finditer(text)
         ]
         if "system>" in text:
-            found += _system_tags(text)
+            found += _find_system_tags(text)
     if '"' in text and "{" in text:
-        found += _json_calls(text)
+        found += _find_json_calls(text)
     if "//" in text:
-        found += _images(text)
+        found += _find_images(text)
     return sorted(found, key=lambda markup: (markup.start, markup.end))
 
 
-def _system_tags(text: str) -> Iterator[Markup]:
+def _find_system_tags(text: str) -> Iterator[MarkupMatch]:
     """System tags around prose; around a value they are somebody's XML."""
     for match in _SYSTEM_TAG.finditer(text):
         before = text[max(0, match.start() - 200) : match.start()].rpartition("<")[2]
         after = text[match.end() : match.end() + 200].partition("<")[0]
         closing = match.group() == "</system>"
         if not closing or max(len(_WORDS.findall(before)), len(_WORDS.findall(after))) > 2:
-            yield Markup(*match.span(), "markup", "a system tag", False)
+            yield MarkupMatch(*match.span(), "markup", "a system tag", False)
 
 
-def _calls(text: str) -> Iterator[Markup]:
+def _find_calls(text: str) -> Iterator[MarkupMatch]:
     """Whole tool calls that stand by themselves; one inside a sentence only has its tags made harmless."""
     position = 0
     for match in _CALL_OPENINGS.finditer(text):
         if match.start() < position:
             continue
         closing = f"</{match[1] or match[2]}>"
-        end = text.find(closing, match.end(), match.end() + _BLOB)
-        position = len(text) if end < 0 and len(text) - match.end() < _BLOB else end + len(closing)
-        if end < 0 or not _alone(text, match.start(), position):
+        end = text.find(closing, match.end(), match.end() + _MAX_CALL_LENGTH)
+        position = len(text) if end < 0 and len(text) - match.end() < _MAX_CALL_LENGTH else end + len(closing)
+        if end < 0 or not _is_alone_on_its_lines(text, match.start(), position):
             position = match.end()
             continue
-        yield Markup(match.start(), position, "toolcall", "a tool call", True)
+        yield MarkupMatch(match.start(), position, "toolcall", "a tool call", True)
 
 
-def _json_calls(text: str) -> Iterator[Markup]:
+def _find_json_calls(text: str) -> Iterator[MarkupMatch]:
     position = 0
     closing: dict[int, int] | None = None
     for match in _JSON_CALL.finditer(text):
@@ -105,18 +105,18 @@ def _json_calls(text: str) -> Iterator[Markup]:
         if opening < position:
             continue
         if closing is None:
-            closing = _objects(text)
+            closing = _match_braces(text)
         end = closing.get(opening, 0)
         if (
-            0 < end - opening < _BLOB
+            0 < end - opening < _MAX_CALL_LENGTH
             and _JSON_ARGUMENTS.search(text, opening, end)
-            and _alone(text, opening, end)
+            and _is_alone_on_its_lines(text, opening, end)
         ):
-            yield Markup(opening, end, "toolcall", "a tool call in JSON", True)
+            yield MarkupMatch(opening, end, "toolcall", "a tool call in JSON", True)
             position = end
 
 
-def _objects(text: str) -> dict[int, int]:
+def _match_braces(text: str) -> dict[int, int]:
     """Where each brace that opens is closed."""
     found: dict[int, int] = {}
     open_braces: list[int] = []
@@ -128,7 +128,7 @@ def _objects(text: str) -> dict[int, int]:
     return found
 
 
-def _alone(text: str, start: int, end: int) -> bool:
+def _is_alone_on_its_lines(text: str, start: int, end: int) -> bool:
     """Whether hardly anything else stands on the lines of this stretch."""
     before = text[text.rfind("\n", 0, start) + 1 : start]
     newline = text.find("\n", end)
@@ -136,8 +136,8 @@ def _alone(text: str, start: int, end: int) -> bool:
     return len(_WORDS.findall(f"{before[-200:]} {after[:200]}")) < 4
 
 
-def _images(text: str) -> Iterator[Markup]:
+def _find_images(text: str) -> Iterator[MarkupMatch]:
     for pattern in (_IMAGE, _HTML_IMAGE):
         for match in pattern.finditer(text):
-            if _WAITING.search(match[1]):
-                yield Markup(*match.span(), "exfiltration", "an image that carries data away", True)
+            if _CARRIES_DATA.search(match[1]):
+                yield MarkupMatch(*match.span(), "exfiltration", "an image that carries data away", True)

@@ -17,17 +17,18 @@ from pathlib import Path
 
 from memoryhub.security.prompt_injection.lexicon import BREAK, LEXICON, SIGNS
 
-WEIGHTS = Path(__file__).with_name("weights.json")
-SMOOTH = 5  # counted in addition to a passage's features: short passages say less
+WEIGHTS_FILE = Path(__file__).with_name("weights.json")
+SMOOTHING = 5  # counted in addition to a passage's features: short passages say less
 _WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?|[?!:\"]")
 # Parts that say little, and would make most of the features.
-_COMMON = """article to in is has and for from subject it this these as if must what soft meta run matter
+_COMMON_PARTS = """article to in is has and for from subject it this these as if must what soft meta run
+matter
     place cond asks whoever link ascap boss insteadof""".split()
-_UNTOLD = frozenset((*SIGNS, *_COMMON))
+_IGNORED_PARTS = frozenset((*SIGNS, *_COMMON_PARTS))
 
 
 @dataclass(frozen=True)
-class Model:
+class WordingModel:
     """The weights; a score above 0 means that the wording is more like an order than not."""
 
     bias: float
@@ -40,47 +41,47 @@ class Model:
             count += 1
             if feature in weights:
                 known += weights[feature]
-        return self.bias + known / math.sqrt(count + SMOOTH)
+        return self.bias + known / math.sqrt(count + SMOOTHING)
 
 
-def _parts() -> dict[str, tuple[str, ...]]:
+def _parts_by_symbol() -> dict[str, tuple[str, ...]]:
     """The parts of each symbol, but for those that tell little."""
     found: dict[str, list[str]] = {}
     for part, symbols in sorted(LEXICON.members.items()):
         for symbol in symbols:
-            if part not in _UNTOLD:
+            if part not in _IGNORED_PARTS:
                 found.setdefault(symbol, []).append(part)
     return {symbol: tuple(parts) for symbol, parts in found.items()}
 
 
-_PARTS = _parts()
-_TOLD = frozenset((*_PARTS, BREAK))
+_PARTS_BY_SYMBOL = _parts_by_symbol()
+_KNOWN_SYMBOLS = frozenset((*_PARTS_BY_SYMBOL, BREAK))
 
 
 @lru_cache(maxsize=20_000)
-def _pairs(before: str, symbol: str) -> frozenset[str]:
+def _symbol_features(before: str, symbol: str) -> frozenset[str]:
     """The features of a symbol after another one (or none)."""
-    parts = _PARTS.get(symbol, ())
+    parts = _PARTS_BY_SYMBOL.get(symbol, ())
     return frozenset(f"#{part}" for part in parts) | {
-        f"#{first}>{part}" for first in _PARTS.get(before, ()) for part in parts
+        f"#{first}>{part}" for first in _PARTS_BY_SYMBOL.get(before, ()) for part in parts
     }
 
 
-def features(text: str, symbols: str) -> set[str]:
+def extract_features(text: str, symbols: str) -> set[str]:
     """The features of a normalised passage and of its symbols (``reading.py``)."""
     found = {"0" if word.isdigit() else word for word in _WORD.findall(text)}
-    told = [symbol for symbol in symbols if symbol in _TOLD]
+    told = [symbol for symbol in symbols if symbol in _KNOWN_SYMBOLS]
     for before, symbol in set(zip([BREAK, *told], told, strict=False)):
-        found |= _pairs(before, symbol)
+        found |= _symbol_features(before, symbol)
     return found
 
 
-def load(path: Path = WEIGHTS) -> Model:
+def load_model(path: Path = WEIGHTS_FILE) -> WordingModel:
     """The model that was trained; without weights it says nothing (score 0)."""
     if not path.exists():
-        return Model(0.0, {})
+        return WordingModel(0.0, {})
     stored = json.loads(path.read_text("utf-8"))
-    return Model(stored["bias"], stored["weights"])
+    return WordingModel(stored["bias"], stored["weights"])
 
 
-MODEL = load()
+MODEL = load_model()

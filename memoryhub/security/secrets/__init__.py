@@ -21,15 +21,15 @@ from memoryhub.security.secrets.budget import Budget, CheckTooCostly
 from memoryhub.security.secrets.commands import COMMANDS
 from memoryhub.security.secrets.connections import CONNECTIONS
 from memoryhub.security.secrets.issued import ISSUED
-from memoryhub.security.secrets.nearby import find_near
-from memoryhub.security.secrets.rule import Rule, hinted, matches, span_of
+from memoryhub.security.secrets.nearby import find_near_service_names
+from memoryhub.security.secrets.patterns import Rule, contains_hint, find_matches, secret_span
 
 __all__ = [
     "KINDS",
     "REDACTED",
     "UNCHECKED",
     "CheckTooCostly",
-    "Found",
+    "DetectedSecret",
     "compile_rules",
     "find_secrets",
     "may_contain_secrets",
@@ -44,7 +44,7 @@ KINDS = frozenset(rule.kind for rule in _RULES)
 _PEM_END = re.compile(r"-----END [A-Za-z0-9 ]{1,60}-----")
 
 
-class Found(NamedTuple):
+class DetectedSecret(NamedTuple):
     """What a credential seems to be, and the line it begins on, from 1."""
 
     kind: str
@@ -63,21 +63,21 @@ def compile_rules() -> None:
         _ = rule.pattern
 
 
-def find_secrets(text: str) -> list[Found]:
+def find_secrets(text: str) -> list[DetectedSecret]:
     """Every credential in the text, by line; several of one kind on one line count once.
 
     Raise :class:`CheckTooCostly` if the check needs more work than the text's length allows.
     """
     found, line, seen = [], 1, 0
     kinds: dict[int, str] = {}
-    for start, _, kind in _spans(text):
+    for start, _, kind in _find_spans(text):
         if kinds.get(start, ANY) == ANY:  # the more telling one of several names for one value
             kinds[start] = kind
     for start in sorted(kinds):
         line += text.count("\n", seen, start)
         seen = start
         found.append((line, kinds[start]))
-    return [Found(kind, line) for line, kind in sorted(set(found))]
+    return [DetectedSecret(kind, line) for line, kind in sorted(set(found))]
 
 
 def may_contain_secrets(text: str) -> bool:
@@ -102,20 +102,20 @@ def redact_checked(text: str) -> str:
     Raise :class:`CheckTooCostly` like :func:`find_secrets`.
     """
     pieces, position = [], 0
-    for start, end, _ in sorted(_spans(text)):
+    for start, end, _ in sorted(_find_spans(text)):
         if start >= position:
             pieces += [text[position:start], REDACTED]
         position = max(position, end)
     return "".join([*pieces, text[position:]])
 
 
-def _spans(text: str) -> Iterator[_Span]:
+def _find_spans(text: str) -> Iterator[_Span]:
     budget = Budget(len(text))
-    for rule in _rules_for(text.lower()):
+    for rule in _applicable_rules(text.lower()):
         budget.check_time()
         closing: re.Match[str] | None = None
-        for match in matches(rule, text, budget):
-            start, end = span_of(match)
+        for match in find_matches(rule, text, budget):
+            start, end = secret_span(match)
             if "-----BEGIN" in match[0]:
                 if closing is None or closing.start() < end:  # many keys may share one end: seek it once
                     closing = _PEM_END.search(text, end)
@@ -124,43 +124,43 @@ def _spans(text: str) -> Iterator[_Span]:
                     break  # all the rest is gone; seeking its end again and again would cost a square
                 end = closing.end()
             yield _Span(start, end, rule.kind)
-    for kind, start, end in find_near(text, budget):
+    for kind, start, end in find_near_service_names(text, budget):
         yield _Span(start, end, kind)
 
 
-def _rules_for(low: str) -> Iterator[Rule]:
+def _applicable_rules(low: str) -> Iterator[Rule]:
     """The rules that may find something in a text, given in small letters."""
-    grams = _KEYS.intersection(map("".join, zip(low, low[1:], low[2:], strict=False)))
-    marked = chain(_SHORT, *(_BY_GRAM[gram] for gram in grams))
+    grams = _TRIGRAMS.intersection(map("".join, zip(low, low[1:], low[2:], strict=False)))
+    marked = chain(_SHORT_MARKERS, *(_MARKERS_BY_TRIGRAM[gram] for gram in grams))
     numbers = {number for marker, rules in marked if marker in low for number in rules}
     held: dict[tuple[str, ...], bool] = {(): True}
     for rule in (_RULES[number] for number in sorted(numbers)):
         if rule.hints not in held:
-            held[rule.hints] = hinted(rule.hints, low)
+            held[rule.hints] = contains_hint(rule.hints, low)
         if held[rule.hints]:
             yield rule
 
 
-_Marked = list[tuple[str, list[int]]]  # markers, each with the numbers of its rules
+_MarkedRules = list[tuple[str, list[int]]]  # markers, each with the numbers of its rules
 
 
-def _by_gram() -> tuple[_Marked, dict[str, _Marked]]:
+def _index_markers() -> tuple[_MarkedRules, dict[str, _MarkedRules]]:
     """Markers of one or two letters; the others under their rarest three: few texts hold those of many."""
     rules: dict[str, list[int]] = {}
     for number, rule in enumerate(_RULES):
         for marker in rule.markers:
             rules.setdefault(marker, []).append(number)
-    common = Counter(gram for marker in rules for gram in _grams(marker))
-    found: dict[str, _Marked] = {}
+    common = Counter(gram for marker in rules for gram in _trigrams(marker))
+    found: dict[str, _MarkedRules] = {}
     for marker, numbers in rules.items():
-        gram = min(_grams(marker), key=lambda gram: common[gram], default="")
+        gram = min(_trigrams(marker), key=lambda gram: common[gram], default="")
         found.setdefault(gram, []).append((marker, numbers))
     return found.pop("", []), found
 
 
-def _grams(text: str) -> list[str]:
+def _trigrams(text: str) -> list[str]:
     return [text[at : at + 3] for at in range(len(text) - 2)]
 
 
-_SHORT, _BY_GRAM = _by_gram()
-_KEYS = frozenset(_BY_GRAM)
+_SHORT_MARKERS, _MARKERS_BY_TRIGRAM = _index_markers()
+_TRIGRAMS = frozenset(_MARKERS_BY_TRIGRAM)

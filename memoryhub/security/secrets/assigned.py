@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from memoryhub.security.secrets.rule import Rule, rule
+from memoryhub.security.secrets.patterns import Rule, rule
 from memoryhub.security.secrets.values import (
     CAMEL_WORDS,
     HEX,

@@ -7,7 +7,7 @@ import re
 
 from memoryhub.security.secrets.assigned import HARMLESS_TOKEN
 from memoryhub.security.secrets.connections import is_argument, is_meant_with_digits, is_mixed
-from memoryhub.security.secrets.rule import Rule, any_match, has_variety, rule
+from memoryhub.security.secrets.patterns import Rule, any_match, has_variety, rule
 from memoryhub.security.secrets.values import (
     HEX,
     UUID,

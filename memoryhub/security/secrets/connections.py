@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 
-from memoryhub.security.secrets.rule import Rule, any_match, has_variety, rule, value_of
+from memoryhub.security.secrets.patterns import Rule, any_match, has_variety, rule, secret_value
 from memoryhub.security.secrets.values import (
     ENV_NAME,
     UUID,
@@ -95,11 +95,11 @@ def _jwt(match: re.Match[str]) -> bool:
 
 def _hidden_jwt(match: re.Match[str]) -> bool:
     """A token that was put into base64 once more."""
-    return re.match(rb"eyJ[\w-]{10}", decoded(value_of(match))[:20]) is not None
+    return re.match(rb"eyJ[\w-]{10}", decoded(secret_value(match))[:20]) is not None
 
 
 def _hidden_pem(match: re.Match[str]) -> bool:
-    return b"PRIVATE KEY" in decoded(value_of(match)[:80])
+    return b"PRIVATE KEY" in decoded(secret_value(match)[:80])
 
 
 def _hidden_text(match: re.Match[str]) -> bool:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from memoryhub.security.secrets.rule import Rule, issued
+from memoryhub.security.secrets.patterns import Rule, issued
 
 # kind, markers (in small letters; one of them stands in every such token), pattern. By the issuer's name.
 _CODE_AND_CLOUD = (

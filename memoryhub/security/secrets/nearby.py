@@ -97,7 +97,7 @@ _HARMLESS = frozenset(
 )
 
 
-class Near(NamedTuple):
+class NearbySecret(NamedTuple):
     """A value, where it stands, and whose it is."""
 
     kind: str
@@ -105,7 +105,7 @@ class Near(NamedTuple):
     end: int
 
 
-def find_near(text: str, budget: Budget) -> Iterator[Near]:
+def find_near_service_names(text: str, budget: Budget) -> Iterator[NearbySecret]:
     """Credentials that are known by the service which is named just before them."""
     for run in _RUN.finditer(text):
         start, value = run.start(), run[0]
@@ -116,9 +116,9 @@ def find_near(text: str, budget: Budget) -> Iterator[Near]:
         if _could_open(value):
             before = text[max(0, start - _LOOK_BACK) : start]
             if service := _service(before, value):
-                yield Near(f"{service} key", start, start + len(value))
+                yield NearbySecret(f"{service} key", start, start + len(value))
             elif _is_fashioned(value):
-                yield Near("token", start, start + len(value))
+                yield NearbySecret("token", start, start + len(value))
 
 
 def _could_open(value: str) -> bool:

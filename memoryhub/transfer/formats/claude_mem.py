@@ -12,7 +12,7 @@ from typing import Any
 
 from memoryhub.core.text import make_title
 from memoryhub.core.vocabulary import TYPES, MemoryType
-from memoryhub.memories.imported_history import Past
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer import foreign_history
 from memoryhub.transfer.foreign_history import SUMMARY_COLUMNS, summary_text, with_statements
@@ -214,15 +214,15 @@ def _directive(fields: Fields) -> Item:
         "tags": ["directive"],
     }
     active = fields.text("status", "active") == "active"
-    past = Past(updated_at=updated, deleted_at=None if active else updated)
+    past = ImportedHistory(updated_at=updated, deleted_at=None if active else updated)
     return _record(fields, "directives", draft, past)
 
 
-def _record(fields: Fields, table: str, draft: dict[str, Any], past: Past | None = None) -> Item:
+def _record(fields: Fields, table: str, draft: dict[str, Any], past: ImportedHistory | None = None) -> Item:
     return fields.record(
         f"{table} row {fields.get(ROW)}",
         MemoryDraft,
         draft,
         source_id=f"{table}/{fields.text('id')}",
-        past=past or Past(),
+        past=past or ImportedHistory(),
     )

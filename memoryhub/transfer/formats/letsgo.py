@@ -13,7 +13,7 @@ from pathlib import Path
 
 from memoryhub.access.policy import LEVELS, Sensitivity
 from memoryhub.core.vocabulary import TYPES, MemoryType
-from memoryhub.memories.imported_history import Past
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.transfer import foreign_history
 from memoryhub.transfer.foreign_history import SUMMARY_COLUMNS, summary_text, with_statements
@@ -114,7 +114,7 @@ def _memory(fields: Fields, number: int, now: datetime) -> Item:
         "ttl_days": days_between(created, expires, now),
         "created_at": created,
     }
-    past = Past(
+    past = ImportedHistory(
         updated_at=fields.past_moment("updated_at"),
         accessed_count=fields.count("accessed_count"),
         expires_at=expires,
@@ -178,7 +178,9 @@ def _fact(fields: Fields, memory: Row | None) -> Item:
         "memory_id": source if memory else None,
         **_gate(memory, Sensitivity.PUBLIC),
     }
-    past = Past(updated_at=fields.past_moment("updated_at"), valid_from=fields.past_moment("created_at"))
+    past = ImportedHistory(
+        updated_at=fields.past_moment("updated_at"), valid_from=fields.past_moment("created_at")
+    )
     place = f"facts row {fields.get(ROW)}"
     return fields.record(place, FactDraft, draft, source_id=fields.text("id"), past=past)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from memoryhub.access.policy import Sensitivity
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.memories.imported_history import Past
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.foreign_history import journal_row, revision, short_id
 from memoryhub.transfer.foreign_sqlite import ROW, ForeignDatabase, Row, chunked, looks_like, opened
@@ -93,7 +93,7 @@ def _memory(fields: Fields, row: Row, entities: list[dict[str, str]], now: datet
     fields.problems += tags.problems
     accessed = fields.past_moment("last_accessed")
     accesses = fields.count("access_count")
-    past = Past(
+    past = ImportedHistory(
         accessed_count=accesses,
         last_accessed_at=accessed if accesses else None,  # a memory never read names its own birth
         expires_at=expires,

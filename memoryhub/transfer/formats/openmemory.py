@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.memories.imported_history import Past
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.files import member, member_names
 from memoryhub.transfer.json_lines import first_objects, line_count, objects, parse
@@ -251,7 +251,7 @@ class _Reader:
         }
         updated = fields.past_moment("updated_at", "created_at")
         deleted = fields.past_moment("deleted_at") or updated or self.now
-        past = Past(updated_at=updated, deleted_at=deleted if state == "deleted" else None)
+        past = ImportedHistory(updated_at=updated, deleted_at=deleted if state == "deleted" else None)
         return fields.record(place, MemoryDraft, draft, source_id=fields.text("id"), past=past)
 
     def _state(self, fields: Fields) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.memories.imported_history import Past
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.transfer.json_lines import first_objects, line_count, objects
@@ -108,7 +108,9 @@ def _memory(fields: Fields, number: int) -> Item:
         "ttl_days": 0,  # pigo forgets nothing by itself
         "created_at": _moment(fields, "created_at"),
     }
-    past = Past(updated_at=_moment(fields, "updated_at"), accessed_count=fields.count("active_count"))
+    past = ImportedHistory(
+        updated_at=_moment(fields, "updated_at"), accessed_count=fields.count("active_count")
+    )
     return fields.record(f"line {number}", MemoryDraft, draft, source_id=fields.text("id"), past=past)
 
 

@@ -15,13 +15,12 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from memoryhub.accounts import people, roles, sign_in
-from memoryhub.accounts.clearance import grantable
-from memoryhub.accounts.memberships import is_confined, reach_of
+from memoryhub.accounts.clearance import grantable_clearances, is_confined, user_clearance
 from memoryhub.accounts.tokens import grantable_rights
 from memoryhub.core import dates
 from memoryhub.memories.errors import StoreError
 
-_LEVELS = {"public": "public alone", "private": "public and private", "secret": "all, secrets too"}
+_LEVEL_LABELS = {"public": "public alone", "private": "public and private", "secret": "all, secrets too"}
 
 
 class PlainForm(forms.Form):
@@ -86,7 +85,7 @@ class PasswordForm(PlainForm):
             return old
         if not getattr(self.request, "login_held_back", False):
             raise forms.ValidationError("This is not your password.")
-        self.wait = max(sign_in.wait(self.request, name), 1)
+        self.wait = max(sign_in.login_wait(self.request, name), 1)
         minutes = -(-self.wait // 60)
         told = "1 minute" if minutes == 1 else f"{minutes} minutes"
         raise forms.ValidationError(f"Too many passwords were wrong. Wait {told}, then try again.")
@@ -121,11 +120,11 @@ class TokenForm(PlainForm):
         rights = grantable_rights(user)
         initial = {"once": secrets.token_urlsafe(12), "rights": rights[:2], "name": "agent"}
         super().__init__(data, initial=initial)
-        levels = [(level, _LEVELS[level]) for level in grantable(user)]
+        levels = [(level, _LEVEL_LABELS[level]) for level in grantable_clearances(user)]
         self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
         self.fields["rights"].choices = [(one, one) for one in rights]  # type: ignore[attr-defined]
         if is_confined(user):
-            mine = [(name, name) for name in sorted(reach_of(user).projects or ())]
+            mine = [(name, name) for name in sorted(user_clearance(user).projects or ())]
             self.fields["projects"] = forms.MultipleChoiceField(
                 choices=mine, widget=forms.CheckboxSelectMultiple
             )
@@ -185,7 +184,7 @@ class AddressForm(PlainForm):
     )
 
 
-def _with(given: Iterable[str], held: str) -> list[str]:
+def _including(given: Iterable[str], held: str) -> list[str]:
     """What may be given, and what is held already: to leave it takes no right."""
     return list(dict.fromkeys([*given, held]))
 
@@ -207,11 +206,11 @@ class RightsForm(PlainForm):
     )
 
     def __init__(self, by: User, user: User, data: Mapping[str, Any] | None = None) -> None:
-        now = {"role": roles.role_of(user), "level": people.level_of(user)}
+        now = {"role": roles.user_role(user), "level": people.permitted_level(user)}
         super().__init__(data, initial={**now, "is_staff": user.is_staff, "is_active": user.is_active})
-        offered = [name for name in _with(people.givable_roles(by), now["role"]) if name]
+        offered = [name for name in _including(people.grantable_roles(by), now["role"]) if name]
         self.fields["role"].choices = [("", "none"), *((name, name) for name in offered)]  # type: ignore[attr-defined]
-        levels = _with(people.givable_levels(by), now["level"])
+        levels = _including(people.grantable_levels(by), now["level"])
         self.fields["level"].choices = [(one, one) for one in levels]  # type: ignore[attr-defined]
 
 
@@ -221,5 +220,5 @@ class JoinForm(PlainForm):
 
     def __init__(self, by: User, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
-        levels = [(one, one) for one in people.givable_levels(by)]
+        levels = [(one, one) for one in people.grantable_levels(by)]
         self.fields["clearance"].choices = [("", "as elsewhere"), *levels]  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ class Login(LoginView):
         return {**super().get_context_data(**kwargs), "organisation": organisation}
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if seconds := sign_in.wait(request, request.POST.get("username", "")):
+        if seconds := sign_in.login_wait(request, request.POST.get("username", "")):
             context = self.get_context_data(form=self.get_form_class()(request), minutes=-(-seconds // 60))
             answer = self.render_to_response(context, status=429)
             answer["Retry-After"] = str(seconds)
@@ -43,36 +43,36 @@ logger = logging.getLogger(__name__)
 
 @login_not_required
 @require_safe
-def start(request: HttpRequest) -> HttpResponse:
+def single_sign_on_start(request: HttpRequest) -> HttpResponse:
     """``next``: a page of this site to come back to."""
     if not settings.OIDC_ISSUER:
         raise Http404
     # The library comes with an extra that is not installed everywhere.
-    from memoryhub.accounts.single_sign_on import FAILED, NoProvider, ToProvider
+    from memoryhub.accounts.single_sign_on import FAILED_URL, ProviderUnavailable, StartSingleSignOnView
 
     try:
-        answer: HttpResponse = ToProvider.as_view()(request)
-    except NoProvider as error:
+        answer: HttpResponse = StartSingleSignOnView.as_view()(request)
+    except ProviderUnavailable as error:
         logger.warning("%s", error)
-        return redirect(FAILED)
+        return redirect(FAILED_URL)
     return answer
 
 
 @login_not_required
 @require_safe
-def back(request: HttpRequest) -> HttpResponse:
+def single_sign_on_return(request: HttpRequest) -> HttpResponse:
     """Where the provider sends the browser back to; 429 where too many from there were not let in."""
     if not settings.OIDC_ISSUER:
         raise Http404
-    if seconds := sign_in.wait_for_organisation(request):
-        return _wait(request, seconds)
-    from memoryhub.accounts.single_sign_on import FromProvider
+    if seconds := sign_in.single_sign_on_wait(request):
+        return _render_wait(request, seconds)
+    from memoryhub.accounts.single_sign_on import SingleSignOnCallbackView
 
-    answer: HttpResponse = FromProvider.as_view()(request)
+    answer: HttpResponse = SingleSignOnCallbackView.as_view()(request)
     return answer
 
 
-def _wait(request: HttpRequest, seconds: int) -> HttpResponse:
+def _render_wait(request: HttpRequest, seconds: int) -> HttpResponse:
     """The login page, where a password can be given meanwhile."""
     context = {
         "organisation": settings.OIDC_NAME,

@@ -12,15 +12,15 @@ from typing import Any
 from memoryhub.core import dates
 
 WIDTH, HEIGHT = 100.0, 190  # of the plot: percent of what there is, and pixels
-APART, APART_SMALL = 8.5, 24.0  # percent of the width that a word under the axis takes
-DAY_APART, DAY_APART_SMALL = 2.7, 8.0  # the same of the number of a day
+LABEL_WIDTH, LABEL_WIDTH_SMALL = 8.5, 24.0  # percent of the width that a word under the axis takes
+DAY_LABEL_WIDTH, DAY_LABEL_WIDTH_SMALL = 2.7, 8.0  # the same of the number of a day
 GAP = 0.18  # share of a step that stays empty
-WIDEST = 6.8  # percent, so that a young store does not show one bar as wide as the page
+MAX_BAR_WIDTH = 6.8  # percent, so that a young store does not show one bar as wide as the page
 _DAY, _WEEK, _MONTH, _YEAR = "day", "week", "month", "year"
 
 
 @dataclass(frozen=True)
-class Part:
+class BarSegment:
     """One type's piece of a bar."""
 
     type: str
@@ -39,12 +39,12 @@ class Bar:
     total: int
     x: float
     width: float
-    parts: list[Part]
+    parts: list[BarSegment]
     counts: list[int]  # of each type of the chart, in its order
 
 
 @dataclass(frozen=True)
-class Mark:
+class AxisLabel:
     """A line or word beside an axis; ``at``: where it begins, ends (``end``), or a number is centred."""
 
     at: float
@@ -59,9 +59,9 @@ class Chart:
     total: int
     bars: list[Bar]
     types: list[tuple[str, int]]
-    across: list[Mark]
-    numbers: list[Mark]  # of the days, where a bar is one
-    up: list[Mark]
+    across: list[AxisLabel]
+    numbers: list[AxisLabel]  # of the days, where a bar is one
+    up: list[AxisLabel]
 
     @property
     def highest(self) -> Bar:
@@ -87,31 +87,31 @@ def over_time(rows: Sequence[tuple[date, str, int]], days: tuple[date, date] | N
         return None
     asked = days or (rows[0][0], rows[-1][0])
     first, last = min(asked[0], rows[0][0]), max(asked[1], rows[-1][0])
-    step = _step((last - first).days)
+    step = _step_for_span((last - first).days)
     counted: dict[date, Counter[str]] = {}
     for day, kind, count in rows:
-        counted.setdefault(_start(day, step), Counter())[kind] += count
-    starts = _steps(_start(first, step), _start(last, step), step)
-    types = _types(counted.values())
-    ceiling = _ceiling(max(counts.total() for counts in counted.values()))
+        counted.setdefault(_step_start(day, step), Counter())[kind] += count
+    starts = _all_step_starts(_step_start(first, step), _step_start(last, step), step)
+    types = _types_by_count(counted.values())
+    ceiling = _scale_top(max(counts.total() for counts in counted.values()))
     slot = WIDTH / len(starts)
     bars = [
-        _bar(start, counted.get(start, Counter()), step, index * slot, slot, types, ceiling)
+        _make_bar(start, counted.get(start, Counter()), step, index * slot, slot, types, ceiling)
         for index, start in enumerate(starts)
     ]
     if days:
         bars[0] = replace(bars[0], first=first)  # what lies before it in its week or month was not counted
     total = sum(count for _, count in types)
-    numbers = _numbers(starts, slot) if step == _DAY else []
-    return Chart(step, total, bars, types, _across(starts, step, slot), numbers, _up(ceiling))
+    numbers = _day_numbers(starts, slot) if step == _DAY else []
+    return Chart(step, total, bars, types, _time_labels(starts, step, slot), numbers, _count_labels(ceiling))
 
 
-def _step(days: int) -> str:
+def _step_for_span(days: int) -> str:
     """Days up to two months, weeks up to a year and a half, months up to ten years, then years."""
     return _DAY if days <= 62 else _WEEK if days <= 540 else _MONTH if days <= 3660 else _YEAR
 
 
-def _start(day: date, step: str) -> date:
+def _step_start(day: date, step: str) -> date:
     if step == _YEAR:
         return day.replace(month=1, day=1)
     if step == _MONTH:
@@ -119,7 +119,7 @@ def _start(day: date, step: str) -> date:
     return day - timedelta(days=day.weekday()) if step == _WEEK else day
 
 
-def _next(day: date, step: str) -> date:
+def _next_step_start(day: date, step: str) -> date:
     if step == _YEAR:
         return day.replace(year=day.year + 1)
     if step == _MONTH:
@@ -127,15 +127,15 @@ def _next(day: date, step: str) -> date:
     return day + timedelta(days=7 if step == _WEEK else 1)
 
 
-def _steps(first: date, last: date, step: str) -> list[date]:
+def _all_step_starts(first: date, last: date, step: str) -> list[date]:
     """Every step between, the empty ones too."""
     starts = [first]
     while starts[-1] < last:
-        starts.append(_next(starts[-1], step))
+        starts.append(_next_step_start(starts[-1], step))
     return starts
 
 
-def _types(counted: Iterable[Counter[str]]) -> list[tuple[str, int]]:
+def _types_by_count(counted: Iterable[Counter[str]]) -> list[tuple[str, int]]:
     """The types that occur, most first; they are stacked in this order."""
     whole: Counter[str] = Counter()
     for counts in counted:
@@ -143,7 +143,7 @@ def _types(counted: Iterable[Counter[str]]) -> list[tuple[str, int]]:
     return sorted(whole.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _bar(
+def _make_bar(
     start: date,
     counts: Counter[str],
     step: str,
@@ -157,13 +157,13 @@ def _bar(
         if count := counts[kind]:
             height = HEIGHT * count / ceiling
             y -= height
-            parts.append(Part(kind, count, round(y, 2), round(height, 2)))
-    last = _next(start, step) - timedelta(days=1)
-    width = _width(slot)
+            parts.append(BarSegment(kind, count, round(y, 2), round(height, 2)))
+    last = _next_step_start(start, step) - timedelta(days=1)
+    width = _bar_width(slot)
     return Bar(
         start,
         last,
-        label=_label(start, step),
+        label=_bar_label(start, step),
         total=counts.total(),
         x=round(x + (slot - width) / 2, 3),
         width=round(width, 3),
@@ -172,21 +172,21 @@ def _bar(
     )
 
 
-def _width(slot: float) -> float:
+def _bar_width(slot: float) -> float:
     """Of a bar, in the middle of its slot."""
-    return min(slot * (1 - GAP), WIDEST)
+    return min(slot * (1 - GAP), MAX_BAR_WIDTH)
 
 
-def _label(start: date, step: str) -> str:
+def _bar_label(start: date, step: str) -> str:
     if step == _YEAR:
         return str(start.year)
     if step == _MONTH:
-        return dates.told(start, "month")
-    day = dates.day(start)
+        return dates.format_date(start, "month")
+    day = dates.format_day(start)
     return f"week of {day}" if step == _WEEK else day
 
 
-def _ceiling(most: int) -> int:
+def _scale_top(most: int) -> int:
     """The top of the scale: a round number, at least ``most``."""
     power = 1
     while power * 10 < most:
@@ -194,84 +194,86 @@ def _ceiling(most: int) -> int:
     return next(power * n for n in (1, 2, 3, 4, 6, 8, 10) if power * n >= most)
 
 
-def _up(ceiling: int) -> list[Mark]:
+def _count_labels(ceiling: int) -> list[AxisLabel]:
     """The lines across, with their counts; whole numbers only."""
     values = [ceiling, ceiling // 2] if ceiling % 2 == 0 else [ceiling]
-    return [Mark(round(HEIGHT * (1 - value / ceiling), 2), str(value)) for value in values]
+    return [AxisLabel(round(HEIGHT * (1 - value / ceiling), 2), str(value)) for value in values]
 
 
-def _across(starts: list[date], step: str, slot: float) -> list[Mark]:
+def _time_labels(starts: list[date], step: str, slot: float) -> list[AxisLabel]:
     """Words under the axis: where a year begins, or a month; few enough to stand side by side."""
     coarse = step in (_MONTH, _YEAR)
     marks, before = [], starts[0]
     for index, start in enumerate(starts):
         begins = start.year != before.year if coarse else start.month != before.month
         if index == 0 or begins:
-            at = index * slot + (slot - _width(slot)) / 2
-            marks.append(_mark(at, str(start.year) if coarse else _month(start), slot))
+            at = index * slot + (slot - _bar_width(slot)) / 2
+            marks.append(_time_label(at, str(start.year) if coarse else _month_label(start), slot))
         before = start
     # A piece of a year or month at the beginning says less than the whole one after it.
     apart = marks[1].at - marks[0].at if len(marks) > 1 else WIDTH
-    if apart < APART_SMALL:
-        piece = [replace(marks[0], minor=True)] if apart >= APART else []
-        return [*piece, *_spaced(marks[1:])]
-    return _spaced(marks)
+    if apart < LABEL_WIDTH_SMALL:
+        piece = [replace(marks[0], minor=True)] if apart >= LABEL_WIDTH else []
+        return [*piece, *_without_overlaps(marks[1:])]
+    return _without_overlaps(marks)
 
 
-def _mark(at: float, text: str, slot: float) -> Mark:
+def _time_label(at: float, text: str, slot: float) -> AxisLabel:
     """Near the right edge a word ends where its bar does, so that it stays within the plot."""
-    end = at > WIDTH - 2 * APART
-    return Mark(round(at + _width(slot) if end else at, 2), text, end=end)
+    end = at > WIDTH - 2 * LABEL_WIDTH
+    return AxisLabel(round(at + _bar_width(slot) if end else at, 2), text, end=end)
 
 
-def _numbers(starts: list[date], slot: float) -> list[Mark]:
+def _day_numbers(starts: list[date], slot: float) -> list[AxisLabel]:
     """Under each bar the number of its day; with little room every second, third …, the last always."""
-    every = ceil(DAY_APART / slot)
-    seldom = every * ceil(DAY_APART_SMALL / (slot * every))
+    every = ceil(DAY_LABEL_WIDTH / slot)
+    seldom = every * ceil(DAY_LABEL_WIDTH_SMALL / (slot * every))
     last = len(starts) - 1
     return [
-        Mark(round((index + 0.5) * slot, 2), str(start.day), minor=(last - index) % seldom > 0)
+        AxisLabel(round((index + 0.5) * slot, 2), str(start.day), minor=(last - index) % seldom > 0)
         for index, start in enumerate(starts)
         if (last - index) % every == 0
     ]
 
 
-def _month(start: date) -> str:
+def _month_label(start: date) -> str:
     """The month in few letters: what stands under an axis is narrow."""
-    return dates.told(start, "month") if dates.language() else f"{start:%b} {start.year}"
+    return dates.format_date(start, "month") if dates.active_language() else f"{start:%b} {start.year}"
 
 
-def _spaced(marks: list[Mark]) -> list[Mark]:
+def _without_overlaps(marks: list[AxisLabel]) -> list[AxisLabel]:
     """Those that can stand side by side; the ones that cannot on a small screen are minor."""
-    kept: list[Mark] = []
+    kept: list[AxisLabel] = []
     free, free_small = -WIDTH, -WIDTH
     for mark in marks:
-        left, right = _reach(mark, APART)
+        left, right = _label_extent(mark, LABEL_WIDTH)
         if left < free:
             continue
         free = right
-        left, right = _reach(mark, APART_SMALL)
+        left, right = _label_extent(mark, LABEL_WIDTH_SMALL)
         minor = left < free_small
         free_small = free_small if minor else right
         kept.append(replace(mark, minor=minor))
     return kept
 
 
-def _reach(mark: Mark, room: float) -> tuple[float, float]:
+def _label_extent(mark: AxisLabel, room: float) -> tuple[float, float]:
     """From where to where a word of this width stands."""
     return (mark.at - room, mark.at) if mark.end else (mark.at, mark.at + room)
 
 
-MOST = 8
+MAX_BREAKDOWN_ROWS = 8
 # Where "at a glance" shows all of a column: the chart's name in ?all=, and its heading
-_IN_FULL = {"type": ("use", "use-title")}
+_FULL_CHARTS = {"type": ("use", "use-title")}
 
 
-def breakdown(counts: Mapping[str, int], name: str, title: str, most: int = MOST) -> dict[str, Any]:
+def breakdown(
+    counts: Mapping[str, int], name: str, title: str, most: int = MAX_BREAKDOWN_ROWS
+) -> dict[str, Any]:
     """The commonest values of a column, ``most`` of them, each with its share of the commonest for a bar."""
     highest = max(counts.values())
     rows = [{"value": v, "count": n, "percent": round(100 * n / highest, 1)} for v, n in counts.items()]
-    chart, heading = _IN_FULL.get(name, (name, f"by-{name}"))
+    chart, heading = _FULL_CHARTS.get(name, (name, f"by-{name}"))
     return {
         "name": name,
         "title": title,

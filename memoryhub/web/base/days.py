@@ -9,7 +9,7 @@ from itertools import groupby
 
 from django.utils import timezone
 
-from memoryhub.stats.timeline import Entry
+from memoryhub.stats.timeline import TimelineEntry
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,10 @@ class Day:
     """One day and what happened on it, in the order of the timeline."""
 
     date: date
-    entries: list[Entry]
+    entries: list[TimelineEntry]
 
 
-def by_day(entries: Iterable[Entry]) -> list[Day]:
+def group_by_day(entries: Iterable[TimelineEntry]) -> list[Day]:
     """Neighbours of the same day together."""
     grouped = groupby(entries, key=lambda entry: timezone.localtime(entry.at).date())
     return [Day(day, list(some)) for day, some in grouped]

@@ -11,25 +11,25 @@ from functools import cached_property
 from memoryhub.core.text import CJK
 
 # Unchanged lines kept around a change; longer stretches fold into one row that says how many.
-CONTEXT = 3
+CONTEXT_LINES = 3
 # Beyond these, comparing costs more than it tells, and whole lines are shown as taken out and put in: lines
 # times lines; words times words over all pairs of lines; lines of one stretch that are paired by likeness.
-_MOST_LINE_PAIRS = 4_000_000
-_MOST_WORD_PAIRS = 2_000_000
-_MOST_PAIRED = 40
+_MAX_LINE_PAIRS = 4_000_000
+_MAX_WORD_PAIRS = 2_000_000
+_MAX_PAIRED_LINES = 40
 # Rows of one comparison that a page shows.
-_MOST_ROWS = 1_000
+_MAX_ROWS = 1_000
 # Below this share of common words and blanks two lines are no versions of each other.
-_ALIKE = 0.4
+_MIN_SIMILARITY = 0.4
 
 # A word, one character of a script without spaces, a run of blanks, or a sign.
 _WORDS = re.compile(rf"{CJK.pattern}|(?:(?!{CJK.pattern})\w)+|\s+|[^\w\s]")
 
-Op = tuple[str, int, int, int, int]
+Opcode = tuple[str, int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Piece:
+class DiffPiece:
     """A stretch of a line; ``changed`` when the other side does not have it."""
 
     text: str
@@ -37,15 +37,15 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Side:
+class DiffLine:
     """One line of one state."""
 
     number: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[DiffPiece, ...]
 
 
 @dataclass(frozen=True)
-class Row:
+class DiffRow:
     """One row of a comparison.
 
     ``kind``: same, changed, removed, added, folded (``count`` equal lines left out), cut (``count`` rows left
@@ -53,49 +53,49 @@ class Row:
     """
 
     kind: str
-    old: Side | None = None
-    new: Side | None = None
+    old: DiffLine | None = None
+    new: DiffLine | None = None
     count: int = 0
 
 
-def compare(old: str, new: str, context: int = CONTEXT, most: int = _MOST_ROWS) -> list[Row]:
+def compare(old: str, new: str, context: int = CONTEXT_LINES, most: int = _MAX_ROWS) -> list[DiffRow]:
     """The rows that turn ``old`` into ``new``, the first ``most`` of them; empty when they are equal."""
     if old == new:
         return []
-    before, after = _lines(old), _lines(new)
+    before, after = _split_lines(old), _split_lines(new)
     if before == after:
-        return [Row("ends")]
-    rows: list[Row] = []
-    effort = _Effort(_MOST_WORD_PAIRS)
-    for tag, i1, i2, j1, j2 in _operations(before, after, _Effort(_MOST_LINE_PAIRS).spend):
+        return [DiffRow("ends")]
+    rows: list[DiffRow] = []
+    effort = _Budget(_MAX_WORD_PAIRS)
+    for tag, i1, i2, j1, j2 in _opcodes(before, after, _Budget(_MAX_LINE_PAIRS).spend):
         if tag == "equal":
             at_end = (i2, j2) == (len(before), len(after))
-            rows += _unchanged(before, i1, i2, j1, context, at_start=not rows, at_end=at_end)
+            rows += _equal_rows(before, i1, i2, j1, context, at_start=not rows, at_end=at_end)
         else:
-            rows += _replaced(_texts(before, i1, i2), _texts(after, j1, j2), effort)
-    return _cut(rows, most)
+            rows += _replaced_rows(_lines_between(before, i1, i2), _lines_between(after, j1, j2), effort)
+    return _limit_rows(rows, most)
 
 
-def compare_words(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+def compare_words(old: str, new: str) -> tuple[tuple[DiffPiece, ...], tuple[DiffPiece, ...]]:
     """Two short texts, each with the words marked that the other does not have."""
-    return _marked(_Text(0, old), _Text(0, new), _Effort(_MOST_WORD_PAIRS))
+    return _mark_changes(_Line(0, old), _Line(0, new), _Budget(_MAX_WORD_PAIRS))
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     """Lines as an editor counts them; a last line break does not begin another."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 
-def _operations(
+def _opcodes(
     before: Sequence[str], after: Sequence[str], affordable: Callable[[int], bool]
-) -> Iterator[Op]:
+) -> Iterator[Opcode]:
     """``difflib`` opcodes; what both begin and end with is taken off first, since that is most of a text.
 
     The rest is one replacement when comparing it, items times items, is not ``affordable``.
     """
-    head = _common(before, after)
-    tail = _common(before[head:][::-1], after[head:][::-1])
+    head = _common_prefix_length(before, after)
+    tail = _common_prefix_length(before[head:][::-1], after[head:][::-1])
     i, j = len(before) - tail, len(after) - tail
     if head:
         yield "equal", 0, head, 0, head
@@ -110,7 +110,7 @@ def _operations(
         yield "equal", i, len(before), j, len(after)
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
+def _common_prefix_length(one: Sequence[str], other: Sequence[str]) -> int:
     """How many items both begin with."""
     count = 0
     for a, b in zip(one, other, strict=False):
@@ -120,22 +120,24 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
     return count
 
 
-def _unchanged(
+def _equal_rows(
     lines: Sequence[str], i1: int, i2: int, j1: int, context: int, *, at_start: bool, at_end: bool
-) -> list[Row]:
+) -> list[DiffRow]:
     """Equal lines, with a fold in the place of those far from any change."""
     head = 0 if at_start else context
     tail = 0 if at_end else context
     hidden = i2 - i1 - head - tail
     shown = range(i1, i2) if hidden < 2 else (*range(i1, i1 + head), *range(i2 - tail, i2))
-    rows = [Row("same", _side(i, lines[i]), _side(i - i1 + j1, lines[i])) for i in shown]
+    rows = [
+        DiffRow("same", _unmarked_line(i, lines[i]), _unmarked_line(i - i1 + j1, lines[i])) for i in shown
+    ]
     if hidden >= 2:
-        rows.insert(head, Row("folded", count=hidden))
+        rows.insert(head, DiffRow("folded", count=hidden))
     return rows
 
 
 @dataclass
-class _Effort:
+class _Budget:
     """What may still be spent on comparing words with words."""
 
     left: int
@@ -148,7 +150,7 @@ class _Effort:
 
 
 @dataclass
-class _Text:
+class _Line:
     """A line, its place counted from 0, and its words."""
 
     index: int
@@ -159,32 +161,36 @@ class _Text:
         return _WORDS.findall(self.line)
 
     @property
-    def plain(self) -> Side:
-        return _side(self.index, self.line)
+    def plain(self) -> DiffLine:
+        return _unmarked_line(self.index, self.line)
 
 
-def _texts(lines: Sequence[str], start: int, end: int) -> list[_Text]:
-    return [_Text(index, lines[index]) for index in range(start, end)]
+def _lines_between(lines: Sequence[str], start: int, end: int) -> list[_Line]:
+    return [_Line(index, lines[index]) for index in range(start, end)]
 
 
-def _replaced(before: list[_Text], after: list[_Text], effort: _Effort) -> Iterator[Row]:
+def _replaced_rows(before: list[_Line], after: list[_Line], effort: _Budget) -> Iterator[DiffRow]:
     """Lines taken out and put in; pairs that are alike stand in one row with their words marked."""
     i = j = 0
-    for old, new in [*_pairs(before, after, effort), (len(before), len(after))]:
-        yield from (Row("removed", old=text.plain) for text in before[i:old])
-        yield from (Row("added", new=text.plain) for text in after[j:new])
+    for old, new in [*_pair_lines(before, after, effort), (len(before), len(after))]:
+        yield from (DiffRow("removed", old=text.plain) for text in before[i:old])
+        yield from (DiffRow("added", new=text.plain) for text in after[j:new])
         if old < len(before):
-            left, right = _marked(before[old], after[new], effort)
-            yield Row("changed", Side(before[old].index + 1, left), Side(after[new].index + 1, right))
+            left, right = _mark_changes(before[old], after[new], effort)
+            yield DiffRow(
+                "changed", DiffLine(before[old].index + 1, left), DiffLine(after[new].index + 1, right)
+            )
         i, j = old + 1, new + 1
 
 
-def _pairs(before: list[_Text], after: list[_Text], effort: _Effort) -> list[tuple[int, int]]:
+def _pair_lines(before: list[_Line], after: list[_Line], effort: _Budget) -> list[tuple[int, int]]:
     """Which lines are versions of which, in order, so that the likeness is highest in sum."""
     words = sum(len(text.words) for text in (*before, *after))
-    if max(len(before), len(after)) > _MOST_PAIRED or not effort.spend(words * min(len(before), len(after))):
+    if max(len(before), len(after)) > _MAX_PAIRED_LINES or not effort.spend(
+        words * min(len(before), len(after))
+    ):
         return []
-    like = [[_likeness(old, new) for new in after] for old in before]
+    like = [[_similarity(old, new) for new in after] for old in before]
     best = [[0.0] * (len(after) + 1) for _ in range(len(before) + 1)]  # of the lines from i and j on
     for i in reversed(range(len(before))):
         for j in reversed(range(len(after))):
@@ -202,28 +208,30 @@ def _pairs(before: list[_Text], after: list[_Text], effort: _Effort) -> list[tup
     return pairs
 
 
-def _likeness(old: _Text, new: _Text) -> float:
+def _similarity(old: _Line, new: _Line) -> float:
     """The share of words two lines have in common, in any order; 0 where they are no versions of one."""
     share = SequenceMatcher(None, old.words, new.words, autojunk=False).quick_ratio()
-    return share if share >= _ALIKE else 0.0
+    return share if share >= _MIN_SIMILARITY else 0.0
 
 
-def _marked(old: _Text, new: _Text, effort: _Effort) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+def _mark_changes(
+    old: _Line, new: _Line, effort: _Budget
+) -> tuple[tuple[DiffPiece, ...], tuple[DiffPiece, ...]]:
     """The pieces of both lines, with those marked that only one has."""
-    left: list[Piece] = []
-    right: list[Piece] = []
-    for tag, i1, i2, j1, j2 in _operations(old.words, new.words, effort.spend):
+    left: list[DiffPiece] = []
+    right: list[DiffPiece] = []
+    for tag, i1, i2, j1, j2 in _opcodes(old.words, new.words, effort.spend):
         if i1 < i2:
-            left.append(Piece("".join(old.words[i1:i2]), tag != "equal"))
+            left.append(DiffPiece("".join(old.words[i1:i2]), tag != "equal"))
         if j1 < j2:
-            right.append(Piece("".join(new.words[j1:j2]), tag != "equal"))
+            right.append(DiffPiece("".join(new.words[j1:j2]), tag != "equal"))
     return tuple(left), tuple(right)
 
 
-def _side(index: int, line: str) -> Side:
-    return Side(index + 1, (Piece(line),))
+def _unmarked_line(index: int, line: str) -> DiffLine:
+    return DiffLine(index + 1, (DiffPiece(line),))
 
 
-def _cut(rows: list[Row], most: int) -> list[Row]:
+def _limit_rows(rows: list[DiffRow], most: int) -> list[DiffRow]:
     """No more rows than a page can bear."""
-    return rows if len(rows) <= most else [*rows[:most], Row("cut", count=len(rows) - most)]
+    return rows if len(rows) <= most else [*rows[:most], DiffRow("cut", count=len(rows) - most)]

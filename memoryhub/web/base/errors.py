@@ -9,38 +9,38 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
-from memoryhub.web.base.middleware import mark_page
+from memoryhub.web.base.middleware import mark_as_page
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """An unknown host name has a page of its own: it is the first page behind a new one."""
-    return _page(request, "400_host.html" if isinstance(exception, DisallowedHost) else "400.html", 400)
+    return _error_page(request, "400_host.html" if isinstance(exception, DisallowedHost) else "400.html", 400)
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return _page(request, "403.html", 403)
+    return _error_page(request, "403.html", 403)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return _page(request, "404.html", 404)
+    return _error_page(request, "404.html", 404)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    return _page(request, "403_csrf.html", 403)
+    return _error_page(request, "403_csrf.html", 403)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Without the request's context: what failed may be what makes it."""
-    mark_page(request)
-    return _with_policy(HttpResponse(render_to_string("500.html"), status=500))
+    mark_as_page(request)
+    return _set_security_policy(HttpResponse(render_to_string("500.html"), status=500))
 
 
-def _page(request: HttpRequest, template: str, status: int) -> HttpResponse:
-    mark_page(request)
-    return _with_policy(render(request, template, status=status))
+def _error_page(request: HttpRequest, template: str, status: int) -> HttpResponse:
+    mark_as_page(request)
+    return _set_security_policy(render(request, template, status=status))
 
 
-def _with_policy(page: HttpResponse) -> HttpResponse:
+def _set_security_policy(page: HttpResponse) -> HttpResponse:
     """With the policy of pages: what is refused before CSPMiddleware never comes to it."""
     page.headers[HEADER] = build_policy()
     return page

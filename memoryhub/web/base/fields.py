@@ -13,17 +13,17 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 
-def unix(text: str) -> str:
+def normalize_newlines(text: str) -> str:
     """Browsers send other line ends than they got."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def whole(text: str, digits: int = 15) -> int | None:
+def parse_whole_number(text: str, digits: int = 15) -> int | None:
     """A whole number as an address or a hidden field gives it, of at most so many digits; None for others."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
 
 
-def aware(text: str) -> datetime | None:
+def parse_aware_datetime(text: str) -> datetime | None:
     """A moment with its zone, as ISO 8601 writes it; None for what is none."""
     try:
         found = parse_datetime(text)
@@ -39,7 +39,7 @@ class LineField(forms.CharField):
         super().__init__(required=False, **options)
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        return _one_line(initial or "") != _one_line(data or "")
+        return _join_lines(initial or "") != _join_lines(data or "")
 
 
 class NumberField(forms.FloatField):
@@ -62,13 +62,13 @@ class TextField(forms.CharField):
         super().__init__(strip=False, required=False, **options)
 
     def to_python(self, value: Any) -> str:
-        return unix(super().to_python(value) or "")
+        return normalize_newlines(super().to_python(value) or "")
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        return unix(initial or "") != unix(data or "")
+        return normalize_newlines(initial or "") != normalize_newlines(data or "")
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return text.replace("\r", "").replace("\n", "").strip()
 
 
@@ -82,7 +82,7 @@ class _ListField(forms.CharField):
         return value if isinstance(value, str) else self.write(value or [])
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        return unix(self.prepare_value(initial)) != unix(data or "")
+        return normalize_newlines(self.prepare_value(initial)) != normalize_newlines(data or "")
 
     def write(self, values: Iterable[str]) -> str:
         raise NotImplementedError
@@ -94,7 +94,7 @@ class LinesField(_ListField):
     widget = forms.Textarea
 
     def to_python(self, value: Any) -> Any:
-        lines = unix(super().to_python(value) or "").split("\n")
+        lines = normalize_newlines(super().to_python(value) or "").split("\n")
         return [line.strip() for line in lines if line.strip()]
 
     def write(self, values: Iterable[str]) -> str:
@@ -105,7 +105,7 @@ class LabelsField(_ListField):
     """Items with commas between them; one that holds a comma itself stands in quotation marks."""
 
     def to_python(self, value: Any) -> Any:
-        text = unix(super().to_python(value) or "")
+        text = normalize_newlines(super().to_python(value) or "")
         try:
             rows = list(csv.reader(text.split("\n"), skipinitialspace=True, strict=True))
         except csv.Error:
@@ -114,10 +114,10 @@ class LabelsField(_ListField):
 
     def write(self, values: Iterable[str]) -> str:
         # A field of one line holds no line breaks.
-        return ", ".join(" ".join(_quoted(value).split("\n")) for value in values)
+        return ", ".join(" ".join(_quote_csv(value).split("\n")) for value in values)
 
 
-def _quoted(value: str) -> str:
+def _quote_csv(value: str) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow([value])
     return text.getvalue()

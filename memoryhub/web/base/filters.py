@@ -13,15 +13,15 @@ from django.utils import timezone
 from memoryhub.core.vocabulary import TYPES
 from memoryhub.memories.filters import MemoryFilter
 
-_LONGEST = 1000
-_DATES = [MinValueValidator(date(1900, 1, 1)), MaxValueValidator(date(2999, 12, 31))]
+_MAX_LENGTH = 1000
+_DATE_VALIDATORS = [MinValueValidator(date(1900, 1, 1)), MaxValueValidator(date(2999, 12, 31))]
 
 
 class WordField(forms.CharField):
     """A word to look for."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(required=False, max_length=_LONGEST, **options)
+        super().__init__(required=False, max_length=_MAX_LENGTH, **options)
 
 
 class DayField(forms.DateField):
@@ -29,7 +29,7 @@ class DayField(forms.DateField):
 
     def __init__(self, **options: Any) -> None:
         widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
-        super().__init__(required=False, widget=widget, validators=_DATES, **options)
+        super().__init__(required=False, widget=widget, validators=_DATE_VALIDATORS, **options)
 
 
 class MonthField(forms.DateField):
@@ -42,7 +42,7 @@ class MonthField(forms.DateField):
             required=False,
             widget=widget,
             input_formats=["%Y-%m"],
-            validators=_DATES,
+            validators=_DATE_VALIDATORS,
             error_messages=wrong,
             **options,
         )
@@ -95,11 +95,11 @@ class ListFilter(forms.Form):
 
     def begin(self) -> datetime | None:
         """The beginning of the first day."""
-        return _midnight(self.cleaned_data["since"])
+        return _start_of_day(self.cleaned_data["since"])
 
     def end(self) -> datetime | None:
         """The end of the last day, which is shown too."""
-        return day_of(self.cleaned_data["until"])[1]
+        return day_bounds(self.cleaned_data["until"])[1]
 
 
 class SessionFilter(ListFilter):
@@ -174,10 +174,10 @@ class JournalFilter(ListFilter):
     until = DayField(label="To")
 
 
-def day_of(day: date | None) -> tuple[datetime | None, datetime | None]:
+def day_bounds(day: date | None) -> tuple[datetime | None, datetime | None]:
     """Its beginning and its end, in the reader's time zone; both open without one."""
-    return _midnight(day), _midnight(day + timedelta(days=1)) if day else None
+    return _start_of_day(day), _start_of_day(day + timedelta(days=1)) if day else None
 
 
-def _midnight(day: date | None) -> datetime | None:
+def _start_of_day(day: date | None) -> datetime | None:
     return timezone.make_aware(datetime.combine(day, time.min)) if day else None

@@ -11,7 +11,7 @@ from django.utils.cache import patch_vary_headers
 from django_htmx.http import push_url, replace_url
 from django_htmx.middleware import HtmxDetails
 
-VARY = ("HX-Request", "HX-Target", "HX-Boosted")
+VARY_HEADERS = ("HX-Request", "HX-Target", "HX-Boosted")
 
 
 class HtmxHttpRequest(HttpRequest):
@@ -22,7 +22,7 @@ class HtmxHttpRequest(HttpRequest):
 
 def patch_vary(response: HttpResponseBase) -> None:
     """The same address answers with a page or with a part of it."""
-    patch_vary_headers(response, VARY)
+    patch_vary_headers(response, VARY_HEADERS)
 
 
 def wants_fragment(request: HtmxHttpRequest, target: str) -> bool:
@@ -47,7 +47,7 @@ def page_or_fragment(
     return response
 
 
-def show_address(
+def update_address_bar(
     request: HtmxHttpRequest, response: HttpResponse, address: str, *, replace: bool
 ) -> HttpResponse:
     """Let the address line follow a fragment: as a new step in the history, or in place of this one."""

@@ -15,11 +15,11 @@ from typing import Any
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 
-from memoryhub.accounts.clearance import clearance_of
-from memoryhub.audit import change_token
+from memoryhub.accounts.clearance import request_clearance
+from memoryhub.backends import statements
 
-REMEMBERED = 3600  # seconds that a mark is known to be true while nothing changes
-_CHARS = 32
+ETAG_TIMEOUT = 3600  # seconds that a mark is known to be true while nothing changes
+_ETAG_CHARS = 32
 
 
 def is_poll(request: HttpRequest) -> bool:
@@ -27,13 +27,13 @@ def is_poll(request: HttpRequest) -> bool:
     return request.method == "GET" and "If-None-Match" in request.headers
 
 
-def shows(request: HttpRequest, *shown: Any) -> None:
+def set_etag(request: HttpRequest, *shown: Any) -> None:
     """Say what of a page can change; its texts have to name every row and every number that is live."""
-    mark = hashlib.sha256(repr(shown).encode()).hexdigest()[:_CHARS]
+    mark = hashlib.sha256(repr(shown).encode()).hexdigest()[:_ETAG_CHARS]
     request.live_mark = mark  # type: ignore[attr-defined]
 
 
-def watched(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def answers_polls(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """For a view that calls :func:`shows`."""
 
     @wraps(view)
@@ -41,29 +41,29 @@ def watched(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
         if not is_poll(request):
             return view(request, *arguments, **names)
         asked = request.headers["If-None-Match"].removeprefix("W/").strip('" ')
-        now = change_token.stamp()  # before looking: what happens meanwhile is found the next time
-        if cache.get(_key(request, asked)) == now:
-            return _unchanged(asked)
+        now = statements.change_token()  # before looking: what happens meanwhile is found the next time
+        if cache.get(_cache_key(request, asked)) == now:
+            return _not_modified(asked)
         response = view(request, *arguments, **names)
         mark = getattr(request, "live_mark", "")
         if not mark or response.status_code != 200:
             return response
-        cache.set(_key(request, mark), now, REMEMBERED)
+        cache.set(_cache_key(request, mark), now, ETAG_TIMEOUT)
         if mark == asked:
-            return _unchanged(mark)
+            return _not_modified(mark)
         response["ETag"] = f'"{mark}"'
         return response
 
     return answer
 
 
-def _key(request: HttpRequest, mark: str) -> str:
+def _cache_key(request: HttpRequest, mark: str) -> str:
     """Of one mark, address and clearance; a mark as it was sent may be anything."""
-    named = repr((mark, request.get_full_path(), clearance_of(request)))
+    named = repr((mark, request.get_full_path(), request_clearance(request)))
     return f"live-{hashlib.sha256(named.encode()).hexdigest()}"
 
 
-def _unchanged(mark: str) -> HttpResponse:
+def _not_modified(mark: str) -> HttpResponse:
     response = HttpResponseNotModified()
     response["ETag"] = f'"{mark}"'
     return response

@@ -18,8 +18,8 @@ from django_htmx.middleware import HtmxDetails
 
 from memoryhub.accounts import browser_sessions
 from memoryhub.core import dates
-from memoryhub.core.timeouts import was_broken_off
-from memoryhub.core.transactions import is_busy
+from memoryhub.core.timeouts import is_interrupted
+from memoryhub.core.transactions import is_database_busy
 from memoryhub.web.base import live
 from memoryhub.web.base.htmx import patch_vary
 
@@ -37,11 +37,11 @@ class PageMiddleware(LoginRequiredMiddleware):
         if (
             response.status_code == 404
             and request.method in ("GET", "HEAD")
-            and _lacks_its_slash(request.path)
+            and _is_missing_slash(request.path)
         ):
             return Redirect(request.get_full_path(force_append_slash=True))
-        if isinstance(response, HttpResponseNotAllowed) and _is_for_people(request):
-            response = _not_allowed(request, response["Allow"])
+        if isinstance(response, HttpResponseNotAllowed) and _is_page_or_admin(request):
+            response = _method_not_allowed_page(request, response["Allow"])
         if getattr(request, "is_page", False):
             patch_cache_control(response, private=True, no_store=True)
             patch_vary(response)
@@ -52,8 +52,8 @@ class PageMiddleware(LoginRequiredMiddleware):
 
         So does a read that was broken off.
         """
-        is_slow = was_broken_off(exception)
-        if not is_slow and not is_busy(exception):
+        is_slow = is_interrupted(exception)
+        if not is_slow and not is_database_busy(exception):
             return None
         page = render(request, "503.html", {"is_slow": is_slow}, status=503)
         page["Retry-After"] = "5"
@@ -64,7 +64,7 @@ class PageMiddleware(LoginRequiredMiddleware):
     ) -> HttpResponseBase | None:
         if not view_func.__module__.startswith(_PAGES):
             return None
-        mark_page(request)
+        mark_as_page(request)
         answer: HttpResponseBase | None = super().process_view(request, view_func, view_args, view_kwargs)
         return answer
 
@@ -88,7 +88,7 @@ class PersonMiddleware:
         try:
             return self.get_response(request)
         finally:
-            dates.end()
+            dates.deactivate()
 
     def process_view(
         self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
@@ -98,25 +98,25 @@ class PersonMiddleware:
         if not (in_admin or view_func.__module__.startswith(_PAGES)) or not request.user.is_authenticated:
             return
         if not live.is_poll(request):
-            browser_sessions.touch(request)
-        dates.begin(getattr(request.user, "profile", None), request.COOKIES.get(ZONE_COOKIE, ""))
+            browser_sessions.touch_session(request)
+        dates.activate(getattr(request.user, "profile", None), request.COOKIES.get(ZONE_COOKIE, ""))
 
 
-def _is_for_people(request: HttpRequest) -> bool:
+def _is_page_or_admin(request: HttpRequest) -> bool:
     """Whether this is an address of a page or of the admin; agents are told in problems instead."""
     match = request.resolver_match
     return getattr(request, "is_page", False) or (match is not None and match.app_name == "admin")
 
 
-def _not_allowed(request: HttpRequest, allowed: str) -> HttpResponse:
+def _method_not_allowed_page(request: HttpRequest, allowed: str) -> HttpResponse:
     """A page instead of Django's empty answer."""
-    mark_page(request)
+    mark_as_page(request)
     page = render(request, "405.html", status=405)
     page.headers["Allow"] = allowed
     return page
 
 
-def _lacks_its_slash(path: str) -> bool:
+def _is_missing_slash(path: str) -> bool:
     """Whether a page has this address but for the slash at its end; the API's addresses have none."""
     try:
         return not path.endswith("/") and resolve(f"{path}/").func.__module__.startswith(_PAGES)
@@ -124,6 +124,6 @@ def _lacks_its_slash(path: str) -> bool:
         return False
 
 
-def mark_page(request: HttpRequest) -> None:
+def mark_as_page(request: HttpRequest) -> None:
     """This request is answered with a page: no cache may keep it."""
     request.is_page = True  # type: ignore[attr-defined]

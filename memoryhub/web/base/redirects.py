@@ -6,7 +6,7 @@ from django.http import HttpRequest, QueryDict
 from django.utils.http import url_has_allowed_host_and_scheme
 
 
-def back_of(
+def return_url(
     request: HttpRequest,
     otherwise: str = "/memories/",
     within: str | tuple[str, ...] = "/",

@@ -20,12 +20,12 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 _FOREVER = f"max-age={WhiteNoiseMiddleware.FOREVER}, public, immutable"
-_TAKES_GZIP = re.compile(r"\bgzip\b")
+_ACCEPTS_GZIP = re.compile(r"\bgzip\b")
 _COMPRESSOR = Compressor(use_brotli=False, quiet=True)
 
 
 @lru_cache(maxsize=1024)
-def digest(path: str) -> str:
+def file_digest(path: str) -> str:
     """Of the bytes of a static file, for its address; empty where there is no such file."""
     found = finders.find(path)
     return hashlib.sha256(Path(str(found)).read_bytes()).hexdigest()[:10] if found else ""
@@ -41,9 +41,9 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
         if response.status_code != 200 or not _COMPRESSOR.should_compress(request.path_info):
             return response
         patch_vary_headers(response, ["Accept-Encoding"])
-        if request.method != "GET" or not _TAKES_GZIP.search(request.META.get("HTTP_ACCEPT_ENCODING", "")):
+        if request.method != "GET" or not _ACCEPTS_GZIP.search(request.META.get("HTTP_ACCEPT_ENCODING", "")):
             return response
-        if body := _gzipped(static_file.alternatives[0][1], static_file.etag):
+        if body := _gzip(static_file.alternatives[0][1], static_file.etag):
             response.streaming_content = [body]  # the file is closed with the response
             response["Content-Encoding"] = "gzip"
             response["Content-Length"] = str(len(body))
@@ -52,11 +52,11 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
     def _is_this_version(self, request: HttpRequest) -> bool:
         """Whether the address names the very bytes that are served: an older page's address keeps none."""
         named = request.GET.get("v")
-        return bool(named) and named == digest(request.path_info.removeprefix(self.static_prefix))
+        return bool(named) and named == file_digest(request.path_info.removeprefix(self.static_prefix))
 
 
 @lru_cache(maxsize=1024)
-def _gzipped(path: str, etag: str) -> bytes | None:
+def _gzip(path: str, etag: str) -> bytes | None:
     """The file in fewer bytes, once for each process; None where it does not get smaller."""
     data = Path(path).read_bytes()
     body: bytes = _COMPRESSOR.compress_gzip(data)

@@ -7,31 +7,31 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from memoryhub.accounts.clearance import clearance_of
+from memoryhub.accounts.clearance import request_clearance
 from memoryhub.models import Memory
-from memoryhub.stats.counts import counts
-from memoryhub.web.base import access
-from memoryhub.web.base.redirects import back_of
+from memoryhub.stats.counts import count_values
+from memoryhub.web.base import context_processors
+from memoryhub.web.base.redirects import return_url
 
 
 @require_POST
 def turn_switch(request: HttpRequest) -> HttpResponse:
     """POST ``level``, ``on`` (1 or 0) and ``next``, a page of this site."""
     level = request.POST.get("level", "")
-    if level not in access.SWITCHES:
+    if level not in context_processors.SWITCHABLE_LEVELS:
         raise Http404
-    if not access.may_see(request.user, level):
+    if not context_processors.may_view_level(request.user, level):
         raise PermissionDenied
-    access.turn(request, level, request.POST.get("on") == "1")
-    return redirect(back_of(request, "home"))
+    context_processors.show_level(request, level, request.POST.get("on") == "1")
+    return redirect(return_url(request, "home"))
 
 
-MOST = 200
+MAX_PROJECT_NAMES = 200
 
 
 @require_safe
 def project_names(request: HttpRequest) -> HttpResponse:
     """Options for a ``<datalist>``: projects that may be seen, those with most memories first."""
-    live = Memory.objects.visible_to(clearance_of(request)).live()
-    names = [name for name in counts(live, "project", most=MOST) if name]
+    live = Memory.objects.visible_to(request_clearance(request)).live()
+    names = [name for name in count_values(live, "project", most=MAX_PROJECT_NAMES) if name]
     return render(request, "suggest/projects.html", {"names": names})

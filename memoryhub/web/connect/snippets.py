@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from memoryhub.core.claude_code import VARIABLE
+from memoryhub.core.claude_code import ENVIRONMENT_VARIABLE
 
 # What each toolset is for, and a call that shows it at work.
 TOOLSETS: dict[str, str] = {
@@ -22,18 +22,18 @@ TOOLSETS: dict[str, str] = {
     "pigo": "recall, remember and forget in three layers and six categories",
 }
 _QUESTION = "when do we deploy"
-_RECALLS: dict[str, tuple[str, dict[str, Any]]] = {
+_RECALL_CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "letsgo": ("search_memories", {"query": _QUESTION}),
     "memory-mcp": ("memory_recall", {"query": _QUESTION}),
     "mira": ("memory", {"action": "recall", "query": _QUESTION}),
     "pigo": ("memory_recall", {"query": _QUESTION}),
 }
-_NAME = "memoryhub"  # under which a client lists the server
+_SERVER_NAME = "memoryhub"  # under which a client lists the server
 NO_TOKEN = "mh_..."  # noqa: S105 stands where a token goes
 
 
 @dataclass(frozen=True)
-class Place:
+class HubConnection:
     """Where the hub is: its address like ``http://127.0.0.1:8000``; for clients on its own machine, its
     ``manage.py`` and the folder of its store. ``token``: for clients that take none from the environment.
     """
@@ -65,66 +65,72 @@ class Snippet:
     note: str = ""
 
 
-def clients(place: Place) -> list[Snippet]:
+def client_snippets(place: HubConnection) -> list[Snippet]:
     """MCP configuration of the clients that people use."""
     return [_snippet(place, *one) for one in _CLIENTS]
 
 
-def programs(place: Place) -> list[Snippet]:
+def program_snippets(place: HubConnection) -> list[Snippet]:
     """Scripts that store something and find it again."""
     return [_snippet(place, *one) for one in _PROGRAMS]
 
 
 def _snippet(
-    place: Place, key: str, title: str, where: str, language: str, text: Callable[[Place], str], note: str
+    place: HubConnection,
+    key: str,
+    title: str,
+    where: str,
+    language: str,
+    text: Callable[[HubConnection], str],
+    note: str,
 ) -> Snippet:
     return Snippet(key, title, where, language, text(place), note)
 
 
-def _claude_code(place: Place) -> str:
-    server = {"type": "http", "url": place.mcp, "headers": _bearer(f"${{{VARIABLE}}}")}
-    return _json({"mcpServers": {_NAME: server}})
+def _claude_code(place: HubConnection) -> str:
+    server = {"type": "http", "url": place.mcp, "headers": _bearer(f"${{{ENVIRONMENT_VARIABLE}}}")}
+    return _json({"mcpServers": {_SERVER_NAME: server}})
 
 
-def _claude_add(place: Place) -> str:
+def _claude_add(place: HubConnection) -> str:
     return (
-        f"claude mcp add --transport http {_NAME} {shlex.quote(place.mcp)} \\\n"
-        f'  --header "Authorization: Bearer ${VARIABLE}"'
+        f"claude mcp add --transport http {_SERVER_NAME} {shlex.quote(place.mcp)} \\\n"
+        f'  --header "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
     )
 
 
-def stdio(place: Place) -> str:
+def stdio_config(place: HubConnection) -> str:
     """For a client that starts the server itself."""
     server = {
         "command": "python3",
         "args": [place.manage, "mcp", place.toolset],
-        "env": {"LETSGO_HOME": place.home, VARIABLE: place.token},
+        "env": {"LETSGO_HOME": place.home, ENVIRONMENT_VARIABLE: place.token},
     }
-    return _json({"mcpServers": {_NAME: server}})
+    return _json({"mcpServers": {_SERVER_NAME: server}})
 
 
-def _servers(address: str, variable: str) -> Callable[[Place], str]:
+def _server_config(address: str, variable: str) -> Callable[[HubConnection], str]:
     """For a client that calls the address of a server so, and reads a variable so."""
 
-    def text(place: Place) -> str:
-        return _json({"mcpServers": {_NAME: {address: place.mcp, "headers": _bearer(variable)}}})
+    def text(place: HubConnection) -> str:
+        return _json({"mcpServers": {_SERVER_NAME: {address: place.mcp, "headers": _bearer(variable)}}})
 
     return text
 
 
-def _vscode(place: Place) -> str:
+def _vscode(place: HubConnection) -> str:
     token = {"type": "promptString", "id": "memoryhub-token", "description": "Token of the hub"}
     server = {"type": "http", "url": place.mcp, "headers": _bearer("${input:memoryhub-token}")}
-    return _json({"inputs": [{**token, "password": True}], "servers": {_NAME: server}})
+    return _json({"inputs": [{**token, "password": True}], "servers": {_SERVER_NAME: server}})
 
 
-def _codex(place: Place) -> str:
+def _codex(place: HubConnection) -> str:
     address = json.dumps(place.mcp, ensure_ascii=False)
-    return f'[mcp_servers.{_NAME}]\nurl = {address}\nbearer_token_env_var = "{VARIABLE}"'
+    return f'[mcp_servers.{_SERVER_NAME}]\nurl = {address}\nbearer_token_env_var = "{ENVIRONMENT_VARIABLE}"'
 
 
-def _curl(place: Place) -> str:
-    bearer = f'-H "Authorization: Bearer ${VARIABLE}"'
+def _curl(place: HubConnection) -> str:
+    bearer = f'-H "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
     return f"""\
 curl -sS {shlex.quote(place.base + "/api/v1/memories")} {bearer} \\
   -H 'Content-Type: application/json' \\
@@ -134,18 +140,18 @@ curl -sS -G {shlex.quote(place.base + "/api/v1/search")} {bearer} \\
   --data-urlencode 'query={_QUESTION}'"""
 
 
-def _python(place: Place) -> str:
+def _python(place: HubConnection) -> str:
     return f'''\
 import json
 import os
 import urllib.request
 
-HUB = {_quoted(place.base + "/api/v1")}
+HUB = {_quote(place.base + "/api/v1")}
 
 
 def post(path, body):
     headers = {{
-        "Authorization": f"Bearer {{os.environ['{VARIABLE}']}}",
+        "Authorization": f"Bearer {{os.environ['{ENVIRONMENT_VARIABLE}']}}",
         "Content-Type": "application/json",
     }}
     request = urllib.request.Request(HUB + path, json.dumps(body).encode(), headers)
@@ -159,8 +165,8 @@ for hit in post("/search", {{"query": "{_QUESTION}"}})["results"]:
     print(f"{{hit['score']:.2f}}", hit["memory"]["content"])'''
 
 
-def _mcp_python(place: Place) -> str:
-    tool, arguments = _RECALLS[place.toolset]
+def _mcp_python(place: HubConnection) -> str:
+    tool, arguments = _RECALL_CALLS[place.toolset]
     return f'''\
 import asyncio
 import os
@@ -169,11 +175,11 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-HUB = {_quoted(place.mcp)}
+HUB = {_quote(place.mcp)}
 
 
 async def main():
-    headers = {{"Authorization": f"Bearer {{os.environ['{VARIABLE}']}}"}}
+    headers = {{"Authorization": f"Bearer {{os.environ['{ENVIRONMENT_VARIABLE}']}}"}}
     async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
         async with Client(streamable_http_client(HUB, http_client=http)) as hub:
             print([tool.name for tool in (await hub.list_tools()).tools])
@@ -184,14 +190,14 @@ async def main():
 asyncio.run(main())'''
 
 
-def _mcp_javascript(place: Place) -> str:
-    tool, arguments = _RECALLS[place.toolset]
+def _mcp_javascript(place: HubConnection) -> str:
+    tool, arguments = _RECALL_CALLS[place.toolset]
     return f"""\
 import {{ Client, StreamableHTTPClientTransport }} from "@modelcontextprotocol/client";
 
-const HUB = {_quoted(place.mcp)};
+const HUB = {_quote(place.mcp)};
 
-const headers = {{ Authorization: `Bearer ${{process.env.{VARIABLE}}}` }};
+const headers = {{ Authorization: `Bearer ${{process.env.{ENVIRONMENT_VARIABLE}}}` }};
 const hub = new Client({{ name: "my-agent", version: "1.0.0" }});
 await hub.connect(new StreamableHTTPClientTransport(new URL(HUB), {{ requestInit: {{ headers }} }}));
 
@@ -210,34 +216,48 @@ def _json(value: dict[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text as Python and JSON write it."""
     return json.dumps(text, ensure_ascii=False)
 
 
 # Of each snippet its key, title, place, language and text, and what is to be said of it.
-_Told = tuple[str, str, str, str, Callable[[Place], str], str]
-_CLIENTS: tuple[_Told, ...] = (
+_SnippetSpec = tuple[str, str, str, str, Callable[[HubConnection], str], str]
+_CLIENTS: tuple[_SnippetSpec, ...] = (
     ("claude-code", "Claude Code", ".mcp.json", "json", _claude_code, ""),
     ("claude-add", "Claude Code, by command", "a shell", "sh", _claude_add, ""),
     (
-        *("claude-desktop", "Claude Desktop", "claude_desktop_config.json", "json", stdio),
+        *("claude-desktop", "Claude Desktop", "claude_desktop_config.json", "json", stdio_config),
         "It starts the hub's command itself, so the hub has to be on the same machine.",
     ),
-    ("cursor", "Cursor", ".cursor/mcp.json", "json", _servers("url", f"${{env:{VARIABLE}}}"), ""),
+    (
+        "cursor",
+        "Cursor",
+        ".cursor/mcp.json",
+        "json",
+        _server_config("url", f"${{env:{ENVIRONMENT_VARIABLE}}}"),
+        "",
+    ),
     ("vscode", "VS Code", ".vscode/mcp.json", "json", _vscode, "It asks for the token once."),
     (
         *("windsurf", "Windsurf", "~/.codeium/windsurf/mcp_config.json", "json"),
-        *(_servers("serverUrl", f"${{env:{VARIABLE}}}"), ""),
+        *(_server_config("serverUrl", f"${{env:{ENVIRONMENT_VARIABLE}}}"), ""),
     ),
     ("codex", "Codex CLI", "~/.codex/config.toml", "toml", _codex, ""),
-    ("gemini", "Gemini CLI", "~/.gemini/settings.json", "json", _servers("httpUrl", f"${VARIABLE}"), ""),
     (
-        *("stdio", "Any client that starts a program", "its configuration", "json", stdio),
+        "gemini",
+        "Gemini CLI",
+        "~/.gemini/settings.json",
+        "json",
+        _server_config("httpUrl", f"${ENVIRONMENT_VARIABLE}"),
+        "",
+    ),
+    (
+        *("stdio", "Any client that starts a program", "its configuration", "json", stdio_config),
         "Over standard input and output; the hub's server need not run.",
     ),
 )
-_PROGRAMS: tuple[_Told, ...] = (
+_PROGRAMS: tuple[_SnippetSpec, ...] = (
     ("curl", "curl", "a shell", "sh", _curl, ""),
     ("python", "Python", "nothing to install", "python", _python, ""),
     ("mcp-python", "Python, over MCP", "pip install 'mcp>=2.3'", "python", _mcp_python, ""),

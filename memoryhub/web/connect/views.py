@@ -17,19 +17,23 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub.access.policy import LEVELS, rank
+from memoryhub.access.policy import LEVELS, level_rank
 from memoryhub.accounts import tokens
-from memoryhub.accounts.clearance import actor_of, clearance_of, grantable
-from memoryhub.accounts.memberships import reach_of
+from memoryhub.accounts.clearance import (
+    grantable_clearances,
+    request_actor,
+    request_clearance,
+    user_clearance,
+)
 from memoryhub.core import claude_code
 from memoryhub.core.client_ip import is_loopback
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Event
 from memoryhub.models.token import default_rights
 from memoryhub.web.connect import snippets
-from memoryhub.web.connect.snippets import Place
+from memoryhub.web.connect.snippets import HubConnection
 
-_LEVELS = {
+_LEVEL_LABELS = {
     "public": "public memories alone",
     "private": "public and private memories",
     "secret": "every memory, secrets too",
@@ -65,12 +69,12 @@ class ConnectForm(forms.Form):
         fresh = {"once": secrets.token_urlsafe(12), "toolset": toolset}
         super().__init__(data, label_suffix="", initial=fresh)
         choices = self.fields["clearance"]
-        choices.choices = [(level, _LEVELS[level]) for level in levels]  # type: ignore[attr-defined]
+        choices.choices = [(level, _LEVEL_LABELS[level]) for level in levels]  # type: ignore[attr-defined]
 
 
-ISSUE = "memoryhub.add_agenttoken"
-MOST = 50  # tokens listed, forms remembered
-_USED = "connect_forms_used"  # in the session: those that made a token
+ISSUE_PERMISSION = "memoryhub.add_agenttoken"
+MAX_TOKENS = 50  # tokens listed, forms remembered
+_USED_FORMS_KEY = "connect_forms_used"  # in the session: those that made a token
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -80,24 +84,24 @@ def connect(request: HttpRequest) -> HttpResponse:
     There is no redirect, for it would have to keep the token somewhere on its way. Instead a form makes one
     token: who reloads the answer, and so sends the form again, gets no second.
     """
-    levels = grantable(request.user)
+    levels = grantable_clearances(request.user)
     if request.method != "POST":
-        return _show(request, ConnectForm(levels, toolset=_toolset(request.GET)))
-    if not request.user.has_perm(ISSUE):
+        return _render_page(request, ConnectForm(levels, toolset=_toolset(request.GET)))
+    if not request.user.has_perm(ISSUE_PERMISSION):
         raise PermissionDenied
     form = ConnectForm(levels, request.POST)
-    used = request.session.get(_USED, [])
+    used = request.session.get(_USED_FORMS_KEY, [])
     if form.is_valid() and form.cleaned_data["once"] in used:
-        return _show(request, ConnectForm(levels), status=409)
-    made = _issue(request, form) if form.is_valid() else None
+        return _render_page(request, ConnectForm(levels), status=409)
+    made = _issue_token(request, form) if form.is_valid() else None
     if made is None:
-        return _show(request, form, status=422)
+        return _render_page(request, form, status=422)
     if once := form.cleaned_data["once"]:
-        request.session[_USED] = [*used, once][-MOST:]
-    return _show(request, form, *made)
+        request.session[_USED_FORMS_KEY] = [*used, once][-MAX_TOKENS:]
+    return _render_page(request, form, *made)
 
 
-def _issue(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, str] | None:
+def _issue_token(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, str] | None:
     """A token of this person, who is named in the journal; None when a field is refused."""
     project = form.cleaned_data["project"]
     try:
@@ -107,8 +111,8 @@ def _issue(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, str] | 
             form.cleaned_data["clearance"],
             [right for right in default_rights() if right in tokens.grantable_rights(request.user)],
             projects=[project] if project else None,
-            actor=actor_of(request),
-            within=reach_of(request.user),
+            actor=request_actor(request),
+            within=user_clearance(request.user),
         )
     except StoreError as error:
         field = {"projects": "project"}.get(error.field, error.field)
@@ -116,7 +120,7 @@ def _issue(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, str] | 
         return None
 
 
-def _show(
+def _render_page(
     request: HttpRequest,
     form: ConnectForm,
     token: AgentToken | None = None,
@@ -124,30 +128,32 @@ def _show(
     status: int = 200,
 ) -> HttpResponse:
     base = request.build_absolute_uri("/")
-    place = _place(request, base, secret)
-    levels = LEVELS[1 : rank(token.clearance) + 1] if token else ()
+    place = _hub_connection(request, base, secret)
+    levels = LEVELS[1 : level_rank(token.clearance) + 1] if token else ()
     context = {
         "form": form,
         "repeated": status == 409,
-        "may_issue": request.user.has_perm(ISSUE),
+        "may_issue": request.user.has_perm(ISSUE_PERMISSION),
         "token": token,
         "secret": secret,
-        "settings": claude_code.as_text(claude_code.settings_snippet(base, secret, levels)),
+        "settings": claude_code.to_json(claude_code.settings_snippet(base, secret, levels)),
         "command": claude_code.session_start_command(base, levels),
-        "clients": snippets.clients(place),
-        "programs": snippets.programs(place),
+        "clients": snippets.client_snippets(place),
+        "programs": snippets.program_snippets(place),
         "toolset": place.toolset,
         "toolsets": snippets.TOOLSETS,
-        "variable": claude_code.VARIABLE,
-        "mine": _mine(request)[:MOST],
-        **_arrived(request, token),
+        "variable": claude_code.ENVIRONMENT_VARIABLE,
+        "mine": _own_tokens(request)[:MAX_TOKENS],
+        **_latest_event_context(request, token),
     }
     return render(request, "connect/page.html", context, status=status)
 
 
-def _place(request: HttpRequest, base: str, secret: str | None) -> Place:
+def _hub_connection(request: HttpRequest, base: str, secret: str | None) -> HubConnection:
     """Where the hub is; paths of this machine are told to those who are at it."""
-    place = Place(base, token=secret or snippets.NO_TOKEN, toolset=_toolset(request.POST or request.GET))
+    place = HubConnection(
+        base, token=secret or snippets.NO_TOKEN, toolset=_toolset(request.POST or request.GET)
+    )
     if is_loopback(urlsplit(base).hostname or ""):
         manage = str(Path(settings.BASE_DIR) / "manage.py")
         return replace(place, manage=manage, home=str(settings.HOME))
@@ -161,30 +167,30 @@ def _toolset(asked: Mapping[str, Any]) -> str:
 
 
 @require_safe
-def arrived(request: HttpRequest) -> HttpResponse:
+def latest_event(request: HttpRequest) -> HttpResponse:
     """The line that says what came last: a fragment that the page asks for again and again."""
     uid = request.GET.get("token", "")
-    token = _mine(request).filter(uid=uid).first() if uid else None
-    return render(request, "connect/arrived.html", _arrived(request, token))
+    token = _own_tokens(request).filter(uid=uid).first() if uid else None
+    return render(request, "connect/arrived.html", _latest_event_context(request, token))
 
 
 @require_POST
-def revoke(request: HttpRequest) -> HttpResponse:
+def revoke_token(request: HttpRequest) -> HttpResponse:
     """End one of one's own tokens, for good; that takes no permission."""
-    token = _mine(request).filter(uid=request.POST.get("uid", "")).first()
+    token = _own_tokens(request).filter(uid=request.POST.get("uid", "")).first()
     if token is None:
         raise Http404
-    tokens.revoke(token.uid, actor_of(request))
+    tokens.revoke_token(token.uid, request_actor(request))
     messages.success(request, f"{token.name} is revoked: what comes with this token is refused from now on.")
     return redirect("connect")
 
 
-def _mine(request: HttpRequest) -> Any:
+def _own_tokens(request: HttpRequest) -> Any:
     """The tokens in force that this person owns."""
     return AgentToken.objects.active().filter(owner=request.user.get_username()).order_by("-created_at")
 
 
-def _arrived(request: HttpRequest, token: AgentToken | None) -> dict[str, Any]:
+def _latest_event_context(request: HttpRequest, token: AgentToken | None) -> dict[str, Any]:
     """The newest event that may be seen, and the token that is being waited for."""
-    events = Event.objects.visible_to(clearance_of(request)).select_related("session")
+    events = Event.objects.visible_to(request_clearance(request)).select_related("session")
     return {"last": events.order_by("-at", "-pk").first(), "waiting_for": token}

@@ -17,25 +17,34 @@ from django.db.models import Max
 
 from memoryhub.access.policy import Clearance
 from memoryhub.core.chunks import batched
-from memoryhub.core.text import decisive, words
+from memoryhub.core.text import decisive_words, words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED
-from memoryhub.duplicates.clusters import Cluster, Found, arrange, find, likeness_of, read
+from memoryhub.duplicates.clusters import (
+    Cluster,
+    DuplicateClusters,
+    choose_kept,
+    find_clusters,
+    read_rows,
+    similarities_to,
+)
 from memoryhub.memories.merge import UNDO_MERGE
-from memoryhub.memories.pair_decisions import UNDO_APART, apart
-from memoryhub.memories.rows import CHUNK
+from memoryhub.memories.pair_decisions import UNDO_NOT_DUPLICATES, dismissed_pairs
+from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.related import related
-from memoryhub.search.semantic import in_words
+from memoryhub.search.related import find_related
+from memoryhub.search.semantic import similarity_label
 from memoryhub.web.base import diffs
-from memoryhub.web.base.caching import eyes, kept, last
+from memoryhub.web.base.caching import cached, cached_value, clearance_key
 from memoryhub.web.base.filters import ListFilter, ProjectField, WordField
 
-MOST_ROWS = 30  # of a comparison: what two near-duplicates differ in beyond that is read on their own pages
-MOST_UNITED = 300  # lines of the others that a text of one's own begins with or is compared for
-_MEMBER_WEIGHT, _ROW_WEIGHT = 2_500, 300  # bytes of markup of a memory, and of a row of a comparison
-_STEPS = ("0.8", "0.9", "0.97")
-_FIELDS = {"type": "Type", "sensitivity": "Level", "session_id": "Session", "author": "Stored by"}
+MAX_DIFF_ROWS = (
+    30  # of a comparison: what two near-duplicates differ in beyond that is read on their own pages
+)
+MAX_UNITED_LINES = 300  # lines of the others that a text of one's own begins with or is compared for
+_MEMBER_BYTES, _ROW_BYTES = 2_500, 300  # bytes of markup of a memory, and of a row of a comparison
+_SIMILARITY_CHOICES = ("0.8", "0.9", "0.97")
+_COMPARED_FIELDS = {"type": "Type", "sensitivity": "Level", "session_id": "Session", "author": "Stored by"}
 
 
 class DuplicatesFilter(ListFilter):
@@ -48,7 +57,7 @@ class DuplicatesFilter(ListFilter):
     def __init__(self, data: Mapping[str, Any]) -> None:
         super().__init__(data)
         least = settings.MEMORYHUB.near_duplicate_similarity
-        steps = [(step, step) for step in _STEPS if float(step) > least]
+        steps = [(step, step) for step in _SIMILARITY_CHOICES if float(step) > least]
         field: Any = self.fields["similarity"]
         field.choices = [("", f"{least:g}, as configured"), *steps, ("1", "1, the same words")]
 
@@ -64,7 +73,7 @@ class DuplicatesFilter(ListFilter):
 
 
 @dataclass(frozen=True)
-class Member:
+class ClusterMember:
     """One that would go, beside the one that would be kept.
 
     ``rows``: what it says (left) against what stays (right). ``figures``: numbers, or a "not", that only one
@@ -74,7 +83,7 @@ class Member:
 
     memory: Memory
     likeness: float | None
-    rows: list[diffs.Row]
+    rows: list[diffs.DiffRow]
     figures: list[str]
     others: list[tuple[str, str, str]]
     ticked: bool
@@ -88,11 +97,11 @@ class Member:
 
     @property
     def said(self) -> str:
-        return in_words(self.likeness) if self.likeness is not None else ""
+        return similarity_label(self.likeness) if self.likeness is not None else ""
 
 
 @dataclass(frozen=True)
-class Entered:
+class CardInput:
     """What the person had entered into a card that is shown again.
 
     ``ticked``: ids of those to merge; ``warned``: of those that had a warning, so that a tick meant it.
@@ -107,16 +116,16 @@ class Entered:
     @property
     def own(self) -> str:
         """The text, if the person wrote any of it."""
-        return self.text if self.text.strip() and mark(self.text) != self.begun else ""
+        return self.text if self.text.strip() and text_digest(self.text) != self.begun else ""
 
 
-def mark(text: str) -> str:
+def text_digest(text: str) -> str:
     """Tells texts apart; blanks around them do not count, since a browser drops a line break in front."""
     return sha256(text.strip().encode()).hexdigest()
 
 
 @dataclass(frozen=True)
-class Shown:
+class ClusterCard:
     """A cluster; ``own`` is the text that the person had begun to write for it.
 
     ``by_rule``: they are pieces of one profile, which are to be one text whatever they say.
@@ -124,7 +133,7 @@ class Shown:
 
     keep: Memory
     why: str
-    members: list[Member]
+    members: list[ClusterMember]
     is_profile: bool
     own: str = ""
     by_rule: bool = False
@@ -132,12 +141,12 @@ class Shown:
     @cached_property
     def begun(self) -> str:
         """What all of them say together, to begin a text of one's own with."""
-        return united_text(self.keep.content, self._others)
+        return unite_texts(self.keep.content, self._others)
 
     @property
     def is_cut(self) -> bool:
         """Whether the others say more than the text begins with."""
-        return len(_new_lines(self.keep.content, self._others)) > MOST_UNITED
+        return len(_new_lines(self.keep.content, self._others)) > MAX_UNITED_LINES
 
     @property
     def _others(self) -> list[str]:
@@ -149,13 +158,13 @@ class Shown:
 
     @property
     def mark(self) -> str:
-        return mark(self.begun)
+        return text_digest(self.begun)
 
     @property
     def weight(self) -> int:
         """About how many bytes a page loads for it: its texts, and what stands around them."""
         rows = sum(len(member.rows) for member in self.members)
-        around = _MEMBER_WEIGHT * len(self.everyone) + _ROW_WEIGHT * rows
+        around = _MEMBER_BYTES * len(self.everyone) + _ROW_BYTES * rows
         return around + len(self.keep.content) + 2 * sum(map(len, self._others))
 
     @property
@@ -163,7 +172,7 @@ class Shown:
         return [self.keep, *(member.memory for member in self.members)]
 
 
-def shown(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[Shown]:
+def build_cards(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[ClusterCard]:
     """With their memories, in one query; what has gone meanwhile is left out."""
     wanted = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))]
     rows = memories.in_bulk(wanted)
@@ -171,62 +180,68 @@ def shown(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[Shown]:
     for one in clusters:
         others = [(rows[pk], likeness) for pk, likeness in one.others if pk in rows]
         if one.keep in rows and others:
-            made.append(replace(_beside(rows[one.keep], one.why, others), by_rule=one.by_rule))
+            made.append(replace(_make_card(rows[one.keep], one.why, others), by_rule=one.by_rule))
     return made
 
 
-def one_cluster(memories: MemoryQuerySet, keep: str = "", entered: Entered | None = None) -> Shown | None:
+def build_card(
+    memories: MemoryQuerySet, keep: str = "", entered: CardInput | None = None
+) -> ClusterCard | None:
     """These memories as one cluster, around the named one or that of most worth; None for fewer than two."""
     rows = memories.in_bulk()
     if len(rows) < 2:
         return None
     chosen = next((pk for pk, row in rows.items() if row.uid == keep), None)
-    best, others, why = arrange(read(memories), chosen)
-    near = likeness_of(best.pk, [other.pk for other in others])
-    return _beside(rows[best.pk], why, [(rows[other.pk], near.get(other.pk)) for other in others], entered)
+    best, others, why = choose_kept(read_rows(memories), chosen)
+    near = similarities_to(best.pk, [other.pk for other in others])
+    return _make_card(rows[best.pk], why, [(rows[other.pk], near.get(other.pk)) for other in others], entered)
 
 
-def _beside(
-    keep: Memory, why: str, others: Sequence[tuple[Memory, float | None]], entered: Entered | None = None
-) -> Shown:
-    members = [_member(keep, other, likeness, entered) for other, likeness in others]
+def _make_card(
+    keep: Memory, why: str, others: Sequence[tuple[Memory, float | None]], entered: CardInput | None = None
+) -> ClusterCard:
+    members = [_make_member(keep, other, likeness, entered) for other, likeness in others]
     is_profile = keep.category == ALWAYS_MERGED
     least = settings.MEMORYHUB.near_duplicate_similarity
     pieces = all(memory.category == ALWAYS_MERGED for memory in (keep, *(other for other, _ in others)))
     by_rule = pieces and any((member.figure or 0) < least for member in members)
-    return Shown(keep, why, members, is_profile, entered.own if entered else "", by_rule)
+    return ClusterCard(keep, why, members, is_profile, entered.own if entered else "", by_rule)
 
 
-def _member(keep: Memory, other: Memory, likeness: float | None, entered: Entered | None) -> Member:
-    figures = sorted(decisive(_text(keep)) ^ decisive(_text(other)))
+def _make_member(
+    keep: Memory, other: Memory, likeness: float | None, entered: CardInput | None
+) -> ClusterMember:
+    figures = sorted(decisive_words(_title_and_content(keep)) ^ decisive_words(_title_and_content(other)))
     fields = [
         (label, getattr(other, name), getattr(keep, name))
-        for name, label in _FIELDS.items()
+        for name, label in _COMPARED_FIELDS.items()
         if getattr(other, name) != getattr(keep, name)
     ]
-    rows = diffs.compare(other.content, keep.content, most=MOST_ROWS)
-    return Member(other, likeness, rows, figures, fields, _ticked(other.uid, bool(figures), entered))
+    rows = diffs.compare(other.content, keep.content, most=MAX_DIFF_ROWS)
+    return ClusterMember(
+        other, likeness, rows, figures, fields, _is_ticked(other.uid, bool(figures), entered)
+    )
 
 
-def _ticked(uid: str, warns: bool, entered: Entered | None) -> bool:
+def _is_ticked(uid: str, warns: bool, entered: CardInput | None) -> bool:
     """As the person left it; a warning takes the tick away unless it was given in spite of one."""
     if entered is None:
         return not warns
     return uid in entered.ticked and (not warns or uid in entered.warned)
 
 
-def _text(memory: Memory) -> str:
+def _title_and_content(memory: Memory) -> str:
     return f"{memory.title}\n{memory.content}"
 
 
-def united_text(content: str, others: Sequence[str]) -> str:
+def unite_texts(content: str, others: Sequence[str]) -> str:
     """A text, and under it the lines of the others whose words no line above has.
 
     Of the others the first :data:`MOST_UNITED` lines count that do not stand above as they are.
     """
     lines = content.rstrip().split("\n")
-    known = _Lines(lines)
-    for line in _new_lines(content, others)[:MOST_UNITED]:
+    known = _WordSets(lines)
+    for line in _new_lines(content, others)[:MAX_UNITED_LINES]:
         told = set(words(line))
         if told and not known.hold(told):
             lines.append(line)
@@ -241,7 +256,7 @@ def _new_lines(content: str, others: Iterable[str]) -> list[str]:
     return [line for line in dict.fromkeys(new) if line and line not in said]
 
 
-class _Lines:
+class _WordSets:
     """Sets of words; each word knows its sets as bits of a number, so that a look takes no walk over them."""
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -265,42 +280,44 @@ class _Lines:
         return True
 
 
-_NAME = "near-duplicates"
-MOST_WEIGHT = 60_000  # bytes of a page's near-duplicates, but for the first
-MOST_BESIDE = 5  # memories that are offered for merging with one
+_CACHE_NAME = "near-duplicates"
+MAX_PAGE_BYTES = 60_000  # bytes of a page's near-duplicates, but for the first
+MAX_MERGE_CANDIDATES = 5  # memories that are offered for merging with one
 
 
-def clusters(clearance: Clearance, project: str = "") -> Found:
+def cached_clusters(clearance: Clearance, project: str = "") -> DuplicateClusters:
     """All of them, in one project or everywhere; where comparing takes long, as they were a moment ago.
 
     What was decided since is left out, and what was taken back since is there again.
     """
-    live = _live(clearance)
+    live = _live_memories(clearance)
     narrowed = live.filter(project=project) if project else live
-    found = kept(_NAME, _about(clearance, project), lambda: find(narrowed, clearance))
-    return replace(found, clusters=_undecided(found.clusters, clearance))
+    found = cached(_CACHE_NAME, _cache_key(clearance, project), lambda: find_clusters(narrowed, clearance))
+    return replace(found, clusters=_without_decided(found.clusters, clearance))
 
 
-def counted(clearance: Clearance, project: str = "") -> int | None:
+def cached_count(clearance: Clearance, project: str = "") -> int | None:
     """How many near-duplicates there were when they were looked for lately; None when that is long ago."""
-    found: Found | None = last(_NAME, _about(clearance, project))
+    found: DuplicateClusters | None = cached_value(_CACHE_NAME, _cache_key(clearance, project))
     return None if found is None else len(found.near)
 
 
-def first(found: Found, clearance: Clearance, most: int) -> list[Shown]:
+def build_first_cards(found: DuplicateClusters, clearance: Clearance, most: int) -> list[ClusterCard]:
     """The surest of them, with their memories: at most so many, and no more than a page can bear."""
-    made = shown(found.near[:most], _live(clearance))
+    made = build_cards(found.near[:most], _live_memories(clearance))
     weights = accumulate(one.weight for one in made)
-    return [one for one, weight in zip(made, weights, strict=True) if weight <= MOST_WEIGHT or one is made[0]]
+    return [
+        one for one, weight in zip(made, weights, strict=True) if weight <= MAX_PAGE_BYTES or one is made[0]
+    ]
 
 
-def _undecided(clusters: Sequence[Cluster], clearance: Clearance) -> list[Cluster]:
+def _without_decided(clusters: Sequence[Cluster], clearance: Clearance) -> list[Cluster]:
     """Without those of which a memory is gone, or that somebody told apart."""
     uids: dict[int, str] = {}
-    for pks in batched((pk for one in clusters for pk in _members(one)), CHUNK):
-        uids.update(_live(clearance).filter(pk__in=pks).values_list("pk", "uid"))
-    there = [one for one in clusters if all(pk in uids for pk in _members(one))]
-    decided = apart(clearance)
+    for pks in batched((pk for one in clusters for pk in _member_ids(one)), CHUNK_SIZE):
+        uids.update(_live_memories(clearance).filter(pk__in=pks).values_list("pk", "uid"))
+    there = [one for one in clusters if all(pk in uids for pk in _member_ids(one))]
+    decided = dismissed_pairs(clearance)
     return [
         one
         for one in there
@@ -308,22 +325,24 @@ def _undecided(clusters: Sequence[Cluster], clearance: Clearance) -> list[Cluste
     ]
 
 
-def _members(cluster: Cluster) -> list[int]:
+def _member_ids(cluster: Cluster) -> list[int]:
     return [cluster.keep, *(pk for pk, _ in cluster.others)]
 
 
-def _live(clearance: Clearance) -> MemoryQuerySet:
+def _live_memories(clearance: Clearance) -> MemoryQuerySet:
     live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
     return live
 
 
-def _about(clearance: Clearance, project: str) -> str:
+def _cache_key(clearance: Clearance, project: str) -> str:
     """Whatever was compared before something was taken back may have left that out: it is compared anew."""
-    undone = JournalEntry.objects.filter(operation__in=(UNDO_MERGE, UNDO_APART)).aggregate(last=Max("seq"))
-    return repr((eyes(clearance), project, undone["last"]))
+    undone = JournalEntry.objects.filter(operation__in=(UNDO_MERGE, UNDO_NOT_DUPLICATES)).aggregate(
+        last=Max("seq")
+    )
+    return repr((clearance_key(clearance), project, undone["last"]))
 
 
-def beside(memory: Memory, clearance: Clearance, likeness: float) -> Shown | None:
+def build_merge_card(memory: Memory, clearance: Clearance, likeness: float) -> ClusterCard | None:
     """A memory and those most like it of its project, scope and owner; None where there is none.
 
     Only those are ticked that are at least as alike as ``likeness``, a cosine; one of them is kept.
@@ -332,20 +351,20 @@ def beside(memory: Memory, clearance: Clearance, likeness: float) -> Shown | Non
         return None
     near = [
         one
-        for one in related(memory, clearance, 4 * MOST_BESIDE).items
+        for one in find_related(memory, clearance, 4 * MAX_MERGE_CANDIDATES).items
         if (one.memory.project, one.memory.scope, one.memory.owner)
         == (memory.project, memory.scope, memory.owner)
         and one.memory.category not in NEVER_MERGED
-    ][:MOST_BESIDE]
+    ][:MAX_MERGE_CANDIDATES]
     alike = [one.memory for one in near if (one.likeness or 0) >= likeness]
     ticked = frozenset([memory.uid, *(one.uid for one in alike)])
     # What is kept is one of those that are ticked: else the second key would merge it into something else.
     keep, why = memory.uid, "it is the one you were looking at"
     if alike:
         pks = [memory.pk, *(one.pk for one in alike)]
-        best, _, why = arrange(read(_live(clearance).filter(pk__in=pks)))
+        best, _, why = choose_kept(read_rows(_live_memories(clearance).filter(pk__in=pks)))
         keep = next(one.uid for one in (memory, *alike) if one.pk == best.pk)
     pks = [memory.pk, *(one.memory.pk for one in near)]
-    entered = Entered(ticked, frozenset(), "", "")
-    found = one_cluster(_live(clearance).filter(pk__in=pks), keep, entered)
+    entered = CardInput(ticked, frozenset(), "", "")
+    found = build_card(_live_memories(clearance).filter(pk__in=pks), keep, entered)
     return replace(found, why=why) if found else None

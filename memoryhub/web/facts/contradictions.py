@@ -14,29 +14,29 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub import memories
-from memoryhub.accounts.clearance import actor_of, clearance_of
+from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.facts import contradictions
-from memoryhub.facts.contradictions import Contradiction, Survey
-from memoryhub.facts.graph_index import key_of
+from memoryhub.facts.contradictions import Contradiction, ContradictionReport
+from memoryhub.facts.graph_index import node_key
 from memoryhub.models import Fact
 from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
-from memoryhub.web.base.redirects import back_of
-from memoryhub.web.facts.filters import ConflictFilter, GraphAddress, suggested_predicates
-from memoryhub.web.memories.list_forms import without
+from memoryhub.web.base.redirects import return_url
+from memoryhub.web.facts.filters import ContradictionFilter, GraphAddress, suggested_predicates
+from memoryhub.web.memories.filters import filter_url
 
 PAGE_SIZE = 20
 _TABS = {"open": "To decide", "together": "May all hold"}
-_CHANGE = "memoryhub.change_fact"
+_CHANGE_PERMISSION = "memoryhub.change_fact"
 
 
 @require_safe
-def conflicts(request: HttpRequest) -> HttpResponse:
+def contradiction_list(request: HttpRequest) -> HttpResponse:
     """``subject``, ``predicate``, ``project``, ``tab`` (open or together) and ``page`` in the address."""
-    form = ConflictFilter(request.GET)
+    form = ContradictionFilter(request.GET)
     if not form.is_valid():
         return render(request, "facts/conflicts.html", {"form": form}, status=422)
-    clearance, project = clearance_of(request), form.value("project")
-    survey = form.select(contradictions.survey(clearance, project=project))
+    clearance, project = request_clearance(request), form.value("project")
+    survey = form.select(contradictions.find_contradictions(clearance, project=project))
     tab = request.GET.get("tab", "open")
     tab = tab if tab in _TABS else "open"
     groups = survey.open if tab == "open" else survey.together
@@ -46,15 +46,15 @@ def conflicts(request: HttpRequest) -> HttpResponse:
         "form": form,
         "tab": tab,
         "tabs": [
-            {"name": name, "title": title, "href": without(request, tab=name), "current": name == tab}
+            {"name": name, "title": title, "href": filter_url(request, tab=name), "current": name == tab}
             for name, title in _TABS.items()
         ],
-        "counts": _counts(survey),
-        "groups": shown(request, list(page.object_list)),
+        "counts": _tab_counts(survey),
+        "groups": contradiction_cards(request, list(page.object_list)),
         "number": page.number,
         "last": page.paginator.num_pages,
         "back": request.get_full_path(),
-        "graph": address.of([key_of(subject)] if subject else []),
+        "graph": address.of([node_key(subject)] if subject else []),
         "table": address.table(**({"subject": subject} if subject else {})),
         "conflicts": address.conflicts(subject=subject),
         "predicates": suggested_predicates(clearance, project),
@@ -62,105 +62,110 @@ def conflicts(request: HttpRequest) -> HttpResponse:
     return render(request, "facts/conflicts.html", context)
 
 
-def _counts(survey: Survey) -> dict[str, int]:
+def _tab_counts(survey: ContradictionReport) -> dict[str, int]:
     """How many there are, by tab."""
     return {"open": len(survey.open), "together": len(survey.together)}
 
 
-def shown(request: HttpRequest, groups: list[Contradiction]) -> list[dict[str, Any]]:
+def contradiction_cards(request: HttpRequest, groups: list[Contradiction]) -> list[dict[str, Any]]:
     """Each group with its whole facts, in one query for all."""
     wanted = [row.pk for group in groups for row in group.rows]
-    visible = Fact.objects.visible_to(clearance_of(request)).select_related("memory").defer("memory__content")
+    visible = (
+        Fact.objects.visible_to(request_clearance(request)).select_related("memory").defer("memory__content")
+    )
     facts = {fact.pk: fact for fact in visible.filter(pk__in=wanted)}
     return [
         {
             "group": group,
             "facts": [facts[row.pk] for row in group.rows if row.pk in facts],
-            "graph": GraphAddress(request.GET).of([key_of(group.newest.subject)]),
+            "graph": GraphAddress(request.GET).of([node_key(group.newest.subject)]),
         }
         for group in groups
     ]
 
 
 @require_POST
-@permission_required(_CHANGE, raise_exception=True)
-def decide(request: HtmxHttpRequest) -> HttpResponse:
+@permission_required(_CHANGE_PERMISSION, raise_exception=True)
+def decide_contradiction(request: HtmxHttpRequest) -> HttpResponse:
     """``fact``: the ids of all that were shown; ``keep``: the one that holds, or none when all of them do."""
     uids, keep = request.POST.getlist("fact"), request.POST.get("keep", "")
     try:
         if keep:
             others = [uid for uid in uids if uid != keep]
-            holds, gone = contradictions.supersede(keep, others, actor_of(request))
+            holds, gone = contradictions.supersede_facts(keep, others, request_actor(request))
             context = {"holds": holds, "gone": gone}
         else:
-            context = {"decision": contradictions.hold_together(uids, actor_of(request)), "count": len(uids)}
+            context = {
+                "decision": contradictions.mark_compatible(uids, request_actor(request)),
+                "count": len(uids),
+            }
     except memories.StoreError as refusal:
-        return _refused(request, refusal)
-    return _told(request, context | {"fact_ids": uids})
+        return _refused_response(request, refusal)
+    return _decided_response(request, context | {"fact_ids": uids})
 
 
 @require_POST
-@permission_required(_CHANGE, raise_exception=True)
-def undo(request: HtmxHttpRequest) -> HttpResponse:
+@permission_required(_CHANGE_PERMISSION, raise_exception=True)
+def undo_decision(request: HtmxHttpRequest) -> HttpResponse:
     """``gone``: the ids of facts that gave way to another; or ``decision``, that all hold."""
     gone = request.POST.getlist("gone")
     try:
         if gone:
-            contradictions.reinstate(gone, actor_of(request))
+            contradictions.undo_supersede(gone, request_actor(request))
         else:
-            contradictions.undo_hold_together(request.POST.get("decision", ""), actor_of(request))
+            contradictions.undo_mark_compatible(request.POST.get("decision", ""), request_actor(request))
     except memories.StoreError as refusal:
-        return _refused(request, refusal)
+        return _refused_response(request, refusal)
     if request.htmx:
-        return _card(request)
+        return _card_response(request)
     messages.success(request, "Taken back: all is as it was.")
-    return redirect(_back(request))
+    return redirect(_back_address(request))
 
 
-def _told(request: HtmxHttpRequest, context: dict[str, Any]) -> HttpResponse:
+def _decided_response(request: HtmxHttpRequest, context: dict[str, Any]) -> HttpResponse:
     """What was decided, with a button that undoes it: in the place of the card, or as a message."""
-    context |= {"back": _back(request)}
+    context |= {"back": _back_address(request)}
     if request.htmx:
-        return render(request, "facts/decided.html", context | _news(request))
+        return render(request, "facts/decided.html", context | _current_counts(request))
     messages.success(request, render_to_string("facts/undo.html", context, request=request))
-    return redirect(_back(request))
+    return redirect(_back_address(request))
 
 
-def _card(request: HtmxHttpRequest) -> HttpResponse:
+def _card_response(request: HtmxHttpRequest) -> HttpResponse:
     """The facts that were shown, as they are now."""
     uids = set(request.POST.getlist("fact"))
-    survey = contradictions.survey(clearance_of(request))
+    survey = contradictions.find_contradictions(request_clearance(request))
     group = next((group for group in survey.groups if uids & {row.uid for row in group.rows}), None)
     if group is None:
         raise Http404
-    [one] = shown(request, [group])
-    context = {"one": one, "back": _back(request), "is_fresh": True, **_news(request)}
+    [one] = contradiction_cards(request, [group])
+    context = {"one": one, "back": _back_address(request), "is_fresh": True, **_current_counts(request)}
     response = render(request, "facts/conflict_again.html", context)
     patch_vary(response)
     return response
 
 
-def _refused(request: HtmxHttpRequest, refusal: memories.StoreError) -> HttpResponse:
+def _refused_response(request: HtmxHttpRequest, refusal: memories.StoreError) -> HttpResponse:
     """Why it was not done; what one may not see is not there."""
     if isinstance(refusal, memories.NotFound):
         raise Http404
     if request.htmx:
-        context = {"refusal": refusal.message, "back": _back(request), **_news(request)}
+        context = {"refusal": refusal.message, "back": _back_address(request), **_current_counts(request)}
         return render(request, "facts/refused.html", context, status=422)
     messages.error(request, f"Not done: {refusal.message}.")
-    return redirect(_back(request))
+    return redirect(_back_address(request))
 
 
-def _news(request: HttpRequest) -> dict[str, Any]:
+def _current_counts(request: HttpRequest) -> dict[str, Any]:
     """How many there are by now under the filters of the page that was acted on; nothing for another page."""
-    path, _, query = _back(request).partition("?")
-    form = ConflictFilter(QueryDict(query))
+    path, _, query = _back_address(request).partition("?")
+    form = ContradictionFilter(QueryDict(query))
     if path != reverse("fact-conflicts") or not form.is_valid():
         return {}
-    survey = contradictions.survey(clearance_of(request), project=form.value("project"))
-    return {"counts": _counts(form.select(survey)), "names": list(_TABS)}
+    survey = contradictions.find_contradictions(request_clearance(request), project=form.value("project"))
+    return {"counts": _tab_counts(form.select(survey)), "names": list(_TABS)}
 
 
-def _back(request: HttpRequest) -> str:
+def _back_address(request: HttpRequest) -> str:
     """The page of facts that was acted on, or the review."""
-    return back_of(request, "/facts/contradictions/", ("/facts/", "/review/"))
+    return return_url(request, "/facts/contradictions/", ("/facts/", "/review/"))

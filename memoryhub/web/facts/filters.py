@@ -10,17 +10,17 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from memoryhub.access.policy import Clearance
-from memoryhub.capture.segments import PREDICATE as BOUNDARY
-from memoryhub.facts import names
-from memoryhub.facts.contradictions import Survey
+from memoryhub.capture.segments import BOUNDARY_PREDICATE as BOUNDARY
+from memoryhub.facts import queries
+from memoryhub.facts.contradictions import ContradictionReport
 from memoryhub.facts.services import query_facts
 from memoryhub.models.querysets import FactQuerySet
 from memoryhub.web.base.filters import ListFilter, PredicateField, ProjectField, WordField
-from memoryhub.web.facts.graph import MOST_OPEN
+from memoryhub.web.facts.graph import MAX_OPEN_NODES
 
-SUGGESTED = 200
-_FOR_ALL = ("project", "predicate", "min_confidence")
-_FOR_CONFLICTS = ("project", "predicate")
+MAX_SUGGESTED = 200
+_GRAPH_FILTERS = ("project", "predicate", "min_confidence")
+_CONTRADICTION_FILTERS = ("project", "predicate")
 
 
 class ConfidenceField(forms.FloatField):
@@ -46,24 +46,24 @@ class GraphFilter(ListFilter):
         asked, project = self.value("predicate"), self.value("project")
         least = self.value("min_confidence") or 0.0
         facts = query_facts(clearance, project=project, min_confidence=least).select_related(None)
-        return names.saying(facts, asked) if asked else facts.exclude(predicate=BOUNDARY)
+        return queries.filter_by_predicate(facts, asked) if asked else facts.exclude(predicate=BOUNDARY)
 
 
-class ConflictFilter(ListFilter):
+class ContradictionFilter(ListFilter):
     """Which contradictions are shown; names are found however they are written."""
 
     subject = WordField()
     predicate = PredicateField()
     project = ProjectField()
 
-    def select(self, survey: Survey) -> Survey:
+    def select(self, survey: ContradictionReport) -> ContradictionReport:
         """Of a survey of the project, what is asked for."""
         return survey.narrowed(subject=self.value("subject"), predicate=self.value("predicate"))
 
 
 def suggested_predicates(clearance: Clearance, project: str = "") -> list[str]:
     """What a field of predicates suggests: the commonest of the facts that hold now and may be seen."""
-    return names.predicates(query_facts(clearance, project=project), SUGGESTED)
+    return queries.common_predicates(query_facts(clearance, project=project), MAX_SUGGESTED)
 
 
 class GraphAddress:
@@ -71,7 +71,7 @@ class GraphAddress:
 
     def __init__(self, asked: QueryDict, opened: Sequence[str] = ()) -> None:
         self._opened = list(opened)
-        self._filters = [(name, asked[name]) for name in _FOR_ALL if asked.get(name)]
+        self._filters = [(name, asked[name]) for name in _GRAPH_FILTERS if asked.get(name)]
 
     def of(self, keys: Sequence[str]) -> str:
         query = urlencode([*self._filters, *(("node", key) for key in keys)])
@@ -80,7 +80,7 @@ class GraphAddress:
     def opening(self, key: str) -> str:
         """With this node opened too, the last of them; the first gives way when there are too many."""
         others = [other for other in self._opened if other != key]
-        return self.of([*others[-(MOST_OPEN - 1) :], key])
+        return self.of([*others[-(MAX_OPEN_NODES - 1) :], key])
 
     def closing(self, key: str) -> str:
         return self.of([other for other in self._opened if other != key])
@@ -99,6 +99,6 @@ class GraphAddress:
 
     def conflicts(self, **filters: str) -> str:
         """The page of contradictions, under those of the filters that it has and what narrows it further."""
-        query = {name: value for name, value in self._filters if name in _FOR_CONFLICTS} | filters
+        query = {name: value for name, value in self._filters if name in _CONTRADICTION_FILTERS} | filters
         kept = {name: value for name, value in query.items() if value}
         return f"{reverse('fact-conflicts')}?{urlencode(kept)}" if kept else reverse("fact-conflicts")

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from itertools import chain
 
 from memoryhub.core.text import shorten
-from memoryhub.facts.graph_index import Index, Triple, key_of
-from memoryhub.facts.names import as_a_rule
-from memoryhub.facts.predicates import plain
+from memoryhub.facts.graph_index import GraphIndex, Triple, node_key
+from memoryhub.facts.predicates import normalise_predicate
+from memoryhub.facts.queries import most_common_spelling
 from memoryhub.web.facts import graph_layout
 
-CORE = 80  # nodes with names when none is opened; half as many again rather than leave out a few
-NEIGHBOURS = 36  # drawn of a node that is opened
-MOST_OPEN = 8
-COLOURS = 6  # predicates with a colour of their own
-LABELLED = 28  # edges of a picture that bear their predicates
-_LABEL = 26
+MAX_NAMED_NODES = 80  # nodes with names when none is opened; half as many again rather than leave out a few
+MAX_NEIGHBOURS = 36  # drawn of a node that is opened
+MAX_OPEN_NODES = 8
+MAX_COLOURS = 6  # predicates with a colour of their own
+MAX_LABELLED_EDGES = 28  # edges of a picture that bear their predicates
+_MAX_LABEL_CHARS = 26
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Node:
     x: int
     y: int
     r: int
-    name: graph_layout.Name
+    name: graph_layout.NamePlacement
     facts: int
     beside: int
     more: int  # neighbours that are not drawn
@@ -58,21 +58,21 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Colour:
+class PredicateColour:
     predicate: str
     count: int
     name: str
 
 
 @dataclass(frozen=True)
-class Picture:
+class GraphPicture:
     nodes: list[Node]
     edges: list[Edge]  # of opened nodes, each with its words
     bundles: list[
         tuple[str, str]
     ]  # of the whole graph: the classes and the path of all edges that look alike
     links: int  # how many edges there are
-    colours: list[Colour]
+    colours: list[PredicateColour]
     dust: str  # the other nodes as a path of points
     total: int  # things in all
     facts: int
@@ -88,35 +88,35 @@ class Picture:
         return graph_layout.HEIGHT
 
 
-def draw(index: Index, opened: Sequence[str], contradicting: Collection[int] = ()) -> Picture:
+def draw_graph(index: GraphIndex, opened: Sequence[str], contradicting: Collection[int] = ()) -> GraphPicture:
     """The picture of the opened things and their neighbours, or of the foremost when none is.
 
     ``contradicting``: primary keys of facts that contradict others.
     """
-    names = _chosen(index, opened)
-    between = _between(index, names)
-    radii, places = _arranged(index, names, opened, list(between))
+    names = _select_nodes(index, opened)
+    between = _find_edges(index, names)
+    radii, places = _arrange(index, names, opened, list(between))
     counted = list(chain.from_iterable(between.values())) if opened else index.triples
-    colours = _colours(triple.predicate for triple in counted)
+    colours = _assign_colours(triple.predicate for triple in counted)
     drawing = _Drawing(
         index=index,
         names=names,
         opened=set(opened),
         places=places,
         radii=radii,
-        colours={plain(colour.predicate): colour.name for colour in colours},
+        colours={normalise_predicate(colour.predicate): colour.name for colour in colours},
         contradicting=set(contradicting),
-        room=graph_layout.Room(places, radii, list(between)),
+        room=graph_layout.LabelPlacer(places, radii, list(between)),
     )
     nodes = drawing.nodes(between)  # before the edges: words on these go where names leave room
     edges = drawing.edges(between)
-    return Picture(
+    return GraphPicture(
         nodes=nodes,
         edges=edges if opened else [],
-        bundles=[] if opened else _bundles(edges),
+        bundles=[] if opened else _bundle_edges(edges),
         links=len(edges),
         colours=colours,
-        dust="" if opened else _dust(index, dict(zip(names, places, strict=True))),
+        dust="" if opened else _dust_path(index, dict(zip(names, places, strict=True))),
         total=len(index.of),
         facts=len(index.triples),
         contradicting=sum(triple.pk in drawing.contradicting for triple in counted),
@@ -124,29 +124,29 @@ def draw(index: Index, opened: Sequence[str], contradicting: Collection[int] = (
     )
 
 
-def _chosen(index: Index, opened: Sequence[str]) -> list[str]:
+def _select_nodes(index: GraphIndex, opened: Sequence[str]) -> list[str]:
     """What is drawn with its name, the foremost first."""
     if not opened:
-        return index.foremost(len(index.of) if len(index.of) <= CORE * 3 // 2 else CORE)
+        return index.foremost(len(index.of) if len(index.of) <= MAX_NAMED_NODES * 3 // 2 else MAX_NAMED_NODES)
     names = list(opened)
     for name in opened:
         sure = index.beside[name]
         nearest = sorted(sure, key=lambda other: (-sure[other], -index.degree(other), other))
-        names += nearest[:NEIGHBOURS]
+        names += nearest[:MAX_NEIGHBOURS]
     return list(dict.fromkeys(names))
 
 
-def _arranged(
-    index: Index, names: Sequence[str], opened: Sequence[str], links: Sequence[tuple[int, int]]
+def _arrange(
+    index: GraphIndex, names: Sequence[str], opened: Sequence[str], links: Sequence[tuple[int, int]]
 ) -> tuple[list[float], list[tuple[float, float]]]:
     """The radius and the place of each node."""
     most = max(map(index.degree, names), default=1)
-    radii = [_radius(index.degree(name) / most, name in opened) for name in names]
-    points = graph_layout.arrange(len(names), links, radii)
+    radii = [_node_radius(index.degree(name) / most, name in opened) for name in names]
+    points = graph_layout.arrange_nodes(len(names), links, radii)
     return radii, [(float(x), float(y)) for x, y in points]
 
 
-def _between(index: Index, names: Sequence[str]) -> dict[tuple[int, int], list[Triple]]:
+def _find_edges(index: GraphIndex, names: Sequence[str]) -> dict[tuple[int, int], list[Triple]]:
     """The facts between any two that are drawn, by their places; both directions are one edge.
 
     What a thing says of itself is an edge from its place to its place.
@@ -163,16 +163,19 @@ def _between(index: Index, names: Sequence[str]) -> dict[tuple[int, int], list[T
     return found
 
 
-def _colours(predicates: Iterable[str]) -> list[Colour]:
+def _assign_colours(predicates: Iterable[str]) -> list[PredicateColour]:
     """Those of most edges have one each, however they are written."""
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
     for predicate, count in Counter(predicates).items():
-        spellings[plain(predicate)][predicate] += count
-    foremost = sorted(spellings.values(), key=lambda found: -found.total())[:COLOURS]
-    return [Colour(as_a_rule(found), found.total(), f"p{place}") for place, found in enumerate(foremost)]
+        spellings[normalise_predicate(predicate)][predicate] += count
+    foremost = sorted(spellings.values(), key=lambda found: -found.total())[:MAX_COLOURS]
+    return [
+        PredicateColour(most_common_spelling(found), found.total(), f"p{place}")
+        for place, found in enumerate(foremost)
+    ]
 
 
-def _radius(share: float, is_open: bool) -> float:
+def _node_radius(share: float, is_open: bool) -> float:
     """``share``: how many neighbours a node has, of those that the foremost has."""
     return 4.5 + 12 * math.sqrt(share) if not is_open else 13 + 6 * math.sqrt(share)
 
@@ -181,17 +184,17 @@ def _radius(share: float, is_open: bool) -> float:
 class _Drawing:
     """What nodes and edges are drawn with; each node is known by its place among the ``names``."""
 
-    index: Index
+    index: GraphIndex
     names: Sequence[str]
     opened: set[str]
     places: Sequence[tuple[float, float]]
     radii: Sequence[float]
     colours: Mapping[str, str]
     contradicting: set[int]
-    room: graph_layout.Room
+    room: graph_layout.LabelPlacer
 
     def nodes(self, between: Iterable[tuple[int, int]]) -> list[Node]:
-        labels = [shorten(self.index.text(name), _LABEL) for name in self.names]
+        labels = [shorten(self.index.text(name), _MAX_LABEL_CHARS) for name in self.names]
         written = self.room.names(labels)
         links: dict[int, set[int]] = defaultdict(set)
         for one, other in between:
@@ -202,12 +205,12 @@ class _Drawing:
             for place, (label, name) in enumerate(zip(labels, written, strict=True))
         ]
 
-    def _node(self, place: int, label: str, name: graph_layout.Name, links: set[int]) -> Node:
+    def _node(self, place: int, label: str, name: graph_layout.NamePlacement, links: set[int]) -> Node:
         thing, (x, y) = self.names[place], self.places[place]
         drawn = {thing, *(self.names[other] for other in links)}
         text = self.index.text(thing)
         return Node(
-            key=key_of(text),
+            key=node_key(text),
             text=text,
             label=label,
             x=round(x),
@@ -224,7 +227,7 @@ class _Drawing:
 
     def edges(self, between: Mapping[tuple[int, int], list[Triple]]) -> list[Edge]:
         near = sum(not self._is_beside(pair) for pair in between)
-        return [self._edge(pair, triples, near <= LABELLED) for pair, triples in between.items()]
+        return [self._edge(pair, triples, near <= MAX_LABELLED_EDGES) for pair, triples in between.items()]
 
     def _is_beside(self, pair: tuple[int, int]) -> bool:
         return bool(self.opened) and not any(self.names[place] in self.opened for place in pair)
@@ -242,7 +245,7 @@ class _Drawing:
             y=round(at[1]) if at else 0,
             title=shorten(said, 200),
             label=label if at else "",
-            colour=self.colours.get(plain(predicates[0]), ""),
+            colour=self.colours.get(normalise_predicate(predicates[0]), ""),
             contradicts=any(triple.pk in self.contradicting for triple in triples),
             is_beside=is_beside,
         )
@@ -265,7 +268,7 @@ class _Drawing:
         return f"{path} {x + r / 2:.0f} {root + way * 3:.0f}", ((x - 30, words), (x + 30, words))
 
 
-def _bundles(edges: Iterable[Edge]) -> list[tuple[str, str]]:
+def _bundle_edges(edges: Iterable[Edge]) -> list[tuple[str, str]]:
     """Hundreds of edges without words of their own are a few paths; contradictions lie above the others."""
     paths: dict[tuple[bool, str], list[str]] = defaultdict(list)
     for edge in edges:
@@ -276,7 +279,7 @@ def _bundles(edges: Iterable[Edge]) -> list[tuple[str, str]]:
     ]
 
 
-def _dust(index: Index, places: Mapping[str, tuple[float, float]]) -> str:
+def _dust_path(index: GraphIndex, places: Mapping[str, tuple[float, float]]) -> str:
     """What is not drawn by name, as points around what it hangs on."""
     hung: dict[str, list[str]] = defaultdict(list)
     for name, beside in index.beside.items():
@@ -285,4 +288,4 @@ def _dust(index: Index, places: Mapping[str, tuple[float, float]]) -> str:
         anchors = [other for other in beside if other in places]
         if anchors:
             hung[max(anchors, key=lambda other: (index.degree(other), other))].append(name)
-    return "".join(f"M{x} {y}h0" for x, y in graph_layout.around(places, hung).values())
+    return "".join(f"M{x} {y}h0" for x, y in graph_layout.place_around(places, hung).values())

@@ -9,17 +9,17 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import clearance_of
+from memoryhub.accounts.clearance import request_clearance
 from memoryhub.facts import contradictions, graph_index
-from memoryhub.facts.predicates import same_thing
+from memoryhub.facts.predicates import normalise_name
 from memoryhub.facts.services import query_facts
-from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment, show_address
+from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment, update_address_bar
 from memoryhub.web.facts import graph
 from memoryhub.web.facts.filters import GraphAddress, GraphFilter, suggested_predicates
-from memoryhub.web.facts.graph_panel import Beside
+from memoryhub.web.facts.graph_panel import PanelBuilder
 
 TARGET = "graph-view"
-FOREMOST, FOUND, SUGGESTED = 14, 12, 50
+MAX_TOP_NODES, MAX_FOUND, MAX_SUGGESTED = 14, 12, 50
 
 
 @require_safe
@@ -28,63 +28,63 @@ def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
     form = GraphFilter(request.GET)
     if not form.is_valid():
         return render(request, "facts/graph.html", {"form": form}, status=422)
-    clearance = clearance_of(request)
-    index = graph_index.read(form.select(clearance))
-    opened, missing = _opened(index, request.GET.getlist("node"))
-    found = index.like(form.value("find"), FOUND) if form.value("find") else []
-    if exact := _exact(found, form.value("find")):
+    clearance = request_clearance(request)
+    index = graph_index.read_graph(form.select(clearance))
+    opened, missing = _parse_open_nodes(index, request.GET.getlist("node"))
+    found = index.like(form.value("find"), MAX_FOUND) if form.value("find") else []
+    if exact := _exact_match(found, form.value("find")):
         opened, found = [*(name for name in opened if name != exact), exact], []
-    opened = opened[-graph.MOST_OPEN :]
+    opened = opened[-graph.MAX_OPEN_NODES :]
     texts = [index.text(name) for name in opened]
-    address = GraphAddress(request.GET, [graph_index.key_of(text) for text in texts])
+    address = GraphAddress(request.GET, [graph_index.node_key(text) for text in texts])
     context = {
         "form": form,
         "address": address,
-        "opened": [_handle(text, address) for text in texts],
+        "opened": [_open_node(text, address) for text in texts],
         "missing": missing,
-        "found": _named(index, found, address),
+        "found": _node_links(index, found, address),
         "found_nothing": bool(form.value("find")) and not found and not exact,
         "here": address.narrowed(),
         "table": address.table(thing=texts[-1]) if texts else address.table(),
         "whole": address.of(()),
         "conflicts": address.conflicts(),
-        **_picture(index, opened, form, clearance, address),
+        **_picture_context(index, opened, form, clearance, address),
     }
     if not request.htmx:
         context["predicates"] = suggested_predicates(clearance, form.value("project"))
     response = page_or_fragment(
         request, "facts/graph.html", context, fragment="facts/graph_view.html", target=TARGET
     )
-    return show_address(request, response, context["here"], replace=False)
+    return update_address_bar(request, response, context["here"], replace=False)
 
 
-def _handle(name: str, address: GraphAddress) -> dict[str, str]:
-    key = graph_index.key_of(name)
+def _open_node(name: str, address: GraphAddress) -> dict[str, str]:
+    key = graph_index.node_key(name)
     return {"name": name, "key": key, "open": address.opening(key), "close": address.closing(key)}
 
 
-def _picture(
-    index: graph_index.Index,
+def _picture_context(
+    index: graph_index.GraphIndex,
     opened: list[str],
     form: GraphFilter,
     clearance: Clearance,
     address: GraphAddress,
 ) -> dict[str, Any]:
     """What is drawn, and what stands beside it."""
-    survey = contradictions.survey(clearance, project=form.value("project"))
+    survey = contradictions.find_contradictions(clearance, project=form.value("project"))
     survey = survey.narrowed(predicate=form.value("predicate"))
-    picture = graph.draw(index, opened, {row.pk for group in survey.open for row in group.rows})
+    picture = graph.draw_graph(index, opened, {row.pk for group in survey.open for row in group.rows})
     keys = {node.key: address.opening(node.key) for node in picture.nodes}
     context: dict[str, Any] = {
         "picture": picture,
         "nodes": [(node, keys[node.key]) for node in picture.nodes],
         "colours": [(colour, address.narrowed(predicate=colour.predicate)) for colour in picture.colours],
         "contradictions": len(survey.open),
-        "foremost": _named(index, index.ranked(index.of)[:FOREMOST], address),
+        "foremost": _node_links(index, index.ranked(index.of)[:MAX_TOP_NODES], address),
     }
     if opened:
         ended = query_facts(clearance, project=form.value("project"), ended=True)
-        panel = Beside(index, form.select(clearance), ended, clearance, address, survey).of(opened[-1])
+        panel = PanelBuilder(index, form.select(clearance), ended, clearance, address, survey).of(opened[-1])
         context["panel"] = panel
         context["alone"] = address.of([panel.key])
         context["past"] = address.table(thing=panel.text, state="ended")
@@ -92,31 +92,33 @@ def _picture(
     return context
 
 
-def _opened(index: graph_index.Index, keys: list[str]) -> tuple[list[str], list[str]]:
+def _parse_open_nodes(index: graph_index.GraphIndex, keys: list[str]) -> tuple[list[str], list[str]]:
     """The things that the address names, each once, and the keys of which nothing is known."""
     names = {key: index.known(key) for key in keys}
     return list(dict.fromkeys(filter(None, names.values()))), [key for key, name in names.items() if not name]
 
 
-def _exact(found: list[str], typed: str) -> str | None:
+def _exact_match(found: list[str], typed: str) -> str | None:
     """The only thing that was found, or the one that is called just so."""
     if len(found) == 1:
         return found[0]
-    wanted = same_thing(typed)
+    wanted = normalise_name(typed)
     return wanted if wanted in found else None
 
 
-def _named(index: graph_index.Index, names: list[str], address: GraphAddress) -> list[tuple[str, str]]:
+def _node_links(
+    index: graph_index.GraphIndex, names: list[str], address: GraphAddress
+) -> list[tuple[str, str]]:
     texts = [index.text(name) for name in names]
-    return [(text, address.opening(graph_index.key_of(text))) for text in texts]
+    return [(text, address.opening(graph_index.node_key(text))) for text in texts]
 
 
 @require_safe
-def fact_things(request: HttpRequest) -> HttpResponse:
+def suggest_things(request: HttpRequest) -> HttpResponse:
     """Options for a ``<datalist>``: what visible facts name that holds what was typed in ``find``."""
     form = GraphFilter(request.GET)
     names: list[str] = []
     if form.is_valid():
-        index = graph_index.read(form.select(clearance_of(request)))
-        names = [index.text(name) for name in index.like(form.value("find"), SUGGESTED)]
+        index = graph_index.read_graph(form.select(request_clearance(request)))
+        names = [index.text(name) for name in index.like(form.value("find"), MAX_SUGGESTED)]
     return render(request, "suggest/projects.html", {"names": names})

@@ -15,73 +15,73 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import actor_of, clearance_of, full_clearance_of
+from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.capture import segments
 from memoryhub.core import pagination
-from memoryhub.facts import names
+from memoryhub.facts import queries
 from memoryhub.facts import services as fact_store
-from memoryhub.facts.graph_index import key_of
+from memoryhub.facts.graph_index import node_key
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import Fact
 from memoryhub.models.querysets import FactQuerySet
 from memoryhub.web.base.filters import FactFilter
 from memoryhub.web.base.htmx import HtmxHttpRequest
-from memoryhub.web.base.redirects import back_of
+from memoryhub.web.base.redirects import return_url
 from memoryhub.web.facts.filters import GraphAddress, suggested_predicates
-from memoryhub.web.memories.bulk_actions import number, were_changed
-from memoryhub.web.memories.bulk_selection import ticked
+from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number
+from memoryhub.web.memories.bulk_selection import parse_ticked
 from memoryhub.web.memories.forms import FactForm
 
-PAGE = 30
-_CHANGE = "memoryhub.change_fact"
-_PREFILLED = ("subject", "predicate", "object", "project", "session_id", "memory_id")
+PAGE_SIZE = 30
+_CHANGE_PERMISSION = "memoryhub.change_fact"
+_PREFILLED_FIELDS = ("subject", "predicate", "object", "project", "session_id", "memory_id")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def facts(request: HttpRequest) -> HttpResponse:
     """The table; POST stores a fact."""
     if request.method == "POST":
-        return _add(request)
-    return _table(request, FactForm(None, full_clearance_of(request), initial=_start(request)))
+        return _add_fact(request)
+    return _render_table(request, FactForm(None, full_clearance(request), initial=_initial_values(request)))
 
 
 @permission_required("memoryhub.add_fact", raise_exception=True)
-def _add(request: HttpRequest) -> HttpResponse:
-    form = FactForm(request.POST, full_clearance_of(request))
+def _add_fact(request: HttpRequest) -> HttpResponse:
+    form = FactForm(request.POST, full_clearance(request))
     if form.is_valid():
         try:
-            fact, is_new = fact_store.store_fact(form.draft, actor_of(request))
+            fact, is_new = fact_store.create_fact(form.draft, request_actor(request))
         except memories.StoreError as refusal:
             form.refuse(refusal)
         else:
             told = "Stored." if is_new else "This fact was there already: its confidence is updated."
-            messages.success(request, told + _out_of_sight(request, fact))
+            messages.success(request, told + _hidden_level_hint(request, fact))
             return redirect("memory", uid=fact.memory.uid) if fact.memory else redirect("facts")
-    return _table(request, form, status=422)
+    return _render_table(request, form, status=422)
 
 
-def _out_of_sight(request: HttpRequest, fact: Fact) -> str:
+def _hidden_level_hint(request: HttpRequest, fact: Fact) -> str:
     """What brings a fact into sight that was stored under a level whose switch is off."""
-    if clearance_of(request).opens(fact.project, fact.sensitivity):
+    if request_clearance(request).opens(fact.project, fact.sensitivity):
         return ""
     return f" It is {fact.sensitivity}: turn on the switch of that level to see it."
 
 
-def _start(request: HttpRequest) -> dict[str, Any]:
+def _initial_values(request: HttpRequest) -> dict[str, Any]:
     """What the address fills into the form, when it says ``add``."""
     if "add" not in request.GET:
         return {}
-    return {name: request.GET[name] for name in _PREFILLED if request.GET.get(name)}
+    return {name: request.GET[name] for name in _PREFILLED_FIELDS if request.GET.get(name)}
 
 
-def _table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpResponse:
+def _render_table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpResponse:
     form = FactFilter({} if "add" in request.GET or request.method == "POST" else request.GET)
     valid = form.is_valid()
-    rows = _select(clearance_of(request), form) if valid else Fact.objects.none()
+    rows = _filter_facts(request_clearance(request), form) if valid else Fact.objects.none()
     cursor = request.GET.get("cursor")
     try:
-        page = pagination.page(rows, "updated_at", PAGE, cursor)
-    except pagination.BadCursor as error:
+        page = pagination.paginate(rows, "updated_at", PAGE_SIZE, cursor)
+    except pagination.InvalidCursor as error:
         raise BadRequest(str(error)) from None
     context = {
         "form": form,
@@ -89,26 +89,28 @@ def _table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpRespon
         "add_open": add.is_bound or "add" in request.GET,
         "page": page,
         "first": not cursor,
-        "hidden_marks": valid and form.leaves_out_marks() and _has_marks(request),
-        "graph": _graph(request, form) if valid else "",
+        "hidden_marks": valid and form.leaves_out_marks() and _has_segment_facts(request),
+        "graph": _graph_address(request, form) if valid else "",
         "conflicts": GraphAddress(request.GET).conflicts(subject=form.value("subject")) if valid else "",
-        "predicates": suggested_predicates(clearance_of(request), form.value("project") if valid else ""),
-        "may_reinstate": valid and bool(form.value("state")) and request.user.has_perm(_CHANGE),
+        "predicates": suggested_predicates(
+            request_clearance(request), form.value("project") if valid else ""
+        ),
+        "may_reinstate": valid and bool(form.value("state")) and request.user.has_perm(_CHANGE_PERMISSION),
     }
     return render(request, "facts/page.html", context, status=status if valid else 422)
 
 
-def _has_marks(request: HttpRequest) -> bool:
-    return Fact.objects.visible_to(clearance_of(request)).filter(segments.MARKS).exists()
+def _has_segment_facts(request: HttpRequest) -> bool:
+    return Fact.objects.visible_to(request_clearance(request)).filter(segments.BOUNDARY_FACTS).exists()
 
 
-def _graph(request: HttpRequest, form: FactFilter) -> str:
+def _graph_address(request: HttpRequest, form: FactFilter) -> str:
     """The same facts as a graph, as far as it has these filters."""
     opened = form.value("thing") or form.value("subject")
-    return GraphAddress(request.GET).of([key_of(opened)] if opened else [])
+    return GraphAddress(request.GET).of([node_key(opened)] if opened else [])
 
 
-def _select(clearance: Clearance, form: FactFilter) -> FactQuerySet:
+def _filter_facts(clearance: Clearance, form: FactFilter) -> FactQuerySet:
     """Names are found however they are written; an object exactly when that is asked for."""
     exact, subject, predicate = form.value("how") == "exact", form.value("subject"), form.value("predicate")
     rows = fact_store.query_facts(
@@ -119,24 +121,24 @@ def _select(clearance: Clearance, form: FactFilter) -> FactQuerySet:
         ended={"": False, "ended": True}.get(form.value("state")),
     )
     if form.leaves_out_marks():
-        rows = rows.exclude(segments.MARKS)
+        rows = rows.exclude(segments.BOUNDARY_FACTS)
     if subject:
-        rows = rows.filter(names.named("subject", subject))
+        rows = rows.filter(queries.name_condition("subject", subject))
     if predicate:
-        rows = names.saying(rows, predicate)
+        rows = queries.filter_by_predicate(rows, predicate)
     if form.value("thing"):
-        rows = rows.filter(names.about(form.value("thing")))
+        rows = rows.filter(queries.about_condition(form.value("thing")))
     return rows if exact or not form.value("object") else rows.filter(object__icontains=form.value("object"))
 
 
 @require_safe
 def fact(request: HttpRequest, uid: str) -> HttpResponse:
     """One fact, and where to look on from it."""
-    visible = Fact.objects.visible_to(clearance_of(request)).select_related("memory", "superseded_by")
+    visible = Fact.objects.visible_to(request_clearance(request)).select_related("memory", "superseded_by")
     found = visible.filter(uid=uid).first()
     if found is None:
         raise Http404
-    context = {"fact": found, "facts": [found], "may_reinstate": request.user.has_perm(_CHANGE)}
+    context = {"fact": found, "facts": [found], "may_reinstate": request.user.has_perm(_CHANGE_PERMISSION)}
     return render(request, "facts/one.html", context)
 
 
@@ -144,33 +146,33 @@ def fact(request: HttpRequest, uid: str) -> HttpResponse:
 @permission_required("memoryhub.delete_fact", raise_exception=True)
 def fact_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Ask whether this fact is to be deleted for good; the answer goes where many are deleted at once."""
-    found = Fact.objects.visible_to(clearance_of(request)).filter(uid=uid).first()
+    found = Fact.objects.visible_to(request_clearance(request)).filter(uid=uid).first()
     if found is None:
         raise Http404
-    context = {"chosen": [found], "back": back_of(request, "/facts/"), "action": reverse("facts-delete")}
+    context = {"chosen": [found], "back": return_url(request, "/facts/"), "action": reverse("facts-delete")}
     return render(request, "facts/delete.html", context)
 
 
-_HOME = "/facts/"
+_FACTS_URL = "/facts/"
 
 
 @require_POST
 @permission_required("memoryhub.change_fact", raise_exception=True)
 def facts_end(request: HtmxHttpRequest) -> HttpResponse:
     """``uid``: the facts that hold no more from now on."""
-    back = back_of(request, _HOME)
+    back = return_url(request, _FACTS_URL)
     try:
-        found = ticked(request.POST.getlist("uid"))
-        ended = fact_store.end_facts(found.uids, actor_of(request), seen=found.seen)
+        found = parse_ticked(request.POST.getlist("uid"))
+        ended = fact_store.end_facts(found.uids, request_actor(request), seen=found.seen)
     except StoreError as refusal:
         messages.error(request, f"Nothing was changed: {refusal.message}.")
         return redirect(back)
     if ended.facts:
-        context = {"ended": ended, "told": _facts(len(ended.facts), "holds", "hold"), "back": back}
+        context = {"ended": ended, "told": _count_facts(len(ended.facts), "holds", "hold"), "back": back}
         messages.success(request, render_to_string("facts/ended.html", context, request=request))
     elif not ended.outdated:
         messages.warning(request, "Nothing was chosen that holds now; tick what holds no more.")
-    _tell_changed(request, len(ended.outdated))
+    _warn_changed(request, len(ended.outdated))
     return redirect(back)
 
 
@@ -178,30 +180,30 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
 @permission_required("memoryhub.change_fact", raise_exception=True)
 def facts_end_undo(request: HttpRequest, uid: str) -> HttpResponse:
     """``first`` and ``last``: the journal numbers; only who ended the facts takes it back."""
-    first, last = (number(request.POST.get(name, "")) for name in ("first", "last"))
+    first, last = (parse_journal_number(request.POST.get(name, "")) for name in ("first", "last"))
     try:
-        again = fact_store.begin_again(uid, actor_of(request), first, last)
+        again = fact_store.undo_end_facts(uid, request_actor(request), first, last)
     except NotFound:
         raise Http404 from None
     if again:
-        messages.success(request, f"Taken back: {_facts(len(again), 'holds', 'hold')} again.")
+        messages.success(request, f"Taken back: {_count_facts(len(again), 'holds', 'hold')} again.")
     else:
         messages.warning(request, "Nothing was taken back: it was changed since.")
-    return redirect(back_of(request, _HOME))
+    return redirect(return_url(request, _FACTS_URL))
 
 
 @require_POST
 @permission_required("memoryhub.delete_fact", raise_exception=True)
 def facts_delete(request: HttpRequest) -> HttpResponse:
     """``uid``: the facts to delete for good. Asks first, and names them as they are now."""
-    back = back_of(request, _HOME)
-    found = ticked(request.POST.getlist("uid")[: fact_store.MOST])
-    there = Fact.objects.visible_to(clearance_of(request)).filter(uid__in=found.uids)
+    back = return_url(request, _FACTS_URL)
+    found = parse_ticked(request.POST.getlist("uid")[: fact_store.MAX_FACTS])
+    there = Fact.objects.visible_to(request_clearance(request)).filter(uid__in=found.uids)
     if request.POST.get("confirmed") == "yes":
-        gone = fact_store.delete_facts(found.uids, actor_of(request), seen=found.seen)
-        messages.success(request, f"{_facts(len(gone), 'is', 'are')} deleted for good.")
-        _tell_changed(request, there.count())
-        return redirect(_HOME if back in {reverse("fact", args=[fact.uid]) for fact in gone} else back)
+        gone = fact_store.delete_facts(found.uids, request_actor(request), seen=found.seen)
+        messages.success(request, f"{_count_facts(len(gone), 'is', 'are')} deleted for good.")
+        _warn_changed(request, there.count())
+        return redirect(_FACTS_URL if back in {reverse("fact", args=[fact.uid]) for fact in gone} else back)
     chosen = list(there.order_by("-pk"))
     if not chosen:
         messages.warning(request, "Nothing was chosen; tick what is to be deleted.")
@@ -209,10 +211,10 @@ def facts_delete(request: HttpRequest) -> HttpResponse:
     return render(request, "facts/delete.html", {"chosen": chosen, "back": back, "action": request.path})
 
 
-def _tell_changed(request: HttpRequest, count: int) -> None:
+def _warn_changed(request: HttpRequest, count: int) -> None:
     if count:
-        messages.warning(request, were_changed(_facts(count), count))
+        messages.warning(request, changed_since_text(_count_facts(count), count))
 
 
-def _facts(count: int, one: str = "", more: str = "") -> str:
+def _count_facts(count: int, one: str = "", more: str = "") -> str:
     return (f"1 fact {one}" if count == 1 else f"{count} facts {more}").rstrip()

@@ -9,20 +9,20 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import clearance_of
-from memoryhub.core.pagination import BadCursor, page
+from memoryhub.accounts.clearance import request_clearance
+from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.stats import counts
-from memoryhub.web.base.htmx import HtmxHttpRequest, show_address
+from memoryhub.web.base.htmx import HtmxHttpRequest, update_address_bar
 from memoryhub.web.memories import facets
-from memoryhub.web.memories.list_forms import ORDERS, BrowseFilter, without
+from memoryhub.web.memories.filters import ORDERS, BrowseFilter, filter_url
 
 PAGE_SIZE = 25
 
 
 @require_safe
-def memories(request: HtmxHttpRequest) -> HttpResponse:
+def memory_list(request: HtmxHttpRequest) -> HttpResponse:
     """Filters, ``order`` and ``cursor`` in the address."""
-    clearance = clearance_of(request)
+    clearance = request_clearance(request)
     form = BrowseFilter(request.GET)
     form.narrow_to(clearance)
     context: dict[str, Any] = {"form": form}
@@ -31,26 +31,26 @@ def memories(request: HtmxHttpRequest) -> HttpResponse:
         status = 422
     else:
         try:
-            context |= _listed(request, form, clearance)
-        except BadCursor:
-            context["bad_cursor"], status = without(request), 422
+            context |= _list_context(request, form, clearance)
+        except InvalidCursor:
+            context["bad_cursor"], status = filter_url(request), 422
     response = render(request, "memories.html", context, status=status)
-    return show_address(request, response, without(request), replace=False)
+    return update_address_bar(request, response, filter_url(request), replace=False)
 
 
-def _listed(request: HttpRequest, form: BrowseFilter, clearance: Clearance) -> dict[str, Any]:
+def _list_context(request: HttpRequest, form: BrowseFilter, clearance: Clearance) -> dict[str, Any]:
     column = form.column()
     fitting = form.select(clearance)
-    shown = page(fitting, column, PAGE_SIZE, request.GET.get("cursor"))
-    counted = counts.facets(fitting)
+    shown = paginate(fitting, column, PAGE_SIZE, request.GET.get("cursor"))
+    counted = counts.top_facets(fitting)
     return {
         "page": shown,
         "total": sum(counted["sensitivity"].values()),  # each has a level, and there are few levels
         "first": not request.GET.get("cursor"),
         "chips": form.chips(request),
-        "groups": facets.groups(request, fitting, counted),
+        "groups": facets.build_facets(request, fitting, counted),
         "orders": [
-            {"title": title, "href": without(request, order=order), "current": order == f"-{column}"}
+            {"title": title, "href": filter_url(request, order=order), "current": order == f"-{column}"}
             for order, title in ORDERS.items()
         ],
         "moment_of": "created" if column == "created_at" else "updated",

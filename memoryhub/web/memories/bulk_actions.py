@@ -1,4 +1,4 @@
-"""Acts in the browser: who may do what, the values of a form, and what is said of the outcome."""
+"""Bulk actions in the browser: permissions, form values, messages and the two views."""
 
 from __future__ import annotations
 
@@ -8,33 +8,38 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
 
+from memoryhub import memories
 from memoryhub.access import redaction
 from memoryhub.access.policy import LEVELS, Clearance
-from memoryhub.accounts.clearance import actor_of, clearance_of, full_clearance_of
-from memoryhub.memories import Acted, NotFound, StoreError, undo_act
-from memoryhub.memories.bulk_undo import kind_of
+from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
+from memoryhub.memories import BulkResult, NotFound, StoreError, undo_bulk_action
+from memoryhub.memories.bulk_undo import bulk_action_kind
 from memoryhub.models import Memory
-from memoryhub.web.base.fields import whole
+from memoryhub.web.base.fields import parse_whole_number
+from memoryhub.web.base.redirects import return_url
 from memoryhub.web.memories import queries
+from memoryhub.web.memories.bulk_selection import parse_selection
 
-_CHANGE, _DELETE = "memoryhub.change_memory", "memoryhub.delete_memory"
+_CHANGE_PERMISSION, _DELETE_PERMISSION = "memoryhub.change_memory", "memoryhub.delete_memory"
 # One of these is needed for an act of a kind, and for taking it back.
 PERMISSIONS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("approve", "demote", "demote_and_approve", "promote", "expire"), (_CHANGE,)),
-    **dict.fromkeys(("tag", "untag", "set"), (_CHANGE,)),
-    "trash": (_DELETE,),
-    "restore": (_DELETE, _CHANGE),
+    **dict.fromkeys(("approve", "demote", "demote_and_approve", "promote", "expire"), (_CHANGE_PERMISSION,)),
+    **dict.fromkeys(("tag", "untag", "set"), (_CHANGE_PERMISSION,)),
+    "trash": (_DELETE_PERMISSION,),
+    "restore": (_DELETE_PERMISSION, _CHANGE_PERMISSION),
 }
-SETTABLE = ("importance", "sensitivity", "category", "project", "type", "scope")
-_SHOWN = 5  # of those that were left as they are
-_TITLE = 80
-_DONE = {
+SETTABLE_FIELDS = ("importance", "sensitivity", "category", "project", "type", "scope")
+_MAX_LISTED = 5  # of those that were left as they are
+_MAX_TITLE_CHARS = 80
+_DONE_TEXTS = {
     "approve": "approved",
     "demote": "demoted",
     "demote_and_approve": "demoted",
@@ -46,7 +51,7 @@ _DONE = {
     "untag": "without this tag now",
     "set": "changed",
 }
-_SAME = {
+_UNCHANGED_TEXTS = {
     "trash": "in the trash already",
     "restore": "neither in the trash nor expired",
     "expire": "expired already",
@@ -56,130 +61,184 @@ _SAME = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedAction:
     """What a form asks for."""
 
     kind: str
     values: dict[str, Any]
 
 
-def may(request: HttpRequest, kind: str) -> bool:
+def is_allowed(request: HttpRequest, kind: str) -> bool:
     return any(request.user.has_perm(permission) for permission in PERMISSIONS.get(kind, ()))
 
 
-def offered(request: HttpRequest) -> dict[str, bool]:
+def allowed_actions(request: HttpRequest) -> dict[str, bool]:
     """For templates: which kinds this person may do."""
-    return {kind: may(request, kind) for kind in PERMISSIONS}
+    return {kind: is_allowed(request, kind) for kind in PERMISSIONS}
 
 
-def taken_back(request: HttpRequest, uid: str, first: int, last: int) -> Acted:
+def undo_own_action(request: HttpRequest, uid: str, first: int, last: int) -> BulkResult:
     """Undo an act of this person, who must still be allowed to do such a thing; 404 for any other act."""
     # Its own memories too that the act put under a level whose switch is off.
-    actor = actor_of(request, full_clearance_of(request))
+    actor = request_actor(request, full_clearance(request))
     try:
-        if not may(request, kind_of(uid, actor, first, last)):
+        if not is_allowed(request, bulk_action_kind(uid, actor, first, last)):
             raise PermissionDenied
-        return undo_act(uid, actor, first, last)
+        return undo_bulk_action(uid, actor, first, last)
     except NotFound:
         raise Http404 from None
 
 
-def number(text: str) -> int:
+def parse_journal_number(text: str) -> int:
     """Of a journal row, as a form gives it; 0 for what is none."""
-    return whole(text) or 0
+    return parse_whole_number(text) or 0
 
 
-def asked(form: QueryDict, reach: Clearance) -> Asked:
+def parse_action(form: QueryDict, reach: Clearance) -> RequestedAction:
     """``act`` and the values it takes; ``set-<field>`` sets that one, whatever other fields hold.
 
     StoreError for a level that the person sees nowhere with all switches on: it would be out of their reach.
     """
     kind, _, name = form.get("act", "").partition("-")
     if kind in ("tag", "untag"):
-        return Asked(kind, {"tag": form.get("tag", "")})
+        return RequestedAction(kind, {"tag": form.get("tag", "")})
     if kind != "set":
-        return Asked(kind, {})
-    names = [name] if name in SETTABLE else [one for one in SETTABLE if form.get(one)]
+        return RequestedAction(kind, {})
+    names = [name] if name in SETTABLE_FIELDS else [one for one in SETTABLE_FIELDS if form.get(one)]
     values = {one: form.get(one, "") for one in names}
     level = values.get("sensitivity")
     if level in LEVELS and level not in reach.somewhere():
         raise StoreError(f"you may not see {level} memories; choose a lower level", "sensitivity")
-    return Asked(kind, values)
+    return RequestedAction(kind, values)
 
 
-def tell(request: HttpRequest, acted: Acted, back: str) -> None:
+def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> None:
     """Messages: what was done with a button that undoes it, what was so already, and what was refused."""
     if acted.done:
-        hidden = queries.out_of_sight(request, acted.done)
-        context = {"acted": acted, "told": summary(acted), "one": only(acted), "back": back, "hidden": hidden}
+        hidden = queries.hidden_notice(request, acted.done)
+        context = {
+            "acted": acted,
+            "told": action_summary(acted),
+            "one": single_memory(acted),
+            "back": back,
+            "hidden": hidden,
+        }
         messages.success(request, render_to_string("acts/done.html", context, request=request))
     if acted.same:
-        words = _SAME.get(acted.kind, "so already")
-        messages.info(request, f"{memories(len(acted.same))} {words}.")
+        words = _UNCHANGED_TEXTS.get(acted.kind, "so already")
+        messages.info(request, f"{count_text(len(acted.same))} {words}.")
     if acted.outdated:
-        messages.warning(request, left_as_changed(acted, request))
+        messages.warning(request, changed_since_message(acted, request))
     if len(acted.refused) > len(acted.outdated):
-        messages.warning(request, refusals(acted, request))
+        messages.warning(request, refusals_message(acted, request))
 
 
-def tell_undone(request: HttpRequest, acted: Acted) -> None:
+def add_undo_messages(request: HttpRequest, acted: BulkResult) -> None:
     if acted.done:
         verb = "is as it was" if len(acted.done) == 1 else "are as they were"
-        messages.success(request, f"Taken back: {memories(len(acted.done))} {verb}.")
+        messages.success(request, f"Taken back: {count_text(len(acted.done))} {verb}.")
     if acted.refused:
-        messages.warning(request, refusals(acted, request))
+        messages.warning(request, refusals_message(acted, request))
 
 
-def summary(acted: Acted) -> str:
+def action_summary(acted: BulkResult) -> str:
     """``3 memories demoted``; of one it says only what was done."""
-    return f"{memories(len(acted.done))} {_DONE[acted.kind]}"
+    return f"{count_text(len(acted.done))} {_DONE_TEXTS[acted.kind]}"
 
 
-def only(acted: Acted) -> Memory | None:
+def single_memory(acted: BulkResult) -> Memory | None:
     return acted.done[0] if len(acted.done) == 1 else None
 
 
-def refusals(acted: Acted, request: HttpRequest) -> SafeString:
+def refusals_message(acted: BulkResult, request: HttpRequest) -> SafeString:
     """The first few by name, for who may see them, and how many there are more."""
     refused = [(uid, words) for uid, words in acted.refused if uid not in acted.outdated]
-    shown = refused[:_SHOWN]
-    titles = _titles([uid for uid, _ in shown], request)
+    shown = refused[:_MAX_LISTED]
+    titles = _visible_titles([uid for uid, _ in shown], request)
     lines = format_html_join(
         "", "<li><bdi>{}</bdi>: {}</li>", ((titles.get(uid, uid), words) for uid, words in shown)
     )
-    head = f"{memories(len(refused)).capitalize()} left as before:"
-    return format_html("{}<ul>{}{}</ul>", head, lines, _rest(len(refused) - len(shown)))
+    head = f"{count_text(len(refused)).capitalize()} left as before:"
+    return format_html("{}<ul>{}{}</ul>", head, lines, _more_item(len(refused) - len(shown)))
 
 
-def left_as_changed(acted: Acted, request: HttpRequest) -> SafeString:
+def changed_since_message(acted: BulkResult, request: HttpRequest) -> SafeString:
     """Those that were changed while the person looked at the list: the first few as links."""
-    shown = acted.outdated[:_SHOWN]
-    titles = _titles(shown, request)
+    shown = acted.outdated[:_MAX_LISTED]
+    titles = _visible_titles(shown, request)
     lines = format_html_join(
         "",
         '<li><a href="{}"><bdi>{}</bdi></a></li>',
         ((reverse("memory", args=[uid]), titles.get(uid, uid)) for uid in shown),
     )
-    head = were_changed(memories(len(acted.outdated)), len(acted.outdated))
-    return format_html("{}<ul>{}{}</ul>", head, lines, _rest(len(acted.outdated) - len(shown)))
+    head = changed_since_text(count_text(len(acted.outdated)), len(acted.outdated))
+    return format_html("{}<ul>{}{}</ul>", head, lines, _more_item(len(acted.outdated) - len(shown)))
 
 
-def were_changed(what: str, count: int) -> str:
+def changed_since_text(what: str, count: int) -> str:
     """``2 memories were changed since you opened this list and were left as they are.``"""
     verb, rest = ("was", "is") if count == 1 else ("were", "are")
     subject = "it" if count == 1 else "they"
     return f"{what} {verb} changed since you opened this list and {verb} left as {subject} {rest}."
 
 
-def _rest(more: int) -> str:
+def _more_item(more: int) -> str:
     return format_html("<li>and {} more</li>", more) if more else ""
 
 
-def _titles(uids: list[str], request: HttpRequest) -> Mapping[str, str]:
-    seen = Memory.objects.visible_to(clearance_of(request)).filter(uid__in=uids)
+def _visible_titles(uids: list[str], request: HttpRequest) -> Mapping[str, str]:
+    seen = Memory.objects.visible_to(request_clearance(request)).filter(uid__in=uids)
     named = seen.values_list("title", "uid", "sensitivity")
-    return {uid: redaction.name(title, uid, level)[:_TITLE] for title, uid, level in named}
+    return {
+        uid: redaction.format_display_name(title, uid, level)[:_MAX_TITLE_CHARS]
+        for title, uid, level in named
+    }
 
 
-def memories(count: int) -> str:
+def count_text(count: int) -> str:
     return "1 memory" if count == 1 else f"{count} memories"
+
+
+@require_POST
+def bulk_action(request: HttpRequest) -> HttpResponse:
+    """``act``: what to do; ``uid``: to which memories, many; values by name; ``next``: where to go on.
+
+    A ``uid`` may say which version was read (:func:`.bulk_selection.ticked`): what was changed since
+    is left as it is. With ``every``: to all memories that the list at the address ``list`` shows, on all of
+    its pages.
+
+    Leads to ``next``, where a message tells what was done and undoes it; htmx follows and takes from that
+    page what it needs. A single memory that may not be seen is not there.
+    """
+    back = return_url(request)
+    seen = request_clearance(request)
+    try:
+        wanted = parse_action(request.POST, full_clearance(request))
+        if wanted.kind in PERMISSIONS and not is_allowed(request, wanted.kind):
+            raise PermissionDenied
+        found = parse_selection(request.POST, seen)
+        if not found.uids:
+            raise memories.StoreError("nothing was chosen; tick what it is to be done to", "uid")
+        acted = memories.apply_bulk_action(
+            wanted.kind, found.uids, request_actor(request), seen=found.seen, **wanted.values
+        )
+    except memories.StoreError as refusal:
+        messages.error(request, f"Nothing was changed: {refusal.message}.")
+        return redirect(back)
+    if len(found.uids) == 1 and acted.refused and not _is_visible(request, found.uids[0]):
+        raise Http404
+    add_result_messages(request, acted, back)
+    return redirect(back)
+
+
+@require_POST
+def bulk_action_undo(request: HttpRequest, uid: str) -> HttpResponse:
+    """``first`` and ``last``: the journal numbers that came with the act; only who did it takes it back."""
+    first, last = (parse_journal_number(request.POST.get(name, "")) for name in ("first", "last"))
+    undone = undo_own_action(request, uid, first, last)
+    add_undo_messages(request, undone)
+    return redirect(return_url(request))
+
+
+def _is_visible(request: HttpRequest, uid: str) -> bool:
+    return bool(Memory.objects.visible_to(request_clearance(request)).filter(uid=uid).exists())

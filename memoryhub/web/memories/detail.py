@@ -10,45 +10,49 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from memoryhub.accounts.clearance import clearance_of, reveal
+from memoryhub.accounts.clearance import record_reveal, request_clearance
 from memoryhub.memories.merge import last_merge
-from memoryhub.memories.rows import LISTS, listed
-from memoryhub.memories.temporal import count_access
+from memoryhub.memories.rows import LIST_FIELDS, list_values
+from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
-from memoryhub.search.related import related
+from memoryhub.search.related import find_related
 from memoryhub.web.base import markdown
-from memoryhub.web.base.fields import whole
+from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary, wants_fragment
 from memoryhub.web.memories import queries, revisions
 from memoryhub.web.memories.trash import may_restore
 
-_OVERVIEW = 3  # the level of the heading above an overview
-VERSIONS = 5
-VERSIONS_A_PAGE = 20
+_OVERVIEW_HEADING = 3  # the level of the heading above an overview
+MAX_VERSIONS_ON_PAGE = 5
+VERSIONS_PER_PAGE = 20
 
 
 @require_safe
-def memory(request: HttpRequest, uid: str) -> HttpResponse:
+def memory_page(request: HttpRequest, uid: str) -> HttpResponse:
     """Counts an access; opening a secret is journaled."""
-    found = queries.find(request, uid)
+    found = queries.get_visible_memory(request, uid)
     links = not found.flags  # what nobody has approved of is not to be followed
     html = markdown.render(_body(found), links=links)
-    context = {**_state(found), **_history(request, found, VERSIONS), "html": html}
+    context = {
+        **_state_context(found),
+        **_history_context(request, found, MAX_VERSIONS_ON_PAGE),
+        "html": html,
+    }
     if found.overview:
-        context["overview_html"] = markdown.render(found.overview, below=_OVERVIEW, links=links)
+        context["overview_html"] = markdown.render(found.overview, below=_OVERVIEW_HEADING, links=links)
     _journal_reveal(request, found, context, "page")
-    count_access([found])
+    count_accesses_and_promote([found])
     context["may_restore"] = may_restore(request)
-    return render(request, "memory/page.html", {**context, **_around(request, found)})
+    return render(request, "memory/page.html", {**context, **_related_context(request, found)})
 
 
 @require_safe
 def memory_history(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """All changes of a memory, newest first; for htmx the part of its page that shows the newest."""
-    found = queries.find(request, uid)
-    before = _before(request)
+    found = queries.get_visible_memory(request, uid)
+    before = _parse_before(request)
     is_part = wants_fragment(request, "memory-history")
-    context = _history(request, found, VERSIONS if is_part else VERSIONS_A_PAGE, before)
+    context = _history_context(request, found, MAX_VERSIONS_ON_PAGE if is_part else VERSIONS_PER_PAGE, before)
     _journal_reveal(request, found, context, "history")
     name = "memory/history_section.html" if is_part else "memory/history.html"
     response = render(request, name, {"memory": found, "first": before is None, **context})
@@ -63,12 +67,12 @@ def _body(found: Memory) -> str:
     return rest if is_repeated else found.content
 
 
-def _before(request: HttpRequest) -> int | None:
+def _parse_before(request: HttpRequest) -> int | None:
     """The number of the last change on the page before."""
     text = request.GET.get("before")
     if text is None:
         return None
-    found = whole(text, 9)
+    found = parse_whole_number(text, 9)
     if found is None:
         raise BadRequest("before is not the number of a change")
     return found
@@ -78,37 +82,39 @@ def _journal_reveal(request: HttpRequest, found: Memory, context: dict[str, Any]
     """A text that was secret when it was replaced is a secret still."""
     levels = {found.sensitivity, *(version.sensitivity for version in context["versions"])}
     if any(map(queries.is_secret, levels)):
-        reveal(request, found, page)
+        record_reveal(request, found, page)
 
 
-def _history(request: HttpRequest, found: Memory, limit: int, before: int | None = None) -> dict[str, Any]:
-    versions, older = revisions.versions(found, clearance_of(request), limit=limit, before=before)
+def _history_context(
+    request: HttpRequest, found: Memory, limit: int, before: int | None = None
+) -> dict[str, Any]:
+    versions, older = revisions.visible_changes(found, request_clearance(request), limit=limit, before=before)
     return {"versions": versions, "older": older}
 
 
-def _state(found: Memory) -> dict[str, Any]:
+def _state_context(found: Memory) -> dict[str, Any]:
     """The memory, its lists, and whether it has ended."""
     ended = found.expires_at is not None and found.expires_at <= timezone.now()
     return {
         "memory": found,
-        **{name: listed(found, name) for name in LISTS},
+        **{name: list_values(found, name) for name in LIST_FIELDS},
         "is_trashed": found.deleted_at is not None,
         "is_expired": found.deleted_at is None and ended,
     }
 
 
-def _around(request: HttpRequest, found: Memory) -> dict[str, Any]:
+def _related_context(request: HttpRequest, found: Memory) -> dict[str, Any]:
     """What hangs together with the memory."""
-    clearance = clearance_of(request)
-    facts, rows = queries.facts_of(found, clearance), queries.journal_rows(found, clearance)
+    clearance = request_clearance(request)
+    facts, rows = queries.facts_of(found, clearance), queries.journal_entries_of(found, clearance)
     merged_from = queries.merged_from(found, clearance)
     return {
-        "facts": facts[: queries.FACTS],
-        "more_facts": len(facts) > queries.FACTS,
-        "journal": rows[: queries.JOURNAL_ROWS],
-        "more_journal": len(rows) > queries.JOURNAL_ROWS,
-        "related": related(found, clearance),
-        "by_session": queries.by_session(found, clearance),
+        "facts": facts[: queries.MAX_FACTS],
+        "more_facts": len(facts) > queries.MAX_FACTS,
+        "journal": rows[: queries.MAX_JOURNAL_ENTRIES],
+        "more_journal": len(rows) > queries.MAX_JOURNAL_ENTRIES,
+        "related": find_related(found, clearance),
+        "by_session": queries.session_neighbours(found, clearance),
         "events": queries.events_of(found, clearance),
         "merged_into": queries.merged_into(found, clearance),
         "merged_from": merged_from,

@@ -14,15 +14,15 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub import memories
-from memoryhub.accounts.clearance import actor_of, clearance_of, full_clearance_of, reveal
+from memoryhub.accounts.clearance import full_clearance, record_reveal, request_actor, request_clearance
 from memoryhub.models import Memory
-from memoryhub.web.base.redirects import back_of
+from memoryhub.web.base.redirects import return_url
 from memoryhub.web.memories import edit_conflicts, queries
 from memoryhub.web.memories.forms import MemoryForm
 from memoryhub.web.memories.trash import may_restore
 from memoryhub.web.memories.versions import undo_form
 
-_PREFILLED = ("project", "session_id", "type", "category")
+_PREFILL_FIELDS = ("project", "session_id", "type", "category")
 ERASE_WORD = "erase"
 OVER_CAP = (
     "The owner of this memory has more than max_memories in its project. Delete some of them, or raise"
@@ -35,18 +35,18 @@ OVER_CAP = (
 def memory_new(request: HttpRequest) -> HttpResponse:
     """A form for a new memory; the address may fill in project, session, type and category."""
     if request.method == "POST":
-        form = MemoryForm(request.POST, full_clearance_of(request))
-        if form.is_valid() and (stored := _store(request, form)):
+        form = MemoryForm(request.POST, full_clearance(request))
+        if form.is_valid() and (stored := _create(request, form)):
             return stored
         return _form_page(request, form, status=422)
-    initial = {name: request.GET[name] for name in _PREFILLED if request.GET.get(name)}
-    return _form_page(request, MemoryForm(None, full_clearance_of(request), initial=initial))
+    initial = {name: request.GET[name] for name in _PREFILL_FIELDS if request.GET.get(name)}
+    return _form_page(request, MemoryForm(None, full_clearance(request), initial=initial))
 
 
-def _store(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
+def _create(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
     """Store the draft and go to its page; ``None`` when the store refuses, which the form then says."""
     try:
-        result = memories.remember(form.draft, actor_of(request))
+        result = memories.create_memory(form.draft, request_actor(request))
     except memories.StoreError as refusal:
         form.refuse(refusal)
         return None
@@ -56,7 +56,7 @@ def _store(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
     }.get(result.outcome, "These words were stored already: that memory is refreshed.")
     if result.memory.over_cap:
         messages.warning(request, OVER_CAP)
-    if hidden := queries.out_of_sight(request, [result.memory]):
+    if hidden := queries.hidden_notice(request, [result.memory]):
         messages.warning(request, f"{text} {hidden}")
         return redirect("memories")
     messages.success(request, text)
@@ -70,22 +70,22 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
 
     ``next`` in the address: the page of the review to go on with.
     """
-    memory = queries.find(request, uid)
+    memory = queries.get_visible_memory(request, uid)
     if memory.deleted_at:
         messages.warning(request, "This memory lies in the trash; restore it to edit it.")
         return redirect("memory", uid=uid)
     if request.method != "POST":
         if queries.is_secret(memory.sensitivity):
-            reveal(request, memory, "edit")
-        return _form_page(request, MemoryForm(None, full_clearance_of(request), memory), memory)
-    form = MemoryForm(request.POST, full_clearance_of(request), memory)
+            record_reveal(request, memory, "edit")
+        return _form_page(request, MemoryForm(None, full_clearance(request), memory), memory)
+    form = MemoryForm(request.POST, full_clearance(request), memory)
     if form.is_valid():
         if form.draft is None:
             messages.info(request, "Nothing was changed.")
-            return redirect(_after(request, memory))
+            return redirect(_next_url(request, memory))
         opened = form.cleaned_data["unchanged_since"]
         try:
-            saved = memories.update(uid, form.draft, actor_of(request), unchanged_since=opened)
+            saved = memories.update_memory(uid, form.draft, request_actor(request), unchanged_since=opened)
         except memories.NotFound:
             raise Http404 from None
         except memories.StoreError as refusal:
@@ -99,27 +99,27 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
 
 def _saved(request: HttpRequest, memory: Memory, *, is_changed: bool) -> HttpResponse:
     """Where it goes on; a memory that was put out of sight by it is brought back from the message."""
-    is_hidden = bool(queries.out_of_sight(request, [memory]))
+    is_hidden = bool(queries.hidden_notice(request, [memory]))
     said = undo_form(request, memory, "Saved.") if is_hidden and is_changed else "Saved."
     messages.success(request, said)
     if memory.over_cap:
         messages.warning(request, OVER_CAP)
-    after = _after(request, memory)
+    after = _next_url(request, memory)
     is_its_page = after == reverse("memory", args=[memory.uid])
     return redirect("memories" if is_hidden and is_its_page else after)
 
 
-def _after(request: HttpRequest, memory: Memory) -> str:
+def _next_url(request: HttpRequest, memory: Memory) -> str:
     """Where it goes on after editing: with the review that led here, else with the memory."""
-    return back_of(request, reverse("memory", args=[memory.uid]), "/review/", request.GET)
+    return return_url(request, reverse("memory", args=[memory.uid]), "/review/", request.GET)
 
 
 def _conflict_page(request: HttpRequest, uid: str, form: MemoryForm) -> HttpResponse:
     """What was typed, upon what is stored now, with every field named that both have changed."""
-    memory = queries.find(request, uid)
+    memory = queries.get_visible_memory(request, uid)
     if queries.is_secret(memory.sensitivity):
-        reveal(request, memory, "edit")
-    merged, collisions = edit_conflicts.merge(form, memory, clearance_of(request))
+        record_reveal(request, memory, "edit")
+    merged, collisions = edit_conflicts.merge_edits(form, memory, request_clearance(request))
     return _form_page(request, merged, memory, status=409, conflict=True, collisions=collisions)
 
 
@@ -128,7 +128,7 @@ def _form_page(
 ) -> HttpResponse:
     context = {"form": form, "memory": memory, **more}
     if memory:
-        context["back"] = _after(request, memory)
+        context["back"] = _next_url(request, memory)
     return render(request, "memory/form.html", context, status=status)
 
 
@@ -136,8 +136,8 @@ def _form_page(
 @permission_required("memoryhub.delete_memory", raise_exception=True)
 def memory_trash(request: HttpRequest, uid: str) -> HttpResponse:
     """Into the trash; the message on the next page has a button that undoes it."""
-    memory = queries.find(request, uid)
-    if memories.trash([uid], actor_of(request)):
+    memory = queries.get_visible_memory(request, uid)
+    if memories.trash_memories([uid], request_actor(request)):
         undo = render_to_string("memory/undo.html", {"memory": memory}, request=request)
         messages.success(request, undo)
     else:
@@ -150,8 +150,8 @@ def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
     """Out of the trash, or back to life after it expired."""
     if not may_restore(request):
         raise PermissionDenied
-    queries.find(request, uid)
-    if memories.restore([uid], actor_of(request)):
+    queries.get_visible_memory(request, uid)
+    if memories.restore_memories([uid], request_actor(request)):
         messages.success(request, "Restored.")
     else:
         messages.info(request, "This memory was neither in the trash nor expired.")
@@ -162,10 +162,10 @@ def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
 @permission_required("memoryhub.erase_memory", raise_exception=True)
 def memory_erase(request: HttpRequest, uid: str) -> HttpResponse:
     """A page that asks for the word ``erase``; with it the memory is gone for good."""
-    memory = queries.find(request, uid)
+    memory = queries.get_visible_memory(request, uid)
     typed = request.POST.get("word", "")
     if request.method == "POST" and typed.strip().lower() == ERASE_WORD:
-        memories.erase([uid], actor_of(request))
+        memories.erase_memories([uid], request_actor(request))
         messages.success(request, "Erased for good.")
         return redirect("memories")
     wrong = request.method == "POST"

@@ -11,16 +11,16 @@ from django.http import HttpRequest
 from memoryhub.models import Label
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import counts as stats_counts
-from memoryhub.web.memories.list_forms import without
+from memoryhub.web.memories.filters import filter_url
 
-MOST = 20  # values of one facet
-SHOWN = 8  # of these without a click
+MAX_OPTIONS = 20  # values of one facet
+OPTIONS_SHOWN = 8  # of these without a click
 
 _TITLES = {"type": "Type", "category": "Category", "project": "Project", "sensitivity": "Level", "tag": "Tag"}
 
 
 @dataclass(frozen=True)
-class Option:
+class FacetOption:
     """One value with its count; ``href`` narrows the list to it, or no longer does when it is chosen."""
 
     value: str
@@ -30,44 +30,44 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Group:
+class Facet:
     name: str
     title: str
-    options: list[Option]
+    options: list[FacetOption]
 
     @property
-    def first(self) -> list[Option]:
-        return self.options[:SHOWN]
+    def first(self) -> list[FacetOption]:
+        return self.options[:OPTIONS_SHOWN]
 
     @property
-    def more(self) -> list[Option]:
-        return self.options[SHOWN:]
+    def more(self) -> list[FacetOption]:
+        return self.options[OPTIONS_SHOWN:]
 
 
-def groups(
+def build_facets(
     request: HttpRequest, memories: MemoryQuerySet, facets: Mapping[str, Mapping[str, int]] | None = None
-) -> list[Group]:
+) -> list[Facet]:
     """The facets of a gated, filtered list; one with a single value that is not chosen tells nothing.
 
     ``facets``: ``overview.facets`` of the same list, where they are known.
     """
-    counted = {**(facets or stats_counts.facets(memories)), "tag": tags(memories)}
-    made = [_group(request, name, counted[name]) for name in _TITLES]
+    counted = {**(facets or stats_counts.top_facets(memories)), "tag": count_tags(memories)}
+    made = [_build_facet(request, name, counted[name]) for name in _TITLES]
     return [group for group in made if len(group.options) > 1 or any(o.chosen for o in group.options)]
 
 
-def tags(memories: MemoryQuerySet, most: int = MOST) -> dict[str, int]:
+def count_tags(memories: MemoryQuerySet, most: int = MAX_OPTIONS) -> dict[str, int]:
     """How many of these memories bear each tag, most first."""
     rows = Label.objects.filter(kind=Label.Kind.TAG, memory__in=memories.order_by().values("pk"))
     return dict(rows.values_list("value").annotate(n=Count("pk")).order_by("-n", "value")[:most])
 
 
-def _group(request: HttpRequest, name: str, counts: Mapping[str, int]) -> Group:
+def _build_facet(request: HttpRequest, name: str, counts: Mapping[str, int]) -> Facet:
     chosen = request.GET.get(name, "")
     options = []
     for value, count in counts.items():
         on = value == chosen
-        href = without(request, name) if on else without(request, **{name: value})
+        href = filter_url(request, name) if on else filter_url(request, **{name: value})
         if value:
-            options.append(Option(value, count, on, href))
-    return Group(name, _TITLES[name], sorted(options, key=lambda option: not option.chosen))
+            options.append(FacetOption(value, count, on, href))
+    return Facet(name, _TITLES[name], sorted(options, key=lambda option: not option.chosen))

@@ -15,12 +15,19 @@ from memoryhub.core.form_fields import ShareField
 from memoryhub.core.vocabulary import CONCEPTS, SCOPES, TYPES
 from memoryhub.memories import StoreError
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
-from memoryhub.memories.versions import current
+from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
-from memoryhub.web.base.fields import LabelsField, LineField, LinesField, NumberField, TextField, aware
+from memoryhub.web.base.fields import (
+    LabelsField,
+    LineField,
+    LinesField,
+    NumberField,
+    TextField,
+    parse_aware_datetime,
+)
 
-_ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"}
-_MESSAGES = {
+_HTML_ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"}
+_ERROR_MESSAGES = {
     "string_too_long": "Use at most {max_length} characters.",
     "string_too_short": "Write something here.",
     "too_long": "Give at most {max_length} items.",
@@ -50,7 +57,7 @@ class DraftForm(forms.Form):
         for name, bound in self.fields.items():
             limits = properties.get(name, {})
             bound.widget.attrs |= {
-                attribute: limits[limit] for limit, attribute in _ATTRIBUTES.items() if limit in limits
+                attribute: limits[limit] for limit, attribute in _HTML_ATTRIBUTES.items() if limit in limits
             }
 
     def clean_sensitivity(self) -> str:
@@ -75,15 +82,15 @@ class DraftForm(forms.Form):
         kind = error["type"]
         if kind == "too_long" and isinstance(error["input"], str):
             kind = "string_too_long"
-        message = _MESSAGES.get(kind, "").format(**error.get("ctx", {}))
-        message = message or _sentence(error["msg"].removeprefix("Value error, "))
+        message = _ERROR_MESSAGES.get(kind, "").format(**error.get("ctx", {}))
+        message = message or _to_sentence(error["msg"].removeprefix("Value error, "))
         if len(error["loc"]) > 1:
             message = f"Item {int(error['loc'][1]) + 1}: {message}"
         self.add_error(name if name in self.fields else None, message)
 
     def refuse(self, refusal: StoreError) -> None:
         """Show why the store refused, beside the field that it names."""
-        self.add_error(refusal.field if refusal.field in self.fields else None, _sentence(refusal.message))
+        self.add_error(refusal.field if refusal.field in self.fields else None, _to_sentence(refusal.message))
 
 
 class MemoryForm(DraftForm):
@@ -121,7 +128,7 @@ class MemoryForm(DraftForm):
         initial: Mapping[str, Any] | None = None,
     ) -> None:
         self.memory = memory
-        start = _stored(memory) if memory else _blank()
+        start = _stored_values(memory) if memory else _default_values()
         super().__init__(data, reach, initial={**start, **(initial or {})}, label_suffix="")
         for name, rows in (("content", 16), ("overview", 4), ("files_read", 4), ("files_modified", 4)):
             self.fields[name].widget.attrs["rows"] = rows
@@ -131,7 +138,7 @@ class MemoryForm(DraftForm):
     def clean_unchanged_since(self) -> datetime | None:
         if self.memory is None:
             return None
-        moment = aware(self.cleaned_data["unchanged_since"])
+        moment = parse_aware_datetime(self.cleaned_data["unchanged_since"])
         if moment is None:
             raise forms.ValidationError("This form is not whole; open the memory again.")
         return moment
@@ -191,15 +198,15 @@ class FactForm(DraftForm):
         return self.cleaned_data
 
 
-def _stored(memory: Memory) -> dict[str, Any]:
+def _stored_values(memory: Memory) -> dict[str, Any]:
     """A memory as the form shows it."""
     names = [name for name in MemoryForm.base_fields if name != "unchanged_since"]
-    return {name: current(memory, name) for name in names} | {
+    return {name: current_value(memory, name) for name in names} | {
         "unchanged_since": memory.updated_at.isoformat()
     }
 
 
-def _blank() -> dict[str, Any]:
+def _default_values() -> dict[str, Any]:
     """A new memory as the form shows it: the defaults of the draft."""
     defaults = {
         name: info.get_default(call_default_factory=True) for name, info in MemoryDraft.model_fields.items()
@@ -215,6 +222,6 @@ def _is_given(name: str, value: Any) -> bool:
     return name in ("ttl_days", "content") or value not in ("", None, [])
 
 
-def _sentence(text: str) -> str:
+def _to_sentence(text: str) -> str:
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."

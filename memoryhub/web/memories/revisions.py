@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Any
 
 from memoryhub.access.policy import Clearance
-from memoryhub.memories.versions import current, walk
+from memoryhub.memories.versions import current_value, walk_revisions
 from memoryhub.models import Memory, Revision
 from memoryhub.web.base import diffs
 
 # In the order in which a reader wants to know of them.
-ORDER = (
+FIELD_ORDER = (
     *("title", "subtitle", "content", "abstract", "overview", "type", "category", "tags", "concepts"),
     *(
         "importance",
@@ -33,7 +33,7 @@ ORDER = (
     ),
     *("files_read", "files_modified", "entities", "discovery_tokens"),
 )
-_LONG = {"content", "overview"}
+_LONG_FIELDS = {"content", "overview"}
 _UNKNOWN = object()
 
 
@@ -49,7 +49,7 @@ class FieldChange:
     kind: str
     old: Any = None
     new: Any = None
-    rows: list[diffs.Row] = field(default_factory=list)
+    rows: list[diffs.DiffRow] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -57,7 +57,7 @@ class FieldChange:
 
 
 @dataclass(frozen=True)
-class Version:
+class MemoryChange:
     """One change of a memory: who, when, and what it did to each field."""
 
     number: int
@@ -73,24 +73,24 @@ class Version:
         return ", ".join(change.label.lower() for change in self.changes).capitalize()
 
 
-def versions(
+def visible_changes(
     memory: Memory, clearance: Clearance, *, limit: int = 10, before: int | None = None
-) -> tuple[list[Version], int | None]:
+) -> tuple[list[MemoryChange], int | None]:
     """The newest changes that may be seen, and the number to go on before; one query."""
-    found: list[Version] = []
-    for revision, after in _changes(memory, clearance):
+    found: list[MemoryChange] = []
+    for revision, after in _visible_revisions(memory, clearance):
         if before is not None and revision.number >= before:
             continue
         if len(found) == limit:
             return found, found[-1].number
-        found.append(_version(revision, after))
+        found.append(_to_memory_change(revision, after))
     return found, None
 
 
 def state_at(memory: Memory, moment: datetime, clearance: Clearance) -> dict[str, Any]:
     """The values of the fields that have changed since a moment, as they were then; ``None`` where hidden."""
     state: dict[str, Any] = {}
-    for revision, seen in walk(memory, clearance):
+    for revision, seen in walk_revisions(memory, clearance):
         if revision.at <= moment:
             break
         state |= revision.before if seen else dict.fromkeys(revision.before)
@@ -100,52 +100,55 @@ def state_at(memory: Memory, moment: datetime, clearance: Clearance) -> dict[str
 def field_change(name: str, old: Any, new: Any) -> FieldChange:
     """How one field differs, in the form that suits it."""
     if isinstance(old, list) or isinstance(new, list):
-        gone, come = _items(old), _items(new)
+        gone, come = _item_texts(old), _item_texts(new)
         return FieldChange(
             name, "list", [one for one in gone if one not in come], [one for one in come if one not in gone]
         )
     if not isinstance(old, str) or not isinstance(new, str):
         return FieldChange(name, "value", old, new)
-    if name in _LONG or "\n" in old + new:
+    if name in _LONG_FIELDS or "\n" in old + new:
         return FieldChange(name, "lines", old, new, diffs.compare(old, new))
     left, right = diffs.compare_words(old, new)
     return FieldChange(name, "words", left, right)
 
 
-def _changes(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, dict[str, Any]]]:
+def _visible_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, dict[str, Any]]]:
     """Visible revisions, newest first, and what their fields were afterwards (``_UNKNOWN`` where hidden)."""
     later: dict[str, Any] = {}
-    for revision, seen in walk(memory, clearance):
+    for revision, seen in walk_revisions(memory, clearance):
         if seen:
-            yield revision, {name: later.get(name, current(memory, name)) for name in _known(revision)}
+            yield (
+                revision,
+                {name: later.get(name, current_value(memory, name)) for name in _known_fields(revision)},
+            )
         later |= revision.before if seen else dict.fromkeys(revision.before, _UNKNOWN)
 
 
-def _version(revision: Revision, after: dict[str, Any]) -> Version:
+def _to_memory_change(revision: Revision, after: dict[str, Any]) -> MemoryChange:
     changes = [
-        FieldChange(name, "hidden", plain(revision.before[name]))
+        FieldChange(name, "hidden", list_to_text(revision.before[name]))
         if after[name] is _UNKNOWN
         else field_change(name, revision.before[name], after[name])
-        for name in _known(revision)
+        for name in _known_fields(revision)
     ]
-    return Version(
+    return MemoryChange(
         revision.number, revision.at, revision.actor, revision.reason, revision.sensitivity, changes
     )
 
 
-def _known(revision: Revision) -> list[str]:
-    return [name for name in ORDER if name in revision.before]
+def _known_fields(revision: Revision) -> list[str]:
+    return [name for name in FIELD_ORDER if name in revision.before]
 
 
-def plain(value: Any) -> Any:
+def list_to_text(value: Any) -> Any:
     """A value as one text, where it is a list."""
-    return ", ".join(_items(value)) if isinstance(value, list) else value
+    return ", ".join(_item_texts(value)) if isinstance(value, list) else value
 
 
-def _items(value: Any) -> list[str]:
+def _item_texts(value: Any) -> list[str]:
     """The items of a list field as texts."""
-    return [_item(one) for one in value or []]
+    return [_item_text(one) for one in value or []]
 
 
-def _item(one: Any) -> str:
+def _item_text(one: Any) -> str:
     return f"{one['entity']} ({one['entity_type']})" if isinstance(one, dict) else str(one)

@@ -12,51 +12,51 @@ from django.views.decorators.http import require_http_methods
 
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import actor_of, clearance_of
-from memoryhub.core.pagination import BadCursor, page
-from memoryhub.memories.rows import is_as_read
+from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.core.pagination import InvalidCursor, paginate
+from memoryhub.memories.rows import is_unchanged
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.web.base.redirects import back_of
-from memoryhub.web.memories.bulk_actions import were_changed
-from memoryhub.web.memories.bulk_selection import Chosen, chosen
-from memoryhub.web.memories.list_forms import without
+from memoryhub.web.base.redirects import return_url
+from memoryhub.web.memories.bulk_actions import changed_since_text
+from memoryhub.web.memories.bulk_selection import Selection, parse_selection
+from memoryhub.web.memories.filters import filter_url
 
 PAGE_SIZE = 50
-MOST_AT_ONCE = 1000
+MAX_ERASED_AT_ONCE = 1000
 _TABS = {"trashed": ("In the trash", "deleted_at"), "expired": ("Expired", "expires_at")}
-RESTORE = ("memoryhub.delete_memory", "memoryhub.change_memory")
-ERASE = "memoryhub.erase_memory"
+RESTORE_PERMISSIONS = ("memoryhub.delete_memory", "memoryhub.change_memory")
+ERASE_PERMISSION = "memoryhub.erase_memory"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def trash(request: HttpRequest) -> HttpResponse:
+def trash_page(request: HttpRequest) -> HttpResponse:
     """GET lists; POST with ``uid``s erases, after a confirmation. (What is restored is an act.)"""
-    return _end(request) if request.method == "POST" else _list(request)
+    return _handle_erase(request) if request.method == "POST" else _trash_list(request)
 
 
 def may_restore(request: HttpRequest) -> bool:
     """Who may throw away or change may bring back."""
-    return any(request.user.has_perm(permission) for permission in RESTORE)
+    return any(request.user.has_perm(permission) for permission in RESTORE_PERMISSIONS)
 
 
 def may_erase(request: HttpRequest) -> bool:
-    return bool(request.user.has_perm(ERASE))
+    return bool(request.user.has_perm(ERASE_PERMISSION))
 
 
-def _list(request: HttpRequest) -> HttpResponse:
-    clearance = clearance_of(request)
+def _trash_list(request: HttpRequest) -> HttpResponse:
+    clearance = request_clearance(request)
     tab = request.GET.get("tab", "trashed")
     if tab not in _TABS:
         tab = "trashed"
-    counts = {name: _of(clearance, name).count() for name in _TABS}
+    counts = {name: _memories_in_tab(clearance, name).count() for name in _TABS}
     context: dict[str, Any] = {
         "tab": tab,
         "total": counts[tab],
         "tabs": [
             {
                 "title": title,
-                "href": without(request, tab=name),
+                "href": filter_url(request, tab=name),
                 "current": name == tab,
                 "count": counts[name],
             }
@@ -66,82 +66,84 @@ def _list(request: HttpRequest) -> HttpResponse:
         "may_erase": may_erase(request),
         "first": not request.GET.get("cursor"),
     }
-    rows = _of(clearance, tab).select_related("merged_into")
+    rows = _memories_in_tab(clearance, tab).select_related("merged_into")
     try:
-        context["page"] = page(rows, _TABS[tab][1], PAGE_SIZE, request.GET.get("cursor"))
-    except BadCursor:
-        return render(request, "trash.html", context | {"bad_cursor": without(request)}, status=422)
+        context["page"] = paginate(rows, _TABS[tab][1], PAGE_SIZE, request.GET.get("cursor"))
+    except InvalidCursor:
+        return render(request, "trash.html", context | {"bad_cursor": filter_url(request)}, status=422)
     return render(request, "trash.html", context)
 
 
-def _of(clearance: Clearance, tab: str) -> MemoryQuerySet:
+def _memories_in_tab(clearance: Clearance, tab: str) -> MemoryQuerySet:
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     return visible.trashed() if tab == "trashed" else visible.expired()
 
 
-def _end(request: HttpRequest) -> HttpResponse:
+def _handle_erase(request: HttpRequest) -> HttpResponse:
     if not may_erase(request):
         raise PermissionDenied
     try:
-        found = _meant(request)
+        found = _selected(request)
     except memories.StoreError as refusal:
         messages.error(request, f"Nothing was erased: {refusal.message}.")
-        return redirect(_back(request))
+        return redirect(_trash_url(request))
     if not found.uids:
         messages.warning(request, "Nothing was chosen; tick what it is to be done with.")
     elif request.POST.get("confirmed") != "yes":
-        return _ask(request, found)
+        return _confirmation_page(request, found)
     else:
         _erase(request, found)
-    return redirect(_back(request))
+    return redirect(_trash_url(request))
 
 
-def _meant(request: HttpRequest) -> Chosen:
+def _selected(request: HttpRequest) -> Selection:
     """The ticked ones, or with ``every`` all of the tab; StoreError where they are too many."""
-    found = chosen(request.POST, clearance_of(request))
-    if len(found.uids) > MOST_AT_ONCE:
-        raise memories.StoreError(f"at most {MOST_AT_ONCE} at once; tick fewer", "uid")
+    found = parse_selection(request.POST, request_clearance(request))
+    if len(found.uids) > MAX_ERASED_AT_ONCE:
+        raise memories.StoreError(f"at most {MAX_ERASED_AT_ONCE} at once; tick fewer", "uid")
     return found
 
 
-def _erase(request: HttpRequest, found: Chosen) -> None:
+def _erase(request: HttpRequest, found: Selection) -> None:
     """Only what has ended can be erased here, and only as the person read it."""
-    ended = [row.uid for row in _ended(request, found)]
-    erased = memories.erase(ended, actor_of(request), seen=found.seen) if ended else []
-    messages.success(request, f"{_memories(len(erased))} erased for good.")
-    _tell_changed(request, len(ended) - len(erased))
+    ended = [row.uid for row in _selected_ended(request, found)]
+    erased = memories.erase_memories(ended, request_actor(request), seen=found.seen) if ended else []
+    messages.success(request, f"{_count_text(len(erased))} erased for good.")
+    _add_changed_message(request, len(ended) - len(erased))
 
 
-def _ask(request: HttpRequest, found: Chosen) -> HttpResponse:
+def _confirmation_page(request: HttpRequest, found: Selection) -> HttpResponse:
     """The confirmation: names what is going to be lost, without what was changed since it was ticked."""
-    ended = _ended(request, found)
-    meant = [row for row in ended if is_as_read(row, found.seen)]
-    _tell_changed(request, len(ended) - len(meant))
+    ended = _selected_ended(request, found)
+    meant = [row for row in ended if is_unchanged(row, found.seen)]
+    _add_changed_message(request, len(ended) - len(meant))
     if not ended:
         messages.warning(request, "None of these lies in the trash any more.")
     if not meant:
-        return redirect(_back(request))
+        return redirect(_trash_url(request))
     return render(
-        request, "trash_erase.html", {"chosen": meant, "back": _back(request), "action": request.path}
+        request, "trash_erase.html", {"chosen": meant, "back": _trash_url(request), "action": request.path}
     )
 
 
-def _tell_changed(request: HttpRequest, count: int) -> None:
+def _add_changed_message(request: HttpRequest, count: int) -> None:
     if count:
-        messages.warning(request, were_changed(_memories(count), count))
+        messages.warning(request, changed_since_text(_count_text(count), count))
 
 
-def _ended(request: HttpRequest, found: Chosen) -> list[Memory]:
+def _selected_ended(request: HttpRequest, found: Selection) -> list[Memory]:
     """Those that still lie in the trash or have expired."""
-    clearance, uids = clearance_of(request), found.uids
-    ended = _of(clearance, "trashed").filter(uid__in=uids) | _of(clearance, "expired").filter(uid__in=uids)
+    clearance, uids = request_clearance(request), found.uids
+    ended = _memories_in_tab(clearance, "trashed").filter(uid__in=uids) | _memories_in_tab(
+        clearance, "expired"
+    ).filter(uid__in=uids)
     return list(ended.order_by("-pk"))
 
 
-def _memories(count: int) -> str:
+def _count_text(count: int) -> str:
     return "1 memory" if count == 1 else f"{count} memories"
 
 
-def _back(request: HttpRequest) -> str:
+def _trash_url(request: HttpRequest) -> str:
     """The page of the trash that was acted on."""
-    return back_of(request, "/trash/", "/trash/")
+    return return_url(request, "/trash/", "/trash/")

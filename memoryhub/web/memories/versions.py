@@ -18,19 +18,19 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import actor_of, clearance_of, full_clearance_of, reveal
-from memoryhub.memories.versions import Hidden, Version, versions_of, walk
+from memoryhub.accounts.clearance import full_clearance, record_reveal, request_actor, request_clearance
+from memoryhub.memories.versions import HiddenValue, Version, load_versions, walk_revisions
 from memoryhub.models import Memory
-from memoryhub.web.base.fields import aware, whole
+from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
 from memoryhub.web.memories import queries
-from memoryhub.web.memories.revisions import ORDER, FieldChange, field_change, plain
+from memoryhub.web.memories.revisions import FIELD_ORDER, FieldChange, field_change, list_to_text
 
 NOW = "now"
-MOST = 300  # versions offered at once
+MAX_VERSIONS = 300  # versions offered at once
 
 
 @dataclass(frozen=True)
-class Choice:
+class VersionChoice:
     """A version to choose; ``until`` is when it was replaced, ``number`` 0 is what the memory says now."""
 
     number: int
@@ -60,82 +60,89 @@ class Comparison:
         """The levels of all values that are shown."""
         names = [change.name for change in self.changes]
         sides = (self.left, self.right)
-        return {side.levels[n] for side in sides for n in names if not isinstance(side.values[n], Hidden)}
+        return {
+            side.levels[n] for side in sides for n in names if not isinstance(side.values[n], HiddenValue)
+        }
 
 
-def choices(memory: Memory, clearance: Clearance) -> list[Choice]:
+def version_choices(memory: Memory, clearance: Clearance) -> list[VersionChoice]:
     """What it says now, and the newest :data:`MOST` versions that may be seen; one query."""
-    seen = (row for row, may_be_seen in walk(memory, clearance) if may_be_seen)
-    return [Choice(0), *(Choice(row.number, row.at, row.actor) for row in islice(seen, MOST))]
+    seen = (row for row, may_be_seen in walk_revisions(memory, clearance) if may_be_seen)
+    return [
+        VersionChoice(0),
+        *(VersionChoice(row.number, row.at, row.actor) for row in islice(seen, MAX_VERSIONS)),
+    ]
 
 
-def compare(memory: Memory, left: int, right: int, clearance: Clearance) -> Comparison | None:
+def compare_versions(memory: Memory, left: int, right: int, clearance: Clearance) -> Comparison | None:
     """The two versions field by field; ``None`` when one of them is not there or may not be seen."""
-    found = versions_of(memory, {left, right}, clearance)
+    found = load_versions(memory, {left, right}, clearance)
     if left not in found or right not in found:
         return None
     one, other = found[left], found[right]
-    unlike = [name for name in ORDER if one.values[name] != other.values[name]]
-    changes = [_change(name, one.values[name], other.values[name]) for name in unlike]
-    return Comparison(one, other, changes, len(ORDER) - len(unlike))
+    unlike = [name for name in FIELD_ORDER if one.values[name] != other.values[name]]
+    changes = [_field_change(name, one.values[name], other.values[name]) for name in unlike]
+    return Comparison(one, other, changes, len(FIELD_ORDER) - len(unlike))
 
 
-def _change(name: str, old: Any, new: Any) -> FieldChange:
-    hidden = isinstance(old, Hidden), isinstance(new, Hidden)
+def _field_change(name: str, old: Any, new: Any) -> FieldChange:
+    hidden = isinstance(old, HiddenValue), isinstance(new, HiddenValue)
     if hidden == (True, True):
         return FieldChange(name, "sealed")
     if hidden == (True, False):
-        return FieldChange(name, "unseen", new=plain(new))
+        return FieldChange(name, "unseen", new=list_to_text(new))
     if hidden == (False, True):
-        return FieldChange(name, "hidden", old=plain(old))
+        return FieldChange(name, "hidden", old=list_to_text(old))
     return field_change(name, old, new)
 
 
-_CHANGE = "memoryhub.change_memory"
+_CHANGE_PERMISSION = "memoryhub.change_memory"
 
 
 @require_safe
 def memory_compare(request: HttpRequest, uid: str) -> HttpResponse:
     """``from`` and ``to`` in the address: numbers of versions, or ``now``; the last change without them."""
-    memory = queries.find(request, uid)
-    clearance = clearance_of(request)
-    offered = choices(memory, clearance)
-    context = {"memory": memory, "offered": offered, "more": len(offered) > MOST}
+    memory = queries.get_visible_memory(request, uid)
+    clearance = request_clearance(request)
+    offered = version_choices(memory, clearance)
+    context = {"memory": memory, "offered": offered, "more": len(offered) > MAX_VERSIONS}
     if len(offered) == 1 and not {"from", "to"} & request.GET.keys():
         return render(request, "memory/compare.html", context)
-    left = _asked(request.GET.get("from"), offered[min(1, len(offered) - 1)].number)
-    right = _asked(request.GET.get("to"), 0)
-    compared = compare(memory, left, right, clearance)
+    left = _parse_side(request.GET.get("from"), offered[min(1, len(offered) - 1)].number)
+    right = _parse_side(request.GET.get("to"), 0)
+    compared = compare_versions(memory, left, right, clearance)
     if compared is None:
         raise Http404
     if any(map(queries.is_secret, {memory.sensitivity, *compared.levels})):
-        reveal(request, memory, "compare")
-    sides = [Choice(side.number, side.until, side.replaced_by) for side in (compared.left, compared.right)]
+        record_reveal(request, memory, "compare")
+    sides = [
+        VersionChoice(side.number, side.until, side.replaced_by) for side in (compared.left, compared.right)
+    ]
     context |= {
         "compared": compared,
         "sides": sides,
         "left": sides[0].name,
         "right": sides[1].name,
-        "offered": _with(offered, sides),
+        "offered": _add_missing_choices(offered, sides),
     }
     return render(request, "memory/compare.html", context)
 
 
-def _asked(text: str | None, otherwise: int) -> int:
+def _parse_side(text: str | None, otherwise: int) -> int:
     if text is None:
         return otherwise
-    return 0 if text == NOW else _number(text)
+    return 0 if text == NOW else _parse_version(text)
 
 
-def _number(text: str) -> int:
+def _parse_version(text: str) -> int:
     """The number of a version."""
-    found = whole(text, 9)
+    found = parse_whole_number(text, 9)
     if not found:
         raise BadRequest("that is not the number of a version")
     return found
 
 
-def _with(offered: list[Choice], chosen: list[Choice]) -> list[Choice]:
+def _add_missing_choices(offered: list[VersionChoice], chosen: list[VersionChoice]) -> list[VersionChoice]:
     """The versions on offer, also with those that are older than all of them but shown now."""
     there = {choice.number for choice in offered}
     older = {choice.number: choice for choice in chosen if choice.number not in there}
@@ -143,14 +150,14 @@ def _with(offered: list[Choice], chosen: list[Choice]) -> list[Choice]:
 
 
 @require_POST
-@permission_required(_CHANGE, raise_exception=True)
+@permission_required(_CHANGE_PERMISSION, raise_exception=True)
 def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
     """``version``: its number; ``unchanged_since``: the memory's ``updated_at`` as the person saw it."""
-    before = queries.find(request, uid)
-    number = _number(request.POST.get("version", ""))
-    seen = _moment(request.POST.get("unchanged_since", ""))
+    before = queries.get_visible_memory(request, uid)
+    number = _parse_version(request.POST.get("version", ""))
+    seen = _parse_unchanged_since(request.POST.get("unchanged_since", ""))
     try:
-        memory = memories.restore_version(uid, number, actor_of(request), unchanged_since=seen)
+        memory = memories.restore_version(uid, number, request_actor(request), unchanged_since=seen)
     except memories.NotFound:
         raise Http404 from None
     except memories.StoreError as refusal:
@@ -160,30 +167,30 @@ def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
         messages.info(request, f"Version {number} is what the memory says already.")
     else:
         messages.success(request, undo_form(request, memory, f"Version {number} is restored."))
-    return shown(request, memory)
+    return redirect_to_memory(request, memory)
 
 
 @require_POST
-@permission_required(_CHANGE, raise_exception=True)
+@permission_required(_CHANGE_PERMISSION, raise_exception=True)
 def version_undo(request: HttpRequest, uid: str) -> HttpResponse:
     """Take back the change of this number, as long as it is the last one.
 
     Also of a memory that the change put under a level whose switch is off.
     """
-    reach = full_clearance_of(request)
+    reach = full_clearance(request)
     get_object_or_404(Memory.objects.visible_to(reach), uid=uid)  # before the form says what it lacks
-    person = actor_of(request, reach)
+    person = request_actor(request, reach)
     try:
-        memory = memories.take_back(uid, _number(request.POST.get("version", "")), person)
+        memory = memories.undo_last_change(uid, _parse_version(request.POST.get("version", "")), person)
     except memories.NotFound:
         raise Http404 from None
     except memories.StoreError as refusal:
         messages.error(request, f"It was not taken back: {refusal.message}.")
-        is_seen = Memory.objects.visible_to(clearance_of(request)).filter(uid=uid).exists()
+        is_seen = Memory.objects.visible_to(request_clearance(request)).filter(uid=uid).exists()
         return redirect("memory", uid=uid) if is_seen else redirect("memories")
-    hidden = queries.out_of_sight(request, [memory])
+    hidden = queries.hidden_notice(request, [memory])
     messages.success(request, f"Taken back: it is as it was before. {hidden}".rstrip())
-    return shown(request, memory)
+    return redirect_to_memory(request, memory)
 
 
 def undo_form(request: HttpRequest, memory: Memory, said: str) -> str:
@@ -191,22 +198,22 @@ def undo_form(request: HttpRequest, memory: Memory, said: str) -> str:
 
     Without the button for who may not see it any more, whatever switches they turn.
     """
-    within_reach = full_clearance_of(request).opens(memory.project, memory.sensitivity)
+    within_reach = full_clearance(request).opens(memory.project, memory.sensitivity)
     last = memory.revisions.first() if within_reach else None
-    said = f"{said} {queries.out_of_sight(request, [memory])}".rstrip()
+    said = f"{said} {queries.hidden_notice(request, [memory])}".rstrip()
     context = {"memory": memory, "said": said, "number": last.number if last else 0}
     return render_to_string("memory/change_undo.html", context, request=request)
 
 
-def shown(request: HttpRequest, memory: Memory) -> HttpResponse:
+def redirect_to_memory(request: HttpRequest, memory: Memory) -> HttpResponse:
     """To the memory's page, if this request may see it still."""
-    if clearance_of(request).opens(memory.project, memory.sensitivity):
+    if request_clearance(request).opens(memory.project, memory.sensitivity):
         return redirect("memory", uid=memory.uid)
     return redirect("memories")
 
 
-def _moment(text: str) -> datetime:
-    moment = aware(text)
+def _parse_unchanged_since(text: str) -> datetime:
+    moment = parse_aware_datetime(text)
     if moment is None:
         raise BadRequest("this form is not whole; open the memory again")
     return moment

@@ -14,34 +14,34 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import actor_of, clearance_of
+from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.facts import contradictions
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.prompt_injection import inspect_fields
 from memoryhub.stats import review_items
-from memoryhub.stats.review_items import Reader
+from memoryhub.stats.review_items import Reviewer
 from memoryhub.web.base import markdown
-from memoryhub.web.base.caching import eyes, kept
+from memoryhub.web.base.caching import cached, clearance_key
 from memoryhub.web.base.filters import ListFilter, ProjectField
-from memoryhub.web.base.markdown import Place
+from memoryhub.web.base.markdown import MarkedSpan
 
-NEW, UNSURE, FLAGGED, ALIKE, CLASHES = *review_items.REASONS, "alike", "clashes"
+NEW, UNSURE, FLAGGED, DUPLICATES, CONTRADICTIONS = *review_items.REASONS, "alike", "clashes"
 TITLES = {
     NEW: "New",
     UNSURE: "Low confidence",
     FLAGGED: "Flagged",
-    ALIKE: "Near-duplicates",
-    CLASHES: "Contradictions",
+    DUPLICATES: "Near-duplicates",
+    CONTRADICTIONS: "Contradictions",
 }
 PAGE_SIZE = 10
-CHARS = 1500  # of a text that is looked through for a card
-_SHOWN, _LINES = 800, 14  # characters and lines of it that the card begins with
+CARD_CHARS = 1500  # of a text that is looked through for a card
+_SHOWN_CHARS, _SHOWN_LINES = 800, 14  # characters and lines of it that the card begins with
 _SLACK = 1.25  # so much more is shown too: nothing is cut off for a few words
-_CUT_OFF = 40  # of a word at the end of them
-_TITLE = 3  # the level of a card's heading
-MOST_BADGE = 99  # a larger count says so and no more
+_MAX_PARTIAL_WORD = 40  # of a word at the end of them
+_CARD_HEADING = 3  # the level of a card's heading
+MAX_BADGE = 99  # a larger count says so and no more
 
 
 class ReviewFilter(ListFilter):
@@ -60,7 +60,7 @@ class ReviewFilter(ListFilter):
 
 
 @dataclass(frozen=True)
-class Tab:
+class ReviewTab:
     """``count`` is None while it is not known: comparing memories takes a while."""
 
     name: str
@@ -71,7 +71,7 @@ class Tab:
 
 
 @dataclass(frozen=True)
-class Card:
+class ReviewCard:
     """A memory to look at. ``is_cut``: there is more text than is shown.
 
     ``html``: the text as on the memory's own page. ``flags``: in words; ``is_found``: what they are about is
@@ -90,114 +90,120 @@ class Card:
         return self.is_cut or bool(self.html)
 
 
-def reader_of(request: HttpRequest, now: datetime | None = None) -> Reader:
+def reader_for(request: HttpRequest, now: datetime | None = None) -> Reviewer:
     """Who looks, and since when."""
-    return Reader.of(actor_of(request).name, looked_at(request), now or timezone.now())
+    return Reviewer.of(request_actor(request).name, last_reviewed_at(request), now or timezone.now())
 
 
-def looked_at(request: HttpRequest) -> datetime | None:
+def last_reviewed_at(request: HttpRequest) -> datetime | None:
     """When the person last said that they have looked at what is new; None for never."""
     profile = getattr(request.user, "profile", None)
     return profile.looked_at if profile is not None else None
 
 
-def live(clearance: Clearance, project: str = "") -> MemoryQuerySet:
+def live_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
     """What may be looked at."""
     memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
     return memories.filter(project=project) if project else memories
 
 
-def numbers(clearance: Clearance, reader: Reader, project: str = "") -> dict[str, int]:
+def count_by_tab(clearance: Clearance, reader: Reviewer, project: str = "") -> dict[str, int]:
     """How many wait, for each tab whose count takes no comparing, and as ``all`` how many memories do."""
-    found = review_items.counts(live(clearance, project), reader)
-    return {**found, CLASHES: clashes(clearance, project)}
+    found = review_items.count_by_reason(live_memories(clearance, project), reader)
+    return {**found, CONTRADICTIONS: count_contradictions(clearance, project)}
 
 
-def clashes(clearance: Clearance, project: str = "") -> int:
+def count_contradictions(clearance: Clearance, project: str = "") -> int:
     """How many contradictions of facts are open."""
-    about = repr((eyes(clearance), project))
-    return kept("clashes", about, lambda: len(contradictions.survey(clearance, project=project).open))
+    about = repr((clearance_key(clearance), project))
+    return cached(
+        "clashes", about, lambda: len(contradictions.find_contradictions(clearance, project=project).open)
+    )
 
 
-def waiting(request: HttpRequest) -> str:
+def badge_text(request: HttpRequest) -> str:
     """The badge: how many memories and contradictions wait for this person; empty for none."""
     counted: dict[str, int] | None = getattr(request, "review_counted", None)
-    found = _count(request) if counted is None else _all(counted)
-    return f"{MOST_BADGE}+" if found > MOST_BADGE else str(found or "")
+    found = _count_waiting(request) if counted is None else _total(counted)
+    return f"{MAX_BADGE}+" if found > MAX_BADGE else str(found or "")
 
 
-def _all(counted: dict[str, int]) -> int:
-    return counted[review_items.ALL] + counted[CLASHES]
+def _total(counted: dict[str, int]) -> int:
+    return counted[review_items.ALL_REASONS] + counted[CONTRADICTIONS]
 
 
-def _count(request: HttpRequest) -> int:
-    clearance, reader = clearance_of(request), reader_of(request)
+def _count_waiting(request: HttpRequest) -> int:
+    clearance, reader = request_clearance(request), reader_for(request)
     # Who has never looked has a window that moves on; a day more or less of it is the same question.
-    about = repr((eyes(clearance), reader.name, reader.since.date(), looked_at(request)))
+    about = repr((clearance_key(clearance), reader.name, reader.since.date(), last_reviewed_at(request)))
 
     # One more than is shown tells that there are more.
-    found = kept("review", about, lambda: review_items.waiting(live(clearance), reader, MOST_BADGE + 1))
-    return found + clashes(clearance)
+    found = cached(
+        "review", about, lambda: review_items.count_waiting(live_memories(clearance), reader, MAX_BADGE + 1)
+    )
+    return found + count_contradictions(clearance)
 
 
-def tabs(counted: dict[str, int], current: str, project: str, alike: int | None = None) -> list[Tab]:
-    counts: dict[str, int | None] = {**counted, ALIKE: alike}
+def build_tabs(
+    counted: dict[str, int], current: str, project: str, alike: int | None = None
+) -> list[ReviewTab]:
+    counts: dict[str, int | None] = {**counted, DUPLICATES: alike}
     return [
-        Tab(name, title, address(name, project), counts[name], name == current)
+        ReviewTab(name, title, tab_url(name, project), counts[name], name == current)
         for name, title in TITLES.items()
     ]
 
 
-def address(tab: str, project: str = "", **more: str) -> str:
+def tab_url(tab: str, project: str = "", **more: str) -> str:
     """Of a tab of the queue."""
     query = {"tab": tab, **({"project": project} if project else {}), **more}
     return f"/review/?{urlencode(query)}"
 
 
-def first_tab(counted: dict[str, int]) -> str:
+def first_nonempty_tab(counted: dict[str, int]) -> str:
     """The first that has something to look at."""
-    return next((name for name in (NEW, UNSURE, FLAGGED, CLASHES) if counted[name]), NEW)
+    return next((name for name in (NEW, UNSURE, FLAGGED, CONTRADICTIONS) if counted[name]), NEW)
 
 
-def cards(memories: MemoryQuerySet, whole: bool = False) -> list[Card]:
+def build_cards(memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCard]:
     """One query; of long texts only the beginning is read, unless the whole is wanted."""
-    chars = MAX_CONTENT if whole else CHARS
+    chars = MAX_CONTENT if whole else CARD_CHARS
     rows = memories.defer("content", "overview").annotate(
         begins=Substr("content", 1, chars), chars=Length("content")
     )
-    return [card(memory, whole) for memory in rows]
+    return [_build_card(memory, whole) for memory in rows]
 
 
-def card(memory: Any, whole: bool = False) -> Card:
-    flags, is_cut = _words(memory.flags), memory.chars > len(memory.begins)
-    text = _whole_words(memory.begins) if is_cut else memory.begins
+def _build_card(memory: Any, whole: bool = False) -> ReviewCard:
+    flags, is_cut = _flag_texts(memory.flags), memory.chars > len(memory.begins)
+    text = _drop_partial_word(memory.begins) if is_cut else memory.begins
     # What is flagged may stand in the first line as well.
     text = text if flags else _body(memory.title, text)
-    shown = text if flags or whole else _beginning(text)
+    shown = text if flags or whole else _shorten_text(text)
     is_cut = is_cut or shown != text
-    places = _flagged(memory.title, shown) if flags else []
-    return Card(
+    places = _flagged_spans(memory.title, shown) if flags else []
+    return ReviewCard(
         memory,
-        markdown.render(shown, below=_TITLE, places=places, links=not flags),
+        markdown.render(shown, below=_CARD_HEADING, places=places, links=not flags),
         is_cut,
         flags,
         bool(places),
     )
 
 
-def _beginning(text: str) -> str:
+def _shorten_text(text: str) -> str:
     """As much as a card shows of itself: no text is cut through a line, none scrolls within the page."""
     lines = text.split("\n")
-    if len(text) <= _SHOWN * _SLACK and len(lines) <= _LINES * _SLACK:
+    if len(text) <= _SHOWN_CHARS * _SLACK and len(lines) <= _SHOWN_LINES * _SLACK:
         return text
-    head = "\n".join(lines[:_LINES])
-    return (_whole_words(head[:_SHOWN]) if len(head) > _SHOWN * _SLACK else head).rstrip()
+    head = "\n".join(lines[:_SHOWN_LINES])
+    return (_drop_partial_word(head[:_SHOWN_CHARS]) if len(head) > _SHOWN_CHARS * _SLACK else head).rstrip()
 
 
-def _whole_words(text: str) -> str:
+def _drop_partial_word(text: str) -> str:
     """The beginning of a text without the word that was cut off, if that is short."""
     head, _, tail = text.rpartition(" ")
-    return head if head and len(tail) < _CUT_OFF else text
+    return head if head and len(tail) < _MAX_PARTIAL_WORD else text
 
 
 def _body(title: str, text: str) -> str:
@@ -206,16 +212,16 @@ def _body(title: str, text: str) -> str:
     return rest.strip() if first.lstrip("#").strip().rstrip(".") == title.strip().rstrip(".") else text
 
 
-def _words(flags: Any) -> list[str]:
+def _flag_texts(flags: Any) -> list[str]:
     """Flags as they are read out; whatever else was put there is told as it is."""
     return [str(flag).replace(":", ": ", 1) for flag in flags] if isinstance(flags, list) else []
 
 
-def _flagged(title: str, text: str) -> list[Place]:
+def _flagged_spans(title: str, text: str) -> list[MarkedSpan]:
     """Where the governor would take something out of the text."""
     verdict = inspect_fields({"title": title[:1000], "content": text})
     return [
-        Place(one.finding.start, one.finding.end, one.finding.kind)
+        MarkedSpan(one.finding.start, one.finding.end, one.finding.kind)
         for one in verdict.findings
         if one.field == "content" and one.finding.removed
     ]

@@ -7,14 +7,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from memoryhub.accounts.clearance import clearance_of
+from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core import pagination
-from memoryhub.injection.queries import look_up
+from memoryhub.injection.queries import load_reports
 from memoryhub.models import Injection
 from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.web.base.filters import InjectionFilter
 
-PAGE = 20
+PAGE_SIZE = 20
 
 
 @require_safe
@@ -22,16 +22,16 @@ def injections(request: HttpRequest) -> HttpResponse:
     """The injections that may be seen, newest first; their memories have gates of their own."""
     form = InjectionFilter(request.GET)
     valid = form.is_valid()
-    clearance = clearance_of(request)
+    clearance = request_clearance(request)
     visible: InjectionQuerySet = Injection.objects.visible_to(clearance).select_related("session")
-    rows = _narrow(visible, form) if valid else visible.none()
+    rows = _apply_filter(visible, form) if valid else visible.none()
     try:
-        page = pagination.page(rows, "at", PAGE, request.GET.get("cursor"))
-    except pagination.BadCursor as error:
+        page = pagination.paginate(rows, "at", PAGE_SIZE, request.GET.get("cursor"))
+    except pagination.InvalidCursor as error:
         raise BadRequest(str(error)) from None
     context = {
         "form": form,
-        "logs": look_up(page.items, clearance),
+        "logs": load_reports(page.items, clearance),
         "next_cursor": page.next_cursor,
         "first": not request.GET.get("cursor"),
     }
@@ -41,15 +41,15 @@ def injections(request: HttpRequest) -> HttpResponse:
 @require_safe
 def injection(request: HttpRequest, uid: str) -> HttpResponse:
     """One injection, with what of it may be seen."""
-    clearance = clearance_of(request)
+    clearance = request_clearance(request)
     visible = Injection.objects.visible_to(clearance).select_related("session").filter(uid=uid)
-    logs = look_up(visible, clearance)
+    logs = load_reports(visible, clearance)
     if not logs:
         raise Http404
     return render(request, "injections/one.html", {"log": logs[0]})
 
 
-def _narrow(rows: InjectionQuerySet, form: InjectionFilter) -> InjectionQuerySet:
+def _apply_filter(rows: InjectionQuerySet, form: InjectionFilter) -> InjectionQuerySet:
     rows = rows.between("at", form.begin(), form.end())
     if outcome := form.value("outcome"):
         rows = rows.empty() if outcome == "empty" else rows.filled()

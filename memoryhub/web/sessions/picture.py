@@ -1,266 +1,166 @@
-"""A session as a picture: time from left to right, a lane for each kind of thing. Positions and words. Pure.
-
-Across, positions are percent of the picture's width, which is at least ``width`` pixels; downwards they are
-pixels.
-"""
+"""The events, injections and memories of a session for its picture, within a byte budget of markup."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
-from itertools import groupby, pairwise
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
 
-from memoryhub.capture.boundaries import commonest
-from memoryhub.web.sessions.time_axis import Axis, Fold, Tick, folds, make, ticks
+from django.conf import settings
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
 
-# Lanes from above, with what stands beside them.
-LANES = {
-    "prompt": "Prompts",
-    "injection": "Injected",
-    "read": "Read",
-    "search": "Searched",
-    "write": "Wrote",
-    "run": "Ran",
-    "ask": "Asked",
-    "other": "Other",
-    "memory": "Memories",
-}
-START, END = "start", "end"  # drawn across all lanes
-
-# Pixels
-SLIM, STOUT = 2.6, 15.0  # what a mark takes across, and one that stands out
-HEAD, LANE, GAP, CURVE, FOOT = 30, 24, 8, 64, 26
-LETTER = 6.6
-
-KEYWORDS = 6
+from memoryhub.access import redaction
+from memoryhub.access.policy import Clearance
+from memoryhub.capture.observation import tool_kind
+from memoryhub.core.text import shorten
+from memoryhub.injection.queries import InjectionReport, load_session_reports
+from memoryhub.models import Event, Memory
+from memoryhub.web.sessions.picture_layout import END, START, PictureItem, lay_out_picture
+from memoryhub.web.templatetags.pages import event_name, session_url
 
 
-@dataclass(frozen=True)
-class Happening:
-    """Something to draw. ``lane`` is one of :data:`LANES`, or START or END.
+def byte_length(markup: str) -> int:
+    """Bytes as they are sent."""
+    return len(markup.encode())
 
-    ``type`` is that of the memory it is or became, which makes it stand out; ``href`` leads there.
-    ``segment`` None: of whatever segment is going on.
+
+def fit_to_bytes(shown: Callable[[int], str], count: int, most: int, least: int = 1) -> tuple[str, int]:
+    """The markup of the first of ``count`` things, no heavier than ``most`` bytes, and how many those are.
+
+    ``shown`` makes the markup of so many. The first ``least`` are shown whatever they weigh.
     """
-
-    at: datetime
-    lane: str
-    title: str
-    type: str = ""
-    href: str = ""
-    memorability: float | None = None
-    segment: int | None = None
-    keywords: tuple[str, ...] = ()
-
-    @property
-    def stands_out(self) -> bool:
-        return bool(self.type)
+    markup = shown(count)
+    while (heavy := byte_length(markup)) > most and count > least:
+        count = max(least, min(count - 1, count * most // heavy))
+        markup = shown(count)
+    return markup, count
 
 
-@dataclass(frozen=True)
-class Mark:
-    x: float
-    y: float
-    what: Happening
+MAX_ITEMS = 1500  # of a kind; a picture of more would be a grey wall
+MAX_PICTURE_BYTES = 36_000  # bytes of the picture and its table
+MAX_TITLE_CHARS = 90
+_EVENT_LANES = {
+    "prompt:submit": "prompt",
+    "session:start": START,
+    "session:end": END,
+    "session:checkpoint": "memory",
+}
 
 
-@dataclass(frozen=True)
-class Point:
-    """A memorability on the curve, in the picture's own measures."""
+def render_picture(session: Any, clearance: Clearance) -> str:
+    """The picture of a session that ``SessionQuerySet.visible_to`` gave, as markup; empty of nothing.
 
-    x: float
-    y: float
-    passes: bool
-
-
-@dataclass(frozen=True)
-class Band:
-    """A segment: what it is about, what it holds."""
-
-    number: int
-    x: float
-    width: float
-    words: str  # that fit above it
-    keywords: tuple[str, ...]
-    first: datetime
-    last: datetime
-    counts: list[tuple[str, int]]  # of each lane that occurs, in the lanes' order
-    kept: list[Happening]
-    peak: float | None  # the highest memorability
+    What does not fit into the page's weight goes: first the words under single marks, then the end.
+    """
+    drawn, more = _collect_items(session, clearance)
+    if not drawn:
+        return ""
+    markup = _render_items(drawn, more=more, titled=True)
+    if byte_length(markup) <= MAX_PICTURE_BYTES:
+        return markup
+    return fit_to_bytes(
+        lambda count: _render_items(drawn[:count], more=more or count < len(drawn), titled=False),
+        len(drawn),
+        MAX_PICTURE_BYTES,
+    )[0]
 
 
-@dataclass(frozen=True)
-class Lane:
-    name: str
-    label: str
-    y: float
-    count: int
+def _render_items(drawn: Sequence[PictureItem], *, more: bool, titled: bool) -> str:
+    gate = settings.MEMORYHUB.memorability_threshold
+    picture = lay_out_picture(drawn, gate, timezone.get_current_timezone())
+    return render_to_string("sessions/picture.html", {"picture": picture, "more": more, "titled": titled})
 
 
-@dataclass(frozen=True)
-class Picture:
-    width: int
-    lanes: list[Lane]
-    bands: list[Band]
-    folds: list[Fold]
-    marks: list[Mark]
-    edges: list[Mark]
-    ticks: list[Tick]
-    curve: str  # in a box of 100 × 100, empty without any memorability
-    points: list[Point]
-    gate: float
-    types: list[str] = field(default_factory=list)  # of the memories in it
-
-    @property
-    def floor(self) -> int:
-        """Where the lanes end."""
-        return HEAD + LANE * len(self.lanes)
-
-    @property
-    def curve_top(self) -> int:
-        return self.floor + GAP
-
-    @property
-    def curve_bottom(self) -> int:
-        return self.curve_top + (CURVE if self.curve else 0)
-
-    @property
-    def middle(self) -> int:
-        """Half way down the lanes."""
-        return (HEAD + self.floor) // 2
-
-    @property
-    def curve_height(self) -> int:
-        return CURVE
-
-    @property
-    def gate_y(self) -> float:
-        return round(self.curve_top + CURVE * (1 - self.gate), 1)
-
-    @property
-    def words_y(self) -> int:
-        """Where the times stand."""
-        return self.curve_bottom + 18
-
-    @property
-    def height(self) -> int:
-        return self.curve_bottom + FOOT
-
-    @property
-    def quiet(self) -> list[Mark]:
-        return [mark for mark in self.marks if not mark.what.stands_out]
-
-    @property
-    def loud(self) -> list[Mark]:
-        return [mark for mark in self.marks if mark.what.stands_out]
+def _collect_items(session: Any, clearance: Clearance) -> tuple[list[PictureItem], bool]:
+    """What there is to draw, in its order; and whether that is the beginning of more."""
+    events = _event_rows(session, clearance)
+    more = len(events) > MAX_ITEMS
+    drawn = [_event_item(one) for one in events[:MAX_ITEMS]]
+    drawn += [_injection_item(log, session) for log in load_session_reports(session, clearance, MAX_ITEMS)]
+    drawn += [_memory_item(one) for one in _other_memories(session, clearance, {e.memory_id for e in events})]
+    if more:
+        last = events[MAX_ITEMS - 1].at
+        drawn = [one for one in drawn if one.at <= last]
+    drawn += _edge_items(session, {one.lane for one in drawn}, ends=not more)
+    return sorted(drawn, key=lambda one: one.at), more
 
 
-def draw(happenings: Sequence[Happening], gate: float, zone: tzinfo = UTC) -> Picture | None:
-    """The picture of these happenings, with the times of a zone below it; None of none."""
-    if not happenings:
-        return None
-    happenings = sorted(happenings, key=lambda one: one.at)
-    sizes: dict[datetime, float] = {}
-    for one in happenings:
-        sizes[one.at] = max(sizes.get(one.at, SLIM), STOUT if one.stands_out else SLIM)
-    axis = make(sizes)
-    laned = [one for one in happenings if one.lane in LANES]
-    counts = Counter(one.lane for one in laned)
-    lanes = [
-        Lane(name, LANES[name], HEAD + LANE * (index + 0.5), counts[name])
-        for index, name in enumerate(name for name in LANES if counts[name])
+def _event_rows(session: Any, clearance: Clearance) -> list[Any]:
+    """One more than :data:`MOST` when there are more."""
+    events = Event.objects.visible_to(clearance).filter(session=session)
+    names = ("at", "event", "tool_name", "segment", "memorability", "skip_reason", "files", "keywords")
+    became = ("memory_id", "memory__uid", "memory__title", "memory__type", "memory__sensitivity")
+    # Rows and no models: a thousand of them take half the time.
+    return list(events.order_by("at", "pk").values_list(*names, *became, named=True)[: MAX_ITEMS + 1])
+
+
+def _other_memories(session: Any, clearance: Clearance, drawn: set[int | None]) -> list[Memory]:
+    """Those that came by another way than an event: checkpoints, summaries, what an agent stored itself."""
+    memories = Memory.objects.visible_to(clearance).live()
+    mine = memories.in_session(session.session_id, project=session.project)
+    rows = mine.only("uid", "title", "type", "created_at", "sensitivity").order_by("created_at", "pk")[
+        :MAX_ITEMS
     ]
-    heights = {lane.name: lane.y for lane in lanes}
-    across = dict(zip(axis.moments, map(axis.percent, axis.places), strict=True))
-    memorable = _memorable(happenings, across)
-    return Picture(
-        width=round(axis.width),
-        lanes=lanes,
-        bands=_bands(happenings, axis),
-        folds=folds(axis),
-        marks=[Mark(across[one.at], heights[one.lane], one) for one in laned],
-        edges=[Mark(across[one.at], HEAD, one) for one in happenings if one.lane in (START, END)],
-        ticks=ticks(axis, zone),
-        curve=_curve(memorable, axis),
-        points=_points(memorable, HEAD + LANE * len(lanes) + GAP, gate),
-        gate=gate,
-        types=sorted({one.type for one in laned if one.type}),
+    return [memory for memory in rows if memory.pk not in drawn]
+
+
+def _event_item(event: Any) -> PictureItem:
+    return PictureItem(
+        at=event.at,
+        lane=_EVENT_LANES.get(event.event) or tool_kind(event.tool_name),
+        title=_event_title(event),
+        type=event.memory__type or "",
+        href=reverse("memory", args=[event.memory__uid]) if event.memory_id else "",
+        memorability=event.memorability,
+        segment=event.segment,
+        keywords=tuple(map(str, event.keywords)) if isinstance(event.keywords, list) else (),
     )
 
 
-def _bands(happenings: Sequence[Happening], axis: Axis) -> list[Band]:
-    """One after the other without a gap, from the left edge to the right."""
-    groups = [list(some) for _, some in groupby(_with_segments(happenings), key=lambda pair: pair[0])]
-    starts = [0.0, *(axis.place(group[0][1].at) - SLIM for group in groups[1:]), axis.width]
-    return [
-        _band(group[0][0], [one for _, one in group], left, right, axis)
-        for group, (left, right) in zip(groups, pairwise(starts), strict=True)
-    ]
+def _event_title(event: Any) -> str:
+    """``14:02:31 Edit src/a.py, memorability 0.41, became “…”``."""
+    name = " ".join([event_name(event), *map(str, event.files[:1])])
+    parts = [f"{_clock(event.at)} {shorten(name, MAX_TITLE_CHARS)}"]
+    if event.memorability is not None:
+        parts.append(f"memorability {event.memorability:.2f}")
+    if event.memory_id:
+        became = redaction.format_display_name(
+            event.memory__title, event.memory__uid, event.memory__sensitivity
+        )
+        parts.append(f"became “{shorten(became, MAX_TITLE_CHARS)}”")
+    elif event.skip_reason:
+        parts.append(f"not kept: {event.skip_reason}")
+    return ", ".join(parts)
 
 
-def _with_segments(happenings: Sequence[Happening]) -> Iterator[tuple[int, Happening]]:
-    """Each with its segment; what has none belongs to the one that goes on, at the beginning to the first."""
-    segment = next((one.segment for one in happenings if one.segment is not None), 0)
-    for one in happenings:
-        segment = one.segment if one.segment is not None else segment
-        yield segment, one
-
-
-def _band(number: int, members: list[Happening], left: float, right: float, axis: Axis) -> Band:
-    keywords = tuple(commonest((one.keywords for one in members), KEYWORDS))
-    lanes = Counter(one.lane for one in members)
-    memorable = [one.memorability for one in members if one.memorability is not None]
-    x = axis.percent(left)
-    return Band(
-        number=number,
-        x=x,
-        width=round(axis.percent(right) - x, 3),
-        words=_fitting(keywords, right - left),
-        keywords=keywords,
-        first=members[0].at,
-        last=members[-1].at,
-        counts=[(label, lanes[name]) for name, label in LANES.items() if lanes[name]],
-        kept=[one for one in members if one.stands_out],
-        peak=max(memorable, default=None),
+def _injection_item(log: InjectionReport, session: Any) -> PictureItem:
+    """It leads to its place in the log of this session."""
+    told = (
+        "; ".join(shorten(redaction.display_name(one.memory), MAX_TITLE_CHARS) for one in log.told)
+        or "nothing to be listed"
     )
+    at, uid = log.injection.at, log.injection.uid
+    here = f"{session_url(session.session_id, session.project)}&kind=injection#injection-{uid}"
+    return PictureItem(at, "injection", f"{_clock(at)} injected: {told}", href=here)
 
 
-def _fitting(keywords: Sequence[str], pixels: float) -> str:
-    """As many of the words as have room in one line."""
-    letters, fitting = int((pixels - 12) / LETTER), ""
-    for word in keywords:
-        longer = f"{fitting}, {word}" if fitting else word
-        if len(longer) > letters:
-            break
-        fitting = longer
-    return fitting
+def _memory_item(memory: Memory) -> PictureItem:
+    told = shorten(redaction.display_name(memory), MAX_TITLE_CHARS)
+    title = f"{_clock(memory.created_at)} {memory.type.replace('_', ' ')}: {told}"
+    return PictureItem(memory.created_at, "memory", title, memory.type, reverse("memory", args=[memory.uid]))
 
 
-def _memorable(
-    happenings: Sequence[Happening], across: Mapping[datetime, float]
-) -> list[tuple[datetime, float, float]]:
-    """When, where in percent, and the memorability within 0..1."""
-    return [
-        (one.at, across[one.at], min(max(one.memorability, 0.0), 1.0))
-        for one in happenings
-        if one.memorability is not None
-    ]
+def _edge_items(session: Any, lanes: set[str], *, ends: bool) -> list[PictureItem]:
+    """Where it began and ended, as far as no event of its own says so."""
+    edges = []
+    if START not in lanes:
+        edges.append(PictureItem(session.first_seen, START, f"{_clock(session.first_seen)} session began"))
+    if ends and session.ended_seen and END not in lanes:
+        edges.append(PictureItem(session.ended_seen, END, f"{_clock(session.ended_seen)} session ended"))
+    return edges
 
 
-def _curve(memorable: Sequence[tuple[datetime, float, float]], axis: Axis) -> str:
-    """Memorability along the way; it breaks off at a fold."""
-    drawn: list[str] = []
-    breaks = [axis.moments[n] for n in sorted(axis.folded)]
-    before = None
-    for at, x, value in memorable:
-        part = bisect_right(breaks, at)
-        drawn.append(f"{'L' if part == before else 'M'}{x:g} {100 * (1 - value):.4g}")
-        before = part
-    return "".join(drawn)
-
-
-def _points(memorable: Sequence[tuple[datetime, float, float]], top: float, gate: float) -> list[Point]:
-    return [Point(x, round(top + CURVE * (1 - value), 1), value >= gate) for _, x, value in memorable]
+def _clock(at: datetime) -> str:
+    return timezone.localtime(at).time().isoformat("seconds")

@@ -16,14 +16,14 @@ from statistics import median
 from memoryhub.core import dates
 
 # Pixels
-ROOM = 720.0  # that a picture of few things fills
-EDGE = 16.0  # left of the first thing and right of the last
-FOLD = 46.0
-TICKS_APART, DATES_APART = 62.0, 108.0
-LETTER = 8.5
+MIN_WIDTH = 720.0  # that a picture of few things fills
+MARGIN = 16.0  # left of the first thing and right of the last
+FOLD_WIDTH = 46.0
+TICK_SPACING, DATE_SPACING = 62.0, 108.0
+LETTER_WIDTH = 8.5
 
-LEAST_STRETCH = 150.0  # for time itself, however many things there are
-PAUSE = timedelta(minutes=5)  # shorter ones are never folded
+MIN_TIME_WIDTH = 150.0  # for time itself, however many things there are
+MIN_FOLDED_PAUSE = timedelta(minutes=5)  # shorter ones are never folded
 PAUSE_FACTOR = 20  # times the usual distance
 
 _INTERVALS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
@@ -43,7 +43,7 @@ class Fold:
 
     @property
     def words(self) -> str:
-        return in_words(self.pause)
+        return format_pause(self.pause)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Axis:
         return self.percent(self.place(at))
 
 
-def in_words(pause: timedelta) -> str:
+def format_pause(pause: timedelta) -> str:
     """``45 min``, ``3 h 20 min``, ``14 h``, ``2 days``: no more exact than it has to be."""
     minutes = max(round(pause.total_seconds() / 60), 1)
     if minutes < 60:
@@ -91,36 +91,38 @@ def in_words(pause: timedelta) -> str:
     return f"{hours} h" if hours < 48 else f"{round(hours / 24)} days"
 
 
-def make(sizes: Mapping[datetime, float]) -> Axis:
+def build_axis(sizes: Mapping[datetime, float]) -> Axis:
     """The axis for moments in ascending order, each with the pixels that it takes across; at least one."""
     moments = list(sizes)
     gaps = [later - earlier for earlier, later in pairwise(moments)]
-    longest = _longest(gaps)
+    longest = _longest_unfolded_pause(gaps)
     folded = frozenset(n for n, gap in enumerate(gaps, start=1) if gap > longest)
     least = [
-        FOLD if n in folded else (sizes[moments[n - 1]] + sizes[moments[n]]) / 2
+        FOLD_WIDTH if n in folded else (sizes[moments[n - 1]] + sizes[moments[n]]) / 2
         for n in range(1, len(moments))
     ]
     even = sum((gap for n, gap in enumerate(gaps, start=1) if n not in folded), timedelta())
-    spare = max(ROOM - sum(least), LEAST_STRETCH)
-    places = [EDGE]
+    spare = max(MIN_WIDTH - sum(least), MIN_TIME_WIDTH)
+    places = [MARGIN]
     for n, gap in enumerate(gaps, start=1):
         stretch = spare * (gap / even) if n not in folded else 0.0
         places.append(places[-1] + least[n - 1] + stretch)
-    drawn = places[-1] - EDGE
-    factor = max(1.0, (ROOM - 2 * EDGE) / drawn) if drawn else 1.0
-    places = [EDGE + factor * (place - EDGE) for place in places]
-    return Axis(moments, places, folded, max(places[-1] + EDGE, ROOM))
+    drawn = places[-1] - MARGIN
+    factor = max(1.0, (MIN_WIDTH - 2 * MARGIN) / drawn) if drawn else 1.0
+    places = [MARGIN + factor * (place - MARGIN) for place in places]
+    return Axis(moments, places, folded, max(places[-1] + MARGIN, MIN_WIDTH))
 
 
-def _longest(gaps: Sequence[timedelta]) -> timedelta:
+def _longest_unfolded_pause(gaps: Sequence[timedelta]) -> timedelta:
     """The longest pause that is drawn as it was."""
     if not gaps:
-        return PAUSE
-    return max(PAUSE, PAUSE_FACTOR * timedelta(seconds=median(gap.total_seconds() for gap in gaps)))
+        return MIN_FOLDED_PAUSE
+    return max(
+        MIN_FOLDED_PAUSE, PAUSE_FACTOR * timedelta(seconds=median(gap.total_seconds() for gap in gaps))
+    )
 
 
-def folds(axis: Axis) -> list[Fold]:
+def find_folds(axis: Axis) -> list[Fold]:
     return [
         Fold(
             axis.percent(axis.places[n - 1]),
@@ -131,20 +133,20 @@ def folds(axis: Axis) -> list[Fold]:
     ]
 
 
-def ticks(axis: Axis, zone: tzinfo) -> list[Tick]:
+def make_ticks(axis: Axis, zone: tzinfo) -> list[Tick]:
     """Times below the picture, as many as can stand side by side: where a stretch begins, and round ones."""
     found: list[Tick] = []
     free, day = 0.0, None
-    interval = _interval(axis)
-    for at in sorted(_times(axis, interval, zone)):
+    interval = _tick_interval(axis)
+    for at in sorted(_tick_times(axis, interval, zone)):
         place, local = axis.place(at), at.astimezone(zone)
         dated = day is not None and local.date() != day
-        if place < free or place > axis.width - TICKS_APART / 2:
+        if place < free or place > axis.width - TICK_SPACING / 2:
             continue
         clock = f"{local:%H:%M:%S}" if interval < 60 else f"{local:%H:%M}"
-        words = f"{dates.told(local, 'short')} {clock}" if dated else clock
+        words = f"{dates.format_date(local, 'short')} {clock}" if dated else clock
         found.append(Tick(axis.percent(place), words))
-        free = place + (max(DATES_APART, len(words) * LETTER) if dated else TICKS_APART)
+        free = place + (max(DATE_SPACING, len(words) * LETTER_WIDTH) if dated else TICK_SPACING)
         day = local.date()
     return found
 
@@ -156,14 +158,14 @@ def _stretches(axis: Axis) -> list[tuple[datetime, datetime]]:
     return [(axis.moments[first], axis.moments[last]) for first, last in zip(starts, ends, strict=True)]
 
 
-def _interval(axis: Axis) -> int:
+def _tick_interval(axis: Axis) -> int:
     """Seconds between two round times, so that their words have room."""
     drawn = sum((last - first for first, last in _stretches(axis)), timedelta()).total_seconds()
-    wanted = drawn / max(axis.width / (1.5 * TICKS_APART), 1)
+    wanted = drawn / max(axis.width / (1.5 * TICK_SPACING), 1)
     return next((seconds for seconds in _INTERVALS if seconds >= wanted), int(wanted) + 1)
 
 
-def _times(axis: Axis, interval: int, zone: tzinfo) -> set[datetime]:
+def _tick_times(axis: Axis, interval: int, zone: tzinfo) -> set[datetime]:
     """The beginning of each stretch, and the times in it that are round in the zone."""
     found = set()
     for first, last in _stretches(axis):

@@ -13,14 +13,14 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from memoryhub.accounts.clearance import clearance_of
+from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core import pagination
 from memoryhub.stats import calendar, timeline
-from memoryhub.web.base.days import by_day
+from memoryhub.web.base.days import group_by_day
 from memoryhub.web.base.filters import MonthFilter, TimelineFilter
 
 
-class Dated(Protocol):
+class TimelineDay(Protocol):
     """What a day has to tell of itself here."""
 
     date: date
@@ -31,7 +31,7 @@ class Dated(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class StripPart:
     """One type's piece of a strip, in percent of the busiest day's."""
 
     type: str
@@ -41,63 +41,63 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Shown:
+class DayRow:
     """A day with something in it, or a stretch of days without (``quiet`` of them)."""
 
     first: date
     last: date
-    day: Dated | None
-    strip: list[Part]
+    day: TimelineDay | None
+    strip: list[StripPart]
 
     @property
     def quiet(self) -> int:
         return 0 if self.day else (self.last - self.first).days + 1
 
 
-def fold(days: Sequence[Dated], today: date) -> list[Shown]:
+def fold_days(days: Sequence[TimelineDay], today: date) -> list[DayRow]:
     """The days of a month, newest first; days to come are left out, neighbouring quiet ones are one entry."""
     busiest = max((sum(day.types.values()) for day in days), default=0)
-    shown: list[Shown] = []
+    shown: list[DayRow] = []
     for day in days:
         if not day.is_quiet:
-            shown.append(Shown(day.date, day.date, day, strip(day.types, busiest)))
+            shown.append(DayRow(day.date, day.date, day, make_strip(day.types, busiest)))
         elif day.date <= today:
             if shown and not shown[-1].day and shown[-1].first - day.date == timedelta(days=1):
-                shown[-1] = Shown(day.date, shown[-1].last, None, [])
+                shown[-1] = DayRow(day.date, shown[-1].last, None, [])
             else:
-                shown.append(Shown(day.date, day.date, None, []))
+                shown.append(DayRow(day.date, day.date, None, []))
     return shown
 
 
-def strip(types: Mapping[str, int], busiest: int) -> list[Part]:
+def make_strip(types: Mapping[str, int], busiest: int) -> list[StripPart]:
     """One piece after the other, in the order given."""
-    parts: list[Part] = []
+    parts: list[StripPart] = []
     x = 0.0
     for kind, count in types.items():
         width = 100 * count / busiest
-        parts.append(Part(kind, count, round(x, 2), round(width, 2)))
+        parts.append(StripPart(kind, count, round(x, 2), round(width, 2)))
         x += width
     return parts
 
 
-ENTRIES = 30
+ENTRIES_PER_PAGE = 30
 
 
 @require_safe
-def by_days(request: HttpRequest) -> HttpResponse:
+def timeline_month(request: HttpRequest) -> HttpResponse:
     """A month of one project or of all: each day with what was decided and mended on it first."""
     form = MonthFilter(request.GET)
     if not form.is_valid():
         return render(request, "timeline/month.html", {"form": form}, status=422)
-    clearance, project = clearance_of(request), form.value("project")
-    first = form.value("month") or calendar.latest_month(clearance, project)
-    shown = calendar.month(clearance, project, first)
-    earlier, later = calendar.months_beside(clearance, project, first)
+    clearance, project = request_clearance(request), form.value("project")
+    first = form.value("month") or calendar.find_latest_month(clearance, project)
+    shown = calendar.load_month(clearance, project, first)
+    earlier, later = calendar.find_adjacent_months(clearance, project, first)
     context: dict[str, Any] = {
         "form": form,
         "project": project,
         "month": first,
-        "days": fold(shown, timezone.localdate()),
+        "days": fold_days(shown, timezone.localdate()),
         "anything": any(not day.is_quiet for day in shown),
         "memories": sum(day.memories for day in shown),
         "events": sum(day.events for day in shown),
@@ -109,23 +109,23 @@ def by_days(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def entries(request: HttpRequest) -> HttpResponse:
+def timeline_entries(request: HttpRequest) -> HttpResponse:
     """Memories, events, boundaries, starts and ends of sessions, newest first, grouped by day."""
     form = TimelineFilter(request.GET)
     cursor = request.GET.get("cursor")
-    found: list[timeline.Entry] = []
+    found: list[timeline.TimelineEntry] = []
     next_cursor = None
     valid = form.is_valid()
     if valid:
         try:
-            found, next_cursor = timeline.timeline(
-                clearance_of(request), form.wanted(), limit=ENTRIES, cursor=cursor
+            found, next_cursor = timeline.load_timeline(
+                request_clearance(request), form.wanted(), limit=ENTRIES_PER_PAGE, cursor=cursor
             )
-        except pagination.BadCursor as error:
+        except pagination.InvalidCursor as error:
             raise BadRequest(str(error)) from None
     context = {
         "form": form,
-        "days": by_day(found),
+        "days": group_by_day(found),
         "next_cursor": next_cursor,
         "first": not cursor,
     }

@@ -15,24 +15,24 @@ from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import clearance_of
+from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core import pagination
 from memoryhub.injection import queries
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.stats import timeline
-from memoryhub.stats.timeline import EventFilter, with_counts
+from memoryhub.stats.timeline import EventFilter, sessions_with_counts
 from memoryhub.web.base import live
-from memoryhub.web.base.days import by_day
+from memoryhub.web.base.days import group_by_day
 from memoryhub.web.base.filters import SessionFilter
 from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment
 from memoryhub.web.memories import bulk_actions
-from memoryhub.web.memories.list_forms import without
-from memoryhub.web.sessions.story import MOST, figure_of, fitting
+from memoryhub.web.memories.filters import filter_url
+from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
 
-KEPT = {"kept": "Kept", "skipped": "Not kept"}
-_EVENTS = {
+_OUTCOME_LABELS = {"kept": "Kept", "skipped": "Not kept"}
+_EVENT_LABELS = {
     "prompt:submit": "Prompts",
     "session:start": "Session start",
     "session:end": "Session end",
@@ -52,18 +52,18 @@ class Chip:
 
 
 @dataclass(frozen=True)
-class Group:
+class ChipGroup:
     title: str
     chips: list[Chip]
 
 
-def asked(request: HttpRequest) -> EventFilter:
+def parse_event_filter(request: HttpRequest) -> EventFilter:
     """The events that the address asks for."""
     given = {name: request.GET.get(name, "") for name in ("tool", "kept", "reason")}
     return EventFilter(**given)
 
 
-def groups(request: HttpRequest, events: QuerySet[Event]) -> list[Group]:
+def chip_groups(request: HttpRequest, events: QuerySet[Event]) -> list[ChipGroup]:
     """The chips for gated events, with counts of all of them; one query. A group of one chip is left out."""
     tools: Counter[str] = Counter()
     kept: Counter[str] = Counter()
@@ -78,29 +78,29 @@ def groups(request: HttpRequest, events: QuerySet[Event]) -> list[Group]:
             kept["skipped"] += count
             reasons[reason] += count
     made = [
-        _group(request, "Tools and events", "tool", tools, _EVENTS),
-        _group(request, "What became of them", "kept", kept, KEPT),
-        _group(request, "Why not kept", "reason", reasons, {}),
+        _chip_group(request, "Tools and events", "tool", tools, _EVENT_LABELS),
+        _chip_group(request, "What became of them", "kept", kept, _OUTCOME_LABELS),
+        _chip_group(request, "Why not kept", "reason", reasons, {}),
     ]
     return [group for group in made if len(group.chips) > 1 or any(chip.chosen for chip in group.chips)]
 
 
-def _group(
+def _chip_group(
     request: HttpRequest, title: str, name: str, counts: Counter[str], labels: Mapping[str, str]
-) -> Group:
+) -> ChipGroup:
     chosen = request.GET.get(name, "")
     chips = []
     for value, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         on = value == chosen
-        href = without(request, name) if on else without(request, **{name: value})
+        href = filter_url(request, name) if on else filter_url(request, **{name: value})
         chips.append(Chip(labels.get(value, value), count, on, href))
-    return Group(title, chips)
+    return ChipGroup(title, chips)
 
 
-PAGE = 50
-ENTRIES = 30
-MOST_WEIGHT = 34_000  # bytes of the entries: fewer where they are long
-CONTEXT = 6  # entries before the one that an address leads to
+PAGE_SIZE = 50
+ENTRIES_PER_PAGE = 30
+MAX_LIST_BYTES = 34_000  # bytes of the entries: fewer where they are long
+CONTEXT_ENTRIES = 6  # entries before the one that an address leads to
 # The tabs of a session's page, and what each shows.
 KINDS = {
     "": ("All", timeline.PAGE_KINDS),
@@ -110,19 +110,19 @@ KINDS = {
     "injection": ("Injections", ("injection",)),
 }
 _WITH_EVENTS = {"", "event", "boundary"}
-_SAME_ID = 50
+_MAX_SAME_ID = 50
 
 
 @require_safe
-@live.watched
+@live.answers_polls
 def sessions(request: HtmxHttpRequest) -> HttpResponse:
     """Sessions with something in them that may be seen, those active last first."""
     form = SessionFilter(request.GET)
     valid = form.is_valid()
-    everything = with_counts(clearance_of(request))
-    rows = _narrow(everything, form) if valid else everything.none()
-    page = _page(rows, request.GET.get("cursor"))
-    live.shows(request, [_told(one) for one in page.items])
+    everything = sessions_with_counts(request_clearance(request))
+    rows = _apply_filter(everything, form) if valid else everything.none()
+    page = _read_page(rows, request.GET.get("cursor"))
+    live.set_etag(request, [_session_version(one) for one in page.items])
     context = {
         "form": form,
         "page": page,
@@ -138,12 +138,12 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
     )
 
 
-def _told(one: Any) -> tuple[Any, ...]:
+def _session_version(one: Any) -> tuple[Any, ...]:
     """What the pages tell of a session; it changes as the session goes on."""
     return (one.pk, one.memory_count, one.event_count, one.last_seen, one.ended_seen, one.summary_id)
 
 
-def _narrow(rows: SessionQuerySet, form: SessionFilter) -> SessionQuerySet:
+def _apply_filter(rows: SessionQuerySet, form: SessionFilter) -> SessionQuerySet:
     if typed := form.value("q"):
         rows = rows.filter(Q(session_id__icontains=typed) | Q(project__icontains=typed))
     if project := form.value("project"):
@@ -151,30 +151,30 @@ def _narrow(rows: SessionQuerySet, form: SessionFilter) -> SessionQuerySet:
     return rows
 
 
-def _page(rows: SessionQuerySet, cursor: str | None) -> pagination.Page:
+def _read_page(rows: SessionQuerySet, cursor: str | None) -> pagination.Page:
     try:
-        return pagination.page(rows, "last_seen", PAGE, cursor)
-    except pagination.BadCursor as error:
+        return pagination.paginate(rows, "last_seen", PAGE_SIZE, cursor)
+    except pagination.InvalidCursor as error:
         raise BadRequest(str(error)) from None
 
 
 @require_safe
-@live.watched
+@live.answers_polls
 def session(request: HttpRequest, session_id: str) -> HttpResponse:
     """One session's timeline; a choice where several projects have a session of this name."""
-    rows = with_counts(clearance_of(request)).filter(session_id=session_id)
+    rows = sessions_with_counts(request_clearance(request)).filter(session_id=session_id)
     if (project := request.GET.get("project")) is not None:
         rows = rows.filter(project=project)
-    found = list(rows.order_by("-last_seen", "-pk")[:_SAME_ID])
+    found = list(rows.order_by("-last_seen", "-pk")[:_MAX_SAME_ID])
     if not found:
         raise Http404
     if len(found) > 1:
         return render(request, "sessions/choose.html", {"session_id": session_id, "sessions": found})
-    context = _timeline(request, found[0])
+    context = _session_context(request, found[0])
     summary, entries = context["summary"], [entry for day in context["days"] for entry in day.entries]
-    live.shows(
+    live.set_etag(
         request,
-        _told(found[0]),
+        _session_version(found[0]),
         summary and summary.updated_at,
         [(entry.anchor, getattr(entry.row, "updated_at", None)) for entry in entries],
         [context[name] for name in ("boundaries", "injections", "next_cursor")],
@@ -182,25 +182,25 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
     return render(request, "sessions/page.html", context)
 
 
-def _timeline(request: HttpRequest, found: Session) -> dict[str, Any]:
+def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
     """The whole page: what is known of the session, its picture, and a page of what happened.
 
     Who goes on in the list has seen the picture, which takes longer than the list.
     """
-    clearance = clearance_of(request)
+    clearance = request_clearance(request)
     kind, order = request.GET.get("kind", ""), request.GET.get("order", "")
     if kind not in KINDS or order not in ("", "newest"):
         raise BadRequest("kind or order is not one of this page's")
     events = Event.objects.visible_to(clearance).filter(session=found)
-    shown = _entries(request, found, clearance, kind, order)
+    shown = _entries_context(request, found, clearance, kind, order)
     return {
         "session": found,
-        "summary": _summary(request, found),
+        "summary": _visible_summary(request, found),
         "boundaries": events.filter(boundary=True).count(),
-        "picture": figure_of(found, clearance) if shown["first"] else "",
-        "chips": groups(request, events) if kind in _WITH_EVENTS else [],
+        "picture": render_picture(found, clearance) if shown["first"] else "",
+        "chips": chip_groups(request, events) if kind in _WITH_EVENTS else [],
         "injections": Injection.objects.visible_to(clearance).filter(session=found).count(),
-        "known": _known(found, clearance) if kind == "injection" else None,
+        "known": _injected_knowledge(found, clearance) if kind == "injection" else None,
         "kind": kind,
         "kinds": [(name, label) for name, (label, _) in KINDS.items()],
         "order": order,
@@ -208,37 +208,37 @@ def _timeline(request: HttpRequest, found: Session) -> dict[str, Any]:
     }
 
 
-def _entries(
+def _entries_context(
     request: HttpRequest, found: Session, clearance: Clearance, kind: str, order: str
 ) -> dict[str, Any]:
-    which = asked(request) if kind in _WITH_EVENTS else timeline.EventFilter()
+    which = parse_event_filter(request) if kind in _WITH_EVENTS else timeline.EventFilter()
     # Who asks for some events wants no memories between them.
     kinds = KINDS["event" if kind == "" and which != timeline.EventFilter() else kind][1]
     cursor, anchor = request.GET.get("cursor"), request.GET.get("entry", "")
     if anchor and not cursor:
-        cursor = timeline.before(anchor, clearance, found, CONTEXT, oldest_first=not order)
+        cursor = timeline.cursor_before(anchor, clearance, found, CONTEXT_ENTRIES, oldest_first=not order)
     try:
-        entries, next_cursor = timeline.timeline(
+        entries, next_cursor = timeline.load_timeline(
             clearance,
             MemoryFilter(),
-            limit=ENTRIES,
+            limit=ENTRIES_PER_PAGE,
             cursor=cursor,
             kinds=kinds,
             of=found,
             oldest_first=not order,
             which=which,
         )
-    except pagination.BadCursor as error:
+    except pagination.InvalidCursor as error:
         raise BadRequest(str(error)) from None
-    queries.look_up_entries(entries, clearance)
+    queries.attach_reports(entries, clearance)
     anchors = [entry.anchor for entry in entries]
     least = anchors.index(anchor) + 1 if anchor in anchors else 1
-    listing, fit = _listing(request, entries, least)
+    listing, fit = _render_entries(request, entries, least)
     if fit < len(entries):
-        entries, next_cursor = entries[:fit], timeline.after(entries[fit - 1])
+        entries, next_cursor = entries[:fit], timeline.cursor_after(entries[fit - 1])
     narrowed = which != timeline.EventFilter()
     return {
-        "days": by_day(entries),
+        "days": group_by_day(entries),
         "listing": listing,
         "shown": len(entries),
         "next_cursor": next_cursor,
@@ -248,25 +248,27 @@ def _entries(
     }
 
 
-def _listing(request: HttpRequest, entries: list[timeline.Entry], least: int) -> tuple[str, int]:
+def _render_entries(
+    request: HttpRequest, entries: list[timeline.TimelineEntry], least: int
+) -> tuple[str, int]:
     """As many of the entries as a page bears, and how many those are; ``least`` of them in any case."""
-    context = {"in_session": True, "level": 3, "bulk": any(bulk_actions.offered(request).values())}
+    context = {"in_session": True, "level": 3, "bulk": any(bulk_actions.allowed_actions(request).values())}
 
     def shown(count: int) -> str:
-        days = {"days": by_day(entries[:count])}
+        days = {"days": group_by_day(entries[:count])}
         return render_to_string("timeline/days.html", {**context, **days}, request)
 
-    return fitting(shown, len(entries), MOST_WEIGHT, least)
+    return fit_to_bytes(shown, len(entries), MAX_LIST_BYTES, least)
 
 
-def _known(found: Session, clearance: Clearance) -> queries.Knowledge:
-    return queries.sum_up(queries.of_session(found, clearance, MOST))
+def _injected_knowledge(found: Session, clearance: Clearance) -> queries.SessionKnowledge:
+    return queries.summarize_reports(queries.load_session_reports(found, clearance, MAX_ITEMS))
 
 
-def _summary(request: HttpRequest, found: Session) -> Memory | None:
+def _visible_summary(request: HttpRequest, found: Session) -> Memory | None:
     """The memory that sums the session up, if that may be seen."""
     if found.summary_id is None:
         return None
-    visible = Memory.objects.visible_to(clearance_of(request)).live()
+    visible = Memory.objects.visible_to(request_clearance(request)).live()
     summary: Memory | None = visible.filter(pk=found.summary_id).first()
     return summary

@@ -8,12 +8,12 @@ from django import template
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
-from memoryhub.accounts.clearance import full_clearance_of
+from memoryhub.accounts.clearance import full_clearance
 from memoryhub.core.vocabulary import SCOPES, TYPES
-from memoryhub.memories.bulk_actions import MOST
+from memoryhub.memories.bulk_actions import MAX_MEMORIES
 from memoryhub.models import Fact, Memory
 from memoryhub.web.memories import bulk_actions
-from memoryhub.web.memories.list_forms import without
+from memoryhub.web.memories.filters import filter_url
 
 register = template.Library()
 
@@ -21,7 +21,7 @@ register = template.Library()
 @register.simple_tag(takes_context=True)
 def may_act(context: dict[str, Any]) -> bool:
     """Whether this person may do anything to a memory: then its row has a box."""
-    return any(bulk_actions.offered(context["request"]).values())
+    return any(bulk_actions.allowed_actions(context["request"]).values())
 
 
 @register.filter
@@ -39,18 +39,18 @@ def bulk_bar(
     ``ended``: the list is of what lies in the trash or has expired. ``demote``: what that button does.
     """
     request = context["request"]
-    offered = full_clearance_of(request).somewhere()
+    offered = full_clearance(request).somewhere()
     return {
         "request": request,
         "csrf_token": context.get("csrf_token"),
         "perms": context.get("perms"),
-        "may": bulk_actions.offered(request),
+        "may": bulk_actions.allowed_actions(request),
         "ended": ended,
         "demote": demote,
         "may_erase": ended and request.user.has_perm("memoryhub.erase_memory"),
         "total": total,
-        "most": MOST,
-        "list": without(request, as_of=timezone.now().isoformat()),
+        "most": MAX_MEMORIES,
+        "list": filter_url(request, as_of=timezone.now().isoformat()),
         "levels": [level for level in LEVELS if level in offered],
         "types": [(kind, kind.replace("_", " ")) for kind in TYPES],
         "scopes": SCOPES,

@@ -20,23 +20,23 @@ from django.utils.timesince import timesince
 
 from memoryhub.access import redaction
 from memoryhub.core import dates
-from memoryhub.core.text import collapse, shorten
+from memoryhub.core.text import collapse_whitespace, shorten
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import Hit, default_weights
 from memoryhub.stats.counts import EXPIRING_DAYS
-from memoryhub.web.base.markdown import plain
-from memoryhub.web.base.static_files import digest
+from memoryhub.web.base.markdown import to_plain_text
+from memoryhub.web.base.static_files import file_digest
 
 register = template.Library()
 
-_REASONS = {
+_TRASH_REASONS = {
     TrashReason.FORGOTTEN.value: "thrown away",
     TrashReason.EVICTED.value: "evicted: the project was full",
     TrashReason.COMPRESSED.value: "compressed into a summary",
     TrashReason.MERGED.value: "merged into another",
 }
-_PIECES = re.compile(r"(?<=[:_/.@])(?=\w)")  # nothing, between a mark and what follows it
+_BREAK_POINTS = re.compile(r"(?<=[:_/.@])(?=\w)")  # nothing, between a mark and what follows it
 _RELATIVE_DAYS = 30  # older moments are told by their date as well
 
 
@@ -49,21 +49,21 @@ def words(text: str) -> list[str]:
 @register.simple_tag
 def asset(path: str) -> str:
     """The address of a static file with a digest of its bytes: a new version is never taken for the old."""
-    return f"{static(path)}?v={digest(path)}" if not settings.DEBUG else static(path)
+    return f"{static(path)}?v={file_digest(path)}" if not settings.DEBUG else static(path)
 
 
 @register.simple_tag
 def icon(name: str, label: str = "") -> SafeString:
     """An inline SVG; decoration unless it has a label."""
-    return _icon(name) if not label else _drawn(name, label)
+    return _decorative_icon(name) if not label else _render_icon(name, label)
 
 
 @lru_cache
-def _icon(name: str) -> SafeString:
-    return _drawn(name, "")
+def _decorative_icon(name: str) -> SafeString:
+    return _render_icon(name, "")
 
 
-def _drawn(name: str, label: str) -> SafeString:
+def _render_icon(name: str, label: str) -> SafeString:
     return render_to_string("includes/icon.html", {"path": f"includes/icons/{name}.svg", "label": label})
 
 
@@ -113,7 +113,7 @@ def type_name(kind: str) -> str:
 @register.filter
 def trash_reason(reason: str) -> str:
     """Why a memory lies in the trash, in words."""
-    return _REASONS.get(reason, reason or "thrown away")
+    return _TRASH_REASONS.get(reason, reason or "thrown away")
 
 
 @register.simple_tag
@@ -125,17 +125,17 @@ def memory_url(memory: Memory) -> str:
 @register.filter
 def called(memory: Memory) -> str:
     """The title, or of a secret, which no list tells, that it is one."""
-    return redaction.name_of(memory)
+    return redaction.display_name(memory)
 
 
 @register.filter
 def gist(memory: Memory) -> str:
     """What stands under the title in a list: abstract, else content; neither marks nor the title again."""
-    if redaction.is_sealed(memory.sensitivity):
-        return redaction.UNOPENED
-    title = collapse(plain(memory.title)).rstrip("…")
+    if redaction.is_redacted(memory.sensitivity):
+        return redaction.REDACTED_NOTICE
+    title = collapse_whitespace(to_plain_text(memory.title)).rstrip("…")
     for text in (memory.abstract, memory.content):
-        rest = collapse(plain(text[:4000]))
+        rest = collapse_whitespace(to_plain_text(text[:4000]))
         rest = rest[len(title) :] if rest.startswith(title) else rest
         if rest.strip(" .…:-*#"):
             return shorten(rest.lstrip(" .…:-"), settings.MEMORYHUB.preview_chars)
@@ -145,7 +145,7 @@ def gist(memory: Memory) -> str:
 @register.filter
 def breakable(name: str) -> SafeString:
     """A name of pieces, with a place to break it at behind each: ``system:``, ``create_``, ``token``."""
-    return format_html_join(SafeString("<wbr>"), "{}", ((piece,) for piece in _PIECES.split(name)))
+    return format_html_join(SafeString("<wbr>"), "{}", ((piece,) for piece in _BREAK_POINTS.split(name)))
 
 
 @register.filter
@@ -160,10 +160,10 @@ def moment(at: datetime, dated: bool = True) -> SafeString:
     """How long ago, or how soon, with the exact time in the title; ``dated``: with the date when long ago."""
     here, now = timezone.localtime(at), timezone.now()
     ago = "" if abs((now - at).total_seconds()) >= _RELATIVE_DAYS * 86_400 else " data-ago"
-    shown: SafeString | str = _relative(at, now)
+    shown: SafeString | str = _relative_time(at, now)
     if dated and not ago:
-        shown = format_html("{} · {}", _named(dates.day(here)), shown)
-    marked = format_html('<time datetime="{}" title="{}"', _iso(at), dates.exact(here))
+        shown = format_html("{} · {}", _mark_language(dates.format_day(here)), shown)
+    marked = format_html('<time datetime="{}" title="{}"', _to_iso(at), dates.format_exact(here))
     return format_html("{}{}>{}</time>", marked, ago, shown)
 
 
@@ -171,36 +171,40 @@ def moment(at: datetime, dated: bool = True) -> SafeString:
 def when(at: date, how: str = "day") -> SafeString:
     """A day or a moment in the reader's zone and language; ``how`` is one of :func:`dates.told`."""
     if not isinstance(at, datetime):
-        return format_html('<time datetime="{}">{}</time>', at.isoformat(), _named(dates.told(at, how)))
+        return format_html(
+            '<time datetime="{}">{}</time>', at.isoformat(), _mark_language(dates.format_date(at, how))
+        )
     here = timezone.localtime(at)
     drawn = '<time datetime="{}" title="{}">{}</time>'
-    return format_html(drawn, _iso(at), dates.exact(here), _named(dates.told(here, how)))
+    return format_html(
+        drawn, _to_iso(at), dates.format_exact(here), _mark_language(dates.format_date(here, how))
+    )
 
 
 @register.filter
 def told(at: date, how: str) -> str:
     """The words of :func:`when` alone, for a title or a label."""
-    return dates.told(timezone.localtime(at) if isinstance(at, datetime) else at, how)
+    return dates.format_date(timezone.localtime(at) if isinstance(at, datetime) else at, how)
 
 
 @register.filter
 def exactly(at: datetime) -> str:
     """A moment to the second, for a title."""
-    return dates.exact(timezone.localtime(at))
+    return dates.format_exact(timezone.localtime(at))
 
 
-def _named(words: str) -> SafeString | str:
+def _mark_language(words: str) -> SafeString | str:
     """Words of another language say so to a screen reader; digits are said in any."""
-    language = dates.language()
+    language = dates.active_language()
     is_foreign = bool(language) and not language.startswith("en")
     return format_html('<span lang="{}">{}</span>', language, words) if is_foreign else words
 
 
-def _iso(at: datetime) -> str:
+def _to_iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _relative(at: datetime, now: datetime) -> str:
+def _relative_time(at: datetime, now: datetime) -> str:
     seconds = (now - at).total_seconds()
     if abs(seconds) < 60:
         return "just now" if seconds >= 0 else "in a moment"

@@ -7,16 +7,16 @@ from typing import Any
 from django import template
 
 from memoryhub.maintenance import results
-from memoryhub.maintenance.plan import Change
+from memoryhub.maintenance.operations.base import Change
 from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.models import MaintenanceRun
 
 register = template.Library()
 
-register.filter("run_title", results.title)
-register.filter("run_state", results.state)
-register.filter("is_under_way", results.is_under_way)
-register.filter("is_broken", results.is_broken)
+register.filter("run_title", results.run_title)
+register.filter("run_state", results.run_state)
+register.filter("is_under_way", results.is_active)
+register.filter("is_broken", results.is_failed)
 
 
 @register.filter
@@ -34,7 +34,7 @@ def operation_help(name: str) -> str:
 @register.filter
 def deed(change: Change, run: MaintenanceRun) -> str:
     """What the run did to a memory, or would do."""
-    return results.deed(change.action, run.dry_run)
+    return results.action_label(change.action, run.dry_run)
 
 
 @register.inclusion_tag("maintenance/turn.html")

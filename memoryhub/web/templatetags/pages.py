@@ -16,9 +16,9 @@ from django.utils.safestring import SafeString
 
 from memoryhub.access import redaction
 from memoryhub.core import dates
-from memoryhub.facts.graph_index import key_of
+from memoryhub.facts.graph_index import node_key
 from memoryhub.models import Event, Fact
-from memoryhub.stats.timeline import Entry
+from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.templatetags.hub import moment
 
 register = template.Library()
@@ -31,20 +31,20 @@ _EVENT_NAMES = {
     "session:checkpoint": "Checkpoint",
 }
 # The parts of memorability, with the setting that weighs each.
-_PARTS = {
+_MEMORABILITY_WEIGHTS = {
     "substance": "substance_weight",
     "salience": "salience_weight",
     "distinctiveness": "distinctiveness_weight",
     "type_weight": "type_weight",
 }
-BELOW_GATE = "below the gate"  # the reason that capture gives
-_ROUNDING = 0.01  # parts are stored with three decimals
+BELOW_THRESHOLD = "below the gate"  # the reason that capture gives
+_ROUNDING_ERROR = 0.01  # parts are stored with three decimals
 
 
 @register.simple_tag
 def exact(at: datetime) -> SafeString:
     """A moment twice: how long ago, and to the second."""
-    shown = dates.exact(timezone.localtime(at))
+    shown = dates.format_exact(timezone.localtime(at))
     return format_html('{} <span class="exact">{}</span>', moment(at, dated=False), shown)
 
 
@@ -68,7 +68,7 @@ def session_url(session_id: str, project: str) -> str:
 
 
 @register.simple_tag
-def entry_url(entry: Entry) -> str:
+def entry_url(entry: TimelineEntry) -> str:
     """The address of an entry of a timeline in the page of its session; empty for one of no session."""
     row: Any = entry.row
     where = row if entry.kind in ("memory", "session_start", "session_end") else row.session
@@ -80,7 +80,7 @@ def entry_url(entry: Entry) -> str:
 @register.simple_tag
 def thing_url(name: str) -> str:
     """The address of the graph with this subject or object opened."""
-    return f"{reverse('facts-graph')}?{urlencode({'node': key_of(name)})}"
+    return f"{reverse('facts-graph')}?{urlencode({'node': node_key(name)})}"
 
 
 @register.filter
@@ -93,7 +93,9 @@ def event_name(event: Event) -> str:
 def preview_told(event: Event) -> str:
     """What an event showed; where it became a secret memory, the memory's own page tells."""
     became = event.memory
-    return redaction.UNOPENED if became and redaction.is_sealed(became.sensitivity) else event.preview
+    return (
+        redaction.REDACTED_NOTICE if became and redaction.is_redacted(became.sensitivity) else event.preview
+    )
 
 
 @register.filter
@@ -103,7 +105,7 @@ def detail_items(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
     told = {name: value for name, value in detail.items() if name not in hashes and value != []}
     if told.get("level") == "":  # of a membership: in the words of the person's page
         told["level"] = "as elsewhere"
-    items = [(name.replace("_", " "), _plain(value)) for name, value in told.items()]
+    items = [(name.replace("_", " "), _value_to_text(value)) for name, value in told.items()]
     return items + [("SHA-256", f"{str(detail[name])[:_HASH_CHARS]}…") for name in hashes & detail.keys()]
 
 
@@ -115,15 +117,15 @@ def field_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _plain(value: Any) -> str:
+def _value_to_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
         if any(isinstance(one, list) for one in value):  # of each memory: too much for a line
             return str(len(value))
-        return ", ".join(map(_plain, value))
+        return ", ".join(map(_value_to_text, value))
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_plain(one)}" for name, one in value.items())
+        return ", ".join(f"{name}: {_value_to_text(one)}" for name, one in value.items())
     return field_value(value)
 
 
@@ -142,25 +144,25 @@ def memorability(event: Event) -> dict[str, Any]:
     stored = event.memorability_parts if isinstance(event.memorability_parts, dict) else {}
     parts: list[dict[str, Any]] = []
     whole = 0.0
-    for name, weight_of in _PARTS.items():
+    for name, weight_of in _MEMORABILITY_WEIGHTS.items():
         value, weight = stored.get(name), getattr(config, weight_of)
         if isinstance(value, int | float):
             whole += value * weight
             shown = {"value": f"{value:.2f}", "weight": f"{weight:.2f}", "points": f"{value * weight:.2f}"}
-            parts.append({"name": name.replace("_", " "), "percent": _percent(value), **shown})
+            parts.append({"name": name.replace("_", " "), "percent": _to_percent(value), **shown})
     total = event.memorability
     passes = total >= gate
     context["parts"] = parts
     context["changed"] = (
-        bool(parts and total > whole + _ROUNDING)
+        bool(parts and total > whole + _ROUNDING_ERROR)
         or bool(event.memory and not passes)
-        or (passes and event.skip_reason == BELOW_GATE)
+        or (passes and event.skip_reason == BELOW_THRESHOLD)
     )
     context["total"] = {
         "value": f"{total:.2f}",
-        "percent": _percent(total),
+        "percent": _to_percent(total),
         "passes": passes,
-        "less": len(parts) == len(_PARTS) and total < whole - _ROUNDING,
+        "less": len(parts) == len(_MEMORABILITY_WEIGHTS) and total < whole - _ROUNDING_ERROR,
     }
     return context
 
@@ -183,8 +185,8 @@ def handlers_said(event: Event) -> list[dict[str, Any]]:
 def budget(used: int, budget: int) -> dict[str, Any]:
     """How much of a budget of tokens was used, as a bar and in figures."""
     share = used / budget if budget else float(bool(used))
-    return {"used": used, "budget": budget, "percent": _percent(share), "over": used > budget}
+    return {"used": used, "budget": budget, "percent": _to_percent(share), "over": used > budget}
 
 
-def _percent(share: float) -> float:
+def _to_percent(share: float) -> float:
     return round(100 * min(max(share, 0.0), 1.0), 1)

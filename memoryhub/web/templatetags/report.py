@@ -7,12 +7,12 @@ from typing import Any
 from django import template
 
 from memoryhub.access import redaction
-from memoryhub.core.text import collapse
+from memoryhub.core.text import collapse_whitespace
 from memoryhub.models import Memory
-from memoryhub.web.base.markdown import plain, render
+from memoryhub.web.base.markdown import render, to_plain_text
 
-MOST_CHARS = 60_000  # of one text: what a page bears
-_DAY = 3  # the level of the heading that an entry stands under
+MAX_TEXT_CHARS = 60_000  # of one text: what a page bears
+_HEADING_LEVEL = 3  # the level of the heading that an entry stands under
 
 register = template.Library()
 
@@ -24,33 +24,33 @@ def told_whole(memory: Memory, summary: Memory | None = None) -> dict[str, Any]:
     ``summary``: the memory that stands at the head of the report, whose text is not told again.
     """
     told: dict[str, Any] = {"memory": memory, "is_summary": summary is not None and memory.pk == summary.pk}
-    return told if told["is_summary"] else {**told, **_text(memory)}
+    return told if told["is_summary"] else {**told, **_text_context(memory)}
 
 
 @register.inclusion_tag("sessions/report_text.html")
 def whole_text(memory: Memory) -> dict[str, Any]:
     """The text of a memory alone."""
-    return _text(memory)
+    return _text_context(memory)
 
 
-def _text(memory: Memory) -> dict[str, Any]:
-    if redaction.is_sealed(memory.sensitivity):
-        return {"titled": True, "unopened": redaction.UNOPENED}
-    title, text = collapse(plain(memory.title)), memory.content
+def _text_context(memory: Memory) -> dict[str, Any]:
+    if redaction.is_redacted(memory.sensitivity):
+        return {"titled": True, "unopened": redaction.REDACTED_NOTICE}
+    title, text = collapse_whitespace(to_plain_text(memory.title)), memory.content
     first, _, rest = text.strip().partition("\n")
-    if title and _alike(plain(first), title):
+    if title and _is_same_line(to_plain_text(first), title):
         text = rest.lstrip("\r\n")
     return {
-        "titled": bool(title) and not _begins(plain(text), title),
-        "html": render(text[:MOST_CHARS], below=_DAY) if text.strip() else "",
-        "left_out": max(0, len(text) - MOST_CHARS),
+        "titled": bool(title) and not _is_cut_from(to_plain_text(text), title),
+        "html": render(text[:MAX_TEXT_CHARS], below=_HEADING_LEVEL) if text.strip() else "",
+        "left_out": max(0, len(text) - MAX_TEXT_CHARS),
     }
 
 
-def _alike(line: str, title: str) -> bool:
-    return collapse(line).rstrip(" .:") == title.rstrip(" .:")
+def _is_same_line(line: str, title: str) -> bool:
+    return collapse_whitespace(line).rstrip(" .:") == title.rstrip(" .:")
 
 
-def _begins(text: str, title: str) -> bool:
+def _is_cut_from(text: str, title: str) -> bool:
     """Whether a title was made by cutting the text."""
-    return title.endswith("…") and collapse(text).startswith(title.rstrip("…").rstrip())
+    return title.endswith("…") and collapse_whitespace(text).startswith(title.rstrip("…").rstrip())

@@ -15,4 +15,4 @@ register = template.Library()
 @register.inclusion_tag("review/badge.html", takes_context=True)
 def review_link(context: dict[str, Any]) -> dict[str, Any]:
     """The link to the queue, with how many wait for this person."""
-    return {**nav_link(context, "review", "Review"), "waiting": queue.waiting(context["request"])}
+    return {**nav_link(context, "review", "Review"), "waiting": queue.badge_text(context["request"])}

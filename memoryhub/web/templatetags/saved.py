@@ -6,7 +6,7 @@ from typing import Any
 
 from django import template
 
-from memoryhub.web.saved_searches.presenters import place_of
+from memoryhub.web.saved_searches import list_address_of
 
 register = template.Library()
 
@@ -17,4 +17,4 @@ def saved_here(context: dict[str, Any], assets: bool = True) -> dict[str, Any]:
 
     ``assets``: whether the style and the script come along; else the page has them in its head.
     """
-    return {"place": place_of(context["request"]), "assets": assets}
+    return {"place": list_address_of(context["request"]), "assets": assets}

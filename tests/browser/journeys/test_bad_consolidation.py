@@ -19,8 +19,8 @@ def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
     faded = [remember(f"faded paint {n}", title=f"Paint {n}", project="attic") for n in range(3)]
     Memory.objects.update(updated_at=timezone.now() - timedelta(days=40))
     actor = Actor("user:olena", Clearance.up_to("secret"))
-    bad = runs.start("consolidate", {}, actor)
-    runs.work(bad)
+    bad = runs.enqueue("consolidate", {}, actor)
+    runs.execute(bad)
     assert {memory.importance for memory in Memory.objects.all()} == {0.0}
 
     rights = ("add_maintenancerun", "view_maintenancerun", "view_private", "view_secret")
@@ -39,7 +39,7 @@ def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
     page.get_by_role("link", name="Undo").click()
     page.get_by_role("button", name="Undo it").click()
     expect(page.locator("#run-state")).to_contain_text("Waiting to begin")
-    runs.work(MaintenanceRun.objects.latest("pk"))
+    runs.execute(MaintenanceRun.objects.latest("pk"))
     if not scripts:
         page.get_by_role("link", name="Ask again how far it is").click()
     expect(page.locator("#run-state")).to_contain_text("Done")

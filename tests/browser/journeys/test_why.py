@@ -10,7 +10,7 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from memoryhub import memories
-from memoryhub.access.policy import Actor, Clearance, system
+from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts import tokens
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Injection, Memory, Session
@@ -25,9 +25,9 @@ def misled(configure: Any, remember: Any) -> Memory:
     configure(injection_deadline_ms=60_000)
     tomasz = Actor("user:tomasz", Clearance.up_to("secret"))
     told = remember(ADVICE.replace("Friday", "Tuesday"), title="When the ledger goes out", project="ledger")
-    memories.update(told.uid, MemoryPatch(content=ADVICE), tomasz)
+    memories.update_memory(told.uid, MemoryPatch(content=ADVICE), tomasz)
     remember("Invoices are numbered by the year", title="Numbers of invoices", project="ledger")
-    _, token = tokens.issue_token("deploy-bot", "ada", actor=system("tests"))
+    _, token = tokens.issue_token("deploy-bot", "ada", actor=system_actor("tests"))
     body = {"event": "prompt:submit", "session_id": "night-deploy", "project": "ledger"}
     answer = Client().post(
         "/api/v1/events",

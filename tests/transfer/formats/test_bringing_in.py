@@ -12,7 +12,7 @@ import pytest
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.facts import services
 from memoryhub.memories.errors import NotFound
-from memoryhub.memories.imported_history import Past
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from memoryhub.transfer.formats import FORMATS, recognised
@@ -154,7 +154,7 @@ def test_a_fact_does_not_hang_itself_on_a_hidden_memory_of_somebody_else(tmp_pat
     hidden = Memory.objects.create(uid="hidden", content="c", content_hash="h", sensitivity="secret")
     draft = FactDraft(subject="s", predicate="p", object="o", memory_id=hidden.uid)
     with pytest.raises(NotFound, match="its memory is not here"):
-        services.adopt_fact(draft, Past(), by)
+        services.import_fact(draft, ImportedHistory(), by)
 
 
 def test_a_memory_mcp_file_is_here_with_entities_trash_and_earlier_versions(tmp_path: Path) -> None:

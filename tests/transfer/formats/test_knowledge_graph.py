@@ -114,9 +114,9 @@ def entities(lines: list[dict[str, Any]]) -> dict[str, tuple[str, list[str]]]:
 def keep(records: list[Record], actor: Actor) -> None:
     for record in records:
         if isinstance(record.draft, MemoryDraft):
-            memories.remember(record.draft, actor)
+            memories.create_memory(record.draft, actor)
         else:
-            services.store_fact(record.draft, actor)
+            services.create_fact(record.draft, actor)
 
 
 @pytest.mark.django_db
@@ -150,8 +150,8 @@ def test_a_memory_that_names_nothing_is_told_of_its_project(
 
 @pytest.mark.django_db
 def test_both_ends_of_a_relation_are_entities_and_long_objects_are_observations(actor: Actor) -> None:
-    services.store_fact(FactDraft(subject="api", predicate="calls", object="billing"), actor)
-    services.store_fact(FactDraft(subject="api", predicate="notes", object="long " * 60), actor)
+    services.create_fact(FactDraft(subject="api", predicate="calls", object="billing"), actor)
+    services.create_fact(FactDraft(subject="api", predicate="notes", object="long " * 60), actor)
     lines = exported(actor)
     assert entities(lines) == {
         "api": ("unknown", ["notes: " + ("long " * 60).strip()]),
@@ -164,7 +164,7 @@ def test_both_ends_of_a_relation_are_entities_and_long_objects_are_observations(
 def test_nothing_goes_out_that_may_not_be_seen(actor: Actor, remember: Callable[..., Memory]) -> None:
     hidden = [{"entity": "Project Heron", "entity_type": "project"}]
     remember("Heron is sold in June", sensitivity="secret", entities=hidden, project="heron")
-    services.store_fact(
+    services.create_fact(
         FactDraft(subject="Heron", predicate="costs", object="much", sensitivity="private"), actor
     )
     remember("Lunch is at noon", project="kitchen")
@@ -179,7 +179,7 @@ def test_nothing_goes_out_that_may_not_be_seen(actor: Actor, remember: Callable[
 def test_of_a_project_goes_out_what_belongs_to_it(actor: Actor, remember: Callable[..., Memory]) -> None:
     remember("One", project="shop")
     remember("Two", project="bank")
-    services.store_fact(FactDraft(subject="a", predicate="b", object="c", project="bank"), actor)
+    services.create_fact(FactDraft(subject="a", predicate="b", object="c", project="bank"), actor)
     assert entities(exported(actor, project="shop")) == {"shop": ("project", ["One"])}
     assert set(entities(exported(actor, project="bank"))) == {"bank", "a", "c"}
 
@@ -189,8 +189,8 @@ def test_with_a_filter_of_memories_only_their_facts_go_out(
     actor: Actor, remember: Callable[..., Memory]
 ) -> None:
     kept = remember("Tagged", tags=["x"], project="shop")
-    services.store_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=kept.uid), actor)
-    services.store_fact(FactDraft(subject="d", predicate="e", object="f"), actor)
+    services.create_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=kept.uid), actor)
+    services.create_fact(FactDraft(subject="d", predicate="e", object="f"), actor)
     assert set(entities(exported(actor, tag="x"))) == {"shop", "a", "c"}
 
 
@@ -202,6 +202,6 @@ def test_the_number_of_queries_grows_with_chunks_not_with_things(
         MemoryDraft(content=f"Thing {i}: said", entities=[{"entity": f"Thing {i}"}])  # type: ignore[list-item]
         for i in range(450)
     ]
-    memories.remember_many(drafts, actor)
+    memories.create_memories(drafts, actor)
     with django_assert_max_num_queries(25):
         assert len(exported(actor)) == 450

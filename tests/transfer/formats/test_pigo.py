@@ -55,7 +55,7 @@ def test_three_layers_the_category_and_the_use_come_over(tmp_path: Path) -> None
 
 
 def test_a_category_is_here_what_the_toolset_makes_of_it() -> None:
-    assert pigo_format.TYPES == pigo_toolset.TYPES
+    assert pigo_format.TYPES == pigo_toolset.TYPE_OF_CATEGORY
 
 
 def test_a_time_that_go_never_set_is_none(tmp_path: Path) -> None:

@@ -1,0 +1,247 @@
+"""Characters that look like Latin letters. Pure data.
+
+NFKC already turns fullwidth, mathematical, circled and superscript letters into plain ones; these tables name
+what it leaves alone. Keys are lower case: letters are lowered before they are looked up.
+
+The form of a text in which it is judged, and the way back to the characters it came from. Pure.
+
+``normalise`` undoes what hides an order from a reader of plain words: escapes (``&#105;``, ``%69``,
+``\u0069``), compatibility forms, look-alike letters, invisible characters, tag characters, diacritics,
+spaced letters and words hyphenated over a line end. Each step keeps, for every character, where it began in
+the original.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from string import ascii_lowercase, ascii_uppercase
+
+# Letters of other living alphabets: replaced only in words that read as Latin, or Russian would be noise.
+_CYRILLIC = dict(zip("авсԁеԍһіїјкӏмԛорѕтԝхуүзьъѵгпн", "abcdeghiijklmqopstwxyy3bbvrnh", strict=True))
+_GREEK = dict(zip("αβγδεζηικλμνορσςτυχωϳ", "abydezniklmvopoctuxwj", strict=True))
+_ARMENIAN = dict(zip("օսոհցզքայլւ", "ounhgqpwjli", strict=True))
+FOREIGN: dict[str, str] = {**_CYRILLIC, **_GREEK, **_ARMENIAN}
+
+# Variants of Latin letters that no living language spells ordinary words with: always replaced.
+_SMALL_CAPITALS = dict(zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnoprstuvwyz", strict=True))
+_STROKED = dict(zip("łøđħıŧƀƃɓƈɗɖɛɠƙɱɲŋɵƥɾʂƭʋʉɨɩɑɡⱥɇɉɍɏ", "lodhitbbbcddegkmnnoprstvuiiagaejry", strict=True))
+_TURNED = dict(zip("ǝɐɔɟɥɯɹʇʌʍʎ", "eacfhmrtvwy", strict=True))
+LATIN: dict[str, str] = {**_SMALL_CAPITALS, **_STROKED, **_TURNED, "æ": "ae", "œ": "oe", "ß": "ss", "þ": "th"}
+
+
+def _enclosed_letters() -> dict[str, str]:
+    """Negative circled and squared letters and regional indicators, which NFKC keeps."""
+    found: dict[str, str] = {}
+    for first in (0x1F150, 0x1F170, 0x1F1E6):
+        found.update({chr(first + step): chr(ord("a") + step) for step in range(26)})
+    return found
+
+
+LATIN.update(_enclosed_letters())
+
+# Digits and signs that stand for letters in "l33t": each with what it may mean, likeliest first.
+LEET: dict[str, str] = {
+    "0": "o",
+    "1": "il",
+    "2": "z",
+    "3": "e",
+    "4": "a",
+    "5": "s",
+    "6": "g",
+    "7": "t",
+    "8": "b",
+    "9": "g",
+    "@": "a",
+    "$": "s",
+    "!": "i",
+    "+": "t",
+}
+
+
+_ESCAPE = re.compile(
+    r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,30});|%[2-7][0-9a-f]"
+    r"|\\u\{?[0-9a-f]{4,6}\}?|\\x[0-9a-f]{2}|\\[nrt]",
+    re.IGNORECASE,
+)
+# Hangul in single jamo and kana with a separate voicing mark are composed; everything else folds one by one.
+_CLUSTER = re.compile("[^\x00-\x7f](?:[\u1160-\u11ff]{1,2}|[\u3099\u309a])?")
+_NON_ASCII_WORD = re.compile(r"[^\W\d_]*[^\W\d_\x00-\x7f][^\W\d_]*")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
+_MAYBE_SPACED = re.compile(r"[ ._\-*|/·•~+\n][^\W_][ ._\-*|/·•~+\n][^\W_](?![^\W_])")
+_SPACED = re.compile(r"(?<![^\W_])[^\W_]([ ._\-*|/·•~+\n])[^\W_](?:\1[^\W_])+(?![^\W_])")
+_HYPHENATED = re.compile(r"(?<=[a-z])-[ \t]*\n[ \t>#*/]*(?=[a-z])")
+_TAGS = range(0xE0020, 0xE007F)
+# Arabic vowel signs and the stretching stroke: written or not, the word is the same.
+_ARABIC_MARKS = frozenset(map(chr, [*range(0x64B, 0x660), 0x640, 0x670]))
+_ARABIC_LETTERS = str.maketrans("أإآٱىة", "اااايه")
+_QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\u2032": "'"})
+_DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"))
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # other letters are lowered when they are folded
+_MAX_ROUNDS = 3  # escapes within escapes
+
+
+@dataclass(frozen=True)
+class NormalisedText:
+    """A text made plain.
+
+    ``origin`` holds, for each character of ``text`` and for its end, an index into the original text;
+    ``None`` when both are character for character the same.
+    """
+
+    text: str
+    origin: list[int] | None = None
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The original characters that ``text[start:end]`` was made of."""
+        if self.origin is None or end <= start:
+            return (start, end) if self.origin is None else (self.origin[start], self.origin[start])
+        stop = end
+        while stop < len(self.origin) - 1 and self.origin[stop] <= self.origin[end - 1]:
+            stop += 1
+        return self.origin[start], self.origin[stop]
+
+
+def normalise(text: str) -> NormalisedText:
+    """Lower case, plain letters, nothing invisible; with the way back."""
+    found = _replace(_unescape(text), _CONTROL, _replace_control)
+    if found.text.isascii():
+        found = NormalisedText(found.text.lower(), found.origin)
+    else:
+        found = _replace_lookalikes(_replace(found, _CLUSTER, lambda match: fold_character(match.group())))
+        found = NormalisedText(found.text.translate(_LOWER), found.origin)
+    if "-" in found.text:
+        found = _replace(found, _HYPHENATED, lambda _match: "")
+    return _replace(found, _SPACED, _join_letters, each=2) if _MAYBE_SPACED.search(found.text) else found
+
+
+def fold_word(word: str) -> str:
+    """One word (or phrase) of the lexicon in the form that ``normalise`` gives to it inside a text."""
+    return _CLUSTER.sub(
+        lambda match: fold_character(match.group()), unicodedata.normalize("NFC", word)
+    ).lower()
+
+
+@lru_cache(maxsize=20_000)
+def fold_character(cluster: str) -> str:
+    """What stands for one non-ASCII character: nothing, one letter, or several."""
+    code = ord(cluster[0])
+    if code in _TAGS:
+        return chr(code - 0xE0000).lower()
+    plain = unicodedata.normalize("NFKC", cluster).lower().translate(_QUOTES).translate(_DASHES)
+    plain = "".join(LATIN.get(letter, letter) for letter in plain)
+    bare = "".join(
+        letter
+        for letter in unicodedata.normalize("NFD", plain)
+        if not "\u0300" <= letter <= "\u036f" and letter not in _ARABIC_MARKS and not _is_invisible(letter)
+    )
+    return unicodedata.normalize("NFC", bare).translate(_ARABIC_LETTERS)
+
+
+def _is_invisible(letter: str) -> bool:
+    """Control, format and filler characters that leave no trace on the page (line ends and tabs do)."""
+    if letter in "\n\t ":
+        return False
+    return unicodedata.category(letter) in {"Cf", "Cc", "Co", "Cn", "Cs"} or letter in _FILLERS
+
+
+_FILLERS = frozenset(
+    [
+        *"\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800",
+        *map(chr, range(0xFE00, 0xFE10)),
+        *map(chr, range(0xE0100, 0xE01F0)),
+    ]
+)
+
+
+def _unescape(text: str) -> NormalisedText:
+    found = NormalisedText(text)
+    if "&" not in text and "%" not in text and "\\" not in text:
+        return found
+    for _ in range(_MAX_ROUNDS):
+        before = found.text
+        found = _replace(found, _ESCAPE, _decode_escape)
+        if found.text == before:
+            break
+    return found
+
+
+def _decode_escape(match: re.Match[str]) -> str:
+    escape = match.group()
+    if escape[0] == "&":
+        plain = html.unescape(escape)
+        return plain if len(plain) <= len(escape) else escape
+    if escape[0] == "%":
+        return chr(int(escape[1:], 16))
+    if escape[1] in "nrtNRT":
+        return "\n" if escape[1] in "nN" else " "
+    code = int(escape[2:].strip("{}"), 16)
+    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else escape
+
+
+def _replace_control(match: re.Match[str]) -> str:
+    """Line ends of every kind as one kind; other control characters as nothing."""
+    line_end = match.group() in "\x0b\x0c\x85\u2028\u2029" or match.group() == "\r"
+    return "\n" if line_end and not match.string.startswith("\r\n", match.start()) else ""
+
+
+def _join_letters(match: re.Match[str]) -> str:
+    """ "i g n o r e" as one word; digits in a row are a row of digits and stay."""
+    letters = match.group()[::2]
+    return match.group() if letters.isdigit() else letters
+
+
+def _replace_lookalikes(found: NormalisedText) -> NormalisedText:
+    """Look-alikes of other alphabets replaced in words that mix them with Latin, or stand in a Latin text."""
+    latin = sum(1 for letter in found.text if "a" <= letter <= "z" or "A" <= letter <= "Z")
+    foreign = sum(1 for letter in found.text if letter in FOREIGN)
+    if not foreign:
+        return found
+
+    def plain(match: re.Match[str]) -> str:
+        word = match.group()
+        letters = [FOREIGN.get(letter, letter) for letter in word]
+        mixed = any("a" <= letter.lower() <= "z" for letter in word)
+        alike = all(letter.isascii() for letter in letters)
+        return "".join(letters) if alike and (mixed or (len(word) > 1 and latin > 2 * foreign)) else word
+
+    return NormalisedText(_NON_ASCII_WORD.sub(plain, found.text), found.origin)
+
+
+def _replace(
+    found: NormalisedText,
+    pattern: re.Pattern[str],
+    replacement: Callable[[re.Match[str]], str],
+    each: int = 0,
+) -> NormalisedText:
+    """``re.sub`` that keeps the way back.
+
+    ``each``: how many characters of the match each new one stands for; 0 when it stands for the whole match.
+    """
+    pieces: list[str] = []
+    origin: list[int] = []
+    before = found.origin
+    position = 0
+    for match in pattern.finditer(found.text):
+        start, end = match.span()
+        new = replacement(match)
+        pieces += (found.text[position:start], new)
+        origin.extend(range(position, start) if before is None else before[position:start])
+        first = start if before is None else before[start]
+        if len(new) == end - start:
+            origin.extend(range(start, end) if before is None else before[start:end])
+        elif each:
+            origin.extend(range(start, end, each) if before is None else before[start:end:each])
+        else:
+            origin.extend([first] * len(new))
+        position = end
+    if not position:
+        return found
+    pieces.append(found.text[position:])
+    size = len(found.text)
+    origin.extend(range(position, size + 1) if before is None else before[position : size + 1])
+    return NormalisedText("".join(pieces), origin)

@@ -1,0 +1,119 @@
+"""The first page: what is new, how much there is, and what wants attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.cache import cache
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from memoryhub.accounts.clearance import full_clearance, is_confined, request_actor, request_clearance
+from memoryhub.accounts.people import may_manage_people
+from memoryhub.audit import journal, journal_loss
+from memoryhub.core.transactions import write_transaction
+from memoryhub.maintenance.forms import can_view_runs
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.stats import counts
+from memoryhub.web import maintenance_status
+from memoryhub.web.base import charts, live
+from memoryhub.web.base.caching import cached_until_change, clearance_key
+from memoryhub.web.base.charts import breakdown
+
+RECENT_COUNT = 8
+MAX_DIGITS = 19  # of a journal row's number
+_BREAKDOWNS = (
+    ("by_type", "type", "By type"),
+    ("by_project", "project", "By project"),
+    ("by_category", "category", "By category"),
+)
+VERIFICATION_TIMEOUT = 300  # seconds that a verification of an unchanged journal is told again
+
+
+@require_safe
+@live.answers_polls
+def home_page(request: HttpRequest) -> HttpResponse:
+    """Everything is behind the gate."""
+    clearance = request_clearance(request)
+    memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
+    numbers, days = cached_until_change("home", about, lambda: counts.statistics_and_days(clearance))
+    loss = _loss(request)
+    context: dict[str, Any] = {
+        "numbers": numbers,
+        "address": request.build_absolute_uri("/"),
+        "loss": loss,
+        "may_acknowledge": loss is not None and may_manage_people(request.user),
+    }
+    recent = list(memories.order_by("-created_at", "-pk")[:RECENT_COUNT]) if numbers["total"] else []
+    if recent:
+        context |= {
+            "recent": recent,
+            "chart": charts.over_time(days),
+            "breakdowns": [breakdown(numbers[key], name, title) for key, name, title in _BREAKDOWNS],
+            "full": _projects_near_cap(numbers["near_cap"]),
+            "expiring_days": counts.EXPIRING_DAYS,
+            "broken": maintenance_status.recent_failed_runs(clearance, timezone.now())
+            if can_view_runs(request.user)
+            else [],
+        }
+    live.set_etag(request, numbers, [(memory.uid, memory.updated_at) for memory in recent], loss)
+    return render(request, "home.html", context)
+
+
+def _loss(request: HttpRequest) -> journal_loss.Loss | None:
+    """Lost journal rows, for viewers of the whole journal: the numbers count rows of every project."""
+    return journal_loss.pending() if full_clearance(request).is_whole else None
+
+
+@require_POST
+def acknowledge_loss(request: HttpRequest) -> HttpResponse:
+    """Stop reporting the lost journal rows that the page showed."""
+    if not (may_manage_people(request.user) and full_clearance(request).is_whole):
+        raise PermissionDenied
+    through = request.POST.get("through", "")
+    if not (through.isascii() and through.isdigit() and len(through) < MAX_DIGITS):
+        raise BadRequest("through: the number of the journal row that records the loss")
+    with write_transaction():
+        loss = journal.acknowledge_loss(request_actor(request), int(through))
+    if loss:
+        messages.success(request, "Loss of journal rows acknowledged.")
+    else:
+        messages.warning(request, "Nothing to acknowledge. Someone else may have done so already.")
+    return redirect("home")
+
+
+@require_safe
+def journal_health(request: HttpRequest) -> HttpResponse:
+    """Whether the journal's chain holds: a fragment of its own, because a long one takes a while.
+
+    How long it is tells of every project: not to who is confined to some.
+    """
+    last = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first()
+    key = f"journal-health-{last}".replace(" ", "")
+    known = cache.get(key)
+    if known is None:
+        known = (journal.verify(), timezone.now())
+        cache.set(key, known, VERIFICATION_TIMEOUT)
+    context = {
+        "verification": known[0],
+        "at": known[1],
+        "confined": is_confined(request.user),
+        "loss": known[0].loss if full_clearance(request).is_whole else None,
+    }
+    return render(request, "includes/journal_health.html", context)
+
+
+def _projects_near_cap(near: dict[str, int]) -> list[dict[str, Any]]:
+    """Projects near their cap, with how full they are in percent."""
+    cap = settings.MEMORYHUB.max_memories
+    return [
+        {"project": project, "count": count, "cap": cap, "percent": round(100 * count / cap)}
+        for project, count in near.items()
+    ]

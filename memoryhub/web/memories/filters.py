@@ -1,0 +1,145 @@
+"""The forms over search and browse: what a list of memories may be narrowed to and how it is ordered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils import timezone
+
+from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.core.vocabulary import SCOPES, TYPES
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.stats import usage
+from memoryhub.stats.counts import EXPIRING_DAYS
+from memoryhub.stats.usage import HEALTH_ISSUES, issue_condition
+from memoryhub.web.base.filters import DayField, ListFilter, ProjectField, WordField, day_bounds
+
+ORDERS = {
+    "-updated_at": "Changed",
+    "-created_at": "New",
+    "-importance": "Important",
+    "-accessed_count": "Most read",
+}
+_UNKNOWN_ORDER = "There is no such order; use one of: " + ", ".join(ORDERS) + "."
+
+
+def _choice_field(values: tuple[str, ...], **options: Any) -> forms.ChoiceField:
+    named = [(value, value.replace("_", " ")) for value in values]
+    wrong = "“%(value)s” is not among the choices; pick one of them."
+    return forms.ChoiceField(
+        required=False, choices=[("", "Any"), *named], error_messages={"invalid_choice": wrong}, **options
+    )
+
+
+_NOT_FILTERS = {"q", "min_score", "order"}
+
+
+@dataclass(frozen=True)
+class FilterChip:
+    """One filter in force, and the address without it."""
+
+    label: str
+    value: str
+    href: str
+
+
+class MemoryListFilter(ListFilter):
+    """The filters of ``GET /api/v1/memories``, as people give them: whole days, both of them included."""
+
+    project = ProjectField()
+    type = _choice_field(TYPES)
+    category = WordField()
+    tag = WordField()
+    concept = WordField()
+    file = WordField(help_text="A path, the end of one, a file name or a folder.")
+    entity = WordField()
+    session_id = WordField(label="Session")
+    sensitivity = _choice_field(LEVELS, label="Level")
+    scope = _choice_field(SCOPES)
+    since = DayField(label="From", help_text="Created on this day or later.")
+    until = DayField(label="To")
+
+    def narrow_to(self, clearance: Clearance) -> None:
+        """Offer the levels that are shown, and no others."""
+        seen = clearance.somewhere()
+        shown = [level for level in LEVELS if level in seen]
+        widget = self.fields["sensitivity"].widget
+        widget.choices = [("", "Any"), *((level, level) for level in shown)]
+
+    def wanted(self) -> MemoryFilter:
+        """The filter that was asked for; of a valid form."""
+        plain = {name: self.value(name) or None for name in MemoryFilter.model_fields if name in self.fields}
+        return MemoryFilter(**(plain | {"since": self.begin(), "until": self.end()}))
+
+    def chips(self, request: HttpRequest) -> list[FilterChip]:
+        """The filters in force; a wrong value has none, it shows in its field."""
+        return [
+            FilterChip(str(self[name].label), self.told(name), filter_url(request, name))
+            for name in self.fields
+            if name not in _NOT_FILTERS and self.data.get(name) and name not in self.errors
+        ]
+
+
+class SearchFilter(MemoryListFilter):
+    q = WordField(label="Search for")
+    min_score = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=1,
+        label="Lowest score",
+        help_text="0 shows everything that shares a word.",
+        widget=forms.NumberInput(attrs={"step": "0.05"}),
+    )
+
+    def floor(self) -> float:
+        """The lowest score to show."""
+        given: float | None = self.value("min_score")
+        lowest: float = settings.MEMORYHUB.min_score
+        return lowest if given is None else given
+
+
+class BrowseFilter(MemoryListFilter):
+    expiring = forms.BooleanField(required=False, label="Expiring soon")
+    mend = _choice_field(HEALTH_ISSUES, label="To mend", help_text="What the health report counts.")
+    worth = _choice_field(usage.IMPORTANCE_STEPS, label="Importance")
+    reads = _choice_field(usage.USE_STEPS, label="Read", help_text="Some: 1 to 4 times.")
+    ends = DayField(label="Expires on")
+    order = forms.ChoiceField(
+        required=False, choices=list(ORDERS.items()), error_messages={"invalid_choice": _UNKNOWN_ORDER}
+    )
+
+    def select(self, clearance: Clearance) -> MemoryQuerySet:
+        """The memories that may be seen and fit."""
+        memories = self.wanted().select(clearance)
+        if ailment := self.value("mend"):
+            memories = memories.filter(issue_condition(ailment))
+        if worth := self.value("worth"):
+            memories = memories.filter(usage.importance_condition(worth))
+        if reads := self.value("reads"):
+            memories = memories.filter(usage.use_condition(reads))
+        memories = memories.between("expires_at", *day_bounds(self.value("ends")))
+        soon = timezone.now() + timedelta(days=EXPIRING_DAYS)
+        return memories.filter(expires_at__lte=soon) if self.value("expiring") else memories
+
+    def column(self) -> str:
+        """The column to order by, highest first."""
+        return (self.value("order") or "-updated_at").removeprefix("-")
+
+
+def filter_url(request: HttpRequest, *names: str, **values: str) -> str:
+    """This address without some parameters and with others, from the first page on, blanks left out."""
+    query = request.GET.copy()
+    for name in ("page", "cursor", *names):
+        query.pop(name, None)
+    for name, value in values.items():
+        query[name] = value
+    for name in [name for name, value in query.items() if not value]:
+        del query[name]
+    encoded = query.urlencode()
+    return f"{request.path}?{encoded}" if encoded else request.path

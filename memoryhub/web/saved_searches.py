@@ -1,0 +1,258 @@
+"""Saved searches: the lists that can be saved, their page, and the menu on other pages."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.core.exceptions import BadRequest
+from django.forms import BooleanField
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.urls import Resolver404, resolve, reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from memoryhub.accounts import saved_searches
+from memoryhub.core.text import shorten
+from memoryhub.memories.errors import Conflict, NotFound, StoreError
+from memoryhub.models import SavedSearch
+from memoryhub.web.base.filters import (
+    FactFilter,
+    InjectionFilter,
+    JournalFilter,
+    ListFilter,
+    MonthFilter,
+    SessionFilter,
+    TimelineFilter,
+)
+from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
+from memoryhub.web.duplicates.presenters import DuplicatesFilter
+from memoryhub.web.facts.filters import ContradictionFilter, GraphFilter
+from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
+
+# The lists that can be saved, by the name of their address, in the order of the navigation.
+LIST_TITLES = {
+    "search": "Search",
+    "memories": "Memories",
+    "duplicates": "Duplicates",
+    "sessions": "Sessions",
+    "injections": "Injections",
+    "timeline": "Timeline, by day",
+    "timeline-entries": "Timeline, entry by entry",
+    "facts": "Facts",
+    "facts-graph": "Graph of facts",
+    "fact-conflicts": "Contradictions",
+    "journal": "Journal",
+    "trash": "Trash",
+}
+_FILTER_FORMS: dict[str, type[ListFilter]] = {
+    "search": SearchFilter,
+    "memories": BrowseFilter,
+    "duplicates": DuplicatesFilter,
+    "sessions": SessionFilter,
+    "injections": InjectionFilter,
+    "timeline": MonthFilter,
+    "timeline-entries": TimelineFilter,
+    "facts": FactFilter,
+    "facts-graph": GraphFilter,
+    "fact-conflicts": ContradictionFilter,
+    "journal": JournalFilter,
+    "trash": ListFilter,
+}
+# Where one was in a list is no part of the search.
+_POSITION_PARAMETERS = {"page", "cursor", "before"}
+_URL_SAFE = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*")
+_MAX_DESCRIPTION_CHARS = 160  # characters of what a search looks for
+
+
+@dataclass(frozen=True)
+class ListAddress:
+    """A list and what it is narrowed to: ``page`` is a key of :data:`PAGES`."""
+
+    page: str
+    query: str
+
+    @property
+    def href(self) -> str:
+        address = reverse(self.page)
+        return f"{address}?{self.query}" if self.query else address
+
+    @property
+    def title(self) -> str:
+        return LIST_TITLES[self.page]
+
+    @property
+    def told(self) -> str:
+        """What is looked for, in the words of the list's own form."""
+        given = {name: str(value) for name, value in QueryDict(self.query).items() if value}
+        form = _FILTER_FORMS[self.page](given)
+        words = [_describe_filter(form, name, value) for name, value in given.items()]
+        return shorten(" · ".join(words), _MAX_DESCRIPTION_CHARS) if words else "everything"
+
+    @property
+    def save_href(self) -> str:
+        """The page that asks for a name."""
+        return f"{reverse('searches')}?{urlencode({'page': self.page, 'query': self.query})}"
+
+
+def _describe_filter(form: ListFilter, name: str, value: str) -> str:
+    if name == "q":
+        return value
+    if name not in form.fields:
+        return f"{name.replace('_', ' ')} {value}"
+    label = str(form[name].label).lower()
+    return label if isinstance(form.fields[name], BooleanField) else f"{label}: {form.told(name)}"
+
+
+def to_list_address(page: str, query: str) -> ListAddress | None:
+    """A place to be saved; ``None`` for a page that is none of the lists."""
+    return ListAddress(page, without_position(query)) if page in LIST_TITLES else None
+
+
+def list_address_of(request: HttpRequest) -> ListAddress | None:
+    """The page that is being shown."""
+    match = request.resolver_match
+    return to_list_address(str(match.url_name), request.META.get("QUERY_STRING", "")) if match else None
+
+
+def list_address_at(address: str) -> ListAddress | None:
+    """The page at an address of this hub; its host is not looked at, a link never leads there."""
+    try:
+        parts = urlsplit(address)
+        match = resolve(parts.path)
+    except (ValueError, Resolver404):
+        return None
+    return None if match.namespaces else to_list_address(str(match.url_name), parts.query)
+
+
+def saved_list_address(search: SavedSearch) -> ListAddress | None:
+    """Where a saved search leads; ``None`` when its list is not there any more."""
+    return to_list_address(search.page, search.query)
+
+
+def without_position(query: str) -> str:
+    """A query string as it is, but for the place in the list; what cannot stand in an address is encoded."""
+    parts = [part for part in query.lstrip("?").split("&") if part]
+    whole = "&".join(part for part in parts if part.partition("=")[0] not in _POSITION_PARAMETERS)
+    return whole if _URL_SAFE.fullmatch(whole) else QueryDict(whole).urlencode()
+
+
+_MAX_MENU_ITEMS = 20  # of one list in its menu
+
+
+@dataclass(frozen=True)
+class SavedListItem:
+    """A saved search and where it leads."""
+
+    search: SavedSearch
+    place: ListAddress
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def searches(request: HtmxHttpRequest) -> HttpResponse:
+    """All of one's own; with ``page`` and ``query`` in the address a form that saves these. POST saves."""
+    if request.method == "POST":
+        return _save_search(request)
+    place = to_list_address(request.GET.get("page", ""), request.GET.get("query", ""))
+    return _render_page(request, place)
+
+
+@require_safe
+def searches_menu(request: HtmxHttpRequest) -> HttpResponse:
+    """The menu of the page that asks for it, by the address that htmx names."""
+    place = list_address_at(request.htmx.current_url or "") if request.htmx else None
+    return _render_menu(request, place) if place else redirect("searches")
+
+
+@require_POST
+def search_rename(request: HttpRequest, uid: str) -> HttpResponse:
+    name = request.POST.get("name", "")
+    try:
+        search = saved_searches.rename_search(_signed_in_user(request), uid, name)
+    except NotFound:
+        raise Http404 from None
+    except StoreError as refusal:
+        return _render_page(
+            request, None, wrong={"uid": uid, "name": name, "error": _error_sentence(refusal)}, status=422
+        )
+    messages.success(request, f"It is called “{search.name}” now.")
+    return redirect("searches")
+
+
+@require_POST
+def search_delete(request: HttpRequest, uid: str) -> HttpResponse:
+    """The message on the next page has a button that brings it back."""
+    try:
+        gone = saved_searches.delete_search(_signed_in_user(request), uid)
+    except NotFound:
+        raise Http404 from None
+    messages.success(request, render_to_string("saved/undo.html", {"search": gone}, request=request))
+    return redirect("searches")
+
+
+def _save_search(request: HtmxHttpRequest) -> HttpResponse:
+    place = to_list_address(request.POST.get("page", ""), request.POST.get("query", ""))
+    if place is None:
+        raise BadRequest("there is no such list to be saved")
+    name, replace = request.POST.get("name", ""), bool(request.POST.get("replace"))
+    show = _render_menu if request.htmx else _render_page
+    try:
+        search = saved_searches.save_search(
+            _signed_in_user(request), name, place.page, place.query, replace=replace
+        )
+    except StoreError as refusal:
+        there = saved_searches.list_saved_searches(_signed_in_user(request)).filter(
+            name=" ".join(name.split())
+        )
+        taken = isinstance(refusal, Conflict) and there.exists()
+        return show(request, place, status=422, name=name, error=_error_sentence(refusal), taken=taken)
+    if request.htmx:
+        return _render_menu(request, place, done=search)
+    messages.success(request, f"Saved as “{search.name}”.")
+    return redirect("searches")
+
+
+def _render_page(
+    request: HttpRequest, place: ListAddress | None, status: int = 200, **more: Any
+) -> HttpResponse:
+    """In the order of the lists that they open, then of their names."""
+    shown = _list_items(saved_searches.list_saved_searches(_signed_in_user(request)))
+    groups = [
+        (title, [one for one in shown if one.place.page == page]) for page, title in LIST_TITLES.items()
+    ]
+    context = {
+        "place": place,
+        "groups": [group for group in groups if group[1]],
+        "search_href": reverse("search"),
+        **more,
+    }
+    return render(request, "saved/page.html", context, status=status)
+
+
+def _render_menu(request: HttpRequest, place: ListAddress, status: int = 200, **more: Any) -> HttpResponse:
+    of_page = saved_searches.list_saved_searches(_signed_in_user(request)).filter(page=place.page)
+    context = {"place": place, "shown": _list_items(of_page[:_MAX_MENU_ITEMS]), **more}
+    response = render(request, "saved/menu.html", context, status=status)
+    patch_vary(response)
+    return response
+
+
+def _list_items(searches: Any) -> list[SavedListItem]:
+    found = ((search, saved_list_address(search)) for search in searches)
+    return [SavedListItem(search, place) for search, place in found if place]
+
+
+def _error_sentence(refusal: StoreError) -> str:
+    text = refusal.message if isinstance(refusal, Conflict) else f"The {refusal.field} {refusal.message}"
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _signed_in_user(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)  # noqa: S101 the middleware asks for a login before any page
+    return request.user

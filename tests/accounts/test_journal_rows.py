@@ -1,0 +1,122 @@
+"""Journal rows about an account or a token are visible to its owner and to people who manage them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from memoryhub.access.policy import Clearance, system_actor
+from memoryhub.accounts import tokens
+from memoryhub.models import JournalEntry
+from memoryhub.web.templatetags.pages import detail_items
+from tests.api.conftest import Agent
+from tests.clients import signed_in_client
+
+GOOD = "a good password"
+
+
+@pytest.fixture
+def curt(member: Any) -> User:
+    return member("view_private", "view_secret", name="curt", farm="")
+
+
+def signed_in(name: str) -> Client:
+    client = Client()
+    assert client.post("/login/", {"username": name, "password": GOOD}).status_code == 302
+    return client
+
+
+def test_a_confined_person_finds_their_own_logins_and_nobody_elses(curt, member):
+    member(name="mia", farm="")
+    signed_in("mia")
+    told = signed_in("curt").get("/journal/?operation=login").content.decode()
+    mine, theirs = (JournalEntry.objects.get(operation="login", object_id=name) for name in ("curt", "mia"))
+    assert f"/journal/{mine.seq}/" in told
+    assert f"/journal/{theirs.seq}/" not in told
+
+
+def test_a_row_of_ones_own_account_opens_and_anothers_does_not(curt, member):
+    member(name="mia", farm="")
+    client = signed_in("curt")
+    row = JournalEntry.objects.get(operation="login")
+    assert client.get(f"/journal/{row.seq}/").status_code == 200
+    assert signed_in_client(User.objects.get(username="mia")).get(f"/journal/{row.seq}/").status_code == 404
+
+
+def test_a_membership_without_a_level_of_its_own_does_not_read_as_none():
+    assert detail_items({"in_project": "farm", "level": ""}) == [
+        ("in project", "farm"),
+        ("level", "as elsewhere"),
+    ]
+
+
+def test_turning_secrets_on_is_journaled_once(curt):
+    client = signed_in_client(curt)
+    for level in ("secret", "private", "secret"):
+        client.post("/switch/", {"level": level, "on": "1", "next": "/"})
+    row = JournalEntry.objects.get(operation="secrets_on")
+    assert (row.actor, row.object_id) == ("user:curt", "curt")
+
+
+def test_a_switch_that_may_not_be_turned_leaves_no_row(member):
+    signed_in_client(member(name="mia")).post("/switch/", {"level": "secret", "on": "1", "next": "/"})
+    assert not JournalEntry.objects.filter(operation="secrets_on").exists()
+
+
+def test_the_admin_offers_no_operation_of_rows_out_of_sight(member, remember):
+    person = member("view_journalentry", "view_memory", name="mia", staff=True, farm="")
+    remember("cows", project="farm")
+    signed_in("mia")
+    told = signed_in_client(person).get("/admin/memoryhub/journalentry/").content.decode()
+    assert "operation=insert" in told
+    assert "operation=login" not in told
+
+
+LOOKING_AFTER = "view_agenttoken"
+
+
+@pytest.fixture
+def rows(member: Any) -> dict[str, JournalEntry]:
+    """The rows of ada's token and of bob's, by owner; both are accounts without a role."""
+    for owner in ("ada", "bob"):
+        member(name=owner)
+        tokens.issue_token(f"{owner}-bot", owner, "public", actor=system_actor("tests"))
+    return {row.detail["owner"]: row for row in JournalEntry.objects.filter(object_type="token")}
+
+
+def test_who_has_no_role_finds_their_own_and_nobody_elses(rows):
+    client = signed_in_client(User.objects.get(username="ada"))
+    told = client.get("/journal/?operation=issue").content.decode()
+    assert f"/journal/{rows['ada'].seq}/" in told
+    assert f"/journal/{rows['bob'].seq}/" not in told
+    assert client.get(f"/journal/{rows['ada'].seq}/").status_code == 200
+    assert client.get(f"/journal/{rows['bob'].seq}/").status_code == 404
+
+
+def test_who_looks_after_tokens_finds_everyones(rows, member):
+    told = (
+        signed_in_client(member(LOOKING_AFTER, name="chief"))
+        .get("/journal/?operation=issue")
+        .content.decode()
+    )
+    assert all(f"/journal/{row.seq}/" in told for row in rows.values())
+
+
+def test_the_admins_journal_tells_no_more(rows, member):
+    for permissions, found in ((("view_journalentry",), False), (("view_journalentry", LOOKING_AFTER), True)):
+        person = member(*permissions, name=f"staff{found}", staff=True)
+        told = signed_in_client(person).get("/admin/memoryhub/journalentry/?operation=issue").content.decode()
+        assert (rows["bob"].object_id in told) is found
+
+
+def test_a_token_reads_of_its_owners_tokens_alone(rows):
+    _, raw = tokens.issue_token("reader", "ada", "secret", actor=system_actor("tests"))
+    items = Agent(raw).get("/journal", object_type="token", allow_secret="true").json()["items"]
+    assert {item["detail"]["owner"] for item in items} == {"ada"}
+
+
+def test_who_is_nobody_reads_of_none(rows):
+    assert not JournalEntry.objects.visible_to(Clearance()).filter(object_type="token").exists()

@@ -1,0 +1,148 @@
+"""Sessions, personal memories and skipped hashes over HTTP show nothing of hidden rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from memoryhub.access.policy import Actor
+from memoryhub.audit import journal
+from memoryhub.models import JournalEntry, Memory
+from tests.api.conftest import is_problem, stored
+
+
+def test_a_session_with_nothing_to_see_in_it_is_404(agent):
+    boss, low = agent("secret"), agent("public")
+    boss.post("/memories", {"content": "x", "sensitivity": "secret", "session_id": "night"})
+    is_problem(low.get("/sessions/night"), 404)
+    assert low.get("/sessions").json()["items"] == []
+    is_problem(boss.get("/sessions/night"), 404)
+    assert boss.get("/sessions/night", allow_secret=True).status_code == 200
+
+
+def test_a_session_tells_nothing_of_hidden_memories_in_it(agent):
+    keeper, reader = agent("secret", "tok-secret"), agent("public", "tok-public")
+    days = {"sensitivity": "secret", "created_at": "2019-05-05"}, {"created_at": "2024-05-05"}
+    for who, fields in zip((keeper, reader), days, strict=True):
+        who.post("/memories", {"content": "words", "session_id": "hs", **fields})
+    [shown] = reader.get("/sessions").json()["items"]
+    assert shown == reader.get("/sessions/hs").json()["session"]
+    assert (shown["started_at"], shown["last_at"]) == ("2024-05-05T00:00:00Z",) * 2
+    assert shown["agent"] == "token:tok-public"
+    lines = reader.get("/timeline", session_id="hs").json()["items"]
+    assert {line["at"] for line in lines} == {"2024-05-05T00:00:00Z"}
+
+
+def test_sessions_are_bounded_and_paged_by_what_the_reader_may_see(agent):
+    keeper, reader = agent("secret", "tok-secret"), agent("public", "tok-public")
+    for n in (1, 2, 3):
+        reader.post("/memories", {"content": f"{n}", "session_id": f"s{n}", "created_at": f"2024-05-0{n}"})
+    hidden = {"content": "hidden", "session_id": "s1", "sensitivity": "secret"}
+    keeper.post("/memories", {**hidden, "created_at": "2025-05-05"})
+    asked, order, cursor = {"allow_secret": "true"}, [], {}
+    while True:
+        page = reader.get("/sessions", limit=1, **asked, **cursor).json()
+        order += [item["session_id"] for item in page["items"]]
+        if not page["next_cursor"]:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert order == ["s3", "s2", "s1"]
+    assert reader.get("/sessions", since="2024-06-01", **asked).json()["total"] == 0
+    assert keeper.get("/sessions", since="2024-06-01", **asked).json()["total"] == 1
+    assert keeper.get("/sessions", limit=1, **asked).json()["items"][0]["session_id"] == "s1"
+
+
+class TestPersonalScope:
+    """A personal memory is its owner's alone, whatever the clearance."""
+
+    @pytest.fixture
+    def diary(self, agent):
+        ada = agent("secret", "ada-bot", owner="ada")
+        return ada.post("/memories", {"content": "dear diary", "scope": "personal", "project": "p"}).json()[
+            "memory"
+        ]
+
+    def test_its_owner_sees_it(self, agent, diary):
+        same_owner = agent("public", "other-bot", owner="ada")
+        assert same_owner.get(f"/memories/{diary['id']}").status_code == 200
+        assert same_owner.get("/search", query="dear diary").json()["total"] == 1
+
+    def test_nobody_else_sees_anything_of_it(self, agent, diary):
+        bob = agent("secret", "bob-bot", owner="bob")
+        is_problem(bob.get(f"/memories/{diary['id']}"), 404)
+        is_problem(bob.patch(f"/memories/{diary['id']}", {"scope": "team"}), 404)
+        is_problem(bob.delete(f"/memories/{diary['id']}"), 404)
+        for path in ("/memories", "/timeline", "/sessions"):
+            assert bob.get(path).json()["total"] == 0
+        assert bob.get("/search", query="dear diary", min_score=0).json()["results"] == []
+        assert bob.get("/stats").json()["total"] == 0
+        assert bob.get("/journal", object_id=diary["id"]).json()["total"] == 0
+
+    def test_its_past_does_not_come_along_when_it_is_shared(self, agent, diary):
+        ada = agent("secret", "ada-bot", owner="ada")
+        ada.patch(f"/memories/{diary['id']}", {"content": "dear team"})
+        ada.patch(f"/memories/{diary['id']}", {"scope": "team"})
+        shown = agent("secret", "bob-bot", owner="bob").get(f"/memories/{diary['id']}/history")
+        assert shown.status_code == 200
+        assert b"diary" not in shown.content
+
+
+DIGEST = "5f" * 32
+TEXT = "Ada leads the billing team"
+ALL = {"allow_private": True, "allow_secret": True}
+
+
+def skips(agent: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = agent.get("/journal", operation="dedup_skip", **ALL).json()["items"]
+    return found
+
+
+@pytest.fixture
+def old_row(bot: Any) -> Memory:
+    """A public memory with a row of the kind that was written for a skipped secret text."""
+    memory = Memory.objects.get(uid=stored(bot, content=TEXT)["id"])
+    with transaction.atomic():
+        journal.record(
+            Actor("token:old"), [journal.memory_change("dedup_skip", memory, candidate_hash=DIGEST)]
+        )
+    return memory
+
+
+def test_new_row_is_visible_only_at_the_higher_level(bot: Any, agent: Any) -> None:
+    stored(bot, content=TEXT)
+    skipped = {"content": "ada leads the billing team.", "sensitivity": "secret", "deduplicate": True}
+    assert bot.post("/memories", skipped).json()["outcome"] == "skipped"
+    [row] = skips(bot)
+    assert set(row["detail"]) == {"candidate_hash", "candidate_sensitivity", "content_hash"}
+    assert skips(agent("private")) == skips(agent("public")) == []
+
+
+@pytest.mark.parametrize("level", ["public", "private"])
+def test_old_row_is_listed_without_the_hash(old_row: Memory, agent: Any, level: str) -> None:
+    [row] = skips(agent(level))
+    assert row["detail"] == {"content_hash": old_row.content_hash}
+
+
+def test_history_has_an_old_row_without_the_hash(old_row: Memory, agent: Any) -> None:
+    history = agent("public").get(f"/memories/{old_row.uid}/history")
+    assert "dedup_skip" in history.content.decode()
+    assert DIGEST not in history.content.decode()
+
+
+def test_export_has_an_old_row_without_the_hash(old_row: Memory, agent: Any) -> None:
+    body = b"".join(agent("public").get("/export", whole="true").streaming_content).decode()
+    assert "dedup_skip" in body
+    assert DIGEST not in body
+
+
+def test_toolset_has_an_old_row_without_the_hash(old_row: Memory, agent: Any) -> None:
+    response = agent("public").post("/tools/memory-mcp/memory_forget", {"id": old_row.uid})
+    assert "dedup_skip" in response.content.decode()
+    assert DIGEST not in response.content.decode()
+
+
+def test_masked_row_leaves_the_chain_whole(old_row: Memory) -> None:
+    assert JournalEntry.objects.filter(detail__candidate_hash=DIGEST).exists()
+    assert journal.verify().ok

@@ -1,0 +1,164 @@
+"""What one process writes, every other finds at its next question; what is erased is nowhere any more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from django.conf import settings as django_settings
+from django.db import connection
+from django.utils import timezone
+
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance, system_actor
+from memoryhub.backends import vector_index
+from memoryhub.embeddings import Embedder
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Embedding, Memory
+from memoryhub.search.semantic import find_nearest
+from tests import disk
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("embedding")]
+OTHER = """
+import json, os, sys
+import django
+from django.conf import settings
+django.setup()
+settings.DATABASES["default"]["NAME"] = os.environ["TEST_DB"]
+settings.MEMORY_LOG = os.environ["TEST_LOG"]
+from dataclasses import replace
+settings.MEMORYHUB = replace(settings.MEMORYHUB, embeddings="wordllama")
+from memoryhub import memories as store
+from memoryhub.memories.schemas import MemoryDraft; from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Memory
+from memoryhub.access.policy import system_actor as system
+from tests.backends.test_vectors_across_processes import found
+actor = system("other")
+for line in sys.stdin:
+    print(json.dumps(eval(line)), flush=True)
+"""
+SEEN = Clearance.up_to("secret", owner="ada")
+
+
+def found(question: str) -> list[str]:
+    """What lives and is nearest to a question, as this process knows it."""
+    from memoryhub import embeddings
+
+    embedder = embeddings.configured()
+    assert embedder
+    near = find_nearest(
+        Memory.objects.visible_to(SEEN).live(), embedder.query(question), embedder.name, 5, centred=False
+    )
+    said = Memory.objects.in_bulk([pk for pk, _ in near])
+    return [said[pk].content for pk, _ in near]
+
+
+@pytest.fixture
+def other(journal_mirror) -> Iterator[Callable[[str], Any]]:
+    """``other("expression")``: its value in another process of the same store."""
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "TEST_DB": str(connection.settings_dict["NAME"]),
+        "TEST_LOG": str(journal_mirror),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", OTHER],
+        env=environment,
+        cwd=django_settings.BASE_DIR,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def ask(expression: str) -> Any:
+        process.stdin.write(expression + "\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline())
+
+    yield ask
+    process.stdin.close()
+    process.stdout.close()
+    process.kill()
+    process.wait()
+
+
+def test_what_another_process_writes_is_found_at_once(other, remember):
+    remember("zebras have stripes")
+    assert found("striped horses of Africa") == ["zebras have stripes"]
+    uid = other("store.remember(MemoryDraft(content='the invoice is due on Friday'), actor).memory.uid")
+    assert found("when must the bill be paid") == ["the invoice is due on Friday", "zebras have stripes"]
+    other(f"store.update('{uid}', MemoryPatch(content='kettles boil water'), actor).uid")
+    assert found("boiling water in a kettle") == ["kettles boil water", "zebras have stripes"]
+    other(f"len(store.trash(['{uid}'], actor))")
+    assert found("boiling water in a kettle") == ["zebras have stripes"]
+    other(f"len(store.restore(['{uid}'], actor))")
+    assert found("boiling water in a kettle")[0] == "kettles boil water"
+    other(f"store.erase(['{uid}'], actor)")
+    assert found("boiling water in a kettle") == ["zebras have stripes"]
+
+
+def test_another_process_finds_what_is_written_here(other, remember, actor):
+    assert other("found('zebras')") == []
+    one = remember("zebras have stripes")
+    assert other("found('zebras')") == ["zebras have stripes"]
+    memories.update_memory(one.uid, MemoryPatch(content="kettles boil water"), actor)
+    assert other("found('zebras')") == ["kettles boil water"]
+    memories.erase_memories([one.uid], actor)
+    assert other("found('zebras')") == []
+
+
+def test_a_purge_is_noticed_too(other, remember):
+    remember("zebras have stripes", ttl_days=1)
+    assert found("zebras") == ["zebras have stripes"]
+    Memory.objects.update(expires_at=timezone.now())
+    assert other("store.purge_expired(actor)") == 1
+    assert found("zebras") == []
+    assert not Embedding.objects.exists()
+
+
+def test_of_an_erased_memory_no_byte_of_its_vector_is_left(remember, actor, embedding: Embedder):
+    kept, one = remember("kettles boil water"), remember("zebras have stripes")
+    index = vector_index.get_index(embedding.name, embedding.dimensions)
+    assert set(index.of([kept.pk, one.pk])) == {kept.pk, one.pk}
+    view, stored = index.view(), bytes(Embedding.objects.get(memory=one).vector)
+    assert stored in disk.read_store_bytes(connection.settings_dict["NAME"])
+    memories.erase_memories([one.uid], actor)
+    vector_index.refresh_indexes()
+    assert stored not in disk.read_store_bytes(connection.settings_dict["NAME"])
+    assert set(index.of([kept.pk, one.pk])) == {kept.pk}
+    held = np.frombuffer(stored, "<f2").astype(np.float32)
+    assert not any(np.allclose(row, held, atol=0.01) for row in view.matrix)
+
+
+def test_levels_projects_and_owners_hold_for_what_is_near(four_levels, remember):
+    stranger = Actor("token:stranger", Clearance.up_to("secret", owner="bob"))
+    remember("zebra stripes of somebody else", by=stranger, scope="personal")
+    remember("zebra stripes elsewhere", project="elsewhere")
+    from memoryhub import embeddings
+
+    embedder = embeddings.configured()
+
+    def seen(clearance: Clearance) -> set[str]:
+        rows = Memory.objects.visible_to(clearance).live()
+        near = find_nearest(rows, embedder.query("zebra stripes"), embedder.name, 50)
+        return set(Memory.objects.filter(pk__in=dict(near)).values_list("content", flat=True))
+
+    word = "zebra stripes {}words".format
+    shared = "zebra stripes elsewhere"
+    assert Embedding.objects.count() == 6
+    assert seen(Clearance()) == {word("public"), shared}
+    assert seen(Clearance.up_to("private")) == {word("public"), word("private"), shared}
+    assert seen(Clearance.up_to("secret", "ada", ["zoo"])) == {
+        word("public"),
+        word("private"),
+        word("secret"),
+    }
+    everything = {word("public"), word("private"), word("secret"), shared, "zebra stripes of somebody else"}
+    assert seen(system_actor("tests").clearance) == everything

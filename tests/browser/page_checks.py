@@ -1,0 +1,118 @@
+"""What is looked at on a page: weight, axe-core, width, focus; in both themes and at every width."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import axe_playwright_python
+from playwright.sync_api import Page, Request, ViewportSize
+
+from tests.browser import page_weight
+
+WIDE: ViewportSize = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+# 320 px is 1280 at 400 %, the narrowest that WCAG 1.4.10 asks for; 640 is 1280 at 200 %.
+WIDTHS = (1280, 640, 390, 320)
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+# Targets of 24 px are in WCAG 2.2 and not in what axe asks for by itself.
+# So are the words that a control shows, within its name (2.5.3), which axe counts as an experiment.
+EVERYTHING: dict[str, Any] = {
+    "rules": {"target-size": {"enabled": True}, "label-content-name-mismatch": {"enabled": True}}
+}
+# What a theme changes: all other rules see the same page.
+COLOURS: dict[str, Any] = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
+WAIT_FOR_FRAMES = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
+TOO_WIDE = """() => {
+  const room = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= room) return [];
+  const scrolls = (element) => element && (getComputedStyle(element).overflowX !== "visible"
+    || scrolls(element.parentElement !== document.body && element.parentElement));
+  const beyond = (element) => element.getBoundingClientRect().right > room + 1 && !scrolls(element);
+  return ["the page", ...[...document.querySelectorAll("body *")].filter(beyond).slice(0, 8)
+    .map((element) => `${element.tagName.toLowerCase()}.${element.getAttribute("class")}`)];
+}"""
+# What WCAG 1.4.12 wants a page to bear from who reads so.
+SPACED = """(on) => {
+  const sheet = new CSSStyleSheet();
+  if (on) sheet.replaceSync(`* { line-height: 1.5 !important; letter-spacing: 0.12em !important;
+    word-spacing: 0.16em !important } p { margin-bottom: 2em !important }`);
+  document.adoptedStyleSheets = [sheet];
+}"""
+CLIPPED = """() => [...document.querySelectorAll("main *")].filter((one) => {
+  const style = getComputedStyle(one);
+  return one.textContent.trim() && one.clientHeight > 1 && style.overflowY === "hidden" && !one.closest("svg")
+    && style.webkitLineClamp === "none" && one.scrollHeight > one.clientHeight + 3;
+}).slice(0, 8).map((one) => `${one.tagName.toLowerCase()}.${one.getAttribute("class")}`)"""
+UNSEEN_FOCUS = (Path(__file__).parent / "focus.js").read_text()
+
+
+class Requests:
+    """How many requests of a page are on their way."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.open: set[Request] = set()
+        page.on("request", lambda request: self.open.add(request))
+        page.on("requestfinished", lambda request: self.open.discard(request))
+        page.on("requestfailed", lambda request: self.open.discard(request))
+
+    def settle(self) -> None:
+        """Until what the page asks for by itself is there."""
+        for _ in range(200):
+            self.page.evaluate(WAIT_FOR_FRAMES)
+            if not self.open:
+                return
+        raise AssertionError(f"{self.page.url} still waits for {[one.url for one in self.open]}")
+
+
+def unfold(page: Page) -> None:
+    """All folds, but menus, which open over the page and close when the focus leaves them."""
+    page.evaluate("""() => {
+      for (const fold of document.querySelectorAll("main details:not(.saved)")) fold.open = true;
+    }""")
+
+
+def find_problems(page: Page) -> Iterator[str]:
+    """All that is wrong with the page as it stands in the browser, light and dark, wide and narrow."""
+    yield from find_excess_weight(page)
+    page.evaluate(AXE)
+    page.evaluate("document.activeElement.blur()")  # where a page gave it; the link to skip covers something
+    for viewport, theme, other in ((WIDE, "light", "dark"), (PHONE, "dark", "light")):
+        page.set_viewport_size(viewport)
+        set_theme(page, other)
+        yield from (f"{other}: {one}" for one in axe_problems(page, COLOURS))
+        set_theme(page, theme)
+        yield from (f"{theme}, {viewport['width']} px: {one}" for one in axe_problems(page, EVERYTHING))
+        yield from (f"{theme}, {viewport['width']} px: {one}" for one in page.evaluate(UNSEEN_FOCUS))
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 844})
+        if wide := page.evaluate(TOO_WIDE):
+            yield f"scrolls sideways at {width} px: {wide}"
+    page.evaluate(SPACED, True)
+    if wide := page.evaluate(TOO_WIDE):
+        yield f"scrolls sideways at {width} px with wide letters: {wide}"
+    if clipped := page.evaluate(CLIPPED):
+        yield f"cuts off letters that are set wide: {clipped}"
+    page.evaluate(SPACED, False)
+
+
+def find_excess_weight(page: Page) -> Iterator[str]:
+    loaded = page_weight.loaded_bytes(page)
+    if (weight := sum(loaded.values())) > page_weight.MAX_PAGE_BYTES:
+        first = sorted(loaded.items(), key=lambda one: -one[1])[:4]
+        yield f"weighs {weight // 1000} kB: {first}"
+
+
+def set_theme(page: Page, theme: str) -> None:
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    page.evaluate(WAIT_FOR_FRAMES)
+
+
+def axe_problems(page: Page, options: dict[str, Any]) -> Iterator[str]:
+    asked = json.dumps({"resultTypes": ["violations"], "preload": False, **options})
+    for found in page.evaluate(f"axe.run({asked}).then((all) => all.violations)"):
+        nodes = [f"{node['target']}: {node['failureSummary']}" for node in found["nodes"][:4]]
+        yield f"{found['id']} ({len(found['nodes'])}): " + " | ".join(" ".join(one.split()) for one in nodes)

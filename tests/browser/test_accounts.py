@@ -1,0 +1,95 @@
+"""You and People in a real browser: what they show and do, with and without JavaScript."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+
+from memoryhub.access.policy import system_actor
+from memoryhub.accounts import tokens
+from memoryhub.models import AgentToken, Membership
+
+
+@pytest.fixture
+def chief(person: Any) -> User:
+    user = person("chief", "view_private")
+    user.groups.add(Group.objects.get(name="administrator"))
+    return User.objects.get(pk=user.pk)
+
+
+@pytest.fixture
+def bob(person: Any) -> User:
+    user = person("bob")
+    for number, level in enumerate(("", "private", "public")):
+        Membership.objects.create(user=user, project=f"project-{number}", clearance=level)
+    tokens.issue_token("claude-code", "bob", actor=system_actor("tests"))
+    return User.objects.get(pk=user.pk)
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_a_new_colleague_is_let_in_to_one_project(
+    open_page: Any, chief: User, remember: Any, scripts: bool
+) -> None:
+    remember("hay in the barn", title="hay in the barn", project="farm")
+    remember("lions in the zoo", title="lions in the zoo", project="zoo")
+    page = open_page("/people/", chief, java_script_enabled=scripts)
+    page.locator("#id_username").fill("dora")
+    page.locator("#id_password").fill("quite another phrase")
+    page.get_by_role("button", name="Make an account").click()
+    page.get_by_label("Role", exact=True).select_option("curator")
+    page.get_by_role("button", name="Keep").click()
+    page.get_by_label("Project", exact=True).fill("farm")
+    page.get_by_role("button", name="Add to the project").click()
+    assert "is a member of farm" in page.get_by_role("status").inner_text()
+
+    theirs = open_page("/login/", java_script_enabled=scripts)
+    theirs.get_by_label("User name").fill("dora")
+    theirs.get_by_label("Password").fill("quite another phrase")
+    theirs.keyboard.press("Enter")
+    theirs.wait_for_url(lambda url: "login" not in url)
+    theirs.goto("/memories/")
+    assert theirs.get_by_text("hay in the barn").count()
+    assert not theirs.get_by_text("lions in the zoo").count()
+
+
+def test_a_token_is_made_replaced_and_revoked(open_page: Any, chief: User) -> None:
+    page = open_page("/you/", chief)
+    page.get_by_label("Name", exact=True).fill("night watch")
+    page.get_by_role("button", name="Make a token").click()
+    first = page.locator("#token").inner_text()
+    page.get_by_role("link", name="I have kept it").click()
+    page.get_by_text("Change…").click()
+    page.get_by_role("button", name="Replace by a new one").click()
+    second = page.locator("#token").inner_text()
+    assert first != second
+    page.get_by_role("link", name="I have kept it").click()
+    page.get_by_text("Change…").click()
+    page.get_by_role("button", name="Revoke for good").click()
+    assert "night watch is revoked" in page.get_by_role("status").inner_text()
+    assert AgentToken.objects.active().count() == 0
+
+
+def test_the_theme_of_the_account_shows_and_the_button_changes_this_browser(
+    open_page: Any, chief: User
+) -> None:
+    page = open_page("/you/", chief, color_scheme="light")
+    page.get_by_label("Theme", exact=True).select_option("dark")
+    page.get_by_role("button", name="Keep").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.get_by_role("button", name="Use the light theme").click()
+    page.goto("/")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_the_pages_are_in_the_account_menu(open_page: Any, chief: User, bob: User) -> None:
+    page = open_page("/", chief)
+    page.get_by_role("button", name="Account of chief").click()
+    page.get_by_role("link", name="People").click()
+    page.wait_for_url("**/people/")
+    other = open_page("/", bob)
+    other.get_by_role("button", name="Account of bob").click()
+    assert not other.get_by_role("link", name="People").count()
+    other.get_by_role("link", name="You", exact=True).click()
+    other.wait_for_url("**/you/")

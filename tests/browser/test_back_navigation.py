@@ -1,0 +1,183 @@
+"""From a list to one of its things and back: filters, order, page, scroll and focus are as they were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
+from memoryhub.models import Injection, Session
+
+MANY = 75
+
+
+@pytest.fixture
+def many(remember: Any, actor: Any) -> None:
+    """Enough of everything for three pages and a scrollbar."""
+    now = timezone.now()
+    for number in range(MANY):
+        at = now - timedelta(minutes=number)
+        owner = remember(
+            f"zebra {number:03}",
+            project="zoo",
+            session_id=f"night-{number:03}",
+            created_at=at,
+            importance=0.9,
+        )
+        services.create_fact(
+            FactDraft(subject=f"zebra {number:03}", predicate="eats", object="oats", memory_id=owner.uid),
+            actor,
+        )
+        session = Session.objects.get(session_id=f"night-{number:03}")
+        Injection.objects.create(session=session, project="zoo", at=at, prompt_preview="zebra?", took_ms=1)
+
+
+def focused(page: Page) -> str:
+    return str(page.evaluate("document.activeElement.textContent.trim()"))
+
+
+def there_and_back(page: Page, link: Any, back: Callable[[], Any]) -> None:
+    """Open a link far down, come back, and find everything as it was."""
+    link.scroll_into_view_if_needed()
+    page.evaluate("scrollBy(0, 120)")
+    page.wait_for_timeout(100)
+    at, scrolled, name = page.url, page.evaluate("scrollY"), link.inner_text().strip()
+    assert scrolled > 200
+    link.click()
+    page.wait_for_url(lambda url: url != at)
+    back()
+    page.wait_for_url(at)
+    expect(link).to_be_visible()
+    page.wait_for_function(f"Math.abs(scrollY - {scrolled}) < 3")
+    assert focused(page) == name
+
+
+@pytest.mark.parametrize(
+    ("path", "row"),
+    [
+        ("/memories/?project=zoo&order=-created_at", ".row-title a"),
+        ("/search/?q=zebra&project=zoo&min_score=0", ".row-title a"),
+        ("/sessions/?project=zoo", "tbody th a"),
+        ("/timeline/entries/?project=zoo", ".timeline-title a"),
+        ("/facts/?predicate=eats", "td[data-label=Where] a >> nth=0"),
+        ("/injections/?project=zoo", ".injection .row-meta a"),
+        ("/journal/?operation=insert", "td[data-label=Object] a"),
+    ],
+)
+class TestEachList:
+    def test_the_browsers_back_button_restores_it(
+        self, open_page: Any, reader: Any, many: None, path: str, row: str
+    ) -> None:
+        page = open_page(path, reader)
+        rows = page.locator(f"main {row.removesuffix(' >> nth=0')}")
+        there_and_back(page, rows.nth(min(14, rows.count() - 1)), page.go_back)
+
+    def test_the_next_page_is_an_address_to_come_back_to_also_without_scripts(
+        self, open_page: Any, reader: Any, many: None, path: str, row: str
+    ) -> None:
+        page = open_page(path, reader, java_script_enabled=False)
+        rows = page.locator(f"main {row.removesuffix(' >> nth=0')}")
+        page.locator("main .pages a[rel=next]").click()
+        page.wait_for_url(re.compile("cursor=|page=2"))
+        at, name, href = page.url, rows.nth(3).inner_text(), rows.nth(3).get_attribute("href")
+        rows.nth(3).click()
+        page.wait_for_url(lambda url: url != at)
+        page.go_back()
+        page.wait_for_url(at)
+        assert rows.nth(3).inner_text() == name
+        assert rows.nth(3).get_attribute("href") == href
+        assert "zoo" in at or "predicate=eats" in at or "operation=insert" in at
+
+
+def test_pages_and_facets_that_htmx_fetched_survive_too(open_page: Any, reader: Any, many: None) -> None:
+    page = open_page("/memories/", reader)
+    page.get_by_role("link", name="Important").click()
+    page.wait_for_url("**order=-importance**")
+    page.get_by_role("link", name="Next page").click()
+    page.wait_for_url("**cursor=**")
+    there_and_back(page, page.locator("main .row-title a").nth(14), page.go_back)
+    assert "order=-importance" in page.url
+    page.go_back()
+    page.wait_for_url(lambda url: "cursor" not in url)
+    expect(page.get_by_role("link", name="Important")).to_have_attribute("aria-current", "true")
+
+
+def test_the_list_of_a_session_survives_beside_its_picture_whose_links_lead_to_the_same(
+    open_page: Any, reader: Any, remember: Any
+) -> None:
+    begun = timezone.now() - timedelta(hours=3)
+    for number in range(30):
+        at = begun + timedelta(minutes=5 * number)
+        remember(f"zebra {number:03}", session_id="night", project="zoo", created_at=at)
+    page = open_page("/sessions/night/?project=zoo", reader)
+    expect(page.locator("main svg a").first).to_be_visible()
+    there_and_back(page, page.locator("main .timeline-title a").nth(20), page.go_back)
+
+
+@pytest.mark.usefixtures("embedding")
+def test_the_clusters_of_duplicates_survive_too(open_page: Any, reader: Any, remember: Any) -> None:
+    for number in range(6):
+        word = chr(ord("a") + number) * 6
+        for ending in ("summer", "winter"):
+            remember(f"# {word.title()}\n\n{word} trains run late in {ending}", project="zoo")
+    page = open_page("/duplicates/", reader)
+    links = page.locator("main .clusters a[href^='/memories/']")
+    there_and_back(page, links.last, page.go_back)
+
+
+def test_a_memory_leads_back_to_the_list_it_was_opened_from(open_page: Any, reader: Any, many: None) -> None:
+    page = open_page("/memories/?project=zoo&order=-created_at", reader)
+    there_and_back(
+        page,
+        page.locator("main .row-title a").nth(14),
+        lambda: page.get_by_role("link", name="Back to: Memories").click(),
+    )
+
+
+def test_who_left_by_the_key_that_edits_comes_back_to_the_row(
+    open_page: Any, insider: Any, many: None
+) -> None:
+    page = open_page("/memories/?project=zoo", insider)
+    for _ in range(12):
+        page.keyboard.press("j")
+    name = focused(page)
+    page.keyboard.press("e")
+    page.wait_for_url("**/edit/")
+    page.go_back()
+    page.wait_for_url("**/memories/?project=zoo")
+    page.wait_for_function("document.activeElement !== document.body")
+    assert focused(page) == name == "zebra 011"
+
+
+def test_who_came_from_elsewhere_sees_no_way_back(open_page: Any, reader: Any, remember: Any) -> None:
+    page = open_page(f"/memories/{remember('zebra').uid}/", reader)
+    expect(page.get_by_role("heading", level=1)).to_have_text("zebra")
+    expect(page.locator(".back")).to_be_hidden()
+
+
+def test_a_list_that_is_opened_anew_begins_at_its_top(open_page: Any, reader: Any, many: None) -> None:
+    page = open_page("/memories/", reader)
+    page.locator("main .row-title a").nth(14).click()
+    page.wait_for_url(lambda url: not url.endswith("/memories/"))
+    page.goto("/memories/")
+    assert page.evaluate("scrollY") == 0
+    assert page.evaluate("document.activeElement === document.body")
+
+
+def test_times_stay_true_while_a_page_is_open(open_page: Any, reader: Any, remember: Any) -> None:
+    page = open_page("about:blank", reader)
+    page.clock.install()
+    remember("zebra")
+    page.goto("/memories/")
+    expect(page.locator(".row time")).to_have_text("just now")
+    page.clock.fast_forward(3 * 60_000)
+    expect(page.locator(".row time")).to_have_text(re.compile(r"^[23]\sminutes ago$"))
+    page.clock.fast_forward(26 * 3600_000)
+    expect(page.locator(".row time")).to_have_text(re.compile(r"^1\sday ago$"))

@@ -1,0 +1,287 @@
+"""Many at once in a real browser: boxes, ranges, the bar, keys, and the message that undoes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.accounts import tokens
+from memoryhub.facts import services as fact_store
+from memoryhub.memories.schemas import FactDraft
+from memoryhub.models import Fact, Memory
+from memoryhub.web.memories import browse
+from tests.browser.conftest import PHONE, OpenPage, Watch, no_sideways_scrolling
+
+Remember = Callable[..., Memory]
+
+
+@pytest.fixture
+def ten(live_server: Any, remember: Remember) -> list[Memory]:
+    return [remember(f"memory number {n}", importance=0.8, session_id="s", project="p") for n in range(10)]
+
+
+def boxes(page: Page) -> list[bool]:
+    return [bool(one) for one in page.locator(".row-check").evaluate_all("all => all.map(b => b.checked)")]
+
+
+def live() -> int:
+    return int(Memory.objects.live().count())
+
+
+def test_ticking_shows_the_bar_and_clearing_hides_it(
+    open_page: OpenPage, insider: User, ten: list[Memory]
+) -> None:
+    page = open_page("/memories/", insider)
+    bar = page.locator("#bulk")
+    expect(bar).to_be_hidden()
+    page.locator(".row-check").nth(1).check()
+    expect(bar).to_be_visible()
+    expect(bar.locator("output")).to_have_text("1 selected")
+    page.locator(".row-check").nth(4).click(modifiers=["Shift"])
+    expect(bar.locator("output")).to_have_text("4 selected")
+    assert boxes(page) == [False, True, True, True, True, *[False] * 5]
+    page.keyboard.press("Escape")
+    expect(bar).to_be_hidden()
+    page.get_by_label("All on this page").check()
+    expect(bar.locator("output")).to_have_text("10 selected")
+    bar.get_by_role("button", name="Clear").click()
+    expect(bar).to_be_hidden()
+    expect(page.locator(".row-check").first).to_be_focused()
+
+
+def test_keys_tick_a_range_act_and_undo_without_a_mouse(
+    open_page: OpenPage, insider: User, ten: list[Memory]
+) -> None:
+    page = open_page("/memories/", insider)
+    for key in ("j", "x", "j", "j", "Shift+X"):
+        page.keyboard.press(key)
+    expect(page.locator("#bulk output")).to_have_text("3 selected")
+    page.keyboard.press("t")
+    told = page.locator("#messages")
+    expect(told).to_contain_text("3 memories moved to the trash")
+    expect(page.locator(".row-check")).to_have_count(7)
+    expect(page.locator(".row-check").first).to_be_focused()
+    assert live() == 7
+    page.keyboard.press("u")
+    expect(told).to_contain_text("Taken back: 3 memories are as they were.")
+    expect(page.locator(".row-check")).to_have_count(10)
+    assert live() == 10
+    page.keyboard.press("?")
+    expect(page.locator("#keys")).to_contain_text("all from the one before")
+
+
+def test_the_message_stays_until_it_is_closed_and_the_page_where_it_was(
+    open_page: OpenPage, insider: User, ten: list[Memory]
+) -> None:
+    page = open_page("/memories/?order=-importance", insider, viewport={"width": 1000, "height": 420})
+    page.locator(".row-check").nth(5).check()
+    page.evaluate("window.scrollTo(0, 300)")
+    before = page.evaluate("[window.scrollY, window.history.length, window.location.href]")
+    page.keyboard.press("a")
+    expect(page.locator(".toast")).to_have_count(1)
+    assert page.evaluate("[window.scrollY, window.history.length, window.location.href]") == before
+    page.wait_for_timeout(1500)
+    expect(page.locator(".toast")).to_be_visible()
+    page.get_by_role("button", name="Close this message").click()
+    expect(page.locator(".toast")).to_have_count(0)
+
+
+def test_enter_in_a_field_presses_the_button_beside_it(
+    open_page: OpenPage, insider: User, ten: list[Memory]
+) -> None:
+    page = open_page("/memories/", insider)
+    page.get_by_label("All on this page").check()
+    page.get_by_text("Tag, set, expire…").click()
+    page.locator("#bulk-tag").fill("kept")
+    page.locator("#bulk-tag").press("Enter")
+    expect(page.locator("#messages")).to_contain_text("10 memories tagged")
+    assert Memory.objects.labelled("tag", "kept").count() == 10
+    assert not Memory.objects.filter(reviewed_at__isnull=False).exists()
+
+
+def test_all_that_match_reaches_other_pages_of_the_list(
+    open_page: OpenPage, insider: User, ten: list[Memory], remember: Remember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember("of another project", project="q")
+    monkeypatch.setattr(browse, "PAGE_SIZE", 4)
+    page = open_page("/memories/?project=p", insider)
+    page.locator(".row-check").first.check()
+    page.get_by_label("All 10 that match").check()
+    expect(page.locator("#bulk output")).to_have_text("All that match")
+    page.locator("#bulk").get_by_role("button", name="Trash").click()
+    expect(page.locator("#messages")).to_contain_text("10 memories moved to the trash")
+    assert live() == 1
+
+
+@pytest.mark.parametrize("where", ["/search/?q=memory", "/timeline/entries/", "/sessions/s/"])
+def test_other_lists_of_memories_have_the_bar_too(
+    open_page: OpenPage, insider: User, ten: list[Memory], where: str
+) -> None:
+    page = open_page(where, insider)
+    page.locator(".row-check").nth(0).check()
+    page.locator(".row-check").nth(2).click(modifiers=["Shift"])
+    page.locator("#bulk").get_by_role("button", name="Demote").click()
+    expect(page.locator("#messages")).to_contain_text("3 memories demoted")
+    assert Memory.objects.filter(importance=0.4).count() == 3
+    page.locator("#messages").get_by_role("button", name="Undo").click()
+    expect(page.locator("#messages")).to_contain_text("Taken back")
+    assert Memory.objects.filter(importance=0.8).count() == 10
+
+
+def test_the_trash_gives_back_and_erases_after_asking(
+    open_page: OpenPage, insider: User, ten: list[Memory], actor: Actor
+) -> None:
+    memories.trash_memories([memory.uid for memory in ten], actor)
+    page = open_page("/trash/", insider)
+    page.locator(".row").first.get_by_role("button", name="Restore").click()
+    expect(page.locator("#messages")).to_contain_text("1 memory restored")
+    page.locator(".row-check").nth(0).check()
+    page.locator(".row-check").nth(1).check()
+    page.locator("#bulk").get_by_role("button", name="Restore").click()
+    expect(page.locator("#messages")).to_contain_text("2 memories restored")
+    assert live() == 3
+    page.locator(".row-check").nth(0).check()
+    page.locator("#bulk").get_by_role("button", name="Erase…").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Erase 1 memory for good?")
+    page.get_by_role("button", name="Erase for good").click()
+    expect(page.locator("#messages")).to_contain_text("1 memory erased for good.")
+
+
+def test_facts_hold_no_more_and_again(open_page: OpenPage, insider: User, actor: Actor) -> None:
+    for n in range(3):
+        fact_store.create_fact(FactDraft(subject=f"s{n}", predicate="is", object="o"), actor)
+    page = open_page("/facts/", insider)
+    page.locator(".row-check").nth(0).check()
+    page.locator(".row-check").nth(1).check()
+    page.locator("#bulk").get_by_role("button", name="No longer true").click()
+    expect(page.locator("#messages")).to_contain_text("2 facts hold no more from now on")
+    assert Fact.objects.current().count() == 1
+    page.keyboard.press("u")
+    expect(page.locator("#messages")).to_contain_text("2 facts hold again")
+    assert Fact.objects.current().count() == 3
+
+
+def test_everything_works_without_scripts(open_page: OpenPage, insider: User, ten: list[Memory]) -> None:
+    page = open_page("/memories/", insider, java_script_enabled=False)
+    expect(page.locator("#bulk")).to_be_hidden()
+    page.locator(".row-check").nth(0).check()
+    page.locator(".row-check").nth(3).check()
+    page.locator("#bulk").get_by_role("button", name="Trash").click()
+    expect(page.locator("#messages")).to_contain_text("2 memories moved to the trash")
+    assert live() == 8
+    page.locator("#messages").get_by_role("button", name="Undo").click()
+    expect(page.locator("#messages")).to_contain_text("Taken back")
+    assert live() == 10
+
+
+def test_who_may_do_nothing_sees_no_boxes(open_page: OpenPage, reader: User, ten: list[Memory]) -> None:
+    for where in ("/memories/", "/search/?q=memory", "/timeline/entries/", "/sessions/s/", "/trash/"):
+        page = open_page(where, reader)
+        expect(page.locator(".row-check, #bulk, [data-check-all]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [{"width": 1280, "height": 900}, PHONE])
+def test_bar_and_message_are_accessible_and_fit(
+    open_page: OpenPage, insider: User, ten: list[Memory], scheme: str, viewport: dict[str, int]
+) -> None:
+    page = open_page("/memories/", insider, viewport=viewport, color_scheme=scheme)
+    page.locator(".row-check").nth(0).check()
+    page.get_by_text("Tag, set, expire…").click()
+    assert not Axe().run(page).response["violations"]
+    assert no_sideways_scrolling(page)
+    page.locator("#bulk").get_by_role("button", name="Approve").click()
+    expect(page.locator(".toast")).to_be_visible()
+    assert not Axe().run(page).response["violations"]
+    assert no_sideways_scrolling(page)
+
+
+@pytest.mark.parametrize("where", ["/trash/", "/facts/", "/you/"])
+def test_the_bar_is_accessible_where_other_things_are_ticked_too(
+    open_page: OpenPage, insider: User, ten: list[Memory], actor: Actor, where: str
+) -> None:
+    memories.trash_memories([memory.uid for memory in ten[:3]], actor)
+    for n in range(3):
+        fact_store.create_fact(FactDraft(subject=f"s{n}", predicate="is", object="o"), actor)
+    for name in ("laptop", "server"):
+        tokens.issue_token(name, insider.username, actor=actor)
+    page = open_page(where, insider, viewport=PHONE)
+    page.locator(".row-check").first.check()
+    expect(page.locator("#bulk")).to_be_visible()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        assert not Axe().run(page).response["violations"]
+    assert no_sideways_scrolling(page)
+
+
+def test_a_row_is_changed_where_it_stands_by_keys_alone_and_taken_back(
+    open_page: OpenPage, insider: User, ten: list[Memory]
+) -> None:
+    page = open_page("/memories/", insider)
+    pencil = page.locator(".row .inline-edit").nth(2)
+    pencil.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Title", exact=True)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator(".row-form")).to_have_count(0)
+    expect(pencil).to_be_focused()
+    page.keyboard.press("Enter")
+    page.get_by_label("Title", exact=True).fill("Another title")
+    page.get_by_label("Tags", exact=True).fill("one, two")
+    page.keyboard.press("Enter")
+    expect(page.locator("#messages")).to_contain_text("1 memory changed: Another title")
+    expect(page.locator(".row-title", has_text="Another title")).to_be_visible()
+    expect(page.locator(".row-form")).to_have_count(0)
+    page.keyboard.press("u")
+    expect(page.locator("#messages")).to_contain_text("Taken back")
+    assert not Memory.objects.filter(title="Another title").exists()
+
+
+def test_an_entry_of_the_timeline_is_changed_where_it_stands_too(
+    open_page: OpenPage, insider: User, ten: list[Memory]
+) -> None:
+    page = open_page("/timeline/entries/", insider)
+    pencil = page.locator(".timeline .inline-edit").nth(1)
+    pencil.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Title", exact=True)).to_be_focused()
+    assert not Axe().run(page).response["violations"]
+    page.keyboard.press("Escape")
+    expect(page.locator(".row-form")).to_have_count(0)
+    expect(pencil).to_be_focused()
+    page.keyboard.press("Enter")
+    page.get_by_label("Title", exact=True).fill("Another title")
+    page.keyboard.press("Enter")
+    expect(page.locator("#messages")).to_contain_text("1 memory changed: Another title")
+    expect(page.locator(".timeline-title", has_text="Another title")).to_be_visible()
+    expect(page.locator(".row-check").nth(1)).to_be_focused()
+    page.keyboard.press("u")
+    expect(page.locator("#messages")).to_contain_text("Taken back")
+    assert not Memory.objects.filter(title="Another title").exists()
+
+
+def test_what_is_wrong_in_a_row_keeps_it_open_with_the_focus_in_it(
+    open_page: OpenPage, insider: User, ten: list[Memory], watch: Watch
+) -> None:
+    watch.expect(422)
+    page = open_page("/memories/", insider)
+    page.locator(".row .inline-edit").nth(1).click()
+    page.locator(".row .inline-edit").nth(4).click()
+    expect(page.locator(".row-form")).to_have_count(2)
+    form = page.locator(".row-form").nth(1)
+    form.get_by_label("Title", exact=True).fill("Typed and not lost")
+    form.get_by_label("Importance").fill("5")
+    page.keyboard.press("Enter")
+    expect(form.locator(".error")).to_have_text("Give a number up to 1.")
+    expect(form.get_by_label("Title", exact=True)).to_have_value("Typed and not lost")
+    expect(form.get_by_label("Importance")).to_be_focused()
+    assert not Axe().run(page).response["violations"]
+    assert no_sideways_scrolling(page)
+    assert not Memory.objects.filter(title="Typed and not lost").exists()

@@ -1,0 +1,49 @@
+"""What the content pages answer to a deed: axe-core, light on a large screen and dark on a small one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from memoryhub import memories
+from memoryhub.memories.schemas import MemoryPatch
+from tests.browser.conftest import DESKTOP, PHONE
+
+
+def complaints(page: Page) -> str:
+    """What axe finds, with every fold of the page open; empty when there is nothing."""
+    page.evaluate("for (const fold of document.querySelectorAll('main details')) fold.open = true")
+    report: str = Axe().run(page).generate_report()
+    return "" if report.startswith("Found 0") else f"{page.url}\n{report}"
+
+
+@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
+class TestAxe:
+    RIGHTS = ("add_memory", "change_memory", "delete_memory", "erase_memory", "add_fact", "delete_fact")
+
+    def test_it_finds_nothing_in_refusals_conflicts_and_verdicts(
+        self, open_page: Any, person: Any, watch: Any, remember: Any, actor: Any, theme: str, viewport: Any
+    ) -> None:
+        watch.expect(409, 422)
+        memory = remember("the first text", tags=["old"])
+        page = open_page("/memories/new/", person("ada", *self.RIGHTS), color_scheme=theme, viewport=viewport)
+        page.get_by_label("Importance").fill("7")
+        page.get_by_role("button", name="Store").click()
+        wrong = [complaints(page)]
+        page.goto(f"/memories/{memory.uid}/edit/")
+        memories.update_memory(memory.uid, MemoryPatch(content="the second text", tags=["new"]), actor)
+        page.get_by_label("Content").fill("the third text")
+        page.get_by_label("Tags").fill("newer")
+        page.get_by_role("button", name="Save").click()
+        wrong.append(complaints(page))
+        page.goto(f"/memories/{memory.uid}/")
+        page.get_by_role("button", name="Move to trash").click()
+        wrong.append(complaints(page))
+        page.goto("/journal/")
+        page.get_by_role("button", name="Verify the chain").click()
+        page.get_by_text("The chain is whole.").wait_for()
+        wrong.append(complaints(page))
+        assert not any(wrong), "\n\n".join(filter(None, wrong))

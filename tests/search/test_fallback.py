@@ -1,0 +1,134 @@
+"""Finding by likeness: by meaning, by words, past misspellings; and what it tells of nothing hidden."""
+
+import pytest
+
+from memoryhub.access.policy import Clearance
+from memoryhub.models import Memory
+from memoryhub.search.fallback import (
+    FEW_MEMORIES,
+    MANY_MEMORIES,
+    MIN_SHARE_OF_BEST,
+    MIN_SIMILARITY,
+    MatchKind,
+    correct_spelling,
+    min_semantic_similarity,
+    search_with_fallback,
+)
+from memoryhub.search.hybrid import MIN_MATCH
+
+
+def everything():
+    return Memory.objects.all()
+
+
+def test_known_words_are_left_as_they_are(remember):
+    remember("The authentication of tokens")
+    assert correct_spelling(everything(), "authentication tokens") is None
+    assert correct_spelling(everything(), "authenticate token") is None
+    assert correct_spelling(everything(), "") is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("authentcation", "authentication"),
+        ("atuhentication", "authentication"),
+        ("autenthicaton", "authentication"),
+        ("Authentcation of tokesn", "authentication of tokens"),
+        ("postgressql", "postgresql"),
+    ],
+)
+def test_misspelt_words_are_read_as_those_that_are_there(remember, typed, meant):
+    remember("The authentication of tokens in PostgreSQL")
+    corrected = correct_spelling(everything(), typed)
+    assert corrected is not None
+    assert corrected.typed == meant
+    assert 0.75 < corrected.likeness < 1
+
+
+@pytest.mark.parametrize("typed", ["zebra", "xyzzyplugh", "auth", "認証", "12345678", '"', "a" * 3000])
+def test_what_is_like_nothing_is_not_put_right(remember, typed):
+    remember("The authentication of tokens")
+    corrected = correct_spelling(everything(), typed)
+    assert corrected is None
+
+
+def test_a_word_of_a_hidden_memory_is_never_told(remember):
+    remember("The zirconium vault", sensitivity="secret")
+    remember("Nothing of interest")
+    visible = Memory.objects.visible_to(Clearance())
+    assert correct_spelling(visible, "zirconum") is None
+    assert search_with_fallback(visible, "zirconum", limit=10) == []
+
+
+def test_a_word_that_stands_outside_of_the_filter_is_no_misspelling(remember):
+    remember("The resting of servers", category="a")
+    remember("The testing of servers", category="b")
+    narrowed = Memory.objects.filter(category="a")
+    assert correct_spelling(narrowed, "testing") is not None
+    assert correct_spelling(narrowed, "testing", everything()) is None
+
+
+def test_the_most_similar_come_first_and_once(embedding, remember):
+    remember("Backups of the database are made at night")
+    remember("The cat sleeps at night")
+    remember("A database is backed up with VACUUM INTO")
+    found = search_with_fallback(everything(), "database backup", limit=10)
+    assert [one.similarity for one in found] == sorted((one.similarity for one in found), reverse=True)
+    assert len({one.memory.pk for one in found}) == len(found)
+    assert "database" in found[0].memory.content.lower()
+    assert all(one.how is MatchKind.SEMANTIC for one in found)
+    assert all(one.similarity >= MIN_SHARE_OF_BEST * found[0].similarity for one in found)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("login credentials", "JWT"),
+        ("authentication decisions", "JWT"),
+        ("which theme do they like", "dark"),
+        ("when do we release", "Friday"),
+        ("espresso", "Coffee"),
+        ("databse", "PostgreSQL"),
+        ("strickt mode", "TypeScript"),
+    ],
+)
+def test_the_right_one_of_a_few_is_the_first(embedding, remember, typed, meant):
+    for text in (
+        "We use JWT tokens for authentication",
+        "We use TypeScript strict mode",
+        "The user prefers dark mode in the editor",
+        "Deploy to production every Friday afternoon",
+        "PostgreSQL is the main database",
+        "Coffee machine is on the third floor",
+    ):
+        remember(text)
+    assert meant in search_with_fallback(everything(), typed, limit=10)[0].memory.content
+
+
+def test_age_importance_and_trust_do_not_keep_a_match_out(remember):
+    old = remember("The zebra crossing", created_at="1990-01-01T00:00:00Z", importance=0, trust=0)
+    [found] = search_with_fallback(everything(), "zebra crossing", limit=10)
+    assert found.memory.pk == old.pk
+
+
+def test_no_more_are_found_than_wanted(remember):
+    for n in range(30):
+        remember(f"zebra number {n}")
+    assert len(search_with_fallback(everything(), "zebra", limit=7)) == 7
+    assert search_with_fallback(Memory.objects.none(), "zebra", limit=7) == []
+
+
+def test_the_floor_rises_with_the_number_of_memories():
+    floors = [min_semantic_similarity(n) for n in (0, FEW_MEMORIES, 100, MANY_MEMORIES, 10 * MANY_MEMORIES)]
+    assert floors == sorted(floors)
+    assert floors[0] == MIN_SIMILARITY
+    assert floors[-1] == pytest.approx(MIN_MATCH["semantic"])
+
+
+@pytest.mark.parametrize(
+    "typed", ["foo.bar", "C++", '"', "AND OR NOT", "*", "漢字", "🦓", "", " ", "x\x00y", "a" * 5000]
+)
+def test_any_question_is_answered(embedding, remember, typed):
+    remember("foo.bar in C++ with 漢字 and a 🦓")
+    assert isinstance(search_with_fallback(everything(), typed, limit=5), list)

@@ -1,0 +1,53 @@
+"""Which indexes the questions of every page go by: at 100 000 memories it is milliseconds or a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django.db import connection
+from django.utils import timezone
+
+from memoryhub.access.policy import Clearance
+from memoryhub.models import Memory
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.stats import counts, review_items
+from memoryhub.stats.review_items import Reviewer
+
+
+def live() -> MemoryQuerySet:
+    found: MemoryQuerySet = Memory.objects.visible_to(Clearance.up_to("secret", owner="ada")).live()
+    return found
+
+
+def plan(ask: Callable[[], Any]) -> list[str]:
+    """The steps in which SQLite answers the one question that is asked."""
+    asked: list[tuple[str, Any]] = []
+
+    def write_down(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        asked.append((sql, params))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(write_down):
+        ask()
+    ((sql, params),) = asked
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {sql}", params)
+        return [step for *_, step in cursor.fetchall()]
+
+
+def test_facets_are_counted_while_walking_the_gates_index_and_nothing_is_sorted(db: None) -> None:
+    (step,) = plan(lambda: counts.count_facets(live()))
+    assert "USING COVERING INDEX memory_gate" in step
+
+
+def test_days_are_counted_from_the_gates_index_alone(db: None) -> None:
+    assert "USING COVERING INDEX memory_gate" in plan(lambda: counts.count_memories_by_day(live()))[0]
+
+
+def test_what_waits_for_a_reviewer_is_found_by_indexes_that_hold_little_else(db: None) -> None:
+    reader = Reviewer("user:ada", timezone.now() - timedelta(days=1))
+    steps = plan(lambda: review_items.count_waiting(live(), reader, 99))
+    used = [step.split("USING INDEX ")[1].split()[0] for step in steps if "INDEX memory_" in step]
+    assert used == ["memory_created", "memory_imported", "memory_unsure", "memory_flagged"]

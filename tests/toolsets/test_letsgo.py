@@ -1,0 +1,268 @@
+"""LetsGo's tools over HTTP: arguments, defaults, nulls and results of the wire contract."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from memoryhub.models import Fact, Memory
+from memoryhub.toolsets import TOOLSETS
+from tests.api.conftest import bad_fields, is_problem
+from tests.toolsets.conftest import result, run
+
+NAMES = [
+    *("store_memory", "search_memories", "list_memories", "get_memory", "update_memory", "delete_memory"),
+    *("search_by_file", "search_by_concept", "get_timeline", "store_fact", "query_facts", "delete_fact"),
+    *("purge_expired", "summarize_old"),
+]
+REQUIRED = {
+    "store_memory": ["content"],
+    "search_memories": ["query"],
+    "get_memory": ["id"],
+    "update_memory": ["id"],
+    "delete_memory": ["id"],
+    "search_by_file": ["path"],
+    "search_by_concept": ["concept"],
+    "store_fact": ["subject", "predicate", "object"],
+    "delete_fact": ["id"],
+}
+READS = [
+    *(
+        "search_memories",
+        "list_memories",
+        "get_memory",
+        "search_by_file",
+        "search_by_concept",
+        "get_timeline",
+    ),
+    "query_facts",
+]
+
+
+def test_the_toolsets_are_listed(bot):
+    body = bot.get("/tools").json()
+    [letsgo] = [item for item in body["items"] if item["name"] == "letsgo"]
+    assert letsgo["tools"] == NAMES
+
+
+def test_each_tool_is_described_with_the_schema_of_its_arguments(bot):
+    body = bot.get("/tools/letsgo").json()
+    assert [tool["name"] for tool in body["items"]] == NAMES
+    for tool in body["items"]:
+        assert tool["description"]
+        assert tool["inputSchema"]["type"] == "object"
+        assert tool["inputSchema"].get("required", []) == REQUIRED.get(tool["name"], [])
+        assert tool["annotations"]["readOnlyHint"] is (tool["name"] in READS)
+        if tool["name"] in READS:
+            assert {"allow_private", "allow_secret"} <= set(tool["inputSchema"]["properties"])
+
+
+def test_store_memory_takes_every_settable_field(bot):
+    body = {
+        "content": "x",
+        "title": "t",
+        "tags": ["a"],
+        "importance": 0.9,
+        "ttl_days": 3,
+        "sensitivity": "private",
+    }
+    made = bot.tool("store_memory", **body)
+    assert made == {"id": Memory.objects.get().uid, "outcome": "created"}
+    read = bot.tool("get_memory", id=made["id"], allow_private=True)["memory"]
+    assert (read["title"], read["tags"], read["importance"]) == ("t", ["a"], 0.9)
+    assert bot.tool("store_memory", content="x") == {"id": made["id"], "outcome": "refreshed"}
+
+
+def test_search_memories_gives_fields_with_score_and_match(bot):
+    bot.tool("store_memory", content="zebra stripes", project="zoo", category="animals", type="discovery")
+    bot.tool("store_memory", content="zebra crossing", project="town")
+    results = bot.tool("search_memories", query="zebra")["results"]
+    assert len(results) == 2
+    assert results[0]["content"]
+    assert 0 < results[0]["match"] <= 1
+    assert results[0]["score"] >= results[1]["score"]
+    for narrower in ({"project": "zoo"}, {"category": "animals"}, {"type": "discovery"}, {"limit": 1}):
+        assert len(bot.tool("search_memories", query="zebra", **narrower)["results"]) == 1
+    assert bot.tool("search_memories", query="zebra", min_score=1.0)["results"] == []
+
+
+def test_list_memories_gives_previews_newest_first(bot):
+    for n in range(3):
+        bot.tool("store_memory", content=f"number {n}", session_id=f"s{n}")
+    listed = bot.tool("list_memories", limit=2)["memories"]
+    assert [item["preview"] for item in listed] == ["number 2", "number 1"]
+    assert "content" not in listed[0]
+    assert len(bot.tool("list_memories", session_id="s0")["memories"]) == 1
+
+
+def test_get_memory_counts_an_access(bot):
+    uid = bot.tool("store_memory", content="x")["id"]
+    bot.tool("get_memory", id=uid)
+    assert bot.tool("get_memory", id=uid)["memory"]["accessed_count"] == 2
+    is_problem(bot.post("/tools/letsgo/get_memory", {"id": "nothere"}), 404, "not_found")
+
+
+def test_update_memory_sets_fields_in_place(bot):
+    uid = bot.tool("store_memory", content="x")["id"]
+    assert bot.tool("update_memory", id=uid, content="y", tags=["t"]) == {"id": uid, "outcome": "updated"}
+    assert bot.tool("update_memory", id=uid, content="y") == {"id": uid, "outcome": "unchanged"}
+    read = bot.tool("get_memory", id=uid)["memory"]
+    assert (read["content"], read["tags"]) == ("y", ["t"])
+    is_problem(bot.post("/tools/letsgo/update_memory", {"id": uid}), 422)
+    is_problem(bot.post("/tools/letsgo/update_memory", {"id": "nothere", "title": "t"}), 404)
+    assert bad_fields(bot.post("/tools/letsgo/update_memory", {"id": uid, "importance": 2})) == {"importance"}
+
+
+def test_delete_memory_moves_it_to_the_trash(bot):
+    uid = bot.tool("store_memory", content="x")["id"]
+    assert bot.tool("delete_memory", id=uid) == {"id": uid, "outcome": "trashed"}
+    assert Memory.objects.get().deleted_at
+    is_problem(bot.post("/tools/letsgo/delete_memory", {"id": uid}), 404)
+
+
+def test_search_by_file_and_by_concept(bot):
+    bot.tool("store_memory", content="x", files_modified=["src/app.py"], concepts=["gotcha"])
+    bot.tool("store_memory", content="y", files_read=["lib/other.py"], concepts=["pattern"])
+    for path in ("src/app.py", "app.py", "src"):
+        assert [m["content"] for m in bot.tool("search_by_file", path=path)["results"]] == ["x"]
+    assert [m["content"] for m in bot.tool("search_by_concept", concept="pattern")["results"]] == ["y"]
+    assert bot.tool("search_by_concept", concept="nothing")["results"] == []
+
+
+def test_get_timeline_narrows_by_type_project_and_session(bot):
+    bot.tool("store_memory", content="x", project="p", session_id="s", type="decision")
+    bot.tool("store_memory", content="y")
+    assert len(bot.tool("get_timeline")["timeline"]) == 3
+    assert len(bot.tool("get_timeline", limit=1)["timeline"]) == 1
+    assert {entry["kind"] for entry in bot.tool("get_timeline", session_id="s")["timeline"]} == {
+        *("memory", "session_start")
+    }
+    assert [e["memory"]["preview"] for e in bot.tool("get_timeline", type="decision")["timeline"]] == ["x"]
+
+
+def test_facts_are_stored_queried_and_deleted(bot):
+    triple = {"subject": "WAL", "predicate": "allows", "object": "readers"}
+    made = bot.tool("store_fact", **triple)
+    assert made["outcome"] == "created"
+    assert bot.tool("store_fact", **triple, confidence=0.3) == {"id": made["id"], "outcome": "updated"}
+    [fact] = bot.tool("query_facts", subject="WAL")["facts"]
+    assert (fact["object"], fact["confidence"]) == ("readers", 0.3)
+    assert bot.tool("query_facts", min_confidence=0.5)["facts"] == []
+    assert bot.tool("delete_fact", id=made["id"]) == {"id": made["id"], "outcome": "deleted"}
+    assert bot.tool("query_facts")["facts"] == []
+
+
+def test_purge_expired_removes_for_good(bot):
+    bot.tool("store_memory", content="old", ttl_days=1)
+    bot.tool("store_memory", content="young")
+    Memory.objects.filter(content="old").update(expires_at=timezone.now() - timedelta(hours=1))
+    assert bot.tool("purge_expired") == {"purged": 1}
+    assert bot.tool("purge_expired") == {"purged": 0}
+    assert Memory.objects.count() == 1
+
+
+def test_summarize_old_condenses_a_category(bot):
+    for n in range(5):
+        bot.tool("store_memory", content=f"old thing {n}", created_at="2020-01-01T00:00:00Z")
+    bot.tool("store_memory", content="young thing")
+    assert bot.tool("summarize_old", min_entries=6) == {"summarized": 0, "created": 0}
+    assert bot.tool("summarize_old") == {"summarized": 5, "created": 1}
+    assert bot.tool("summarize_old") == {"summarized": 0, "created": 0}
+    assert {m["type"] for m in bot.tool("list_memories")["memories"]} == {"change", "compressed_summary"}
+
+
+def test_arguments_that_a_tool_does_not_know_are_named(bot):
+    response = bot.post("/tools/letsgo/list_memories", {"limit": 1, "colour": "red"})
+    assert response.json()["ignored"] == ["colour"]
+
+
+@pytest.mark.parametrize("name", ["nothing", "STORE_MEMORY", "store_memory%00", "__class__"])
+def test_an_unknown_tool_or_toolset_is_404(bot, name):
+    is_problem(bot.post(f"/tools/letsgo/{name}", {}), 404, "unknown_tool")
+    is_problem(bot.post(f"/tools/{name}/store_memory", {}), 404, "unknown_toolset")
+    is_problem(bot.get(f"/tools/{name}"), 404, "unknown_toolset")
+
+
+@pytest.mark.parametrize("tool", NAMES)
+def test_missing_arguments_are_named(bot, tool):
+    response = bot.post(f"/tools/letsgo/{tool}")
+    if tool in REQUIRED:
+        assert bad_fields(response) == set(REQUIRED[tool])
+    else:
+        assert response.status_code == 200
+
+
+@pytest.mark.parametrize("body", [[], "x", 5, [["id", "x"]]])
+def test_arguments_must_be_an_object(bot, body):
+    is_problem(bot.post("/tools/letsgo/list_memories", body), 422)
+
+
+@pytest.mark.parametrize("tool", TOOLSETS["letsgo"].tools, ids=lambda tool: tool.name)
+@pytest.mark.parametrize(
+    "value", [None, "", "\x00", -1, 10**30, 1e300, [], {}, True, "x" * 200_000, "🦓", [[["x"]]]]
+)
+def test_any_value_in_any_argument_is_answered(bot, tool, value):
+    """Not one of them breaks: each is taken or refused by its name."""
+    good = {
+        "id": "x",
+        "content": "c",
+        "query": "q",
+        "path": "p",
+        "concept": "c",
+        "subject": "s",
+        "predicate": "p",
+    }
+    known = {
+        name: given
+        for name, given in {**good, "object": "o"}.items()
+        if name in tool.input_schema["properties"]
+    }
+    for name in tool.input_schema["properties"]:
+        response = bot.post(f"/tools/letsgo/{tool.name}", {**known, name: value})
+        assert response.status_code in (200, 404, 422), (name, response.content)
+        if response.status_code == 422:
+            named = {error["field"].split(".")[0] for error in response.json()["errors"]}
+            assert named <= {name, "body"}, (name, response.content)
+
+
+SPARSE = dict.fromkeys(("category", "type", "importance", "sensitivity", "scope", "tags", "title", "key"))
+
+
+def test_a_null_is_as_if_it_had_been_left_out(bot):
+    result(run(bot, "letsgo", "store_memory", content="x is y", **SPARSE))
+    memory = Memory.objects.get()
+    assert (memory.category, memory.type, memory.importance) == ("general", "change", 0.5)
+    assert memory.expires_at is not None
+    found = result(run(bot, "letsgo", "search_memories", query="x is y", limit=None, category=None))
+    assert len(found["results"]) == 1
+
+
+def test_a_time_of_null_means_never(bot):
+    result(run(bot, "letsgo", "store_memory", content="x is y", ttl_days=None))
+    assert Memory.objects.get().expires_at is None
+
+
+def test_a_fact_may_have_nulls(bot):
+    triple = {"subject": "hub", "predicate": "runs on", "object": "one file"}
+    result(run(bot, "letsgo", "store_fact", **triple, confidence=None, project=None, memory_id=None))
+    assert Fact.objects.get().confidence == 1.0
+
+
+def test_a_change_of_nothing_is_told_what_can_be_changed_and_the_id_is_not_among_it(bot):
+    problem = is_problem(run(bot, "letsgo", "update_memory", id="any", title=None), 422, "invalid")
+    [error] = problem["errors"]
+    named = error["message"].partition(": ")[2].split(", ")
+    assert "title" in named
+    assert "id" not in named
+
+
+def test_a_change_with_nulls_empties_nothing(bot):
+    made = result(run(bot, "letsgo", "store_memory", content="x is y", tags=["t"], key="k", title="T"))
+    nulls = dict.fromkeys(("tags", "key", "type", "importance", "content", "files_read", "entities"))
+    done = result(run(bot, "letsgo", "update_memory", id=made["id"], title="U", **nulls))
+    memory = Memory.objects.get()
+    assert (done["outcome"], memory.title, memory.key, memory.content) == ("updated", "U", "k", "x is y")
+    assert memory.labels.count() == 1
+    assert memory.expires_at is not None

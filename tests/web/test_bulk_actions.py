@@ -1,0 +1,351 @@
+"""Acts from the browser: done to many, told with a way back, held to each person's rights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.template.loader import render_to_string
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from memoryhub import memories as store
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.bulk_actions import ACTION_KINDS
+from memoryhub.memories.rows import list_values
+from memoryhub.models import Memory
+from memoryhub.web.memories import bulk_selection
+from memoryhub.web.memories.bulk_actions import PERMISSIONS
+from tests.web.markup import Page
+
+Remember = Callable[..., Memory]
+SignIn = Callable[..., Client]
+
+
+@pytest.fixture
+def hand(sign_in: SignIn) -> Client:
+    """Someone who may change and throw away, and sees public memories."""
+    return sign_in("change_memory", "delete_memory")
+
+
+@pytest.fixture
+def three(remember: Remember) -> list[Memory]:
+    return [remember(f"memory {n}", importance=0.8, project="p") for n in range(3)]
+
+
+def do(client: Client, act: str, memories: list[Memory], **values: Any) -> str:
+    """The page it leads to."""
+    fields = {"act": act, "uid": [memory.uid for memory in memories], "next": "/memories/", **values}
+    response = client.post("/acts/", fields, follow=True)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def undo_of(page: str) -> tuple[str, dict[str, str]]:
+    """Where the button of the message posts to, and what."""
+    [form] = re.findall(r'<form method="post" action="(/acts/[^"]+)"(.*?)</form>', page, re.S)
+    return form[0], dict(re.findall(r'name="(first|last|next)" value="([^"]*)"', form[1]))
+
+
+def test_every_kind_of_act_asks_for_a_permission() -> None:
+    assert PERMISSIONS.keys() == ACTION_KINDS.keys()
+
+
+def test_many_memories_are_changed_and_the_message_takes_it_back(hand: Client, three: list[Memory]) -> None:
+    page = do(hand, "demote", three)
+    assert "3 memories demoted" in page
+    assert set(Memory.objects.values_list("importance", flat=True)) == {0.4}
+    address, fields = undo_of(page)
+    back = hand.post(address, fields, follow=True).content.decode()
+    assert "Taken back: 3 memories are as they were." in back
+    assert set(Memory.objects.values_list("importance", flat=True)) == {0.8}
+
+
+def test_an_act_on_one_names_it(hand: Client, remember: Remember) -> None:
+    memory = remember("x", title="<b>Bold</b> & co")
+    assert "1 memory moved to the trash: <strong" in (page := do(hand, "trash", [memory]))
+    assert "&lt;b&gt;Bold&lt;/b&gt; &amp; co" in page
+
+
+def test_a_tag_is_added_and_one_that_is_there_is_said(hand: Client, three: list[Memory]) -> None:
+    do(hand, "tag", three[:1], tag="kept")
+    page = do(hand, "tag", three, tag="kept")
+    assert "2 memories tagged" in page
+    assert "1 memory tagged so already." in page
+    assert list_values(three[0], "tags") == ["kept"]
+
+
+def test_one_field_is_set_whatever_the_other_fields_of_the_bar_hold(
+    hand: Client, three: list[Memory]
+) -> None:
+    do(hand, "set-category", three, category="patterns", importance="0.1", tag="no", project="q")
+    assert set(Memory.objects.values_list("category", "importance", "project")) == {("patterns", 0.8, "p")}
+
+
+@pytest.mark.parametrize(
+    ("act", "values", "words"),
+    [
+        ("set-importance", {"importance": "7"}, "importance: "),
+        ("set-importance", {}, "importance: "),
+        ("set-sensitivity", {"sensitivity": "secret"}, "you may not see secret memories"),
+        ("set-sensitivity", {"sensitivity": "cosmic"}, "sensitivity: "),
+        ("set", {}, "set needs a value"),
+        ("set-uid", {"uid": "x"}, "set needs a value"),
+        ("tag", {}, "tags: "),
+        ("explode", {}, "there is no such act"),
+        ("", {}, "there is no such act"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_changes(
+    hand: Client, three: list[Memory], act: str, values: dict[str, str], words: str
+) -> None:
+    page = do(hand, act, three, **values)
+    assert f"Nothing was changed: {words}" in page or words in page
+    assert "Undo</button>" not in page
+    assert set(Memory.objects.values_list("importance", "sensitivity")) == {(0.8, "public")}
+
+
+def test_nothing_chosen_is_said(hand: Client, db: None) -> None:
+    assert "nothing was chosen" in do(hand, "trash", [])
+
+
+def test_refusals_are_named_and_counted(hand: Client, three: list[Memory], remember: Remember) -> None:
+    more = [remember(f"more {n}") for n in range(6)]
+    do(hand, "trash", more)
+    page = do(hand, "demote", [*three, *more])
+    assert "3 memories demoted" in page
+    assert "6 memories left as before:" in page
+    assert "<li><bdi>more 0</bdi>: this memory is in the trash; restore it first</li>" in page
+    assert "<li>and 1 more</li>" in page
+
+
+@pytest.mark.parametrize("kind", sorted(ACTION_KINDS))
+def test_who_may_not_do_it_by_the_single_pages_may_not_do_it_here(
+    visitor: Client, three: list[Memory], kind: str
+) -> None:
+    fields = {"act": kind, "uid": three[0].uid, "tag": "x", "category": "y"}
+    assert visitor.post("/acts/", fields).status_code == 403
+
+
+def test_to_change_is_no_right_to_throw_away(sign_in: SignIn, three: list[Memory]) -> None:
+    changer = sign_in("change_memory")
+    assert changer.post("/acts/", {"act": "trash", "uid": three[0].uid}).status_code == 403
+    assert changer.post("/acts/", {"act": "approve", "uid": three[0].uid}).status_code == 302
+
+
+def test_a_single_memory_that_may_not_be_seen_is_not_there(
+    hand: Client, four_levels: dict[str, Memory]
+) -> None:
+    for level in ("private", "secret", "cosmic"):
+        fields = {"act": "trash", "uid": four_levels[level].uid}
+        assert hand.post("/acts/", fields).status_code == 404
+    assert not Memory.objects.filter(deleted_at__isnull=False).exists()
+
+
+def test_among_many_what_may_not_be_seen_is_left_alone_and_not_named(
+    hand: Client, four_levels: dict[str, Memory]
+) -> None:
+    page = do(hand, "trash", list(four_levels.values()))
+    assert "1 memory moved to the trash" in page
+    assert "privatewords" not in page
+    assert Memory.objects.filter(deleted_at__isnull=False).count() == 1
+
+
+def test_nobody_takes_back_what_another_did(hand: Client, sign_in: SignIn, three: list[Memory]) -> None:
+    address, fields = undo_of(do(hand, "trash", three))
+    other = sign_in("change_memory", "delete_memory", name="bob")
+    assert other.post(address, fields).status_code == 404
+    assert Memory.objects.filter(deleted_at__isnull=False).count() == 3
+
+
+def test_who_lost_the_right_does_not_take_back_either(
+    hand: Client, three: list[Memory], django_user_model: Any
+) -> None:
+    address, fields = undo_of(do(hand, "trash", three))
+    django_user_model.objects.get(username="ada").user_permissions.clear()
+    assert hand.post(address, fields).status_code == 403
+
+
+@pytest.mark.parametrize("first", ["", "0", "-1", "x", "9" * 40, "٣", "1e3"])
+def test_numbers_that_are_none_are_no_act(hand: Client, three: list[Memory], first: str) -> None:
+    address, fields = undo_of(do(hand, "trash", three))
+    assert hand.post(address, {**fields, "first": first}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)", "x", ""],
+)
+def test_it_leads_to_pages_of_the_hub_alone(hand: Client, three: list[Memory], elsewhere: str) -> None:
+    response = hand.post("/acts/", {"act": "trash", "uid": three[0].uid, "next": elsewhere})
+    assert response.headers["Location"] == "/memories/"
+
+
+def test_it_leads_back_to_the_list_as_it_was(hand: Client, three: list[Memory]) -> None:
+    here = "/memories/?project=p&order=-importance"
+    response = hand.post("/acts/", {"act": "trash", "uid": three[0].uid, "next": here})
+    assert response.headers["Location"] == here
+
+
+def test_looking_at_the_address_does_nothing(hand: Client, three: list[Memory]) -> None:
+    assert hand.get("/acts/", {"act": "trash", "uid": three[0].uid}).status_code == 405
+    assert hand.get("/acts/x/undo/").status_code == 405
+
+
+def matching(address: str, clearance: Clearance | None = None) -> list[str]:
+    return bulk_selection.select_all_matching(address, clearance or Clearance())
+
+
+def test_all_that_match_is_what_the_list_shows_on_all_of_its_pages(
+    four_levels: dict[str, Memory], remember: Remember, actor: Actor
+) -> None:
+    other = remember("giraffe", project="elsewhere", session_id="s", tags=["tall"])
+    gone, spent = remember("gone"), remember("spent")
+    store.trash_memories([gone.uid], actor)
+    store.apply_bulk_action("expire", [spent.uid], actor)
+    zebra = four_levels["public"].uid
+    assert set(matching("/memories/")) == {zebra, other.uid}
+    assert matching("/memories/?tag=tall&cursor=whatever&order=-importance") == [other.uid]
+    assert matching("/search/?q=zebra+stripes") == [zebra]
+    assert matching("/timeline/entries/?project=zoo") == [zebra]
+    assert matching("/sessions/s/?project=elsewhere") == [other.uid]
+    assert matching("/sessions/s/?project=zoo") == []
+    assert matching("/trash/") == [gone.uid]
+    assert matching("/trash/?tab=expired") == [spent.uid]
+    assert len(matching("/memories/?project=zoo", Clearance.up_to("secret"))) == 3
+
+
+def test_what_agents_stored_since_the_list_was_shown_is_not_among_all_that_match(
+    hand: Client, three: list[Memory], remember: Remember
+) -> None:
+    page = Page(hand.get("/memories/?project=p").content.decode())
+    late = remember("stored a moment later", project="p")
+    brought = remember("brought in a moment later", project="p")
+    past = brought.created_at - timedelta(days=9)
+    Memory.objects.filter(pk=brought.pk).update(created_at=past, imported_at=brought.created_at)
+    told = do(hand, "trash", [], every="1", list=page.value_of("list"))
+    assert "3 memories moved to the trash" in told
+    assert set(Memory.objects.live().values_list("uid", flat=True)) == {late.uid, brought.uid}
+
+
+@pytest.mark.parametrize("moment", ["", "never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
+def test_a_list_without_the_moment_it_was_shown_is_taken_as_it_is_now(
+    three: list[Memory], moment: str
+) -> None:
+    assert len(matching(f"/memories/?project=p&as_of={moment}")) == 3
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "/",
+        "/nowhere/",
+        "/journal/",
+        "https://[bad",
+        "/memories/?type=cosmic",
+        "/memories/?since=x",
+        "/search/",
+        "/search/?q=+",
+        "/search/?q=x&min_score=9",
+        "/timeline/entries/?until=never",
+    ],
+)
+def test_a_list_that_cannot_be_taken_as_a_whole_is_refused_in_words(db: None, address: str) -> None:
+    with pytest.raises(store.StoreError, match="this list"):
+        matching(address)
+
+
+def test_more_than_can_be_done_at_once_are_refused_before_anything_is_done(
+    hand: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_selection, "MAX_MEMORIES", 2)
+    page = do(hand, "trash", [], every="1", list="/memories/")
+    assert "Nothing was changed: more than 2 match; narrow the filters first." in page
+    assert Memory.objects.filter(deleted_at=None).count() == 3
+
+
+def test_of_more_than_can_be_done_at_once_the_newest_can(
+    hand: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_selection, "MAX_MEMORIES", 2)
+    page = do(hand, "demote", [], every="newest", list="/memories/")
+    assert "2 memories demoted" in page
+    assert set(Memory.objects.filter(importance=0.4)) == set(three[1:])
+
+
+def test_a_bar_over_too_many_offers_the_newest_and_says_how_to_go_on() -> None:
+    bar = Page(render_to_string("includes/bulk_bar.html", {"total": 2863, "most": 2000, "may": {}}))
+    [box] = [one for one in bar.all("input") if one.get("name") == "every"]
+    assert box["value"] == bulk_selection.NEWEST
+    words = " ".join(bar.words.split())
+    assert "The newest 2,000 of 2,863 that match The rest: narrow the list" in words
+
+
+def test_all_that_match_are_changed_and_taken_back_as_one(
+    hand: Client, three: list[Memory], remember: Remember
+) -> None:
+    remember("elsewhere", project="q", importance=0.8)
+    page = do(hand, "demote", three[:1], every="1", list="/memories/?project=p")
+    assert "3 memories demoted" in page
+    assert Memory.objects.filter(importance=0.4).count() == 3
+    address, fields = undo_of(page)
+    hand.post(address, fields)
+    assert Memory.objects.filter(importance=0.8).count() == 4
+
+
+def test_a_list_has_boxes_for_who_may_act_and_none_for_who_may_not(
+    hand: Client, sign_in: SignIn, three: list[Memory]
+) -> None:
+    reader = sign_in(name="reader")
+    for address in ("/memories/", "/search/?q=memory", "/timeline/entries/"):
+        assert hand.get(address).content.decode().count('class="row-check"') == 3
+        assert 'class="row-check"' not in reader.get(address).content.decode()
+        assert 'id="bulk"' not in reader.get(address).content.decode()
+
+
+def test_the_bar_offers_what_the_person_may_do_and_no_more(sign_in: SignIn, three: list[Memory]) -> None:
+    thrower = sign_in("delete_memory").get("/memories/").content.decode()
+    assert 'value="trash"' in thrower
+    assert 'value="approve"' not in thrower
+    assert 'name="tag"' not in thrower.partition('id="bulk"')[2]
+
+
+def test_the_bar_offers_the_levels_whose_switch_is_on(sign_in: SignIn, three: list[Memory]) -> None:
+    page = sign_in("change_memory", "view_private", on=["private"]).get("/memories/").content.decode()
+    bar = page.partition('id="bulk"')[2]
+    assert "<option>private</option>" in bar
+    assert "<option>secret</option>" not in bar
+
+
+def test_many_boxes_cost_no_queries_of_their_own(
+    hand: Client, three: list[Memory], remember: Remember
+) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as counted:
+            hand.get("/memories/")
+        return len(counted)
+
+    queries()
+    few = queries()
+    for n in range(20):
+        remember(f"more {n}", project="p")
+    queries()  # the header counts what is new, once
+    assert queries() == few
+
+
+def test_an_act_over_htmx_leads_to_a_message_that_is_closed_by_hand(
+    hand: Client, three: list[Memory]
+) -> None:
+    headers = {"HX-Request": "true", "HX-Target": "listing", "HX-Current-URL": "http://testserver/memories/"}
+    fields = {"act": "trash", "uid": three[0].uid, "next": "/memories/"}
+    answer = hand.post("/acts/", fields, headers=headers, follow=True)
+    page = answer.content.decode()
+    assert 'class="toasts"' in page
+    assert "data-dismiss" in page
+    assert 'hx-target="#listing"' in page.partition('id="messages"')[2].partition("</form>")[0]
+    assert "HX-Push-Url" not in answer.headers

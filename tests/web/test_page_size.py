@@ -1,0 +1,184 @@
+"""What a page weighs: its HTML is sent as it is, beside 105 to 150 kB of fonts, styles and scripts.
+
+``tests/browser/test_every_page.py`` weighs each page of the demo with all that it loads; here are long texts.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from memoryhub.duplicates.clusters import Cluster, DuplicateClusters
+from memoryhub.facts import services
+from memoryhub.memories.schemas import FactDraft
+from memoryhub.models import Event, Session
+from memoryhub.stats import timeline
+from memoryhub.web.duplicates import presenters
+
+MOST = 110_000  # of 250 kB
+OF_SESSION = 102_000  # which loads more than other pages
+SENTENCE = "The tide table of the harbour is read at noon and at midnight by whoever has the watch. "
+
+
+@pytest.fixture
+def much(remember: Any, actor: Any) -> None:
+    """More of everything than a page lists, each with long words."""
+    place = {"project": "harbour-and-lighthouse-board", "session_id": "the-night-of-the-long-watch"}
+    for number in range(70):
+        memory = remember(
+            f"{number} " + SENTENCE * 12,
+            title=f"Watch {number}: {SENTENCE}",
+            tags=["tides", "harbour", "night"],
+            files_modified=[f"src/harbour/watches/table_{number}.py"],
+            type="decision",
+            **place,
+        )
+        draft = FactDraft(
+            subject=f"the watch of the night {number}",
+            predicate="is told in the morning",
+            object=SENTENCE * 5,
+            memory_id=memory.uid,
+            project=place["project"],
+        )
+        services.create_fact(draft, actor)
+    session = Session.objects.get()
+    for number in range(70):
+        Event.objects.create(
+            session=session,
+            event="tool:post",
+            tool_name="Edit",
+            files=[f"src/harbour/watches/table_{number}.py"],
+            keywords=["tide", "table", "harbour", "watch"],
+            skip_reason="below threshold",
+            memorability=0.2,
+            preview=SENTENCE,
+        )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/search/?q=tide",
+        "/memories/",
+        "/facts/",
+        "/facts/graph/",
+        "/timeline/",
+        "/timeline/entries/",
+        "/sessions/",
+        "/sessions/the-night-of-the-long-watch/",
+        "/reports/sessions/the-night-of-the-long-watch/",
+        "/journal/",
+        "/review/",
+        "/review/?tab=unsure",
+    ],
+)
+def test_a_full_page_of_long_texts_stays_light(sign_in: Any, much: None, path: str) -> None:
+    rights = [f"{act}_{model}" for act in ("add", "change", "delete") for model in ("memory", "fact")]
+    response = sign_in(*rights, "view_private").get(path)
+    assert response.status_code == 200
+    assert len(response.content) <= MOST
+
+
+def test_of_heavy_near_duplicates_the_first_are_shown(remember: Any, actor: Any) -> None:
+    pairs = []
+    for number in range(4):
+        one, other = (remember(f"{number}{end} " + SENTENCE * 90) for end in "ab")
+        pairs.append(Cluster(one.pk, ((other.pk, 0.9),), "it is the newer one"))
+    shown = presenters.build_first_cards(DuplicateClusters(pairs, 8, 8), actor.clearance, 4)
+    assert [one.keep.pk for one in shown] == [pair.keep for pair in pairs[:2]]
+
+
+def test_a_near_duplicate_too_heavy_for_a_page_is_shown_alone(remember: Any, actor: Any) -> None:
+    pairs = []
+    for number in range(2):
+        one, other = (remember(f"{number}{end} " + SENTENCE * 400) for end in "ab")
+        pairs.append(Cluster(one.pk, ((other.pk, 0.9),), "it is the newer one"))
+    assert len(presenters.build_first_cards(DuplicateClusters(pairs, 4, 4), actor.clearance, 2)) == 1
+
+
+@pytest.mark.usefixtures("embedding")
+def test_a_page_of_near_duplicates_of_many_lines_stays_light(sign_in: Any, remember: Any) -> None:
+    for name in ("ada", "ben", "cem", "dee", "eva", "fay", "gus"):
+        for verb in ("reads", "keeps"):
+            lines = [f"{hour}: {name} {verb} the tide table of the harbour at noon" for hour in range(45)]
+            remember("\n\n".join(lines), title=f"The watch of {name}", project=name)
+    response = sign_in("change_memory", "delete_memory").get("/duplicates/")
+    assert len(response.context["found"].clusters) == 7
+    assert response.content.count(b"more rows of this comparison left out") == 5
+    assert len(response.content) <= MOST
+
+
+@pytest.fixture
+def long_night(db: None) -> Session:
+    """A session of 1200 events of a hundred subjects, each with all that one can have."""
+    begin = timezone.now() - timedelta(hours=9)
+    session = Session.objects.create(session_id="night", project="p")
+    parts = dict.fromkeys(("substance", "salience", "distinctiveness", "type_weight"), 0.3)
+    said = {"name": "classification", "priority": 40, "status": "ok", "detail": SENTENCE}
+    Event.objects.bulk_create(
+        Event(
+            session=session,
+            event="tool:post",
+            tool_name=("Read", "Edit", "Bash")[number % 3],
+            at=begin + timedelta(seconds=20 * number),
+            segment=number // 12,
+            files=[f"src/harbour/watches/long/way/down/table_{number}_{one}.py" for one in range(9)],
+            keywords=[f"word{number}{one}" for one in range(12)],
+            skip_reason="below the gate",
+            memorability=0.3,
+            memorability_parts=parts,
+            handlers=[said] * 6,
+            preview=f"<output {number}> " + SENTENCE * 6,
+        )
+        for number in range(1200)
+    )
+    return session
+
+
+def followed(client: Any, address: str) -> list[Any]:
+    """The page of this address and those after it, as its links lead on."""
+    pages = [client.get(address)]
+    while onward := re.search(r'rel="next" href="([^"]+)"', pages[-1].content.decode()):
+        pages.append(client.get(address.partition("?")[0] + html.unescape(onward[1])))
+        assert pages[-1].status_code == 200
+    return pages
+
+
+def test_a_session_of_many_long_events_stays_light(visitor: Any, long_night: Session) -> None:
+    for page in ("/sessions/night/", "/sessions/night/?order=newest", "/sessions/night/?kind=event"):
+        assert len(visitor.get(page).content) <= OF_SESSION, page
+
+
+def test_its_picture_shows_the_beginning_and_says_so(visitor: Any, long_night: Session) -> None:
+    assert b"The picture shows the beginning of this long session" in visitor.get("/sessions/night/").content
+
+
+def test_an_address_of_one_of_its_events_leads_to_that_one(visitor: Any, long_night: Session) -> None:
+    event = Event.objects.order_by("at")[600]
+    anchor = timeline.TimelineEntry(event.at, "event", event).anchor
+    page = visitor.get("/sessions/night/", {"entry": anchor})
+    assert f'id="{anchor}"' in page.content.decode()
+    assert len(page.content) <= OF_SESSION
+
+
+def test_its_report_is_cut_into_light_parts_that_leave_nothing_out(visitor: Any, long_night: Session) -> None:
+    parts = followed(visitor, "/reports/sessions/night/")
+    assert len(parts) > 5
+    assert max(len(part.content) for part in parts) <= MOST
+    told = "".join(part.content.decode() for part in parts)
+    found = [int(number) for number in re.findall(r"&lt;output (\d+)&gt;", told)]
+    assert found == list(range(1200))
+
+
+def test_each_part_of_a_report_says_what_it_leaves_out(visitor: Any, long_night: Session) -> None:
+    first, second, *_, last = followed(visitor, "/reports/sessions/night/")
+    before, after = b"This part goes on from another one", b"This part ends at"
+    assert (before in first.content, after in first.content) == (False, True)
+    assert (before in second.content, after in second.content) == (True, True)
+    assert (before in last.content, after in last.content) == (True, False)

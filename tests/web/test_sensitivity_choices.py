@@ -1,0 +1,182 @@
+"""Whoever finds something delicate may put it under a higher level, whether its switch is on or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.models import Memory
+from tests.web.conftest import MakePerson, SignIn
+from tests.web.edit_form import form_data
+from tests.web.markup import Page
+
+pytestmark = pytest.mark.django_db
+HTMX = {"HX-Request": "true"}
+Remember = Callable[..., Memory]
+
+
+@pytest.fixture
+def keeper_of_all(sign_in: SignIn) -> Client:
+    """Someone who may see everything, with all switches off."""
+    return sign_in("view_private", "view_secret", "add_memory", "change_memory", "add_fact", "view_fact")
+
+
+def offered(response: Any) -> list[str]:
+    """What the choices of a level are on a page that has one such field."""
+    markup = response.content.decode()
+    _, _, rest = markup.partition('name="sensitivity"')
+    within = rest.partition("</select>")[0]
+    return [level for level in ("public", "private", "secret") if f">{level}</option>" in within]
+
+
+def sent(memory: Memory, **more: Any) -> dict[str, Any]:
+    return {"unchanged_since": memory.updated_at.isoformat(), **more}
+
+
+def said(client: Client) -> str:
+    """The messages that the next page shows."""
+    markup = client.get("/memories/").content.decode()
+    return markup.partition('id="messages"')[2].partition("<h1")[0]
+
+
+def undone(client: Client, markup: str) -> Any:
+    """Press Undo in a message."""
+    page = Page(markup)
+    [form] = [one for one in page.all("form") if "undo" in one.get("class", "")]
+    fields = [one for one in page.all("input") if one.get("type") == "hidden"]
+    return client.post(form["action"], {one["name"]: one.get("value", "") for one in fields})
+
+
+class TestOffered:
+    @pytest.mark.parametrize(
+        "where", ["/memories/{}/edit/", "/memories/{}/fields/sensitivity/", "/memories/{}/row/"]
+    )
+    def test_every_level_that_one_may_see_is_offered_while_switches_are_off(
+        self, keeper_of_all: Client, remember: Remember, where: str
+    ) -> None:
+        memory = remember("a plan")
+
+        shown = keeper_of_all.get(where.format(memory.uid), headers=HTMX)
+
+        assert offered(shown) == ["public", "private", "secret"]
+
+    def test_a_new_memory_may_take_every_level_that_one_may_see(self, keeper_of_all: Client) -> None:
+        assert offered(keeper_of_all.get("/memories/new/")) == ["public", "private", "secret"]
+
+    def test_the_bar_of_a_list_offers_every_level_that_one_may_see(
+        self, keeper_of_all: Client, remember: Remember
+    ) -> None:
+        remember("a plan")
+
+        markup = keeper_of_all.get("/memories/").content.decode()
+
+        bar = markup.partition('id="bulk-level"')[2].partition("</select>")[0]
+        assert bar.count("<option>") == 3
+
+    def test_a_level_that_one_may_not_see_is_not_offered(self, sign_in: SignIn, remember: Remember) -> None:
+        memory = remember("a plan")
+        client = sign_in("view_private", "change_memory")
+
+        shown = client.get(f"/memories/{memory.uid}/fields/sensitivity/", headers=HTMX)
+
+        assert offered(shown) == ["public", "private"]
+
+
+class TestRaised:
+    def test_a_field_put_out_of_sight_says_so_and_can_be_taken_back(
+        self, keeper_of_all: Client, remember: Remember
+    ) -> None:
+        memory = remember("a plan")
+
+        keeper_of_all.post(f"/memories/{memory.uid}/fields/sensitivity/", sent(memory, sensitivity="private"))
+        told = said(keeper_of_all)
+
+        assert "It is private now and out of sight: turn on the switch" in told
+        assert Memory.objects.get().sensitivity == "private"
+        undone(keeper_of_all, told)
+        assert Memory.objects.get().sensitivity == "public"
+
+    def test_a_row_put_out_of_sight_says_so_and_can_be_taken_back(
+        self, keeper_of_all: Client, remember: Remember
+    ) -> None:
+        memory = remember("a plan")
+        values = {"title": memory.title, "tags": "", "importance": "0.5", "sensitivity": "secret"}
+
+        keeper_of_all.post(f"/memories/{memory.uid}/row/", sent(memory, next="/memories/", **values))
+        told = said(keeper_of_all)
+
+        assert "It is secret now and out of sight" in told
+        undone(keeper_of_all, told)
+        assert Memory.objects.get().sensitivity == "public"
+
+    def test_the_edit_form_puts_out_of_sight_and_back(
+        self, keeper_of_all: Client, remember: Remember
+    ) -> None:
+        memory = remember("a plan")
+        fields = form_data(keeper_of_all.get(f"/memories/{memory.uid}/edit/"))
+
+        response = keeper_of_all.post(f"/memories/{memory.uid}/edit/", {**fields, "sensitivity": "private"})
+        told = said(keeper_of_all)
+
+        assert response["Location"] == "/memories/"
+        assert "Saved. It is private now and out of sight" in told
+        undone(keeper_of_all, told)
+        assert Memory.objects.get().sensitivity == "public"
+
+    def test_many_put_out_of_sight_are_counted_and_can_be_taken_back(
+        self, keeper_of_all: Client, remember: Remember
+    ) -> None:
+        uids = [remember("a plan").uid, remember("a price").uid]
+        form = {"act": "set-sensitivity", "sensitivity": "private", "uid": uids, "next": "/memories/"}
+
+        keeper_of_all.post("/acts/", form)
+        told = said(keeper_of_all)
+
+        assert "2 of them are private now and out of sight" in told
+        undone(keeper_of_all, told)
+        assert set(Memory.objects.values_list("sensitivity", flat=True)) == {"public"}
+
+    def test_an_undo_is_not_offered_to_who_could_not_take_it_back(
+        self, person: MakePerson, remember: Remember
+    ) -> None:
+        ada = person("ada", "change_memory", "view_private")
+        ada.memberships.create(project="farm", clearance="public")
+        ada.memberships.create(project="barn", clearance="private")
+        client = Client()
+        client.force_login(ada)
+        memory = remember("a plan", project="farm")
+
+        client.post(f"/memories/{memory.uid}/fields/sensitivity/", sent(memory, sensitivity="private"))
+        told = said(client)
+
+        assert "It is private now, which you may not see there" in told
+        assert "Undo" not in told
+
+    def test_a_level_that_one_may_not_see_is_refused(self, sign_in: SignIn, remember: Remember) -> None:
+        memory = remember("a plan")
+        client = sign_in("view_private", "change_memory")
+        form = {"act": "set-sensitivity", "sensitivity": "secret", "uid": memory.uid, "next": "/memories/"}
+
+        client.post("/acts/", form)
+
+        assert "you may not see secret memories; choose a lower level" in said(client)
+        assert Memory.objects.get().sensitivity == "public"
+
+    def test_what_others_put_out_of_sight_cannot_be_taken_back_without_the_permission(
+        self, sign_in: SignIn, remember: Remember
+    ) -> None:
+        memory = remember("a plan")
+        client = sign_in("change_memory")
+        memories.apply_bulk_action(
+            "set", [memory.uid], Actor("user:eve", Clearance.up_to("secret")), sensitivity="private"
+        )
+
+        response = client.post(f"/memories/{memory.uid}/versions/undo/", {"version": "1"})
+
+        assert response.status_code == 404
+        assert Memory.objects.get().sensitivity == "private"

@@ -1,0 +1,108 @@
+"""The switches: a level above public shows only with the permission and the switch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tests.clients import turn_on_levels
+from tests.web.markup import list_title
+
+WORDS = {
+    "public": "publicwords",
+    "private": "privatewords",
+    "secret": "secretwords",
+    "cosmic": "unknownwords",
+}
+DOORS = ["/memories/", "/search/?q=zebra&min_score=0", "/"]
+
+
+def shown(client: Client, path: str) -> set[str]:
+    """The levels whose memories a page shows."""
+    response = client.get(path)
+    assert response.status_code == 200
+    page = response.content.decode()
+    return {level for level, word in WORDS.items() if word in page}
+
+
+@pytest.mark.parametrize("path", DOORS)
+class TestDoors:
+    def test_without_switches_only_public_shows(self, sign_in: Any, four_levels: Any, path: str) -> None:
+        assert shown(sign_in("view_private", "view_secret"), path) == {"public"}
+
+    def test_the_private_switch_shows_private_and_nothing_more(
+        self, sign_in: Any, four_levels: Any, path: str
+    ) -> None:
+        client = sign_in("view_private", "view_secret", on=["private"])
+        assert shown(client, path) == {"public", "private"}
+
+    def test_both_switches_never_show_an_unknown_level(
+        self, insider: Client, four_levels: Any, path: str
+    ) -> None:
+        """The secret is there without its words; they show when it is opened."""
+        assert shown(insider, path) == {"public", "private"}
+        page = insider.get(path).content.decode()
+        there = {level for level, memory in four_levels.items() if memory.uid in page}
+        assert there == {"public", "private", "secret"}
+        assert list_title(four_levels["secret"]) in page
+
+    def test_a_switch_without_the_permission_shows_nothing(
+        self, sign_in: Any, four_levels: Any, path: str
+    ) -> None:
+        client = sign_in()
+        turn_on_levels(client, "private", "secret")
+        assert shown(client, path) == {"public"}
+
+
+def test_turning_a_switch_needs_its_permission(sign_in: Any) -> None:
+    client = sign_in("view_private")
+    assert client.post("/switch/", {"level": "secret", "on": "1"}).status_code == 403
+    assert client.post("/switch/", {"level": "private", "on": "1"}).status_code == 302
+
+
+def test_an_unknown_level_has_no_switch(insider: Client) -> None:
+    assert insider.post("/switch/", {"level": "cosmic", "on": "1"}).status_code == 404
+    assert insider.post("/switch/", {"level": "public", "on": "1"}).status_code == 404
+
+
+def test_a_switch_takes_a_form(insider: Client) -> None:
+    assert insider.get("/switch/").status_code == 405
+
+
+@pytest.mark.parametrize("wanted", ["https://elsewhere.example/", "//elsewhere.example/", "javascript:x", ""])
+def test_a_switch_leads_to_this_site_only(insider: Client, wanted: str) -> None:
+    response = insider.post("/switch/", {"level": "private", "on": "0", "next": wanted})
+    assert response["Location"] == "/"
+
+
+def test_a_switch_leads_back_to_the_page_it_was_turned_on(insider: Client) -> None:
+    response = insider.post("/switch/", {"level": "private", "on": "0", "next": "/search/?q=zebra"})
+    assert response["Location"] == "/search/?q=zebra"
+
+
+def test_a_switch_that_is_on_says_so_on_every_page(sign_in: Any) -> None:
+    client = sign_in("view_private", "view_secret", on=["secret"])
+    for path in ("/", "/search/", "/memories/", "/trash/", "/nowhere/"):
+        page = client.get(path).content.decode()
+        assert "<strong>Secret</strong> memories are shown" in page, path
+        assert page.count('aria-pressed="true"') == 1, path
+
+
+def test_someone_without_permissions_sees_no_switch(visitor: Client) -> None:
+    assert "aria-pressed" not in visitor.get("/").content.decode()
+
+
+def test_switches_end_with_the_login(sign_in: Any, four_levels: Any) -> None:
+    client = sign_in("view_private", on=["private"])
+    assert "private" in shown(client, "/memories/")
+    client.post("/logout/")
+    client.login(username="ada", password="a good password")
+    assert shown(client, "/memories/") == {"public"}
+
+
+def test_other_peoples_personal_memories_stay_theirs(sign_in: Any, remember: Any) -> None:
+    remember("ada's diary", scope="personal")
+    assert "diary" in sign_in(name="ada").get("/memories/").content.decode()
+    assert "diary" not in sign_in(name="bob").get("/memories/").content.decode()

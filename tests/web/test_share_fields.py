@@ -1,0 +1,108 @@
+"""Importance, trust and confidence in forms: two digits are shown, all of them stay stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Memory
+from tests.web.markup import Page
+
+HTMX = {"HX-Request": "true"}
+LONG, LOWERED = 0.488698496846991, 0.300412345678901
+DOORS = ("/memories/{}/edit/", "/memories/{}/row/", "/memories/{}/fields/importance/")
+EVE = Actor("token:eve", Clearance.up_to("secret", owner="eve"))
+
+
+@pytest.fixture
+def editor(sign_in: Any) -> Client:
+    client: Client = sign_in("change_memory")
+    return client
+
+
+@pytest.fixture
+def memory(remember: Callable[..., Memory]) -> Memory:
+    return remember("some words", title="A title", tags=["old"], importance=LONG)
+
+
+def opened(client: Client, path: str) -> dict[str, Any]:
+    """What a browser sends back from the form as it stands."""
+    response = client.get(path, headers={} if path.endswith("edit/") else HTMX)
+    form = response.context["form"]
+    fields = {name: form[name].value() for name in form.fields}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    page = Page(response.content.decode())
+    hidden = [one for one in page.all("input") if one.get("name", "").startswith("initial-")]
+    return fields | {one["name"]: one["value"] for one in hidden}
+
+
+def send(client: Client, path: str, fields: dict[str, Any]) -> Any:
+    return client.post(path, fields, headers={} if path.endswith("edit/") else HTMX)
+
+
+def stored(memory: Memory) -> float:
+    return Memory.objects.get(pk=memory.pk).importance
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_share_of_many_digits_is_shown_with_two(editor: Client, memory: Memory, door: str) -> None:
+    assert opened(editor, door.format(memory.uid))["importance"] == "0.49"
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_form_sent_back_as_it_was_writes_nothing(editor: Client, memory: Memory, door: str) -> None:
+    path = door.format(memory.uid)
+    send(editor, path, opened(editor, path))
+    assert stored(memory) == LONG
+    assert not memory.revisions.exists()
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_typed_is_stored_as_it_is_typed(editor: Client, memory: Memory, door: str) -> None:
+    path = door.format(memory.uid)
+    send(editor, path, opened(editor, path) | {"importance": "0.505"})
+    assert stored(memory) == 0.505
+
+
+@pytest.mark.parametrize("door", DOORS[:2])
+def test_a_share_that_upkeep_lowered_meanwhile_stays_lowered(
+    editor: Client, memory: Memory, door: str
+) -> None:
+    path = door.format(memory.uid)
+    fields = opened(editor, path)
+    Memory.objects.filter(pk=memory.pk).update(importance=LOWERED)  # upkeep is no change: no new updated_at
+    send(editor, path, fields | {"title": "Another title"})
+    assert (Memory.objects.get(pk=memory.pk).title, stored(memory)) == ("Another title", LOWERED)
+
+
+@pytest.mark.parametrize("lowered", [False, True])
+def test_a_share_left_alone_takes_what_is_stored_when_two_write_at_once(
+    editor: Client, memory: Memory, lowered: bool
+) -> None:
+    path = DOORS[1].format(memory.uid)
+    fields = opened(editor, path)
+    memories.update_memory(memory.uid, MemoryPatch(tags=["theirs"], importance=LOWERED), EVE)
+    if lowered:
+        Memory.objects.filter(pk=memory.pk).update(importance=LOWERED / 2)
+    send(editor, path, fields | {"title": "Mine"})
+    assert Memory.objects.get(pk=memory.pk).title == "Mine"
+    assert stored(memory) == (LOWERED / 2 if lowered else LOWERED)
+
+
+def test_a_share_that_both_typed_is_told_and_saved_by_a_decision(editor: Client, memory: Memory) -> None:
+    path = DOORS[1].format(memory.uid)
+    fields = opened(editor, path)
+    memories.update_memory(memory.uid, MemoryPatch(importance=LOWERED), EVE)
+    again = send(editor, path, fields | {"importance": "0.9"})
+    assert again.status_code == 422
+    assert stored(memory) == LOWERED
+    page = Page(again.content.decode())
+    names = ("importance", "initial-importance", "unchanged_since")
+    send(editor, path, fields | {name: page.value_of(name) for name in names})
+    assert stored(memory) == 0.9

@@ -1,0 +1,212 @@
+"""Rows that others changed after the page was opened are left as they are, and told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memoryhub import memories as store
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.facts import services as fact_store
+from memoryhub.memories.schemas import FactDraft, MemoryPatch
+from memoryhub.models import Fact, Memory
+from tests.web.markup import Page
+
+Remember = Callable[..., Memory]
+SignIn = Callable[..., Client]
+EVE = Actor("token:eve", Clearance.up_to("secret", owner="eve"))
+
+
+@pytest.fixture
+def hand(sign_in: SignIn) -> Client:
+    return sign_in("change_memory", "delete_memory", "erase_memory", "change_fact", "delete_fact")
+
+
+@pytest.fixture
+def three(remember: Remember) -> list[Memory]:
+    return [remember(f"memory {n}", importance=0.8, project="p", session_id="s") for n in range(3)]
+
+
+def boxes(client: Client, address: str) -> list[str]:
+    """What the boxes of a list send when all are ticked."""
+    page = Page(client.get(address).content.decode())
+    return [box["value"] for box in page.all("input") if box.get("class") == "row-check"]
+
+
+def confirmed(response: Any) -> dict[str, Any]:
+    """What the button of a page that asks first sends."""
+    hidden = [a for a in Page(response.content.decode()).all("input") if a.get("type") == "hidden"]
+    return {
+        "uid": [a["value"] for a in hidden if a.get("name") == "uid"],
+        "confirmed": "yes",
+    }
+
+
+def changed(*memories: Memory) -> None:
+    for memory in memories:
+        store.update_memory(memory.uid, MemoryPatch(category="patterns"), EVE)
+
+
+def restated(fact: Fact) -> None:
+    words = FactDraft(subject=fact.subject, predicate=fact.predicate, object="other")
+    fact_store.update_fact(fact.uid, words, EVE)
+
+
+def done(client: Client, address: str, **fields: Any) -> str:
+    return client.post(address, fields, follow=True).content.decode()
+
+
+@pytest.mark.parametrize("where", ["/memories/", "/search/?q=memory", "/timeline/entries/", "/sessions/s/"])
+def test_of_the_ticked_those_changed_meanwhile_are_left_and_the_rest_is_done(
+    hand: Client, three: list[Memory], where: str
+) -> None:
+    values = boxes(hand, where)
+    assert len(values) == 3
+    changed(three[0], three[2])
+    page = done(hand, "/acts/", act="trash", uid=values, next=where)
+    assert "1 memory moved to the trash" in page
+    assert "2 memories were changed since you opened this list and were left as they are." in page
+    assert set(Memory.objects.live()) == {three[0], three[2]}
+
+
+def test_what_was_left_is_a_link_to_look_at_it_and_no_refusal_besides(
+    hand: Client, three: list[Memory], remember: Remember
+) -> None:
+    odd = remember("x", title="<b>Odd</b>", project="p")
+    values = boxes(hand, "/memories/")
+    changed(odd)
+    page = done(hand, "/acts/", act="trash", uid=values, next="/memories/")
+    assert "1 memory was changed since you opened this list and was left as it is." in page
+    assert f'<a href="/memories/{odd.uid}/"><bdi>&lt;b&gt;Odd&lt;/b&gt;</bdi></a>' in page
+    assert "left as before" not in page
+
+
+def test_other_refusals_are_told_beside(hand: Client, three: list[Memory]) -> None:
+    values = boxes(hand, "/memories/")
+    changed(three[0])
+    store.trash_memories([three[1].uid], EVE)
+    page = done(hand, "/acts/", act="demote", uid=values)
+    assert "1 memory was changed since you opened this list" in page
+    assert "1 memory left as before:<ul><li><bdi>memory 1</bdi>: this memory is in the trash" in page
+
+
+def test_all_that_match_are_taken_whatever_was_changed(hand: Client, three: list[Memory]) -> None:
+    values = boxes(hand, "/memories/")
+    changed(*three)
+    page = done(hand, "/acts/", act="trash", uid=values[:1], every="1", list="/memories/")
+    assert "3 memories moved to the trash" in page
+
+
+def test_what_was_looked_at_meanwhile_is_the_same_text(hand: Client, three: list[Memory]) -> None:
+    values = boxes(hand, "/memories/")
+    store.apply_bulk_action("approve", [memory.uid for memory in three], EVE)
+    assert "3 memories moved to the trash" in done(hand, "/acts/", act="trash", uid=values)
+
+
+@pytest.mark.parametrize("moment", ["never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
+def test_a_version_that_cannot_be_read_is_not_acted_upon(
+    hand: Client, three: list[Memory], moment: str
+) -> None:
+    assert hand.post("/acts/", {"act": "trash", "uid": f"{three[0].uid} {moment}"}).status_code == 404
+    assert Memory.objects.live().count() == 3
+
+
+class TestTrash:
+    @pytest.fixture
+    def values(self, hand: Client, three: list[Memory]) -> list[str]:
+        """Of the boxes, after which the second of the three came back, was changed, and went again."""
+        store.trash_memories([memory.uid for memory in three], EVE)
+        values = boxes(hand, "/trash/")
+        store.restore_memories([three[1].uid], EVE)
+        changed(three[1])
+        store.trash_memories([three[1].uid], EVE)
+        return values
+
+    def test_what_was_changed_does_not_come_back(
+        self, hand: Client, three: list[Memory], values: list[str]
+    ) -> None:
+        page = done(hand, "/acts/", act="restore", uid=values, next="/trash/")
+        assert "2 memories restored" in page
+        assert "1 memory was changed since you opened this list" in page
+        assert set(Memory.objects.trashed()) == {three[1]}
+
+    def test_the_button_of_a_row_says_what_was_read_too(
+        self, hand: Client, three: list[Memory], values: list[str]
+    ) -> None:
+        page = Page(hand.get("/trash/").content.decode())
+        sent = [one["value"] for one in page.all("button") if one.get("form") == "restore-one"]
+        changed_since = [value for value in values if value.startswith(three[1].uid)]
+        assert {*sent} - {*values} == {value for value in sent if value.startswith(three[1].uid)}
+        assert "was left as it is" in done(hand, "/acts/", act="restore", uid=changed_since)
+
+    def test_erasing_asks_without_what_was_changed(
+        self, hand: Client, three: list[Memory], values: list[str]
+    ) -> None:
+        asked = hand.post("/trash/", {"uid": values})
+        page = asked.content.decode()
+        assert "Erase 2 memories for good?" in page
+        assert "1 memory was changed since you opened this list" in page
+        assert "2 memories erased" in done(hand, "/trash/", **confirmed(asked))
+        assert set(Memory.objects.all()) == {three[1]}
+
+    def test_what_was_changed_after_the_question_is_not_erased(
+        self, hand: Client, three: list[Memory], values: list[str]
+    ) -> None:
+        asked = hand.post("/trash/", {"uid": values})
+        store.restore_memories([three[0].uid], EVE)
+        changed(three[0])
+        store.trash_memories([three[0].uid], EVE)
+        page = done(hand, "/trash/", **confirmed(asked))
+        assert "1 memory erased for good" in page
+        assert "1 memory was changed since you opened this list" in page
+        assert set(Memory.objects.all()) == {three[0], three[1]}
+
+    def test_nothing_is_asked_where_all_were_changed(
+        self, hand: Client, three: list[Memory], values: list[str]
+    ) -> None:
+        [value] = [value for value in values if value.startswith(three[1].uid)]
+        page = done(hand, "/trash/", uid=value)
+        assert "1 memory was changed since you opened this list" in page
+        assert "None of these lies in the trash" not in page
+        assert Memory.objects.count() == 3
+
+
+class TestFacts:
+    @pytest.fixture
+    def told(self, db: None) -> list[Fact]:
+        drafts = [FactDraft(subject=f"s{n}", predicate="is", object="o") for n in range(3)]
+        return [fact_store.create_fact(draft, EVE)[0] for draft in drafts]
+
+    def test_those_changed_meanwhile_hold_as_before(self, hand: Client, told: list[Fact]) -> None:
+        values = boxes(hand, "/facts/")
+        restated(told[1])
+        page = done(hand, "/facts/end/", uid=values, next="/facts/")
+        assert "2 facts hold no more from now on" in page
+        assert "1 fact was changed since you opened this list and was left as it is." in page
+        assert [fact.subject for fact in Fact.objects.current()] == ["s1"]
+
+    def test_where_all_were_changed_that_alone_is_said(self, hand: Client, told: list[Fact]) -> None:
+        values = boxes(hand, "/facts/")
+        for fact in told:
+            restated(fact)
+        page = done(hand, "/facts/end/", uid=values)
+        assert "3 facts were changed since you opened this list and were left as they are." in page
+        assert "Nothing was chosen" not in page
+
+    def test_what_was_changed_after_the_question_is_not_deleted(self, hand: Client, told: list[Fact]) -> None:
+        asked = hand.post("/facts/delete/", {"uid": boxes(hand, "/facts/")})
+        restated(told[1])
+        page = done(hand, "/facts/delete/", **confirmed(asked))
+        assert "2 facts are deleted for good." in page
+        assert "1 fact was changed since you opened this list" in page
+        assert [fact.subject for fact in Fact.objects.all()] == ["s1"]
+
+    def test_the_question_shows_them_as_they_are_now(self, hand: Client, told: list[Fact]) -> None:
+        values = boxes(hand, "/facts/")
+        restated(told[1])
+        asked = hand.post("/facts/delete/", {"uid": values})
+        assert "s1 · is · other" in asked.content.decode()
+        assert "3 facts are deleted" in done(hand, "/facts/delete/", **confirmed(asked))
