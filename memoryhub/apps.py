@@ -23,7 +23,7 @@ class MemoryhubConfig(AppConfig):
         from memoryhub.maintenance import registry
         from memoryhub.ops import checks  # noqa: F401  checks register themselves
 
-        registry.register("import", "memoryhub.transfer.jobs.IMPORT")
+        registry.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
 
         timeouts.watch_connections()
         clearance.connect_signals()

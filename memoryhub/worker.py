@@ -36,7 +36,7 @@ from django.urls import get_resolver  # noqa: E402
 
 from memoryhub import embeddings  # noqa: E402 once the apps are loaded
 from memoryhub.capture.flagging_worker import FlaggingWorker  # noqa: E402
-from memoryhub.extraction.queue import Reader  # noqa: E402
+from memoryhub.extraction.queue import ExtractionWorker  # noqa: E402
 from memoryhub.maintenance import worker  # noqa: E402
 from memoryhub.security import secrets  # noqa: E402
 
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 # Loaded and compiled now, for the first hook of an agent must not wait for it: every view, and the rules,
 # which a command that needs none of them leaves alone.
 len(get_resolver().url_patterns)
-import memoryhub.extraction.rules.reader  # noqa: E402
+import memoryhub.extraction.rules.extractor  # noqa: E402
 import memoryhub.security.prompt_injection.detector  # noqa: E402, F401
 
 secrets.compile_rules()
@@ -59,4 +59,4 @@ except Exception:
 # thread of the process waits.
 gc.collect()
 gc.freeze()
-worker.start_workers(Reader(), FlaggingWorker())
+worker.start_workers(ExtractionWorker(), FlaggingWorker())

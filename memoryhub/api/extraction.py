@@ -13,8 +13,8 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import documented
 from memoryhub.core.vocabulary import Scope
 from memoryhub.extraction import queue, services
-from memoryhub.extraction.candidates import Place
-from memoryhub.extraction.conversation import turns
+from memoryhub.extraction.candidates import Destination
+from memoryhub.extraction.conversation import parse_turns
 from memoryhub.http.authentication import WRITE, ApiRequest
 from memoryhub.http.json import json_response
 from memoryhub.http.problems import field_error, invalid_fields
@@ -46,8 +46,8 @@ class Conversation(BaseModel):
     scope: Scope = Scope.PROJECT
     sensitivity: Sensitivity = Sensitivity.PUBLIC
 
-    def place(self) -> Place:
-        return Place(self.project, self.session_id, self.scope.value, self.sensitivity.value)
+    def place(self) -> Destination:
+        return Destination(self.project, self.session_id, self.scope.value, self.sensitivity.value)
 
 
 class ExtractedShape(BaseModel):
@@ -89,15 +89,15 @@ def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
     if len(conversation.messages) > most:
         raise invalid_fields([field_error("messages", f"holds more than {most}; send them in parts")])
     actor = request.auth.actor
-    place = queue.settled(conversation.place(), actor)
+    place = queue.resolve_destination(conversation.place(), actor)
     try:
-        said = turns(message.model_dump() for message in conversation.messages)
+        said = parse_turns(message.model_dump() for message in conversation.messages)
     except CheckTooCostly:
         raise TooCostlyToCheck("messages") from None
-    if not services.would_ask(place):
-        read = services.by_model(said, place, actor)
+    if not services.will_use_model(place):
+        read = services.extract_by_model(said, place, actor)
         return json_response(_extraction_body(None, "done", read.extractor, read.results, read.notes))
-    row = queue.submit(said, place, actor)
+    row = queue.enqueue(said, place, actor)
     return json_response(_serialize_extraction(row, []), 202, {"Location": f"{request.path}/{row.uid}"})
 
 
@@ -109,10 +109,10 @@ def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
 )
 def extraction(request: ApiRequest, id: str) -> HttpResponse:
     """``status``: queued, running, done or failed. Only who sent the conversation may ask."""
-    row = queue.find(id, request.auth.actor)
+    row = queue.get_extraction(id, request.auth.actor)
     if row is None:
         raise Http404
-    return json_response(_serialize_extraction(row, queue.results_of(row, request.auth.actor)))
+    return json_response(_serialize_extraction(row, queue.visible_results(row, request.auth.actor)))
 
 
 def _serialize_extraction(row: Extraction, results: list[dict[str, Any]]) -> dict[str, Any]:

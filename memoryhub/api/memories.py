@@ -28,7 +28,7 @@ from memoryhub.api.schemas import (
 from memoryhub.audit.mirror import to_line
 from memoryhub.audit.reveals import record_reveals
 from memoryhub.core.pagination import paginate
-from memoryhub.extraction.deduplication import remember_deduplicated
+from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Caller
 from memoryhub.http.error_responses import to_problem
 from memoryhub.http.json import json_response
@@ -70,7 +70,7 @@ def store_memory(request: ApiRequest, draft: NewMemory) -> HttpResponse:
     known; ``memory`` is that memory then. ``warnings`` has ``over_cap`` when its owner has more than
     ``max_memories`` in the project and too few of them may be moved to the trash.
     """
-    keep = remember_deduplicated if draft.deduplicate else store.create_memory
+    keep = create_deduplicated if draft.deduplicate else store.create_memory
     done = keep(draft, request.auth.actor)
     shown = toolsets_results.serialize_written_memory(done, draft, request.auth.actor)
     body = {"outcome": done.outcome, "memory": shown, "ignored": draft.ignored}

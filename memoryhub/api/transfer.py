@@ -24,8 +24,8 @@ from memoryhub.maintenance import runs
 from memoryhub.memories.filters import TextFilter
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, uploads
-from memoryhub.transfer.export import Selection
-from memoryhub.transfer.formats import FORMATS, OWN, WRITERS
+from memoryhub.transfer.export import ExportSelection
+from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
 
 router = Router(tags=["import and export"])
 _CHUNK = 256 * 1024
@@ -103,7 +103,7 @@ class OneImport(BaseModel):
 class ExportRequest(HistoryFilter):
     """Filters as in the list of memories. ``whole`` goes with ``project`` alone."""
 
-    format: str = Field(OWN, description=f"One of: {', '.join(WRITERS)}.")
+    format: str = Field(OWN_FORMAT, description=f"One of: {', '.join(WRITERS)}.")
     whole: bool = Field(
         False, description="With trash, versions, facts, sessions, events and the journal, as far as seen."
     )
@@ -128,7 +128,7 @@ def import_file(request: ApiRequest, wanted: Query[ImportRequest]) -> HttpRespon
     name, chunks = _read_upload(request, wanted.name)
     restores = Right.MAINTAIN.value in request.auth.rights
     try:
-        run = jobs.start(
+        run = jobs.start_import(
             chunks,
             name,
             request.auth.actor,
@@ -137,7 +137,7 @@ def import_file(request: ApiRequest, wanted: Query[ImportRequest]) -> HttpRespon
             dry_run=wanted.dry_run,
             restores=restores,
         )
-    except uploads.TooLarge as error:
+    except uploads.UploadTooLarge as error:
         raise Problem(413, "body_too_large", str(error)) from None
     except OSError as error:
         raise Problem(400, "unreadable_body", "the body broke off; send it again") from error
@@ -147,7 +147,7 @@ def import_file(request: ApiRequest, wanted: Query[ImportRequest]) -> HttpRespon
 @router.get("/import", auth=WRITE, response=documented(ListOf[ImportShape]), summary="List one's own imports")
 def list_imports(request: ApiRequest, wanted: Query[OneImport]) -> HttpResponse:
     """Newest first."""
-    rows = jobs.own(request.auth.actor)
+    rows = jobs.own_imports(request.auth.actor)
     items = [_serialize_import(run) for run in rows[: wanted.limit]]
     return json_response({"items": items, "next_cursor": None, "total": rows.count()})
 
@@ -160,8 +160,8 @@ def list_imports(request: ApiRequest, wanted: Query[OneImport]) -> HttpResponse:
 )
 def get_import(request: ApiRequest, id: str, wanted: Query[OneImport]) -> HttpResponse:
     """``errors`` is a page: ``start`` goes on in them."""
-    run = jobs.find(id, request.auth.actor)
-    told = jobs.of(run, request.auth.actor.clearance, wanted.start, wanted.limit)
+    run = jobs.get_import(id, request.auth.actor)
+    told = jobs.build_report(run, request.auth.actor.clearance, wanted.start, wanted.limit)
     return json_response(
         {
             **_serialize_import(run),
@@ -186,7 +186,7 @@ def get_import(request: ApiRequest, id: str, wanted: Query[OneImport]) -> HttpRe
 def stop_import(request: ApiRequest, id: str) -> HttpResponse:
     """What is stored stays; it can be resumed."""
     actor = request.auth.actor
-    return json_response(_serialize_import(jobs.stop(jobs.find(id, actor), actor)), 202)
+    return json_response(_serialize_import(jobs.stop_import(jobs.get_import(id, actor), actor)), 202)
 
 
 @router.post(
@@ -198,7 +198,9 @@ def stop_import(request: ApiRequest, id: str) -> HttpResponse:
 def resume_import(request: ApiRequest, id: str) -> HttpResponse:
     """For one that was stopped, interrupted or failed: it goes on where it was."""
     actor, restores = request.auth.actor, Right.MAINTAIN.value in request.auth.rights
-    return json_response(_serialize_import(jobs.resume(jobs.find(id, actor), actor, restores=restores)), 202)
+    return json_response(
+        _serialize_import(jobs.resume_import(jobs.get_import(id, actor), actor, restores=restores)), 202
+    )
 
 
 @router.get(
@@ -221,10 +223,12 @@ def export_file(request: ApiRequest, wanted: Query[ExportRequest]) -> HttpRespon
         "tag",
         "trashed",
     } & wanted.model_fields_set
-    if wanted.whole and (narrowing or wanted.format != OWN):
-        raise invalid_fields([field_error("whole", f"goes with the format {OWN} and with project alone")])
+    if wanted.whole and (narrowing or wanted.format != OWN_FORMAT):
+        raise invalid_fields(
+            [field_error("whole", f"goes with the format {OWN_FORMAT} and with project alone")]
+        )
     actor = Actor(request.auth.actor.name, wanted.clearance(request.auth))
-    selection = Selection(actor, wanted.filter(), wanted.whole)
+    selection = ExportSelection(actor, wanted.filter(), wanted.whole)
     selection.journal_secrets()
     writer = WRITERS[wanted.format]
     left = ", ".join(f"{what}={n}" for what, n in selection.left_out(request.auth.actor.clearance).items())
@@ -253,7 +257,7 @@ def _serialize_import(run: MaintenanceRun) -> dict[str, Any]:
         "id": run.uid,
         "status": run.status,
         "format": run.params.get("format", ""),
-        "label": jobs.label(run),
+        "label": jobs.format_label(run),
         "name": run.params.get("name", ""),
         "project": run.project,
         "dry_run": run.dry_run,

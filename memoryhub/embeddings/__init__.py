@@ -1,8 +1,8 @@
 """Texts as vectors, by whichever provider the configuration names."""
 
-from memoryhub.embeddings.base import Embedder, EmbeddingError, Vectors, passage
+from memoryhub.embeddings.base import Embedder, EmbeddingError, Vectors, text_to_embed
 
-__all__ = ["Embedder", "EmbeddingError", "Vectors", "configured", "passage"]
+__all__ = ["Embedder", "EmbeddingError", "Vectors", "configured", "text_to_embed"]
 
 
 def configured() -> Embedder | None:

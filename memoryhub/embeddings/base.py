@@ -45,31 +45,31 @@ class Embedder(Protocol):
         """
 
 
-_NOTHING = 1e-12  # a shorter vector points nowhere
+_ZERO_LENGTH = 1e-12  # a shorter vector points nowhere
 
 
-def unit(rows: NDArray[np.floating]) -> Vectors:
+def normalize_rows(rows: NDArray[np.floating]) -> Vectors:
     """The rows (or the one vector) brought to length 1; what has no length stays zero."""
     exact = rows.astype(np.float32, copy=False)
     lengths = np.linalg.norm(exact, axis=-1, keepdims=True)
-    return np.where(lengths > _NOTHING, exact / np.maximum(lengths, _NOTHING), np.float32(0))
+    return np.where(lengths > _ZERO_LENGTH, exact / np.maximum(lengths, _ZERO_LENGTH), np.float32(0))
 
 
-def encodable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text as UTF-8 can hold it: half a surrogate pair is nothing that a tokenizer takes."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def stay_in_one_thread() -> None:
+def disable_tokenizer_threads() -> None:
     """Before the first use: its own threads would not outlive a fork, and it says so on stderr."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 # About 1500 tokens of English; with one token a character (CJK) still within what endpoints take (8192).
-MOST_CHARS = 6000
+MAX_TEXT_CHARS = 6000
 
 
-def passage(title: str, subtitle: str, abstract: str, overview: str, content: str) -> str:
+def text_to_embed(title: str, subtitle: str, abstract: str, overview: str, content: str) -> str:
     """The text that stands for a memory, at most ``MOST_CHARS`` characters long.
 
     The title, unless the content begins with it (one that the hub made does), then the content. A content
@@ -77,13 +77,13 @@ def passage(title: str, subtitle: str, abstract: str, overview: str, content: st
     """
     body = content.strip()
     lead = [title, subtitle]
-    if len(body) > MOST_CHARS:
+    if len(body) > MAX_TEXT_CHARS:
         lead += [abstract, overview]
-    parts = [part.strip() for part in lead if part.strip() and not _begins(body, part)]
-    return "\n".join([*parts, body])[:MOST_CHARS].strip()
+    parts = [part.strip() for part in lead if part.strip() and not _starts_with(body, part)]
+    return "\n".join([*parts, body])[:MAX_TEXT_CHARS].strip()
 
 
-def _begins(body: str, part: str) -> bool:
+def _starts_with(body: str, part: str) -> bool:
     """Whether the text opens with these words, Markdown's marks and an ellipsis aside."""
     opening = part.strip().removesuffix("…").rstrip(" ,;:-")
     head = body[: len(part) * 8 + 1000]

@@ -20,17 +20,19 @@ from memoryhub.core.http_client import (
     to_request_failed,
     with_path,
 )
-from memoryhub.embeddings.base import EmbeddingError, Vectors, encodable, unit
-from memoryhub.embeddings.settings import Chosen
+from memoryhub.embeddings.base import EmbeddingError, Vectors, normalize_rows, replace_surrogates
+from memoryhub.embeddings.settings import EmbeddingSettings
 
-_LARGEST = 1e15  # the sum of such squares is still a float32
+_MAX_VALUE = 1e15  # the sum of such squares is still a float32
 
 
-def read(body: bytes, count: int) -> Vectors:
+def parse_vectors(body: bytes, count: int) -> Vectors:
     """The vectors of a body in the order of the texts, not yet of unit length; EmbeddingError if unfit."""
     try:
         data = json.loads(body)["data"]
-        rows = _in_order([(item.get("index", at), item["embedding"]) for at, item in enumerate(data)], count)
+        rows = _sort_by_index(
+            [(item.get("index", at), item["embedding"]) for at, item in enumerate(data)], count
+        )
         found = np.array(rows, dtype=np.float64)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         raise EmbeddingError(
@@ -38,12 +40,12 @@ def read(body: bytes, count: int) -> Vectors:
         ) from None
     if found.ndim != 2 or not found.size:
         raise EmbeddingError("the embeddings endpoint's vectors are empty or no lists of numbers")
-    if not (np.abs(found) < _LARGEST).all():  # NaN is not
+    if not (np.abs(found) < _MAX_VALUE).all():  # NaN is not
         raise EmbeddingError("the embeddings endpoint's vectors hold numbers that are not finite")
     return found.astype(np.float32)
 
 
-def _in_order(items: list[tuple[Any, Any]], count: int) -> list[Any]:
+def _sort_by_index(items: list[tuple[Any, Any]], count: int) -> list[Any]:
     by_index = dict(items)
     if len(items) != count or set(by_index) != set(range(count)):
         raise ValueError
@@ -54,20 +56,20 @@ def _in_order(items: list[tuple[Any, Any]], count: int) -> list[Any]:
 
 
 QUERY_SECONDS = 2.0  # somebody waits: words alone answer sooner than a slow endpoint
-SHORTEST_TEXT = 400  # a text this short is never too long for a model, in characters
+MIN_TEXT_CHARS = 400  # a text this short is never too long for a model, in characters
 _TOO_LARGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
-_WHO = "the embeddings endpoint"
-_MENDS = {
+_ENDPOINT_LABEL = "the embeddings endpoint"
+_FIXES = {
     300: "redirects are not followed; set embeddings_url to the address that it leads to",
     400: "check embeddings_url",
     401: "check MEMORYHUB_EMBEDDINGS_KEY",
     403: "check MEMORYHUB_EMBEDDINGS_KEY",
     404: "check embeddings_url and embeddings_model",
 }
-_BYTES_OF_AN_ANSWER, _BYTES_OF_A_VECTOR = 1_000_000, 200_000  # 8192 numbers of 24 characters
+_BASE_RESPONSE_BYTES, _BYTES_PER_VECTOR = 1_000_000, 200_000  # 8192 numbers of 24 characters
 
 
-class _Refused(Exception):
+class _RequestRefused(Exception):
     """The endpoint will not take this request; a smaller one perhaps."""
 
 
@@ -76,7 +78,7 @@ class EndpointEmbedder:
 
     in_process = False
 
-    def __init__(self, chosen: Chosen) -> None:
+    def __init__(self, chosen: EmbeddingSettings) -> None:
         self._chosen = chosen
         self._url = with_path(chosen.url, "/embeddings")
         self._pause = CircuitBreaker()
@@ -89,7 +91,7 @@ class EndpointEmbedder:
         filled = [at for at, text in enumerate(texts) if text.strip()]
         size = self._chosen.batch
         batches = [filled[start : start + size] for start in range(0, len(filled), size)]
-        rows = [self._batch([encodable(texts[at]) for at in places]) for places in batches]
+        rows = [self._batch([replace_surrogates(texts[at]) for at in places]) for places in batches]
         found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for places, vectors in zip(batches, rows, strict=True):
             found[places] = vectors
@@ -101,8 +103,8 @@ class EndpointEmbedder:
         seconds = min(QUERY_SECONDS, self._chosen.timeout_seconds)
         self._keep_pause(seconds)
         try:
-            rows = self._ask([encodable(text)], seconds)
-        except (RequestFailed, _Refused) as error:
+            rows = self._ask([replace_surrogates(text)], seconds)
+        except (RequestFailed, _RequestRefused) as error:
             raise self._given_up(error) from None
         self._pause.end()
         row: Vectors = rows[0]
@@ -114,7 +116,7 @@ class EndpointEmbedder:
         until = time.monotonic() + self._chosen.timeout_seconds
         try:
             rows = self._in_parts(texts, until)
-        except (RequestFailed, _Refused) as error:
+        except (RequestFailed, _RequestRefused) as error:
             raise self._given_up(error) from None
         self._pause.end()
         return rows
@@ -123,26 +125,26 @@ class EndpointEmbedder:
         """Refused at once, taken in halves: of the batch, then of a text that is too long for the model."""
         try:
             return retry_request(lambda seconds: self._ask(texts, seconds), until)
-        except _Refused:
+        except _RequestRefused:
             if len(texts) > 1:
                 half = len(texts) // 2
                 return np.vstack([self._in_parts(texts[:half], until), self._in_parts(texts[half:], until)])
-            if len(texts[0]) <= SHORTEST_TEXT:
+            if len(texts[0]) <= MIN_TEXT_CHARS:
                 raise
             return self._in_parts([texts[0][: len(texts[0]) // 2]], until)
 
     def _ask(self, texts: list[str], seconds: float) -> Vectors:
         """One request; Failed may pass, _Refused may be mended by asking for less."""
-        most = _BYTES_OF_AN_ANSWER + len(texts) * _BYTES_OF_A_VECTOR
+        most = _BASE_RESPONSE_BYTES + len(texts) * _BYTES_PER_VECTOR
         sent = {"model": self._chosen.model, "input": texts}
         try:
             answer = http_client.post_json(self._url, sent, self._chosen.key, seconds, most)
         except http_client.Unreachable as error:
-            raise RequestFailed(f"{_WHO} {error}", passes=True) from None
+            raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=True) from None
         if answer.status != HTTPStatus.OK:
-            raise _no(answer)
+            raise _to_error(answer)
         try:
-            rows = unit(read(answer.body, len(texts)))
+            rows = normalize_rows(parse_vectors(answer.body, len(texts)))
         except EmbeddingError as error:
             raise RequestFailed(str(error)) from None
         self._learn(rows.shape[1])
@@ -163,14 +165,14 @@ class EndpointEmbedder:
                 f"the embeddings endpoint failed lately; it is asked again in {math.ceil(left)} seconds"
             )
 
-    def _given_up(self, error: RequestFailed | _Refused) -> EmbeddingError:
+    def _given_up(self, error: RequestFailed | _RequestRefused) -> EmbeddingError:
         if isinstance(error, RequestFailed):
             self._pause.begin(error.pause)
         return EmbeddingError(str(error))
 
 
-def _no(answer: http_client.HttpAnswer) -> RequestFailed | _Refused:
+def _to_error(answer: http_client.HttpAnswer) -> RequestFailed | _RequestRefused:
     """What an answer other than 200 means."""
     if answer.status in _TOO_LARGE:
-        return _Refused(f"{_WHO} does not take the texts (status {answer.status})")
-    return to_request_failed(answer, _WHO, _MENDS)
+        return _RequestRefused(f"{_ENDPOINT_LABEL} does not take the texts (status {answer.status})")
+    return to_request_failed(answer, _ENDPOINT_LABEL, _FIXES)

@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memoryhub.embeddings.base import EmbeddingError, Vectors, encodable, stay_in_one_thread, unit
+from memoryhub.embeddings.base import (
+    EmbeddingError,
+    Vectors,
+    disable_tokenizer_threads,
+    normalize_rows,
+    replace_surrogates,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-MOST_TOKENS = 256  # of a text, when tokenizer.json names no length
+MAX_TOKENS = 256  # of a text, when tokenizer.json names no length
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _OUTPUTS = ("sentence_embedding", "last_hidden_state", "token_embeddings")
 _UNUSABLE = "the model in embeddings_folder cannot be used"
 
-Tokens = NDArray[np.signedinteger[Any]]
+TokenArray = NDArray[np.signedinteger[Any]]
 
 
 class OnnxEmbedder:
@@ -30,10 +36,10 @@ class OnnxEmbedder:
 
     def __init__(self, session: Any, tokenizer: Tokenizer, folder_name: str, batch: int) -> None:
         self._session, self._tokenizer, self._batch = session, tokenizer, batch
-        self._inputs = _inputs(session)
-        self._output = _output(session)
+        self._inputs = _model_inputs(session)
+        self._output = _model_output(session)
         self._pad = _pad_id(tokenizer)
-        length = int((tokenizer.truncation or {}).get("max_length", MOST_TOKENS))
+        length = int((tokenizer.truncation or {}).get("max_length", MAX_TOKENS))
         tokenizer.no_padding()
         tokenizer.enable_truncation(max_length=length)
         # What it is, and that it works at all, shows when it is asked.
@@ -43,7 +49,7 @@ class OnnxEmbedder:
     @classmethod
     def load(cls, folder: Path, batch: int) -> OnnxEmbedder:
         """EmbeddingError when a file or a package is missing or the model is no sentence encoder."""
-        stay_in_one_thread()
+        disable_tokenizer_threads()
         try:
             import onnxruntime
             from tokenizers import Tokenizer
@@ -80,14 +86,14 @@ class OnnxEmbedder:
 
     def _run(self, texts: Sequence[str]) -> Vectors:
         try:
-            encodings = self._tokenizer.encode_batch([encodable(text) for text in texts])
-            ids, mask = _padded([encoding.ids for encoding in encodings], self._pad)
+            encodings = self._tokenizer.encode_batch([replace_surrogates(text) for text in texts])
+            ids, mask = _pad_rows([encoding.ids for encoding in encodings], self._pad)
             given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
             feed = {name: given[name].astype(kind) for name, kind in self._inputs.items()}
             [answer] = self._session.run([self._output], feed)
         except Exception as error:  # onnxruntime's own have no common base
             raise EmbeddingError(f"{_UNUSABLE}: it fails ({type(error).__name__})") from error
-        return unit(_pooled(answer, mask))
+        return normalize_rows(_pool_tokens(answer, mask))
 
 
 def _fingerprint(folder: Path) -> str:
@@ -99,7 +105,7 @@ def _fingerprint(folder: Path) -> str:
     return found.hexdigest()[:8]
 
 
-def _inputs(session: Any) -> dict[str, type[np.signedinteger[Any]]]:
+def _model_inputs(session: Any) -> dict[str, type[np.signedinteger[Any]]]:
     """The inputs to give, each with its type of number."""
     wanted = {one.name: np.int32 if "int32" in one.type else np.int64 for one in session.get_inputs()}
     if unknown := set(wanted) - set(_INPUTS):
@@ -109,7 +115,7 @@ def _inputs(session: Any) -> dict[str, type[np.signedinteger[Any]]]:
     return wanted
 
 
-def _output(session: Any) -> str:
+def _model_output(session: Any) -> str:
     """The sentence's vector if the model makes one, else those of its tokens."""
     names = [str(one.name) for one in session.get_outputs()]
     return next((name for name in _OUTPUTS if name in names), names[0])
@@ -122,7 +128,7 @@ def _pad_id(tokenizer: Tokenizer) -> int:
     return next((one for one in known if one is not None), 0)
 
 
-def _padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tokens, Tokens]:
+def _pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[TokenArray, TokenArray]:
     """Token numbers in one block, and which of them are there."""
     lengths = np.array([len(row) for row in rows])
     ids = np.full((len(rows), max(int(lengths.max()), 1)), pad, dtype=np.int64)
@@ -131,7 +137,7 @@ def _padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tokens, Tokens]:
     return ids, (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
 
 
-def _pooled(answer: Any, mask: Tokens) -> Vectors:
+def _pool_tokens(answer: Any, mask: TokenArray) -> Vectors:
     """One finite row for each text: as the model made it, or the mean of the tokens that are there."""
     found = np.asarray(answer)
     if found.dtype.kind != "f" or found.ndim not in (2, 3) or len(found) != len(mask):

@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from logging import Logger
 
-from memoryhub.embeddings.base import MOST_CHARS, Embedder, EmbeddingError, Vectors
-from memoryhub.embeddings.settings import Chosen, problems
+from memoryhub.embeddings.base import MAX_TEXT_CHARS, Embedder, EmbeddingError, Vectors
+from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
 
-KEPT = 256  # questions; with 1536 dimensions 1.5 MB
+MAX_CACHED_QUERIES = 256  # questions; with 1536 dimensions 1.5 MB
 
 
-class RememberedQueries:
+class CachedQueries:
     """A provider that need not embed the same question twice: the next page of a search asks it again.
 
     ``weighs``: the provider heeds the weights of words, so that other weights make another question.
     """
 
-    def __init__(self, embedder: Embedder, *, weighs: bool, kept: int = KEPT) -> None:
+    def __init__(self, embedder: Embedder, *, weighs: bool, kept: int = MAX_CACHED_QUERIES) -> None:
         self._embedder, self._weighs = embedder, weighs
         self._recall = lru_cache(maxsize=kept)(self._ask)
 
@@ -42,7 +42,7 @@ class RememberedQueries:
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
         """The unit vector of the first ``MOST_CHARS`` characters of a question; it cannot be written to."""
         return self._recall(
-            text[:MOST_CHARS], frozenset(weights.items()) if weights and self._weighs else None
+            text[:MAX_TEXT_CHARS], frozenset(weights.items()) if weights and self._weighs else None
         )
 
     def _ask(self, text: str, weights: frozenset[tuple[str, float]] | None) -> Vectors:
@@ -54,17 +54,17 @@ class RememberedQueries:
 RETRY_SECONDS = 30.0  # a provider that could not be loaded is tried again after this
 
 
-class _Loaded:
+class _LoadedProvider:
     """The one provider of this process, or why there is none."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._chosen: Chosen | None = None
+        self._chosen: EmbeddingSettings | None = None
         self._embedder: Embedder | None = None
         self._failure: EmbeddingError | None = None
         self._failed_at = 0.0
 
-    def get(self, chosen: Chosen) -> Embedder | None:
+    def get(self, chosen: EmbeddingSettings) -> Embedder | None:
         with self._lock:
             if chosen != self._chosen or self._may_try_again():
                 self._load(chosen)
@@ -75,40 +75,40 @@ class _Loaded:
     def _may_try_again(self) -> bool:
         return self._failure is not None and time.monotonic() - self._failed_at > RETRY_SECONDS
 
-    def _load(self, chosen: Chosen) -> None:
+    def _load(self, chosen: EmbeddingSettings) -> None:
         self._chosen, self._embedder, self._failure = chosen, None, None
         try:
-            made = make(chosen)
+            made = create_embedder(chosen)
         except EmbeddingError as error:
             self._failure, self._failed_at = error, time.monotonic()
         else:
             self._embedder = made
 
 
-_loaded = _Loaded()
+_loaded = _LoadedProvider()
 
 
 def configured() -> Embedder | None:
     """See ``memoryhub.embeddings.configured``."""
-    return _loaded.get(Chosen.now())
+    return _loaded.get(EmbeddingSettings.now())
 
 
-def make(chosen: Chosen) -> Embedder | None:
+def create_embedder(chosen: EmbeddingSettings) -> Embedder | None:
     """The provider that is asked for; EmbeddingError when it cannot work or be loaded."""
-    for problem in problems(chosen):
+    for problem in find_problems(chosen):
         raise EmbeddingError(f"{problem.text}. {problem.mend}")
     if chosen.provider == "wordllama":
         from memoryhub.embeddings.wordllama import StaticEmbedder
 
-        return RememberedQueries(StaticEmbedder.load(), weighs=True)
+        return CachedQueries(StaticEmbedder.load(), weighs=True)
     if chosen.provider == "onnx":
         from memoryhub.embeddings.onnx import OnnxEmbedder
 
-        return RememberedQueries(OnnxEmbedder.load(chosen.path, chosen.batch), weighs=False)
+        return CachedQueries(OnnxEmbedder.load(chosen.path, chosen.batch), weighs=False)
     if chosen.provider == "openai":
         from memoryhub.embeddings.endpoint import EndpointEmbedder
 
-        return RememberedQueries(EndpointEmbedder(chosen), weighs=False)
+        return CachedQueries(EndpointEmbedder(chosen), weighs=False)
     return None
 
 
@@ -116,7 +116,7 @@ SECONDS_BETWEEN_WARNINGS = 60.0
 _warned: dict[str, tuple[str, float]] = {}  # by consequence the failure last told, and when
 
 
-def warn(logger: Logger, consequence: str, error: EmbeddingError) -> None:
+def log_failure(logger: Logger, consequence: str, error: EmbeddingError) -> None:
     """Log what follows from a failure and the failure, unless the same was just told."""
     now, words = time.monotonic(), str(error)
     told, at = _warned.get(consequence, ("", 0.0))

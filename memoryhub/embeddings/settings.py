@@ -18,7 +18,7 @@ _PACKAGES = {"wordllama": ("wordllama",), "onnx": ("onnxruntime", "tokenizers")}
 
 
 @dataclass(frozen=True)
-class Chosen:
+class EmbeddingSettings:
     """Everything that decides which vectors come out."""
 
     provider: str
@@ -30,7 +30,7 @@ class Chosen:
     key: str = field(default="", repr=False)
 
     @classmethod
-    def now(cls) -> Chosen:
+    def now(cls) -> EmbeddingSettings:
         """As the settings stand."""
         config = settings.MEMORYHUB
         return cls(
@@ -49,7 +49,7 @@ class Chosen:
         return Path(os.path.expanduser(self.folder))
 
 
-def problems(chosen: Chosen) -> list[EndpointProblem]:
+def find_problems(chosen: EmbeddingSettings) -> list[EndpointProblem]:
     """Why this configuration cannot work, as far as can be told without loading a model or asking anybody."""
     found = [
         EndpointProblem(
@@ -60,7 +60,7 @@ def problems(chosen: Chosen) -> list[EndpointProblem]:
         if importlib.util.find_spec(package) is None
     ]
     if chosen.provider == "onnx":
-        found += _problems_of_folder(chosen)
+        found += _folder_problems(chosen)
     if chosen.provider == "openai":
         found += http_client.find_endpoint_problems(
             "embeddings", chosen.url, chosen.model, chosen.key, "MEMORYHUB_EMBEDDINGS_KEY"
@@ -68,12 +68,12 @@ def problems(chosen: Chosen) -> list[EndpointProblem]:
     return found
 
 
-def sends_key_in_clear(chosen: Chosen) -> bool:
+def sends_key_in_clear(chosen: EmbeddingSettings) -> bool:
     """Whether the key, and every text, crosses a network unencrypted."""
     return chosen.provider == "openai" and http_client.is_unencrypted(chosen.url)
 
 
-def _problems_of_folder(chosen: Chosen) -> Iterator[EndpointProblem]:
+def _folder_problems(chosen: EmbeddingSettings) -> Iterator[EndpointProblem]:
     if not chosen.folder:
         yield EndpointProblem(
             'embeddings is "onnx", and embeddings_folder is empty',

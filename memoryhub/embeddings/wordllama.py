@@ -11,15 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memoryhub.core.text import words
-from memoryhub.embeddings.base import EmbeddingError, Vectors, encodable, stay_in_one_thread, unit
+from memoryhub.embeddings.base import (
+    EmbeddingError,
+    Vectors,
+    disable_tokenizer_threads,
+    normalize_rows,
+    replace_surrogates,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 MODEL = "l2_supercat"
-_CHARS_AT_ONCE = 65_536  # texts of one step; their tokens' vectors then take about 16 MB
+_CHUNK_CHARS = 65_536  # texts of one step; their tokens' vectors then take about 16 MB
 # A word as it is written: letters and digits with the marks that stand on them.
-_WRITTEN = re.compile(r"(?:[^\W_][\u0300-\u036f]*)+")
+_WORD = re.compile(r"(?:[^\W_][\u0300-\u036f]*)+")
 
 
 class StaticEmbedder:
@@ -35,7 +41,7 @@ class StaticEmbedder:
     @classmethod
     def load(cls) -> StaticEmbedder:
         """From the wheel's own files; EmbeddingError when they are not there or cannot be read."""
-        stay_in_one_thread()
+        disable_tokenizer_threads()
         try:
             import wordllama
 
@@ -51,16 +57,16 @@ class StaticEmbedder:
         return cls(found.embedding, found.tokenizer, f"wordllama/{MODEL}")
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        rows = [self._rows(step) for step in _steps(texts)]
+        rows = [self._rows(step) for step in _text_chunks(texts)]
         return np.concatenate(rows) if rows else np.zeros((0, self.dimensions), dtype=np.float32)
 
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
         if not weights or not text.strip():
             return self._one(text)
-        clean = encodable(text)
+        clean = replace_surrogates(text)
         encoding = self._encode([clean])[0]
         shares = _token_weights(clean, encoding.offsets, weights)
-        found = unit(shares @ self._table[self._ids(encoding.ids)])
+        found = normalize_rows(shares @ self._table[self._ids(encoding.ids)])
         # Nothing that counts: the question as it stands is better than none.
         return found if found.any() else self._one(text)
 
@@ -70,7 +76,7 @@ class StaticEmbedder:
 
     def _rows(self, texts: Sequence[str]) -> Vectors:
         """Text by text: the few vectors of one stay in the processor's cache, those of all would not."""
-        clean = [encodable(text) if text.strip() else "" for text in texts]
+        clean = [replace_surrogates(text) if text.strip() else "" for text in texts]
         found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         # Fast: without the places of tokens in the text, which nobody asks for here.
         for row, encoding in zip(
@@ -78,7 +84,7 @@ class StaticEmbedder:
         ):
             if encoding.ids:
                 np.add.reduce(self._table[self._ids(encoding.ids)], axis=0, out=row)
-        return unit(found)
+        return normalize_rows(found)
 
     def _encode(self, texts: list[str]) -> list[Encoding]:
         found: list[Encoding] = self._tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -89,11 +95,11 @@ class StaticEmbedder:
         return np.minimum(np.asarray(ids, dtype=np.intp), len(self._table) - 1)
 
 
-def _steps(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+def _text_chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     """The texts in runs of about ``_CHARS_AT_ONCE`` characters, so that memory stays bounded."""
     start = chars = 0
     for at, text in enumerate(texts):
-        if chars and chars + len(text) > _CHARS_AT_ONCE:
+        if chars and chars + len(text) > _CHUNK_CHARS:
             yield texts[start:at]
             start, chars = at, 0
         chars += len(text) + 1
@@ -107,13 +113,13 @@ def _token_weights(text: str, offsets: Sequence[tuple[int, int]], weights: Mappi
     What is no part of a word counts nothing: on LoCoMo's turns that is worth 1 to 4 points of recall@10.
     """
     by_char = np.full(len(text) + 1, np.nan, dtype=np.float32)
-    for word in _WRITTEN.finditer(text):
+    for word in _WORD.finditer(text):
         named = [weights.get(part, 1.0) for part in words(word.group())]
         by_char[word.start() : word.end()] = max(named, default=1.0)
     spans = (by_char[start:end] for start, end in offsets)
-    return np.array([_heaviest(span) for span in spans], dtype=np.float32)
+    return np.array([_max_weight(span) for span in spans], dtype=np.float32)
 
 
-def _heaviest(span: Vectors) -> float:
+def _max_weight(span: Vectors) -> float:
     known = span[~np.isnan(span)]
     return float(known.max()) if len(known) else 0.0

@@ -38,14 +38,16 @@ class Candidate:
     decision: bool = False
     why: str = ""
 
-    def draft(self, place: Place) -> MemoryDraft:
+    def draft(self, place: Destination) -> MemoryDraft:
         """The memory that would be stored."""
-        content = _storable(self.content).strip()[:CONTENT_CHARS]
+        content = _replace_broken_characters(self.content).strip()[:CONTENT_CHARS]
         return MemoryDraft(
             content=content,
             title=make_title(content)[:500],
-            abstract=shorten(_storable(self.abstract) or content, ABSTRACT_CHARS),
-            overview=shorten(_storable(self.overview), OVERVIEW_CHARS) if self.overview else "",
+            abstract=shorten(_replace_broken_characters(self.abstract) or content, ABSTRACT_CHARS),
+            overview=shorten(_replace_broken_characters(self.overview), OVERVIEW_CHARS)
+            if self.overview
+            else "",
             category=self.category,
             type=MemoryType.DECISION if self.decision else CATEGORIES[self.category],
             confidence=round(min(max(self.confidence, 0.0), 1.0), 2),
@@ -64,7 +66,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Place:
+class Destination:
     """Where what is extracted belongs."""
 
     project: str = ""
@@ -73,6 +75,6 @@ class Place:
     sensitivity: str = Sensitivity.PUBLIC.value
 
 
-def _storable(text: str) -> str:
+def _replace_broken_characters(text: str) -> str:
     """Without NULs, and with U+FFFD for halves of characters that whoever wrote the JSON cut in two."""
     return text.replace("\x00", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

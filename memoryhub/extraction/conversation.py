@@ -16,7 +16,7 @@ from memoryhub.security.secrets import redact_checked
 USER, ASSISTANT = "user", "assistant"
 # Who else takes part (tools, the system's own instructions) says nothing that is worth remembering of people.
 _SPEAKERS = {"user": USER, "human": USER, "assistant": ASSISTANT, "ai": ASSISTANT, "model": ASSISTANT}
-MOST_CHARS = 100_000  # of one message; the rest is a document, not something that was said
+MAX_MESSAGE_CHARS = 100_000  # of one message; the rest is a document, not something that was said
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Turn:
     text: str
 
 
-def turns(messages: Iterable[Any]) -> list[Turn]:
+def parse_turns(messages: Iterable[Any]) -> list[Turn]:
     """The turns among messages in the shapes that agents keep them in; what is none is left out.
 
     Raise :class:`~memoryhub.security.secrets.CheckTooCostly` if one is too costly to check for secrets.
@@ -37,38 +37,38 @@ def turns(messages: Iterable[Any]) -> list[Turn]:
         if not isinstance(message, dict):
             continue
         role = _SPEAKERS.get(str(message.get("role", "")).lower())
-        text = text_of(message.get("content"))
+        text = message_text(message.get("content"))
         if role and text.strip():
-            said = redact_checked(strip_injected_context(text[:MOST_CHARS])).strip()
+            said = redact_checked(strip_injected_context(text[:MAX_MESSAGE_CHARS])).strip()
             found += [Turn(role, said)] if said else []
     return found
 
 
-def text_of(content: Any) -> str:
+def message_text(content: Any) -> str:
     """A content as a text: it is one, or a list of parts of which the texts count (no calls of tools)."""
     if isinstance(content, str):
         return content.replace("\x00", "")
     if isinstance(content, list):
-        texts = [part.get("text") for part in content if isinstance(part, dict) and _says(part)]
+        texts = [part.get("text") for part in content if isinstance(part, dict) and _is_text_part(part)]
         return "\n\n".join(text for text in texts if isinstance(text, str)).replace("\x00", "")
     return ""
 
 
-def _says(part: dict[str, Any]) -> bool:
+def _is_text_part(part: dict[str, Any]) -> bool:
     return part.get("type", "text") in ("text", "input_text", "output_text")
 
 
-def as_messages(found: Sequence[Turn]) -> list[dict[str, str]]:
+def to_messages(found: Sequence[Turn]) -> list[dict[str, str]]:
     """As they are kept while they wait."""
     return [{"role": turn.role, "content": turn.text} for turn in found]
 
 
-def in_parts(found: Sequence[Turn], most_tokens: int) -> list[list[Turn]]:
+def split_turns(found: Sequence[Turn], most_tokens: int) -> list[list[Turn]]:
     """Consecutive turns of so many tokens at most; a turn that is longer by itself is cut into several."""
     parts: list[list[Turn]] = [[]]
     room = most_tokens
     for turn in found:
-        for piece in _pieces(turn, most_tokens):
+        for piece in _split_turn(turn, most_tokens):
             cost = estimate_tokens(piece.text) + 4
             if parts[-1] and cost > room:
                 parts.append([])
@@ -78,7 +78,7 @@ def in_parts(found: Sequence[Turn], most_tokens: int) -> list[list[Turn]]:
     return [part for part in parts if part]
 
 
-def _pieces(turn: Turn, most_tokens: int) -> Iterable[Turn]:
+def _split_turn(turn: Turn, most_tokens: int) -> Iterable[Turn]:
     """A token has at least one character, so a piece of so many characters never has more tokens."""
     if estimate_tokens(turn.text) + 4 <= most_tokens:
         yield turn
@@ -88,47 +88,47 @@ def _pieces(turn: Turn, most_tokens: int) -> Iterable[Turn]:
         yield Turn(turn.role, turn.text[start : start + size])
 
 
-MOST_BYTES = 50_000_000
+MAX_TRANSCRIPT_BYTES = 50_000_000
 _SPEAKER = re.compile(
     r"^(?:#{1,6}\s*|\*\*)?(?P<role>user|human|assistant|ai|model)(?:\*\*)?:(?:\*\*)?[ \t]*", re.I | re.M
 )
 
 
-class NotATranscript(Exception):
+class InvalidTranscript(Exception):
     """The file holds no conversation; the message says what was expected."""
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read_transcript(path: Path) -> list[dict[str, Any]]:
     """The messages of a file; NotATranscript, or OSError when it cannot be read."""
     with path.open("rb") as file:
-        raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise NotATranscript(f"it is larger than {MOST_BYTES:,} bytes; take it in parts")
+        raw = file.read(MAX_TRANSCRIPT_BYTES + 1)
+    if len(raw) > MAX_TRANSCRIPT_BYTES:
+        raise InvalidTranscript(f"it is larger than {MAX_TRANSCRIPT_BYTES:,} bytes; take it in parts")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise NotATranscript("it is not text in UTF-8") from None
-    found = messages(text)
+        raise InvalidTranscript("it is not text in UTF-8") from None
+    found = parse_messages(text)
     if not found:
-        raise NotATranscript(
+        raise InvalidTranscript(
             "no message was found: expected are JSON messages with role and content, as a list or one a"
             " line, or lines that begin with User: and Assistant:"
         )
     return found
 
 
-def messages(text: str) -> list[dict[str, Any]]:
+def parse_messages(text: str) -> list[dict[str, Any]]:
     """The messages in a text; empty where there are none."""
-    whole = _json(text)
+    whole = _parse_json(text)
     if isinstance(whole, dict) and isinstance(whole.get("messages"), list):
         whole = whole["messages"]
     if isinstance(whole, list):
-        return list(_of_rows(whole))
-    rows = [_json(line) for line in text.splitlines() if line.lstrip().startswith("{")]
-    return list(_of_rows(rows)) or list(_of_text(text))
+        return list(_messages_from_rows(whole))
+    rows = [_parse_json(line) for line in text.splitlines() if line.lstrip().startswith("{")]
+    return list(_messages_from_rows(rows)) or list(_messages_from_text(text))
 
 
-def _of_rows(rows: list[Any]) -> Iterator[dict[str, Any]]:
+def _messages_from_rows(rows: list[Any]) -> Iterator[dict[str, Any]]:
     for row in rows:
         if not isinstance(row, dict):
             continue
@@ -139,17 +139,17 @@ def _of_rows(rows: list[Any]) -> Iterator[dict[str, Any]]:
         elif "role" in row and "content" in row:
             yield {"role": row["role"], "content": row["content"]}
         elif isinstance(row.get("hook"), dict):
-            yield from _of_hook(row["hook"])
+            yield from _messages_from_hook(row["hook"])
 
 
-def _of_hook(hook: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _messages_from_hook(hook: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if prompt := hook.get("prompt"):
         yield {"role": "user", "content": prompt}
     if said := hook.get("last_assistant_message"):
         yield {"role": "assistant", "content": said}
 
 
-def _of_text(text: str) -> Iterator[dict[str, Any]]:
+def _messages_from_text(text: str) -> Iterator[dict[str, Any]]:
     starts = list(_SPEAKER.finditer(text))
     ends = [found.start() for found in starts[1:]] + [len(text)]
     for found, end in zip(starts, ends, strict=True) if starts else ():
@@ -157,7 +157,7 @@ def _of_text(text: str) -> Iterator[dict[str, Any]]:
             yield {"role": found["role"].lower(), "content": content}
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

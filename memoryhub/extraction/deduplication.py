@@ -21,8 +21,8 @@ from memoryhub.core.text import STOP_WORDS, words
 from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
-from memoryhub.extraction.comparison import Decision, Verdict, compare, likeness, merged
-from memoryhub.extraction.rules.statements import different_people
+from memoryhub.extraction.comparison import Decision, Verdict, compare_texts, merge_texts, word_overlap
+from memoryhub.extraction.rules.statements import name_different_people
 from memoryhub.memories.rows import LIST_FIELDS, hash_content, list_values, resolve_owner, resolve_project
 from memoryhub.memories.schemas import MAX_CONTENT, MAX_LIST, MemoryDraft, MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
@@ -31,15 +31,19 @@ from memoryhub.models import Embedding, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.semantic import available_embedder, find_nearest
 
-MOST = 5  # memories that a candidate is compared with
-MOST_PROFILES = 50  # there is always one to merge with, and it may be behind those of others
-_LOOKED_UP, _RARE, _READ = 30, 6, 50  # words whose rarity is asked, of these searched, memories read
-_COMMON = 2000  # memories that hold a word at which it stops being rare
-_CHARS = 4000  # of a text whose words are compared
+MAX_NEIGHBOURS = 5  # memories that a candidate is compared with
+MAX_PROFILE_NEIGHBOURS = 50  # there is always one to merge with, and it may be behind those of others
+_MAX_WORDS_LOOKED_UP, _MAX_RARE_WORDS, _MAX_MEMORIES_READ = (
+    30,
+    6,
+    50,
+)  # words whose rarity is asked, of these searched, memories read
+_COMMON_WORD_MEMORIES = 2000  # memories that hold a word at which it stops being rare
+_MAX_COMPARED_CHARS = 4000  # of a text whose words are compared
 
 
 @dataclass(frozen=True)
-class Near:
+class Neighbour:
     """A memory and how near it is: a cosine, or a share of words."""
 
     memory: Memory
@@ -47,7 +51,7 @@ class Near:
 
 
 @dataclass(frozen=True)
-class Question:
+class NeighbourQuery:
     """Where to look for what, and the candidate's vector, made before any transaction is open."""
 
     memories: MemoryQuerySet
@@ -57,7 +61,7 @@ class Question:
     always: bool = False  # what is nearest is wanted however far it is
 
     @classmethod
-    def of(cls, draft: MemoryDraft, actor: Actor, now: datetime) -> Question:
+    def of(cls, draft: MemoryDraft, actor: Actor, now: datetime) -> NeighbourQuery:
         """StoreError when the actor may not write to that place."""
         memories = Memory.objects.visible_to(actor.clearance).live(now)
         memories = memories.filter(
@@ -68,7 +72,7 @@ class Question:
             sensitivity__in=LEVELS[: level_rank(draft.sensitivity.value) + 1],
         ).exclude(type__in=SUMMARY_TYPES)
         embedder, _ = available_embedder()
-        vector = _vector(embedder, draft) if embedder else None
+        vector = _embed_draft(embedder, draft) if embedder else None
         if embedder and vector is not None:
             # Out of any transaction, in which what came since the last look would be read again each time.
             vector_index.get_index(embedder.name, len(vector)).view()
@@ -76,13 +80,13 @@ class Question:
         return cls(memories, draft.content, name, vector, draft.category == ALWAYS_MERGED)
 
 
-def near(question: Question) -> list[Near]:
+def find_neighbours(question: NeighbourQuery) -> list[Neighbour]:
     """The nearest first, at most :data:`MOST`; by words those that have no vector (yet).
 
     For what is always merged :data:`MOST_PROFILES`, however far; of those as far the newest first.
     """
     least = -1.0 if question.always else settings.MEMORYHUB.near_duplicate_similarity
-    most = MOST_PROFILES if question.always else MOST
+    most = MAX_PROFILE_NEIGHBOURS if question.always else MAX_NEIGHBOURS
     found: dict[int, float] = {}
     without = question.memories
     if question.vector is not None:
@@ -91,31 +95,35 @@ def near(question: Question) -> list[Near]:
         own = Embedding.objects.filter(memory=OuterRef("pk"), model=question.model)
         without = without.filter(~Exists(own))
     by_words = without.order_by("-pk")[:most] if question.always else ()
-    for memory in (*_same_words(question), *_sharing_words(without, question.content), *by_words):
-        similarity = likeness(question.content[:_CHARS], memory.content[:_CHARS])
+    for memory in (*_with_same_content(question), *_with_shared_words(without, question.content), *by_words):
+        similarity = word_overlap(
+            question.content[:_MAX_COMPARED_CHARS], memory.content[:_MAX_COMPARED_CHARS]
+        )
         if similarity >= least:
             found[memory.pk] = max(found.get(memory.pk, least), similarity)
     best = sorted(found, key=lambda pk: (-found[pk], -pk))[:most]
     rows = question.memories.in_bulk(best)
-    return [Near(rows[pk], round(min(found[pk], 1.0), 4)) for pk in best if pk in rows]
+    return [Neighbour(rows[pk], round(min(found[pk], 1.0), 4)) for pk in best if pk in rows]
 
 
-def _same_words(question: Question) -> Iterable[Memory]:
+def _with_same_content(question: NeighbourQuery) -> Iterable[Memory]:
     """What the store would refresh: it is nearest, whatever its vector says."""
     same: MemoryQuerySet = question.memories.filter(content_hash=hash_content(question.content))
     return same[:1]
 
 
-def _sharing_words(memories: MemoryQuerySet, text: str) -> list[Memory]:
+def _with_shared_words(memories: MemoryQuerySet, text: str) -> list[Memory]:
     """Memories that hold one of the text's rarest words."""
-    useful = [word for word in dict.fromkeys(words(text[:_CHARS])) if word not in STOP_WORDS]
-    likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))[:_LOOKED_UP]
-    counted = rare_words(likely, _COMMON)
-    rare = sorted(counted, key=lambda word: (counted[word], word))[:_RARE]
-    return list(memories.matching(match_any(rare))[:_READ]) if rare else []
+    useful = [word for word in dict.fromkeys(words(text[:_MAX_COMPARED_CHARS])) if word not in STOP_WORDS]
+    likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))[
+        :_MAX_WORDS_LOOKED_UP
+    ]
+    counted = rare_words(likely, _COMMON_WORD_MEMORIES)
+    rare = sorted(counted, key=lambda word: (counted[word], word))[:_MAX_RARE_WORDS]
+    return list(memories.matching(match_any(rare))[:_MAX_MEMORIES_READ]) if rare else []
 
 
-def _vector(embedder: Embedder, draft: MemoryDraft) -> Vectors | None:
+def _embed_draft(embedder: Embedder, draft: MemoryDraft) -> Vectors | None:
     """None where the provider fails now: words are compared then."""
     text = embedding_text(draft)
     try:
@@ -125,23 +133,23 @@ def _vector(embedder: Embedder, draft: MemoryDraft) -> Vectors | None:
     return vector if vector.any() else None
 
 
-SKIP = "dedup_skip"
+SKIP_OPERATION = "dedup_skip"
 
 
 @dataclass(frozen=True)
-class Choice:
+class DedupDecision:
     """What becomes of a candidate, and beside which memory (None: beside none)."""
 
     verdict: Verdict
     memory: Memory | None = None
 
 
-Chooser = Callable[[MemoryDraft, Sequence[Near]], Choice | None]
-_NEW = Choice(Verdict(Decision.CREATE, "nothing like it is known"))
+DecisionMaker = Callable[[MemoryDraft, Sequence[Neighbour]], DedupDecision | None]
+_CREATE_NEW = DedupDecision(Verdict(Decision.CREATE, "nothing like it is known"))
 
 
-def remember_deduplicated(
-    draft: MemoryDraft, actor: Actor, now: datetime | None = None, *, choose: Chooser | None = None
+def create_deduplicated(
+    draft: MemoryDraft, actor: Actor, now: datetime | None = None, *, choose: DecisionMaker | None = None
 ) -> memories.StoreResult:
     """Store a memory unless it is known: ``created``, ``merged`` or ``skipped``.
 
@@ -154,18 +162,22 @@ def remember_deduplicated(
         refuse_secrets(draft, MEMORY_FIELDS)
     if draft.key:
         return memories.create_memory(draft, actor, now)
-    question = Question.of(draft, actor, now)
+    question = NeighbourQuery.of(draft, actor, now)
     chosen = None
-    if choose and (found := near(question)):
-        chosen = choose(draft, found[:MOST])
+    if choose and (found := find_neighbours(question)):
+        chosen = choose(draft, found[:MAX_NEIGHBOURS])
     vectors = memories.embed_drafts([draft])
     checked: set[str] = {""}
     while True:
         with write_transaction():
-            choice = _held(draft, chosen, question) if chosen else by_rules(draft, near(question))
+            choice = (
+                _checked_decision(draft, chosen, question)
+                if chosen
+                else decide_by_rules(draft, find_neighbours(question))
+            )
             is_merge = choice.memory is not None and choice.verdict.decision == Decision.MERGE
             if not is_merge or choice.verdict.content in checked:
-                return _carry_out(choice, draft, actor, now, vectors)
+                return _apply_decision(choice, draft, actor, now, vectors)
         # The merged text has to be checked outside of the transaction. Then the choice is made again.
         content = choice.verdict.content
         with journal_refusals(draft, actor):
@@ -173,97 +185,99 @@ def remember_deduplicated(
         checked.add(content)
 
 
-def _carry_out(
-    choice: Choice, draft: MemoryDraft, actor: Actor, now: datetime, vectors: PreparedVectors
+def _apply_decision(
+    choice: DedupDecision, draft: MemoryDraft, actor: Actor, now: datetime, vectors: PreparedVectors
 ) -> memories.StoreResult:
     """Skip, merge or create, in the caller's transaction. All texts have been checked for secrets."""
     if choice.memory is not None and choice.verdict.decision == Decision.SKIP:
-        return _skip(draft, choice.memory, actor, now)
+        return _skip_draft(draft, choice.memory, actor, now)
     if choice.memory is not None and choice.verdict.decision == Decision.MERGE:
         # A conflict: together they equal a third memory. Then the candidate is stored by itself.
         with suppress(memories.Conflict):
-            return _merge(draft, choice.memory, choice.verdict.content, actor, now)
+            return _merge_draft(draft, choice.memory, choice.verdict.content, actor, now)
     [result] = memories.create_memories([draft], actor, now, vectors=vectors, refusals=[None])
     if isinstance(result, memories.StoreError):
         raise result
     return result
 
 
-def by_rules(draft: MemoryDraft, found: Sequence[Near]) -> Choice:
+def decide_by_rules(draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision:
     """The deterministic decision: what is known is skipped, what adds is merged, all else is created."""
     if any(one.memory.content_hash == hash_content(draft.content) for one in found):
-        return _NEW  # the store refreshes what has these very words
+        return _CREATE_NEW  # the store refreshes what has these very words
     if draft.category == ALWAYS_MERGED:
-        return _into_profile(draft, found)
-    merge: Choice | None = None
+        return _merge_into_profile(draft, found)
+    merge: DedupDecision | None = None
     for one in found:
-        choice = _fitting(draft, Choice(compare(draft.content, one.memory.content), one.memory))
+        choice = _apply_category_rules(
+            draft, DedupDecision(compare_texts(draft.content, one.memory.content), one.memory)
+        )
         if choice.verdict.decision == Decision.SKIP:
             return choice
         if choice.verdict.decision == Decision.MERGE and merge is None:
             merge = choice
-    return merge or _NEW
+    return merge or _CREATE_NEW
 
 
-def _into_profile(draft: MemoryDraft, found: Sequence[Near]) -> Choice:
+def _merge_into_profile(draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision:
     """Merged with the most similar memory that can take it and is not about somebody else."""
     for one in found:
-        if not different_people(draft.content, one.memory.content):
-            content = merged(draft.content, one.memory.content)
+        if not name_different_people(draft.content, one.memory.content):
+            content = merge_texts(draft.content, one.memory.content)
             verdict = Verdict(Decision.MERGE, "a profile is always merged", content)
-            choice = _fitting(draft, Choice(verdict, one.memory))
+            choice = _apply_category_rules(draft, DedupDecision(verdict, one.memory))
             if choice.verdict.decision == Decision.MERGE:
                 return choice
-    return _NEW
+    return _CREATE_NEW
 
 
-def _held(draft: MemoryDraft, chosen: Choice, question: Question) -> Choice:
+def _checked_decision(draft: MemoryDraft, chosen: DedupDecision, question: NeighbourQuery) -> DedupDecision:
     """What somebody decided, if the memory it names is as it was then, and may be merged; else the rules."""
-    found = near(question)
+    found = find_neighbours(question)
     if chosen.memory is None or chosen.verdict.decision == Decision.CREATE:
         known = draft.category == ALWAYS_MERGED and found
-        return by_rules(draft, found) if known else chosen
+        return decide_by_rules(draft, found) if known else chosen
     current = next((one.memory for one in found if one.memory.pk == chosen.memory.pk), None)
     if current is None or current.updated_at != chosen.memory.updated_at:
-        return by_rules(draft, found)
+        return decide_by_rules(draft, found)
     if current.content_hash == hash_content(draft.content):
-        return _NEW
+        return _CREATE_NEW
     if draft.category == ALWAYS_MERGED and (
-        chosen.verdict.decision == Decision.SKIP or different_people(draft.content, current.content)
+        chosen.verdict.decision == Decision.SKIP or name_different_people(draft.content, current.content)
     ):
-        return by_rules(draft, found)
-    return _fitting(draft, chosen)
+        return decide_by_rules(draft, found)
+    return _apply_category_rules(draft, chosen)
 
 
-def _fitting(draft: MemoryDraft, choice: Choice) -> Choice:
+def _apply_category_rules(draft: MemoryDraft, choice: DedupDecision) -> DedupDecision:
     """The categories' own rules, and what no memory can hold."""
     verdict, memory = choice.verdict, choice.memory
     if memory is None or verdict.decision == Decision.CREATE:
         return choice
     if draft.category in NEVER_MERGED:
-        return Choice(Verdict(Decision.CREATE, f"{draft.category} always stand for themselves"))
+        return DedupDecision(Verdict(Decision.CREATE, f"{draft.category} always stand for themselves"))
     if verdict.decision == Decision.MERGE:
         if len(verdict.content) > MAX_CONTENT:
-            return Choice(Verdict(Decision.CREATE, "together they are too long for one memory"))
+            return DedupDecision(Verdict(Decision.CREATE, "together they are too long for one memory"))
         if memory.sensitivity != draft.sensitivity:
-            return Choice(Verdict(Decision.CREATE, "merged, it would be seen by others than it may"))
+            return DedupDecision(Verdict(Decision.CREATE, "merged, it would be seen by others than it may"))
     return choice
 
 
-def _skip(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> memories.StoreResult:
+def _skip_draft(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> memories.StoreResult:
     """Change nothing, and journal the hash of the text that was left out.
 
     The row has the higher level of both texts: a hash lets its readers check guesses of the text.
     """
     level = draft.sensitivity.value
     skipped = {"candidate_hash": hash_content(draft.content), "candidate_sensitivity": level}
-    change = journal.memory_change(SKIP, memory, **skipped)
+    change = journal.memory_change(SKIP_OPERATION, memory, **skipped)
     change = replace(change, sensitivity=stricter_level(memory.sensitivity, level))
     journal.record(actor, [change], now)
     return memories.StoreResult("skipped", memory)
 
 
-def _merge(
+def _merge_draft(
     draft: MemoryDraft, memory: Memory, content: str, actor: Actor, now: datetime
 ) -> memories.StoreResult:
     """The memory takes over what the candidate adds; what it said stays as a revision."""

@@ -19,12 +19,14 @@ PERSON, PLACE, ORGANISATION, TOOL, FILE, CONCEPT = (
     *("file", "concept"),
 )
 ENTITY_TYPES = (PERSON, PLACE, ORGANISATION, TOOL, FILE, CONCEPT)
-MOST = 20  # of one text
-MOST_CHARS = 20_000  # that are looked at
-LONGEST = 200
+MAX_ENTITIES = 20  # of one text
+MAX_TEXT_CHARS = 20_000  # that are looked at
+MAX_NAME_CHARS = 200
 
-_CAP = r"[A-ZÀ-ÖØ-Þ][\w'’-]{0,38}[\w]"  # bounded, or a long text of hyphens takes the square of its length
-_NAME = rf"(?-i:{_CAP}(?: (?:van|von|de|da|del|der|den|la|le|al|bin|{_CAP})){{0,2}})"
+_CAPITALISED = (
+    r"[A-ZÀ-ÖØ-Þ][\w'’-]{0,38}[\w]"  # bounded, or a long text of hyphens takes the square of its length
+)
+_NAME = rf"(?-i:{_CAPITALISED}(?: (?:van|von|de|da|del|der|den|la|le|al|bin|{_CAPITALISED})){{0,2}})"
 _NOT_NAMES = frozenset(
     """a all also always an and any api apis are as at aug august april asked because before beware both
     but by can ci com css db dec december decided decision do docs done each error every feb february finally
@@ -64,12 +66,12 @@ _ROMAN = re.compile(r"[IVX]+")
 _HANDLE = re.compile(r"(?<![\w@./])@([A-Za-z][\w-]{1,38})\b(?![./@])")
 _HASHTAG = re.compile(r"(?<![\w#/&])#([A-Za-z][\w-]{1,40})\b")
 _COMPANY = re.compile(
-    rf"\b((?:{_CAP} ){{1,3}}(?:Inc|Ltd|LLC|GmbH|AG|SE|KG|SA|SAS|BV|Corp|Corporation|Company|Foundation"
+    rf"\b((?:{_CAPITALISED} ){{1,3}}(?:Inc|Ltd|LLC|GmbH|AG|SE|KG|SA|SAS|BV|Corp|Corporation|Company|Foundation"
     r"|Institute|University|Bank|Labs|Group|Ministry|Council|Association|Hospital)\b\.?)"
-    rf"|\b((?:University|Bank|Institute|Ministry) of {_CAP})"
+    rf"|\b((?:University|Bank|Institute|Ministry) of {_CAPITALISED})"
 )
 # What stands around a name tells what it is. Each with one group, the name.
-_AROUND: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+_CONTEXT_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
     for kind, pattern in (
         (
@@ -106,22 +108,24 @@ _AROUND: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"|runs? on|install(?:ed|s)?|built (?:with|on)|powered by|deploy(?:ed)? (?:on|with|to)"
             rf"|upgrad(?:e|ed) to|tool|library|framework|database) ({_NAME})",
         ),
-        (CONCEPT, rf"\b((?-i:Project|Operation|Team) (?-i:{_CAP}))"),
+        (CONCEPT, rf"\b((?-i:Project|Operation|Team) (?-i:{_CAPITALISED}))"),
         (CONCEPT, rf"\b(?:project|team|feature|epic|codename|milestone|module|service|class) ({_NAME})"),
     )
 )
 _WORD = re.compile(r"[A-Za-zÀ-ɏ0-9][A-Za-zÀ-ɏ0-9'’+#-]*")
 _LONG_PLACE = re.compile(r"\b(?:" + "|".join(map(re.escape, LONG_PLACES)) + r")\b")
-_FULL_NAME = re.compile(rf"(?<![\w-])({_CAP})((?: (?:van|von|de|der|da|del|la)){{0,2}} {_CAP})(?![\w-])")
+_FULL_NAME = re.compile(
+    rf"(?<![\w-])({_CAPITALISED})((?: (?:van|von|de|der|da|del|la)){{0,2}} {_CAPITALISED})(?![\w-])"
+)
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;•|]\s+|\n\s*|[-*>#\"“(\[]\s*)$")
-_MANY_CAPITALS = 0.4  # of the words inside sentences: then a capital letter says nothing (headlines)
+_MAX_CAPITALISED_SHARE = 0.4  # of the words inside sentences: then a capital letter says nothing (headlines)
 _GERMAN = re.compile(r"\b(?:der|die|das|den|und|ist|nicht|ein|eine|wir|ich|mit|für|auf|wird|sind)\b")
 # "Authentication works" names nobody.
 _NOUN = re.compile(r"(?:tion|ing|ment|ity|ness|ware|ics|ance|ence|ism)s?$")
 
 
 @dataclass(frozen=True)
-class Found:
+class EntityMatch:
     """A name and its kind; ``at`` is where it stands, in characters."""
 
     name: str
@@ -132,72 +136,74 @@ class Found:
 def extract_entities(text: str) -> list[tuple[str, str]]:
     """Pairs of name and type, in the order of the text, each name once; the surest type wins."""
     # Names in addresses are parts of them.
-    text = _ADDRESS.sub(lambda match: " " * len(match[0]), text[:MOST_CHARS])
-    kept: dict[str, Found] = {}
+    text = _ADDRESS.sub(lambda match: " " * len(match[0]), text[:MAX_TEXT_CHARS])
+    kept: dict[str, EntityMatch] = {}
     taken: list[tuple[int, int]] = []
-    for found in chain(_find(text), _capitalised(text, taken)):
+    for found in chain(_find_candidates(text), _find_capitalised(text, taken)):
         end = found.at + len(found.name)
         if _overlaps(taken, found.at, end):
             continue
         taken.append((found.at, end))
         known = kept.get(found.name.casefold())
         if known is None or found.at < known.at:
-            kept[found.name.casefold()] = Found(found.name, known.kind if known else found.kind, found.at)
+            kept[found.name.casefold()] = EntityMatch(
+                found.name, known.kind if known else found.kind, found.at
+            )
     parts = {part for one in kept.values() if one.kind == PERSON for part in one.name.casefold().split()[:-1]}
     whole = [one for key, one in kept.items() if not (one.kind == PERSON and key in parts)]
-    return [(one.name, one.kind) for one in sorted(whole, key=lambda one: one.at)][:MOST]
+    return [(one.name, one.kind) for one in sorted(whole, key=lambda one: one.at)][:MAX_ENTITIES]
 
 
 def _overlaps(taken: list[tuple[int, int]], start: int, end: int) -> bool:
     return any(one < end and start < other for one, other in taken)
 
 
-def _find(text: str) -> Iterator[Found]:
+def _find_candidates(text: str) -> Iterator[EntityMatch]:
     """Candidates, the surest kinds of evidence first; they may overlap."""
-    yield from _shaped(text)
-    yield from _told(text)
-    yield from _listed(text)
-    yield from _coded(text)
+    yield from _find_by_shape(text)
+    yield from _find_by_context(text)
+    yield from _find_known_names(text)
+    yield from _find_concepts(text)
 
 
-def _shaped(text: str) -> Iterator[Found]:
+def _find_by_shape(text: str) -> Iterator[EntityMatch]:
     """What its shape tells: paths, companies, handles, tags."""
     for match in _FILE.finditer(text):
-        yield Found(match[0].rstrip("."), FILE, match.start())
+        yield EntityMatch(match[0].rstrip("."), FILE, match.start())
     for match in _COMPANY.finditer(text):
         name = match[1] or match[2]
         if name.split()[0].casefold() not in _NOT_NAMES:
-            yield Found(name.rstrip("."), ORGANISATION, match.start())
+            yield EntityMatch(name.rstrip("."), ORGANISATION, match.start())
     for match in _HANDLE.finditer(text):
-        yield Found(match[1], PERSON, match.start(1))
+        yield EntityMatch(match[1], PERSON, match.start(1))
     for match in _LONG_PLACE.finditer(text):
-        yield Found(match[0], PLACE, match.start())
+        yield EntityMatch(match[0], PLACE, match.start())
 
 
-def _told(text: str) -> Iterator[Found]:
+def _find_by_context(text: str) -> Iterator[EntityMatch]:
     """What the words around a name tell; of a name on a list the list decides."""
-    for kind, pattern in _AROUND:
+    for kind, pattern in _CONTEXT_PATTERNS:
         for match in pattern.finditer(text):
-            name = _trimmed(match[1])
-            known = _listed_kind(name) if name else ""
+            name = _trim_name(match[1])
+            known = _known_type(name) if name else ""
             if known or (name and not (kind == PERSON and _NOUN.search(name))):
-                yield Found(name, known or kind, match.start(1))
+                yield EntityMatch(name, known or kind, match.start(1))
 
 
-def _trimmed(name: str) -> str:
+def _trim_name(name: str) -> str:
     """Without words at its end that are no part of a name; empty when the first one is none."""
     words = name.removesuffix("'s").removesuffix("’s").split()
     while words and (words[-1].casefold() in _NOT_NAMES or words[-1][0].islower()):
         words.pop()
     if not words or words[0].casefold() in _NOT_NAMES or words[0].casefold() in _PRONOUNS:
         return ""
-    return " ".join(words)[:LONGEST]
+    return " ".join(words)[:MAX_NAME_CHARS]
 
 
 _PRONOUNS = frozenset("he she they we you it who everyone everybody nobody somebody someone user".split())
 
 
-def _listed_kind(name: str) -> str:
+def _known_type(name: str) -> str:
     low = name.casefold()
     for kind, names in ((TOOL, TOOLS), (ORGANISATION, ORGANISATIONS), (PLACE, PLACES)):
         if low in names:
@@ -205,45 +211,45 @@ def _listed_kind(name: str) -> str:
     return PERSON if low.split()[0] in GIVEN_NAMES else ""
 
 
-def _listed(text: str) -> Iterator[Found]:
+def _find_known_names(text: str) -> Iterator[EntityMatch]:
     """Names on the lists; a tool in any case, the others with a capital letter."""
     for match in _FULL_NAME.finditer(text):
-        if match[1].casefold() in GIVEN_NAMES and (name := _trimmed(match[0])):
-            yield Found(name, PERSON, match.start())
+        if match[1].casefold() in GIVEN_NAMES and (name := _trim_name(match[0])):
+            yield EntityMatch(name, PERSON, match.start())
     for match in _WORD.finditer(text):
         word = match[0].removesuffix("'s").removesuffix("’s")
-        kind = _listed_kind(word)
+        kind = _known_type(word)
         if kind == TOOL or (kind and word[0].isupper() and not word.isupper()):
-            yield Found(word, kind, match.start())
+            yield EntityMatch(word, kind, match.start())
 
 
-def _coded(text: str) -> Iterator[Found]:
+def _find_concepts(text: str) -> Iterator[EntityMatch]:
     """Concepts: names in code, acronyms and tags."""
     for match in _CODE.finditer(text):
         if _IDENTIFIER.fullmatch(match[1]):
-            yield Found(match[1], CONCEPT, match.start(1))
+            yield EntityMatch(match[1], CONCEPT, match.start(1))
     for pattern in (_CAMEL, _SNAKE):
         for match in pattern.finditer(text):
-            yield Found(match[0], CONCEPT, match.start())
+            yield EntityMatch(match[0], CONCEPT, match.start())
     for match in _HASHTAG.finditer(text):
-        yield Found(match[1], CONCEPT, match.start(1))
+        yield EntityMatch(match[1], CONCEPT, match.start(1))
     for match in _ACRONYM.finditer(text):
         if (
             match[0].casefold() not in _NOT_NAMES
             and not _ROMAN.fullmatch(match[0])
-            and not _shouted(text, match)
+            and not _is_in_capitals(text, match)
         ):
-            yield Found(match[0], CONCEPT, match.start())
+            yield EntityMatch(match[0], CONCEPT, match.start())
 
 
-def _shouted(text: str, match: re.Match[str]) -> bool:
+def _is_in_capitals(text: str, match: re.Match[str]) -> bool:
     """Whether the words beside it are in capitals too."""
     line = text[text.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0]
     words = [word for word in _WORD.findall(line) if len(word) > 1]
     return len(words) > 2 and sum(map(str.isupper, words)) > len(words) / 2
 
 
-def _capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[Found]:
+def _find_capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[EntityMatch]:
     """Concepts: capitalised words inside a sentence, where that tells. ``taken``: where names were found."""
     inside = [
         match
@@ -251,14 +257,14 @@ def _capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[Found]:
         if not _starts_sentence(text, match.start()) and not _overlaps(taken, *match.span())
     ]
     capitals = [match for match in inside if match[0][0].isupper()]
-    headline = not inside or len(capitals) / len(inside) > _MANY_CAPITALS
+    headline = not inside or len(capitals) / len(inside) > _MAX_CAPITALISED_SHARE
     if headline or len(_GERMAN.findall(text)) > 1:  # German writes every noun so
         return
     run: list[re.Match[str]] = []
     for match in (*capitals, None):
         if run and (match is None or match.start() != run[-1].end() + 1 or text[run[-1].end()] != " "):
             name = text[run[0].start() : run[-1].end()]
-            yield Found(name.removesuffix("'s").removesuffix("’s"), CONCEPT, run[0].start())
+            yield EntityMatch(name.removesuffix("'s").removesuffix("’s"), CONCEPT, run[0].start())
             run = []
         if match is not None and _is_name(match[0]):
             run.append(match)

@@ -13,20 +13,20 @@ from memoryhub.capture.memorability import salience
 from memoryhub.core.text import CJK, terms
 from memoryhub.core.vocabulary import MemoryType
 
-BASE: dict[str, int] = {
+BASE_IMPORTANCE: dict[str, int] = {
     MemoryType.SELF: 6,
     MemoryType.RELATIONSHIP: 5,
     MemoryType.FACT: 5,
     MemoryType.ENTITY: 4,
 }
-OTHER_BASE = 5
-LEAST, MOST = 1, 10
+DEFAULT_IMPORTANCE = 5
+MIN_IMPORTANCE, MAX_IMPORTANCE = 1, 10
 _FEW_TERMS, _MANY_TERMS = 4, 25
-_SALIENT = 0.5
+_SALIENCE_THRESHOLD = 0.5
 _MANY_NAMES = 3
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
+def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
@@ -35,7 +35,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         3,
         "says that it is critical",
-        _any(
+        _any_of(
             r"\b(?:critical(?:ly)?|crucial|vital|life[- ]threatening|emergency|allerg(?:y|ic|ies))\b",
             r"\b(?:never (?:ever )?forget|do not forget|don'?t forget|must not be lost|top priority)\b",
             r"\b(?:kritisch|lebenswichtig|unbedingt)\b|(?:重要|重大|アレルギー|过敏)",
@@ -44,7 +44,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         2,
         "sets a rule",
-        _any(
+        _any_of(
             r"\b(?:always|never|must(?:n'?t| not)?|required?|mandatory|forbidden|not allowed|nobody)\b",
             r"\b(?:immer|niemals|nie|muss|darf nicht|toujours|jamais|siempre|nunca|obligatorio)\b",
             r"(?:必ず|禁止|必须|반드시)",
@@ -53,7 +53,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         1,
         "records a decision or a preference",
-        _any(
+        _any_of(
             r"\b(?:decid(?:ed?|es|ing)|decisions?|agreed|chose|chosen|prefers?|preferred|preferences?)\b",
             r"\b(?:favou?rites?|likes?|loves?|hates?|dislikes?|instead of|rather than|policy|deadline)\b",
             r"\b(?:entschieden|beschlossen|bevorzugt|mag|décidé|préfère|decidido|prefiere)\b|(?:決め|决定|好き|喜欢)",
@@ -62,7 +62,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         1,
         "is about safety, money or production",
-        _any(
+        _any_of(
             r"\b(?:security|vulnerab\w+|production|outage|data loss|backup|legal|contract|licen[cs]e|gdpr)\b",
             r"\b(?:medical|doctor|insurance|salary|invoice|payment|budget|birthday|anniversary)\b",
         ),
@@ -70,7 +70,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         -2,
         "holds for a while only",
-        _any(
+        _any_of(
             r"\b(?:today|tonight|tomorrow|this (?:morning|afternoon|evening|week)|right now|currently)\b",
             r"\b(?:at the moment|for now|temporar(?:y|ily)|wip|work in progress|until later)\b",
             r"\b(?:heute|morgen|gerade|vorläufig|vorübergehend|aujourd'hui|demain|hoy|mañana)\b",
@@ -80,7 +80,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         -1,
         "is not sure",
-        _any(
+        _any_of(
             r"\b(?:maybe|perhaps|might|possibly|not sure|unsure|i think|i guess|probably|rumou?r(?:ed)?)\b",
             r"\b(?:vielleicht|vermutlich|peut-être|quizás|tal vez)\b|(?:かもしれ|也许|可能)",
         ),
@@ -88,7 +88,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         -1,
         "is small talk",
-        _any(
+        _any_of(
             r"\b(?:hello|hi there|thanks|thank you|good (?:morning|evening|night)|how are you|lol|haha)\b",
         ),
     ),
@@ -96,19 +96,19 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
 
 
 @dataclass(frozen=True)
-class Judged:
+class ImportanceScore:
     """``importance`` 1 to 10; ``reasons`` say how it came to that, beginning with the type."""
 
     importance: float
     reasons: tuple[str, ...]
 
 
-def judge(text: str, kind: str, names: int = 0) -> Judged:
+def score_importance(text: str, kind: str, names: int = 0) -> ImportanceScore:
     """The importance of a text of this type, in which so many people, places and things are named."""
-    base = BASE.get(kind, OTHER_BASE)
+    base = BASE_IMPORTANCE.get(kind, DEFAULT_IMPORTANCE)
     found = [(base, f"a memory of type {kind}")]
     found += [(step, why) for step, why, seen in _SIGNS if seen.search(text)]
-    if salience(text) >= _SALIENT:
+    if salience(text) >= _SALIENCE_THRESHOLD:
         found.append((1, "says why, or what went wrong"))
     if names >= _MANY_NAMES:
         found.append((1, "names several people, places or things"))
@@ -119,4 +119,4 @@ def judge(text: str, kind: str, names: int = 0) -> Judged:
         found.append((1, "says a lot"))
     total = sum(step for step, _ in found)
     reasons = tuple(f"{why} ({step:+d})" if at else f"{why} ({step})" for at, (step, why) in enumerate(found))
-    return Judged(min(max(total, LEAST), MOST), reasons)
+    return ImportanceScore(min(max(total, MIN_IMPORTANCE), MAX_IMPORTANCE), reasons)

@@ -20,11 +20,11 @@ from memoryhub.core.transactions import write_transaction
 from memoryhub.llm import Meter, ModelError
 from memoryhub.models import ModelUse
 
-__all__ = ["Budget", "Charged", "Spent", "days", "today"]
+__all__ = ["Budget", "BudgetCharge", "DailyUsage", "recent_usage", "usage_on"]
 
 
 @dataclass(frozen=True)
-class Spent:
+class DailyUsage:
     """Of one day, over all models: the budget is one."""
 
     calls: int = 0
@@ -38,7 +38,7 @@ class Spent:
 
 
 @dataclass
-class Charged:
+class BudgetCharge:
     """A request under way. ``tokens`` are set aside as prompt tokens until it is settled."""
 
     day: date
@@ -61,13 +61,13 @@ class Budget(Meter):
     def __init__(self, clock: Callable[[], datetime] = timezone.now) -> None:
         self._clock = clock
 
-    def reserve(self, model: str, tokens: int) -> Charged:
+    def reserve(self, model: str, tokens: int) -> BudgetCharge:
         """ModelError when a call, or so many tokens, are not left for today."""
         config = settings.MEMORYHUB
         day = self._clock().astimezone(UTC).date()
         name = model[:200]
         with write_transaction():
-            spent = today(day)
+            spent = usage_on(day)
             if config.llm_daily_calls and spent.calls >= config.llm_daily_calls:
                 raise ModelError(
                     f"the language model's {config.llm_daily_calls:,} calls of today are used up"
@@ -81,27 +81,27 @@ class Budget(Meter):
             ModelUse.objects.filter(day=day, model=name).update(
                 calls=F("calls") + 1, prompt_tokens=F("prompt_tokens") + tokens
             )
-        return Charged(day, name, tokens)
+        return BudgetCharge(day, name, tokens)
 
 
-def today(day: date | None = None) -> Spent:
+def usage_on(day: date | None = None) -> DailyUsage:
     """What was used on a day (today's, UTC), over all models."""
     day = day or timezone.now().astimezone(UTC).date()
-    return _total(ModelUse.objects.filter(day=day).aggregate(**_SUMS))
+    return _to_usage(ModelUse.objects.filter(day=day).aggregate(**_SUMS))
 
 
-def days(most: int, until: date | None = None) -> list[tuple[date, Spent]]:
+def recent_usage(most: int, until: date | None = None) -> list[tuple[date, DailyUsage]]:
     """The last days, newest first, those without any use too."""
     until = until or timezone.now().astimezone(UTC).date()
     since = until - timedelta(days=most - 1)
     rows = ModelUse.objects.filter(day__gte=since, day__lte=until).order_by().values("day").annotate(**_SUMS)
-    found = {row["day"]: _total(row) for row in rows}
+    found = {row["day"]: _to_usage(row) for row in rows}
     wanted = [until - timedelta(days=back) for back in range(most)]
-    return [(day, found.get(day, Spent())) for day in wanted]
+    return [(day, found.get(day, DailyUsage())) for day in wanted]
 
 
 _SUMS = {name: Sum(name) for name in ("calls", "failures", "prompt_tokens", "completion_tokens")}
 
 
-def _total(row: Mapping[str, Any]) -> Spent:
-    return Spent(**{name: row[name] or 0 for name in _SUMS})
+def _to_usage(row: Mapping[str, Any]) -> DailyUsage:
+    return DailyUsage(**{name: row[name] or 0 for name in _SUMS})

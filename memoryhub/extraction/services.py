@@ -16,10 +16,10 @@ from django.conf import settings
 from memoryhub import llm
 from memoryhub.access.policy import LEVELS, Actor, level_rank
 from memoryhub.extraction import llm_prompts, rules
-from memoryhub.extraction.candidates import Candidate, Place
-from memoryhub.extraction.comparison import likeness
-from memoryhub.extraction.conversation import Turn, in_parts
-from memoryhub.extraction.deduplication import Choice, Near, remember_deduplicated
+from memoryhub.extraction.candidates import Candidate, Destination
+from memoryhub.extraction.comparison import word_overlap
+from memoryhub.extraction.conversation import Turn, split_turns
+from memoryhub.extraction.deduplication import DedupDecision, Neighbour, create_deduplicated
 from memoryhub.extraction.llm_budget import Budget
 from memoryhub.llm import Chat, ModelError
 from memoryhub.memories import StoreError
@@ -28,15 +28,15 @@ from memoryhub.models import Memory
 
 logger = logging.getLogger(__name__)
 RULES, MODEL, BOTH = "rules", "model", "model and rules"
-_ABOUT_THE_SAME = 0.6  # of the words of two candidates of one conversation
+_SAME_TOPIC_OVERLAP = 0.6  # of the words of two candidates of one conversation
 
 
-class Interrupted(Exception):
+class ExtractionInterrupted(Exception):
     """The hub ends; the conversation is read again in the next one."""
 
 
 @dataclass
-class Read:
+class ExtractionResult:
     """``results``: one for each candidate. ``notes``: what could not be done as configured, in words."""
 
     extractor: str = RULES
@@ -44,17 +44,17 @@ class Read:
     notes: list[str] = field(default_factory=list)
 
 
-def by_rules(turns: Sequence[Turn], place: Place, actor: Actor) -> Read:
+def extract_by_rules(turns: Sequence[Turn], place: Destination, actor: Actor) -> ExtractionResult:
     """Read and store at once, without asking anybody."""
-    return Read(RULES, [_stored(one, place, actor) for one in rules.extract(turns)])
+    return ExtractionResult(RULES, [_store_candidate(one, place, actor) for one in rules.extract(turns)])
 
 
-def may_be_sent(level: str) -> bool:
+def may_send_to_model(level: str) -> bool:
     """Whether texts of this level may leave for the model."""
     return level in LEVELS and level_rank(level) <= level_rank(settings.MEMORYHUB.llm_sees)
 
 
-def model() -> tuple[Chat | None, str]:
+def configured_model() -> tuple[Chat | None, str]:
     """The model that reads conversations, or why there is none though one is configured."""
     try:
         return llm.configured(Budget()), ""
@@ -62,49 +62,51 @@ def model() -> tuple[Chat | None, str]:
         return None, str(error)
 
 
-def would_ask(place: Place) -> bool:
+def will_use_model(place: Destination) -> bool:
     """Whether a model is there that may read a conversation of this place."""
-    return may_be_sent(place.sensitivity) and model()[0] is not None
+    return may_send_to_model(place.sensitivity) and configured_model()[0] is not None
 
 
-def by_model(turns: Sequence[Turn], place: Place, actor: Actor, leaving: Callable[[], bool] = bool) -> Read:
+def extract_by_model(
+    turns: Sequence[Turn], place: Destination, actor: Actor, leaving: Callable[[], bool] = bool
+) -> ExtractionResult:
     """Ask the model part by part; what it cannot or may not read the rules do.
 
     Interrupted when ``leaving`` says so between two questions; what was stored is known the next time.
     """
-    chat, why = model()
-    if chat and not may_be_sent(place.sensitivity):
+    chat, why = configured_model()
+    if chat and not may_send_to_model(place.sensitivity):
         chat, why = (
             None,
             f"what is above {settings.MEMORYHUB.llm_sees} is not sent to the model",
         )
     if chat is None:
-        read = by_rules(turns, place, actor)
-        return Read(RULES, read.results, [f"{why}; the rules read it"] if why else [])
-    reader = _ModelReader(chat, place, actor, leaving)
-    for part in in_parts(turns, settings.MEMORYHUB.llm_prompt_tokens):
+        read = extract_by_rules(turns, place, actor)
+        return ExtractionResult(RULES, read.results, [f"{why}; the rules read it"] if why else [])
+    reader = _ModelExtractor(chat, place, actor, leaving)
+    for part in split_turns(turns, settings.MEMORYHUB.llm_prompt_tokens):
         reader.take(part)
     return reader.read
 
 
-def _told(candidate: Candidate, found: Sequence[Candidate]) -> bool:
+def _is_covered(candidate: Candidate, found: Sequence[Candidate]) -> bool:
     """Whether one of the others says about the same."""
     return any(
-        candidate.same == one.same or likeness(candidate.content, one.content) >= _ABOUT_THE_SAME
+        candidate.same == one.same or word_overlap(candidate.content, one.content) >= _SAME_TOPIC_OVERLAP
         for one in found
     )
 
 
-class _ModelReader:
-    def __init__(self, chat: Chat, place: Place, actor: Actor, leaving: Callable[[], bool]) -> None:
+class _ModelExtractor:
+    def __init__(self, chat: Chat, place: Destination, actor: Actor, leaving: Callable[[], bool]) -> None:
         self.chat, self.place, self.actor, self.leaving = chat, place, actor, leaving
-        self.read = Read("")
+        self.read = ExtractionResult("")
 
     def take(self, part: Sequence[Turn]) -> None:
         self._look_up()
         try:
             reply = self.chat.ask(llm_prompts.extraction_prompt(part), settings.MEMORYHUB.llm_answer_tokens)
-            found, refused = llm_prompts.read_candidates(reply.text, part)
+            found, refused = llm_prompts.parse_candidates(reply.text, part)
         except ModelError as error:
             self._by(RULES)
             self._note(f"{error}; the rules read it")
@@ -117,27 +119,27 @@ class _ModelReader:
         if refused:
             # In its place the model may have had something to say.
             self._by(RULES)
-            self._store([one for one in rules.extract(part) if not _told(one, found)], None)
+            self._store([one for one in rules.extract(part) if not _is_covered(one, found)], None)
 
     def _store(self, found: Sequence[Candidate], choose: Any) -> None:
         for candidate in found:
             self._look_up()
-            self.read.results.append(_stored(candidate, self.place, self.actor, choose))
+            self.read.results.append(_store_candidate(candidate, self.place, self.actor, choose))
 
-    def _choose(self, draft: MemoryDraft, found: Sequence[Near]) -> Choice | None:
+    def _choose(self, draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision | None:
         """The model's decision about a candidate beside memories that may be shown to it; else the rules'."""
-        memories = [one.memory for one in found if may_be_sent(one.memory.sensitivity)]
+        memories = [one.memory for one in found if may_send_to_model(one.memory.sensitivity)]
         if not memories or len(memories) < len(found):
             return None
         texts = [memory.content for memory in memories]
         try:
             question = llm_prompts.decision_prompt(draft.content, texts)
             reply = self.chat.ask(question, settings.MEMORYHUB.llm_answer_tokens)
-            verdict, at = llm_prompts.read_decision(reply.text, draft.content, texts)
+            verdict, at = llm_prompts.parse_decision(reply.text, draft.content, texts)
         except ModelError as error:
             self._note(f"{error}; the rules decided")
             return None
-        return Choice(verdict, None if verdict.decision == "create" else memories[at])
+        return DedupDecision(verdict, None if verdict.decision == "create" else memories[at])
 
     def _by(self, extractor: str) -> None:
         self.read.extractor = extractor if self.read.extractor in ("", extractor) else BOTH
@@ -148,21 +150,23 @@ class _ModelReader:
 
     def _look_up(self) -> None:
         if self.leaving():
-            raise Interrupted
+            raise ExtractionInterrupted
 
 
-def _stored(candidate: Candidate, place: Place, actor: Actor, choose: Any = None) -> dict[str, Any]:
+def _store_candidate(
+    candidate: Candidate, place: Destination, actor: Actor, choose: Any = None
+) -> dict[str, Any]:
     """The outcome of one candidate, or why it was refused; the others go on."""
     shown = {"category": candidate.category, "why": candidate.why}
     try:
         draft = candidate.draft(place)
-        done = remember_deduplicated(draft, actor, choose=choose)
+        done = create_deduplicated(draft, actor, choose=choose)
     except StoreError as refusal:
         return {"outcome": "refused", "id": None, "code": refusal.code, "detail": refusal.message, **shown}
-    abstract = done.memory.abstract if _known(done.memory, actor) else draft.abstract
+    abstract = done.memory.abstract if _is_visible(done.memory, actor) else draft.abstract
     return {"outcome": done.outcome, "id": done.memory.uid, "abstract": abstract, **shown}
 
 
-def _known(memory: Memory, actor: Actor) -> bool:
+def _is_visible(memory: Memory, actor: Actor) -> bool:
     """Whether the actor may read it: anybody may store above their clearance."""
     return Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists()

@@ -13,4 +13,4 @@ def configured(meter: Meter) -> Chat | None:
     # It reads Django's settings, and the pure modules of this package are to be had without Django.
     from memoryhub.llm import endpoint, settings
 
-    return endpoint.made(settings.Chosen.now(), meter)
+    return endpoint.create_chat(settings.LlmSettings.now(), meter)

@@ -20,13 +20,13 @@ from memoryhub.core.http_client import (
 )
 from memoryhub.core.text import estimate_tokens
 from memoryhub.llm.base import Charge, Chat, Message, Meter, ModelError, Reply
-from memoryhub.llm.settings import Chosen, problems
+from memoryhub.llm.settings import LlmSettings, find_problems
 
 # A count below this share of the hub's own estimate, or above this, is not believed.
-_LEAST_SHARE, _MOST = 0.25, 1_000_000
+_MIN_TOKEN_SHARE, _MAX_TOKENS = 0.25, 1_000_000
 
 
-def read(body: bytes, sent_tokens: int, estimate: Callable[[str], int]) -> Reply:
+def parse_completion(body: bytes, sent_tokens: int, estimate: Callable[[str], int]) -> Reply:
     """The text of a chat completion; ModelError when it is none, is empty, was cut off or refused.
 
     ``sent_tokens``: the hub's estimate of what was sent; ``estimate``: counts the tokens of a text.
@@ -35,7 +35,7 @@ def read(body: bytes, sent_tokens: int, estimate: Callable[[str], int]) -> Reply
         data = json.loads(body)
         choice = data["choices"][0]
         message = choice["message"]
-        text = _text(message.get("content"))
+        text = _content_text(message.get("content"))
         refusal = message.get("refusal")
         finish = choice.get("finish_reason")
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
@@ -48,12 +48,12 @@ def read(body: bytes, sent_tokens: int, estimate: Callable[[str], int]) -> Reply
     counted = usage if isinstance(usage, dict) else {}
     return Reply(
         text,
-        _believed(counted.get("prompt_tokens"), sent_tokens),
-        _believed(counted.get("completion_tokens"), estimate(text)),
+        _plausible_count(counted.get("prompt_tokens"), sent_tokens),
+        _plausible_count(counted.get("completion_tokens"), estimate(text)),
     )
 
 
-def _text(content: Any) -> str:
+def _content_text(content: Any) -> str:
     """A content is a text, or a list of parts of which some are texts."""
     if isinstance(content, str):
         return content
@@ -68,31 +68,31 @@ def _is_text(part: dict[str, Any]) -> bool:
     return part.get("type") in (None, "text", "output_text") and isinstance(part.get("text"), str)
 
 
-def _believed(counted: Any, estimated: int) -> int:
+def _plausible_count(counted: Any, estimated: int) -> int:
     """The endpoint's count, unless it cannot be true: thinking that is not shown counts too."""
-    if type(counted) is not int or not estimated * _LEAST_SHARE <= counted <= _MOST:
+    if type(counted) is not int or not estimated * _MIN_TOKEN_SHARE <= counted <= _MAX_TOKENS:
         return estimated
     return counted
 
 
-_WHO = "the language model's endpoint"
-_MENDS = {
+_ENDPOINT_LABEL = "the language model's endpoint"
+_FIXES = {
     300: "redirects are not followed; set llm_url to the address that it leads to",
     400: "check llm_url and llm_model",
     401: "check MEMORYHUB_LLM_KEY",
     403: "check MEMORYHUB_LLM_KEY",
 }
-_PARTICULAR = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
-_MOST_BYTES = 2_000_000  # of an answer
-_TOKENS_OF_A_TURN = 8  # what a message costs beside its text
+_FORM_ERRORS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
+_MAX_RESPONSE_BYTES = 2_000_000  # of an answer
+_TOKENS_PER_MESSAGE = 8  # what a message costs beside its text
 
 
-class _Particular(Exception):
+class _FormRefused(Exception):
     """The endpoint does not take the request in this form; perhaps in another."""
 
 
 # Newer models of some services refuse the older names, and any temperature of one's own.
-_FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
+_REQUEST_FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("max_tokens", {"temperature": 0}),
     ("max_completion_tokens", {}),
 )
@@ -101,14 +101,16 @@ _FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
 class EndpointChat:
     """Asks with patience, and not at all for a while after it failed. Each try is charged to the meter."""
 
-    def __init__(self, chosen: Chosen, meter: Meter, pause: CircuitBreaker) -> None:
+    def __init__(self, chosen: LlmSettings, meter: Meter, pause: CircuitBreaker) -> None:
         self._chosen, self._meter, self._pause = chosen, meter, pause
         self._url = with_path(chosen.url, "/chat/completions")
         self.name = chosen.model
 
     def ask(self, messages: Sequence[Message], most_tokens: int) -> Reply:
         if left := self._pause.left(self._chosen.timeout_seconds):
-            raise ModelError(f"{_WHO} failed lately; it is asked again in {math.ceil(left)} seconds")
+            raise ModelError(
+                f"{_ENDPOINT_LABEL} failed lately; it is asked again in {math.ceil(left)} seconds"
+            )
         until = time.monotonic() + self._chosen.timeout_seconds
         try:
             reply = self._in_forms(messages, most_tokens, until)
@@ -120,7 +122,7 @@ class EndpointChat:
 
     def _in_forms(self, messages: Sequence[Message], most_tokens: int, until: float) -> Reply:
         """In the form that most endpoints take, then in the newer one."""
-        for limit, more in _FORMS:
+        for limit, more in _REQUEST_FORMS:
             body = {
                 "model": self._chosen.model,
                 "messages": [{"role": one.role, "content": one.content} for one in messages],
@@ -129,14 +131,16 @@ class EndpointChat:
             }
             try:
                 return self._patiently(body, messages, most_tokens, until)
-            except _Particular:
+            except _FormRefused:
                 continue
-        raise RequestFailed(f"{_WHO} does not take the request: {_MENDS[400]}, and llm_prompt_tokens")
+        raise RequestFailed(
+            f"{_ENDPOINT_LABEL} does not take the request: {_FIXES[400]}, and llm_prompt_tokens"
+        )
 
     def _patiently(
         self, body: dict[str, Any], messages: Sequence[Message], most_tokens: int, until: float
     ) -> Reply:
-        sent_tokens = sum(estimate_tokens(one.content) + _TOKENS_OF_A_TURN for one in messages)
+        sent_tokens = sum(estimate_tokens(one.content) + _TOKENS_PER_MESSAGE for one in messages)
 
         def once(seconds: float) -> Reply:
             charge = self._meter.reserve(self.name, sent_tokens + most_tokens)
@@ -147,17 +151,17 @@ class EndpointChat:
     def _once(self, body: dict[str, Any], charge: Charge, sent_tokens: int, seconds: float) -> Reply:
         """One request. A model that may have worked on what was sent is paid for it, answer or not."""
         try:
-            answer = http_client.post_json(self._url, body, self._chosen.key, seconds, _MOST_BYTES)
+            answer = http_client.post_json(self._url, body, self._chosen.key, seconds, _MAX_RESPONSE_BYTES)
         except http_client.Unreachable as error:
             charge.settle(sent_tokens if error.sent else 0, 0, failed=True)
-            raise RequestFailed(f"{_WHO} {error}", passes=True) from None
+            raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=True) from None
         if answer.status != HTTPStatus.OK:
             charge.settle(0, 0, failed=True)
-            if answer.status in _PARTICULAR:
-                raise _Particular
-            raise to_request_failed(answer, _WHO, _MENDS)
+            if answer.status in _FORM_ERRORS:
+                raise _FormRefused
+            raise to_request_failed(answer, _ENDPOINT_LABEL, _FIXES)
         try:
-            reply = read(answer.body, sent_tokens, estimate_tokens)
+            reply = parse_completion(answer.body, sent_tokens, estimate_tokens)
         except ModelError:
             charge.settle(sent_tokens, len(answer.body) // 4, failed=True)
             raise
@@ -165,14 +169,14 @@ class EndpointChat:
         return reply
 
 
-def made(chosen: Chosen, meter: Meter) -> Chat | None:
+def create_chat(chosen: LlmSettings, meter: Meter) -> Chat | None:
     """The model that is asked for; ModelError when it cannot work."""
-    for problem in problems(chosen):
+    for problem in find_problems(chosen):
         raise ModelError(f"{problem.text}. {problem.mend}")
-    return None if chosen.provider == "none" else EndpointChat(chosen, meter, _pause_of(chosen))
+    return None if chosen.provider == "none" else EndpointChat(chosen, meter, _shared_pause(chosen))
 
 
 @lru_cache(maxsize=8)
-def _pause_of(chosen: Chosen) -> CircuitBreaker:
+def _shared_pause(chosen: LlmSettings) -> CircuitBreaker:
     """One for all who ask the same endpoint."""
     return CircuitBreaker()

@@ -11,7 +11,7 @@ from memoryhub.core.http_client import EndpointProblem
 
 
 @dataclass(frozen=True)
-class Chosen:
+class LlmSettings:
     """Everything that decides who is asked, and how."""
 
     provider: str
@@ -22,7 +22,7 @@ class Chosen:
     key: str = field(default="", repr=False)
 
     @classmethod
-    def now(cls) -> Chosen:
+    def now(cls) -> LlmSettings:
         """As the settings stand."""
         config = settings.MEMORYHUB
         return cls(
@@ -35,7 +35,7 @@ class Chosen:
         )
 
 
-def problems(chosen: Chosen) -> list[EndpointProblem]:
+def find_problems(chosen: LlmSettings) -> list[EndpointProblem]:
     """Why this configuration cannot work, as far as can be told without asking anybody."""
     if chosen.provider == "none":
         return []
@@ -44,6 +44,6 @@ def problems(chosen: Chosen) -> list[EndpointProblem]:
     )
 
 
-def sends_in_clear(chosen: Chosen) -> bool:
+def sends_in_clear(chosen: LlmSettings) -> bool:
     """Whether conversations, and the key, cross a network unencrypted."""
     return chosen.provider != "none" and http_client.is_unencrypted(chosen.url)

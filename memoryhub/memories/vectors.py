@@ -19,7 +19,7 @@ from memoryhub.backends.vector_index import encode_vector
 from memoryhub.core.chunks import batched
 from memoryhub.core.transactions import write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
-from memoryhub.embeddings.provider import warn
+from memoryhub.embeddings.provider import log_failure
 from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.models import Embedding, Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -30,7 +30,7 @@ STORED_WITHOUT_VECTORS = "memories are stored without vectors, which come later"
 
 def embedding_text(texts: Any) -> str:
     """What is embedded of a memory, a draft or a patch."""
-    return embeddings.passage(*(getattr(texts, column) or "" for column in TEXT_COLUMNS))
+    return embeddings.text_to_embed(*(getattr(texts, column) or "" for column in TEXT_COLUMNS))
 
 
 class PreparedVectors:
@@ -72,7 +72,7 @@ class PreparedVectors:
         try:
             self._known.update(zip(new, self._embedder.documents(new), strict=True))
         except EmbeddingError as error:
-            warn(logger, STORED_WITHOUT_VECTORS, error)
+            log_failure(logger, STORED_WITHOUT_VECTORS, error)
 
 
 def _local_provider() -> Embedder | None:
@@ -80,7 +80,7 @@ def _local_provider() -> Embedder | None:
     try:
         embedder = embeddings.configured()
     except EmbeddingError as error:
-        warn(logger, STORED_WITHOUT_VECTORS, error)
+        log_failure(logger, STORED_WITHOUT_VECTORS, error)
         return None
     return embedder if embedder and embedder.in_process else None
 
@@ -102,7 +102,7 @@ def store_vectors(model: str, passages: dict[int, str], made: Vectors) -> set[in
     with write_transaction():
         for keys in batched(passages, CHUNK_SIZE):
             rows = memories_without_vector(model).filter(pk__in=keys).values_list("pk", *TEXT_COLUMNS)
-            still = [pk for pk, *texts in rows if embeddings.passage(*texts) == passages[pk]]
+            still = [pk for pk, *texts in rows if embeddings.text_to_embed(*texts) == passages[pk]]
             Embedding.objects.filter(memory__in=still).delete()
             taken += [(pk, by_key[pk]) for pk in still]
         if taken:

@@ -121,14 +121,14 @@ def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -
 @register(INSTALLATION)
 def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     """Search goes on by words alone, so these are warnings; without them nobody would know why."""
-    from memoryhub.embeddings.settings import Chosen, problems, sends_key_in_clear
+    from memoryhub.embeddings.settings import EmbeddingSettings, find_problems, sends_key_in_clear
 
-    chosen = Chosen.now()
+    chosen = EmbeddingSettings.now()
     found: list[CheckMessage] = [
         Warning(
             problem.text, hint=f"{problem.mend} Until then search goes by words alone.", id="memoryhub.W004"
         )
-        for problem in problems(chosen)
+        for problem in find_problems(chosen)
     ]
     if sends_key_in_clear(chosen):
         found.append(
@@ -144,14 +144,14 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
 @register(INSTALLATION)
 def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
     """The rules read conversations in its place, so these are warnings."""
-    from memoryhub.llm.settings import Chosen, problems, sends_in_clear
+    from memoryhub.llm.settings import LlmSettings, find_problems, sends_in_clear
 
-    chosen = Chosen.now()
+    chosen = LlmSettings.now()
     found: list[CheckMessage] = [
         Warning(
             problem.text, hint=f"{problem.mend} Until then rules read conversations.", id="memoryhub.W006"
         )
-        for problem in problems(chosen)
+        for problem in find_problems(chosen)
     ]
     if sends_in_clear(chosen):
         found.append(

@@ -18,7 +18,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.backends import vector_index
 from memoryhub.backends.fts_query import match_any
 from memoryhub.core.text import STOP_WORDS, jaccard, stem, terms, words
-from memoryhub.embeddings import EmbeddingError, passage
+from memoryhub.embeddings import EmbeddingError, text_to_embed
 from memoryhub.models import Entity, FileLink, Label, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.semantic import available_embedder, find_nearest, similarity_label
@@ -84,7 +84,7 @@ def _nearest_by_vector(memory: Memory, others: MemoryQuerySet) -> tuple[dict[int
         own = vector_index.get_index(embedder.name, embedder.dimensions).of([memory.pk]).get(memory.pk)
         if own is None and embedder.in_process:
             texts = (memory.title, memory.subtitle, memory.abstract, memory.overview, memory.content)
-            [own] = embedder.documents([passage(*texts)])
+            [own] = embedder.documents([text_to_embed(*texts)])
     except EmbeddingError as error:
         return {}, f"compared by words: {error}"
     if own is None:

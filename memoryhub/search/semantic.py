@@ -18,7 +18,7 @@ from memoryhub.backends.statements import key_list
 from memoryhub.backends.vector_index import Keys, Scores, Vectors, VectorView
 from memoryhub.core.text import words
 from memoryhub.embeddings import Embedder, EmbeddingError, configured
-from memoryhub.embeddings.provider import warn
+from memoryhub.embeddings.provider import log_failure
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.term_frequencies import TermFrequencies, count_memories, queryset_key
@@ -229,7 +229,7 @@ def start_semantic_search(
             return SemanticSearch(failure=NOT_CONFIGURED)
         vector = embedder.query(query.typed, word_weights(query, counted))
     except EmbeddingError as error:
-        warn(logger, LEXICAL_ONLY, error)
+        log_failure(logger, LEXICAL_ONLY, error)
         return SemanticSearch(failure=f"{LEXICAL_ONLY}: {error}")
     others = MODEL_CHANGING if vector_log.has_other_models(embedder.name) else ""
     return SemanticSearch(NearestSearch(memories, vector, embedder.name, most), embedder.name, note=others)

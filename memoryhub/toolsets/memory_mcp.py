@@ -25,7 +25,7 @@ from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.text import STOP_WORDS, collapse_whitespace, estimate_tokens, words
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.extraction.entities import extract_entities
-from memoryhub.extraction.importance import Judged, judge
+from memoryhub.extraction.importance import ImportanceScore, score_importance
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import field_error, invalid_fields
 from memoryhub.memories import versions
@@ -366,12 +366,14 @@ def _find_copy(caller: Caller, given: StoreArguments, content: str) -> Memory | 
     return found
 
 
-def _judge_importance(given: StoreArguments, content: str, names: int, known: Memory | None) -> Judged:
+def _judge_importance(
+    given: StoreArguments, content: str, names: int, known: Memory | None
+) -> ImportanceScore:
     if given.importance is not None:
-        return Judged(given.importance, ())
+        return ImportanceScore(given.importance, ())
     if known is not None:
-        return Judged(round_importance(known.importance), ())
-    return judge(content, given.type, names)
+        return ImportanceScore(round_importance(known.importance), ())
+    return score_importance(content, given.type, names)
 
 
 def _ttl_days(given: StoreArguments, importance: float) -> float:

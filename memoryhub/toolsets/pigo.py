@@ -12,7 +12,7 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.audit.reveals import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
-from memoryhub.extraction.deduplication import remember_deduplicated
+from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import Content, Labels, MemoryDraft, Name, Text
@@ -97,7 +97,7 @@ def memory_remember(caller: Caller, given: RememberArguments) -> dict[str, Any]:
     }
     values |= {"type": TYPE_OF_CATEGORY[given.category], "overview": given.overview or given.abstract}
     draft = MemoryDraft.model_validate(values)
-    done = remember_deduplicated(draft, caller.actor)
+    done = create_deduplicated(draft, caller.actor)
     shown = results.serialize_written_memory(done, draft, caller.actor)
     decision = "CREATE" if done.revived else _DECISIONS[done.outcome]
     told: dict[str, Any] = {"id": done.memory.uid, "outcome": done.outcome, "decision": decision}

@@ -23,14 +23,14 @@ from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Revisi
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.stats.counts import count_values
 from memoryhub.transfer import jsonl
-from memoryhub.transfer.jsonl import dump, line
+from memoryhub.transfer.jsonl import memory_to_line, to_line
 
-UNKNOWN = "unknown"
-_CHUNK = 1000
+UNKNOWN_LEVEL = "unknown"
+_PAGE_SIZE = 1000
 
 
 @dataclass(frozen=True)
-class Selection:
+class ExportSelection:
     """What goes out, and to whom: what the actor's clearance shows and the filter lets through.
 
     ``whole``: with what lies in the trash and what has expired, earlier versions, evidence, facts, sessions,
@@ -68,8 +68,8 @@ class Selection:
         if not self.whole:
             yield from self._memory_lines()
             return
-        yield line(jsonl.header(timezone.now(), sorted(self.actor.clearance.somewhere()), self.everything))
-        yield from map(line, self._session_lines())
+        yield to_line(jsonl.header(timezone.now(), sorted(self.actor.clearance.somewhere()), self.everything))
+        yield from map(to_line, self._session_lines())
         yield from self._memory_lines()
         for part in (
             self._revision_lines,
@@ -81,7 +81,7 @@ class Selection:
             self._summary_lines,
             self._journal_lines,
         ):
-            yield from map(line, part())
+            yield from map(to_line, part())
 
     def left_out(self, known: Clearance | None = None) -> dict[str, int]:
         """How many fit the filter and stay behind, by level, ``unknown`` or others' ``personal``.
@@ -92,7 +92,7 @@ class Selection:
         fitting = self._narrowed(hidden if known is None else hidden.visible_to(known))
         found: dict[str, int] = {}
         for level, n in count_values(fitting.exclude(scope=Scope.PERSONAL.value), "sensitivity").items():
-            name = level if level in LEVELS else UNKNOWN
+            name = level if level in LEVELS else UNKNOWN_LEVEL
             found[name] = found.get(name, 0) + n
         if personal := fitting.filter(scope=Scope.PERSONAL.value).count():
             found[Scope.PERSONAL.value] = personal
@@ -123,15 +123,15 @@ class Selection:
         return rows.filter(**{column: self.filter.project}) if self.filter.project else rows
 
     def _memory_lines(self) -> Iterator[bytes]:
-        for chunk in _pages(self.memories()):
+        for chunk in _row_pages(self.memories()):
             lists = load_lists(chunk)
             for row in chunk:
-                yield dump(row, lists[row.pk], whole=self.everything)
+                yield memory_to_line(row, lists[row.pk], whole=self.everything)
 
     def _revision_lines(self) -> Iterator[dict[str, Any]]:
         clearance = self.actor.clearance
         changed = self.memories().filter(Exists(Revision.objects.filter(memory=OuterRef("pk"))))
-        for memory in _rows(changed):
+        for memory in _iterate_rows(changed):
             known = [
                 row
                 for row, seen in walk_revisions(memory, clearance)
@@ -142,23 +142,23 @@ class Selection:
 
     def _evidence_lines(self) -> Iterator[dict[str, Any]]:
         rows = Evidence.objects.filter(memory__in=self.memories().order_by().values("pk"))
-        for row in _rows(rows.select_related("memory")):
+        for row in _iterate_rows(rows.select_related("memory")):
             yield jsonl.evidence(row)
 
     def _merge_lines(self) -> Iterator[dict[str, Any]]:
         """Where both may be seen."""
         seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        for row in _rows(self.memories().filter(merged_into__in=seen).select_related("merged_into")):
+        for row in _iterate_rows(self.memories().filter(merged_into__in=seen).select_related("merged_into")):
             yield {"kind": "merge", "memory_id": row.uid, "into": row.merged_into.uid}
 
     def _fact_lines(self) -> Iterator[dict[str, Any]]:
-        for row in _rows(self.facts()):
+        for row in _iterate_rows(self.facts()):
             yield jsonl.fact(row, whole=self.everything)
 
     def _superseded_lines(self) -> Iterator[dict[str, Any]]:
         """Where both may be seen."""
         seen = self.facts().order_by().values("pk")
-        for row in _rows(self.facts().filter(superseded_by__in=seen).select_related("superseded_by")):
+        for row in _iterate_rows(self.facts().filter(superseded_by__in=seen).select_related("superseded_by")):
             yield {"kind": "superseded", "fact_id": row.uid, "by": row.superseded_by.uid}
 
     def _sessions(self) -> Any:
@@ -174,12 +174,12 @@ class Selection:
         return self._of_project(Session.objects.filter(known | is_empty)).order_by("pk")
 
     def _session_lines(self) -> Iterator[dict[str, Any]]:
-        for row in _rows(self._sessions()):
-            yield jsonl.session(row) if self.everything else jsonl.session_as_seen(row)
+        for row in _iterate_rows(self._sessions()):
+            yield jsonl.session(row) if self.everything else jsonl.visible_session(row)
 
     def _summary_lines(self) -> Iterator[dict[str, Any]]:
         seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        for row in _rows(self._sessions().filter(summary__in=seen).select_related("summary")):
+        for row in _iterate_rows(self._sessions().filter(summary__in=seen).select_related("summary")):
             place = {"session_id": row.session_id, "project": row.project}
             yield {"kind": "summary", **place, "memory_id": row.summary.uid}
 
@@ -189,22 +189,22 @@ class Selection:
             known = Q(memory__isnull=True) | Q(memory__sensitivity__in=LEVELS)
             rows = Event.objects.filter(known, sensitivity__in=LEVELS)
         rows = self._of_project(rows, "session__project").select_related("session", "memory")
-        for row in _rows(rows):
+        for row in _iterate_rows(rows):
             yield jsonl.event(row)
 
     def _journal_lines(self) -> Iterator[dict[str, Any]]:
         rows = self._of_project(JournalEntry.objects.visible_to(self.actor.clearance))
-        for row in _rows(rows):
+        for row in _iterate_rows(rows):
             yield jsonl.journal(row)
 
 
-def _pages(rows: Any) -> Iterator[list[Any]]:
+def _row_pages(rows: Any) -> Iterator[list[Any]]:
     """By primary key, each page a query of its own: a slow reader holds up no writer's log."""
     after, rows = 0, rows.order_by("pk")
-    while page := list(rows.filter(pk__gt=after)[:_CHUNK]):
+    while page := list(rows.filter(pk__gt=after)[:_PAGE_SIZE]):
         yield page
         after = page[-1].pk
 
 
-def _rows(rows: Any) -> Iterator[Any]:
-    return chain.from_iterable(_pages(rows))
+def _iterate_rows(rows: Any) -> Iterator[Any]:
+    return chain.from_iterable(_row_pages(rows))

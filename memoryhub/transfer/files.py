@@ -19,15 +19,15 @@ from typing import IO, cast
 from memoryhub.transfer.records import UnreadableFile
 
 # JSON shrinks to a tenth or a twentieth; what grows beyond this was made to fill a memory.
-_MOST_GROWTH = 300
-_ALWAYS = 64 * 1024 * 1024
+_MAX_RATIO = 300
+_MIN_UNPACKED_BYTES = 64 * 1024 * 1024
 
 
-class Bounded(io.RawIOBase):
+class BoundedStream(io.RawIOBase):
     """The content of a packed file of ``size`` bytes; :class:`UnreadableFile` when it is absurdly much."""
 
     def __init__(self, stream: IO[bytes], size: int, name: str) -> None:
-        self._stream, self._left, self._name = stream, max(size * _MOST_GROWTH, _ALWAYS), name
+        self._stream, self._left, self._name = stream, max(size * _MAX_RATIO, _MIN_UNPACKED_BYTES), name
 
     def readable(self) -> bool:
         return True
@@ -37,7 +37,7 @@ class Bounded(io.RawIOBase):
         self._left -= len(found)
         if self._left < 0:
             raise UnreadableFile(
-                f"{self._name}: unpacks to more than {_MOST_GROWTH} times its size; is it what you exported?"
+                f"{self._name}: unpacks to more than {_MAX_RATIO} times its size; is it what you exported?"
             )
         buffer[: len(found)] = found
         return len(found)
@@ -64,17 +64,17 @@ class Source:
 
 
 @contextlib.contextmanager
-def reading(name: str) -> Iterator[Source]:
+def open_source(name: str) -> Iterator[Source]:
     """Open a file, or standard input for ``-``; gzip is seen by its first bytes. :class:`UnreadableFile`."""
     with contextlib.ExitStack() as stack:
-        raw, size = _open(name, stack)
+        raw, size = _open_raw(name, stack)
         try:
-            yield Source(_content(name, raw, size, stack), raw, size)
+            yield Source(_unpack(name, raw, size, stack), raw, size)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UnreadableFile(f"{name}: the gzip file is damaged or cut short: {error}") from None
 
 
-def _open(name: str, stack: contextlib.ExitStack) -> tuple[io.BufferedReader, int | None]:
+def _open_raw(name: str, stack: contextlib.ExitStack) -> tuple[io.BufferedReader, int | None]:
     if name == STDIN:
         return cast(io.BufferedReader, sys.stdin.buffer), None
     try:
@@ -86,7 +86,7 @@ def _open(name: str, stack: contextlib.ExitStack) -> tuple[io.BufferedReader, in
     return raw, about.st_size if stat.S_ISREG(about.st_mode) else None
 
 
-def _content(name: str, raw: io.BufferedReader, size: int | None, stack: contextlib.ExitStack) -> IO[bytes]:
+def _unpack(name: str, raw: io.BufferedReader, size: int | None, stack: contextlib.ExitStack) -> IO[bytes]:
     start = raw.peek(4)[:4]
     if start.startswith(_UTF16):
         raise UnreadableFile(f"{name}: is UTF-16; turn it into UTF-8 first (iconv -f utf-16 -t utf-8)")
@@ -98,11 +98,11 @@ def _content(name: str, raw: io.BufferedReader, size: int | None, stack: context
         stream = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=raw)))
         if size is None:  # a pipe, fed by who runs the command
             return stream
-        return stack.enter_context(io.BufferedReader(Bounded(stream, size, name), 256 * 1024))
+        return stack.enter_context(io.BufferedReader(BoundedStream(stream, size, name), 256 * 1024))
     return raw
 
 
-def write_whole(path: Path, lines: Iterable[bytes]) -> None:
+def write_atomically(path: Path, lines: Iterable[bytes]) -> None:
     """Write a file for its owner alone (mode 600): the old one stays until the new one is complete.
 
     A name that ends in ``.gz`` is compressed.
@@ -138,7 +138,7 @@ def member_names(path: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def member(path: Path, name: str) -> Iterator[IO[bytes]]:
+def open_member(path: Path, name: str) -> Iterator[IO[bytes]]:
     """A member of an archive, unpacked as it is read, from gzip within too; :class:`UnreadableFile`."""
     with contextlib.ExitStack() as stack:
         try:
@@ -146,7 +146,7 @@ def member(path: Path, name: str) -> Iterator[IO[bytes]]:
             stream = stack.enter_context(archive.open(name))
             if name.endswith(".gz"):
                 stream = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=stream)))
-            bounded = stack.enter_context(Bounded(stream, path.stat().st_size, path.name))
+            bounded = stack.enter_context(BoundedStream(stream, path.stat().st_size, path.name))
             yield stack.enter_context(io.BufferedReader(bounded, 256 * 1024))
         except _ERRORS as error:
             raise UnreadableFile(

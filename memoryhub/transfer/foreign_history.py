@@ -14,22 +14,22 @@ from pydantic import BaseModel, ValidationError
 
 from memoryhub.capture.event_preview import parse_prompt
 from memoryhub.core.text import collapse_whitespace
-from memoryhub.transfer.foreign_sqlite import ROW
-from memoryhub.transfer.records import Bad, History, Item, problems_of
+from memoryhub.transfer.foreign_sqlite import ROW_NUMBER
+from memoryhub.transfer.records import HistoryItem, InvalidItem, Item, validation_problems
 from memoryhub.transfer.schema import EventLine, JournalLine, RevisionLine, SessionLine
-from memoryhub.transfer.values import Fields
+from memoryhub.transfer.values import FieldReader
 
-_SHORT = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_OPERATION, _ACTOR = 40, 200
+_SHORT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_MAX_OPERATION_CHARS, _MAX_ACTOR_CHARS = 40, 200
 
 
 def short_id(source_id: str) -> str:
     """An id that the hub's own lines can name: itself, or its hash where it is long or has other letters."""
-    return source_id if _SHORT.fullmatch(source_id) else _digest(source_id)[:32] if source_id else ""
+    return source_id if _SHORT_ID.fullmatch(source_id) else _digest(source_id)[:32] if source_id else ""
 
 
-def journal_row(
-    fields: Fields,
+def make_journal_row(
+    fields: FieldReader,
     table: str,
     *,
     actor: str,
@@ -39,25 +39,25 @@ def journal_row(
     detail: Mapping[str, Any] | None = None,
 ) -> Item:
     """A row of another journal. It has no hash there: one is made of what it says, to know it again by."""
-    number, operation = fields.get(ROW), collapse_whitespace(fields.text("operation", "unknown"))
+    number, operation = fields.get(ROW_NUMBER), collapse_whitespace(fields.text("operation", "unknown"))
     at = fields.past_moment("timestamp")
     values = {
         "kind": "journal",
         "seq": number,
         "hash": _digest(actor, number, memory_id, operation, fields.text("timestamp")),
         "at": at,
-        "actor": collapse_whitespace(actor)[:_ACTOR],
-        "operation": operation[:_OPERATION],
+        "actor": collapse_whitespace(actor)[:_MAX_ACTOR_CHARS],
+        "operation": operation[:_MAX_OPERATION_CHARS],
         "object_type": "memory",
         "object_id": memory_id,
         "project": project,
         "sensitivity": sensitivity,
         "detail": dict(detail or {}),
     }
-    return _history(fields, f"{table} row {number}", JournalLine, values)
+    return _make_item(fields, f"{table} row {number}", JournalLine, values)
 
 
-def session(fields: Fields, table: str, session_id: str, *, agent: str) -> Item:
+def make_session(fields: FieldReader, table: str, session_id: str, *, agent: str) -> Item:
     """A session as claude-mem and what is built like it keep one."""
     started = fields.past_moment("started_at_epoch", "started_at")
     ended = fields.past_moment("completed_at_epoch", "completed_at")
@@ -71,10 +71,10 @@ def session(fields: Fields, table: str, session_id: str, *, agent: str) -> Item:
         "ended_at": ended,
         "end_reason": fields.text("status") if ended else "",
     }
-    return _history(fields, f"{table} row {fields.get(ROW)}", SessionLine, values)
+    return _make_item(fields, f"{table} row {fields.get(ROW_NUMBER)}", SessionLine, values)
 
 
-def prompt(fields: Fields, table: str, session_id: str, project: str) -> Item:
+def make_prompt(fields: FieldReader, table: str, session_id: str, project: str) -> Item:
     """A prompt becomes an event with the beginning of what was said, as the hub keeps prompts itself."""
     said = fields.text("prompt_text")
     preview, keywords = parse_prompt(said, settings.MEMORYHUB.event_preview_chars)
@@ -89,10 +89,10 @@ def prompt(fields: Fields, table: str, session_id: str, project: str) -> Item:
         "keywords": list(keywords),
         "mark": _digest(table, session_id, fields.text("prompt_number"), said)[:16],
     }
-    return _history(fields, f"{table} row {fields.get(ROW)}", EventLine, values)
+    return _make_item(fields, f"{table} row {fields.get(ROW_NUMBER)}", EventLine, values)
 
 
-def revision(
+def make_revision(
     place: str,
     memory_id: str,
     number: int,
@@ -107,23 +107,23 @@ def revision(
         "memory_id": memory_id,
         "number": number,
         "at": at,
-        "actor": collapse_whitespace(actor)[:_ACTOR],
+        "actor": collapse_whitespace(actor)[:_MAX_ACTOR_CHARS],
         "reason": "update",
         "sensitivity": level,
         "before": before,
     }
-    return _made(place, RevisionLine, values)
+    return _validate_item(place, RevisionLine, values)
 
 
-def _history(fields: Fields, place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
-    return Bad(place, fields.problems) if fields.problems else _made(place, shape, values)
+def _make_item(fields: FieldReader, place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
+    return InvalidItem(place, fields.problems) if fields.problems else _validate_item(place, shape, values)
 
 
-def _made(place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
+def _validate_item(place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
     try:
-        return History(place, shape.model_validate(dict(values)))
+        return HistoryItem(place, shape.model_validate(dict(values)))
     except ValidationError as error:
-        return Bad(place, problems_of(error))
+        return InvalidItem(place, validation_problems(error))
 
 
 def _digest(*parts: Any) -> str:
@@ -135,7 +135,7 @@ SUMMARY_COLUMNS = (
     *("files_read", "files_edited", "files_read_json", "files_edited_json", "discovery_tokens"),
     *("created_at", "created_at_epoch"),
 )
-_PARTS = {
+_SUMMARY_PARTS = {
     "investigated": "Investigated",
     "learned": "Learned",
     "completed": "Completed",
@@ -144,15 +144,15 @@ _PARTS = {
 }
 
 
-def summary_text(fields: Fields) -> str:
+def summary_text(fields: FieldReader) -> str:
     """What was asked, and a paragraph for each part that says something."""
     request = fields.text("request")
-    parts = [(label, fields.text(name)) for name, label in _PARTS.items()]
+    parts = [(label, fields.text(name)) for name, label in _SUMMARY_PARTS.items()]
     told = [f"{label}: {text}" for label, text in parts if text]
     return "\n\n".join([f"Request: {request}", *told] if request else told)
 
 
-def with_statements(text: str, statements: list[str]) -> str:
+def append_statements(text: str, statements: list[str]) -> str:
     """A text, and below it the single statements that belong to it, each on a line."""
     listed = "\n".join(f"- {statement}" for statement in statements if statement not in text)
     return "\n\n".join(part for part in (text, listed) if part)

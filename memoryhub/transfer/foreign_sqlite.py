@@ -24,16 +24,16 @@ MAX_VALUE_BYTES = 16 * 1024 * 1024
 # Pages that point to one another can stand for more rows than there are atoms. A row takes four bytes at
 # least, and a look at all rows about five steps of SQLite's machine for each byte of the file.
 _ROW_BYTES = 4
-_STEPS_AT_ONCE, _STEPS_A_BYTE, _FREE_STEPS = 100_000, 5, 50_000_000
-_FEW = 500  # parameters of one statement, rows in memory at once
-_MUCH = 32 * 1024 * 1024  # characters in memory at once
+_STEPS_PER_CHECK, _STEPS_PER_BYTE, _FREE_STEPS = 100_000, 5, 50_000_000
+_CHUNK_ROWS = 500  # parameters of one statement, rows in memory at once
+_CHUNK_BYTES = 32 * 1024 * 1024  # characters in memory at once
 
-Row = dict[str, Any]
-Signs = tuple[tuple[str, ...], ...]  # each a group of "table" or "table.column" that tells a program
-ROW = "_row"  # the number of a row, beside its columns
+RowValues = dict[str, Any]
+TableSigns = tuple[tuple[str, ...], ...]  # each a group of "table" or "table.column" that tells a program
+ROW_NUMBER = "_row"  # the number of a row, beside its columns
 
 
-class Undecodable(bytes):
+class UndecodableText(bytes):
     """A text that is not UTF-8: not guessed at."""
 
 
@@ -44,16 +44,16 @@ class ForeignDatabase:
     name: str
     connection: sqlite3.Connection
     tables: dict[str, tuple[str, ...]]
-    patience: _Patience
+    patience: _StepLimit
 
     def has(self, table: str, *columns: str) -> bool:
         return table in self.tables and set(columns) <= set(self.tables[table])
 
-    def is_like(self, signs: Signs) -> bool:
+    def is_like(self, signs: TableSigns) -> bool:
         """Whether all tables and columns of one of the signs are there."""
         return any(all(self.has(*sign.split(".")) for sign in group) for group in signs)
 
-    def expect(self, signs: Signs, label: str) -> None:
+    def expect(self, signs: TableSigns, label: str) -> None:
         """:class:`UnreadableFile` when it is the file of another program."""
         if not self.is_like(signs):
             raise UnreadableFile(f"{self.name}: holds no tables of {label}; name the format that it has")
@@ -63,7 +63,7 @@ class ForeignDatabase:
         found = 0
         for table in tables:
             if table in self.tables:
-                some = f"SELECT 1 FROM {_quoted(table)} LIMIT {self.patience.most_rows}"  # noqa: S608
+                some = f"SELECT 1 FROM {_quote_name(table)} LIMIT {self.patience.most_rows}"  # noqa: S608
                 found += next(self._stream(f"SELECT count(*) FROM ({some})", (), "n"))["n"]  # noqa: S608
         return found
 
@@ -82,13 +82,13 @@ class ForeignDatabase:
 
     def _filled(self, table: str, column: str) -> int:
         sql = (
-            f"SELECT count(*) FROM {_quoted(table)} WHERE {_quoted(column)} IS NOT NULL"  # noqa: S608
-            f" AND {_quoted(column)} NOT IN ('', 0, '[]', '{{}}')"
+            f"SELECT count(*) FROM {_quote_name(table)} WHERE {_quote_name(column)} IS NOT NULL"  # noqa: S608
+            f" AND {_quote_name(column)} NOT IN ('', 0, '[]', '{{}}')"
         )
         found: int = next(self._stream(sql, (), "n"))["n"]
         return found
 
-    def rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
+    def rows(self, table: str, columns: Sequence[str]) -> Iterator[RowValues]:
         """The rows in the order in which they were stored, with those of the columns that the table has.
 
         Nothing when there is no such table.
@@ -96,28 +96,28 @@ class ForeignDatabase:
         if table not in self.tables:
             return
         there = [column for column in columns if column in self.tables[table]]
-        listed = ", ".join(["rowid", *map(_quoted, there)])
-        sql = f"SELECT {listed} FROM {_quoted(table)} ORDER BY rowid"  # noqa: S608
-        yield from self._stream(sql, (), [ROW, *there])
+        listed = ", ".join(["rowid", *map(_quote_name, there)])
+        sql = f"SELECT {listed} FROM {_quote_name(table)} ORDER BY rowid"  # noqa: S608
+        yield from self._stream(sql, (), [ROW_NUMBER, *there])
 
-    def of(self, table: str, column: str, values: Iterable[Any], columns: Sequence[str]) -> list[Row]:
+    def of(self, table: str, column: str, values: Iterable[Any], columns: Sequence[str]) -> list[RowValues]:
         """The rows whose ``column`` is one of at most a few hundred values."""
         wanted = list(values)
         if not wanted or not self.has(table, column, *columns):
             return []
-        found: list[Row] = []
-        for at in range(0, len(wanted), _FEW):
-            few = wanted[at : at + _FEW]
+        found: list[RowValues] = []
+        for at in range(0, len(wanted), _CHUNK_ROWS):
+            few = wanted[at : at + _CHUNK_ROWS]
             sql = (
-                f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(table)}"  # noqa: S608
-                f" WHERE {_quoted(column)} IN ({', '.join('?' * len(few))}) ORDER BY rowid"
+                f"SELECT {', '.join(map(_quote_name, columns))} FROM {_quote_name(table)}"  # noqa: S608
+                f" WHERE {_quote_name(column)} IN ({', '.join('?' * len(few))}) ORDER BY rowid"
             )
             found += self._stream(sql, few, columns)
         return found
 
     def joined(
-        self, rows: Iterator[Row], own: str, table: str, key: str, columns: Sequence[str]
-    ) -> Iterator[tuple[Row, Row | None]]:
+        self, rows: Iterator[RowValues], own: str, table: str, key: str, columns: Sequence[str]
+    ) -> Iterator[tuple[RowValues, RowValues | None]]:
         """Each row with the one of another table whose ``key`` is what it has in its column ``own``."""
         there = [key, *(column for column in columns if self.has(table, column))]
         for chunk in chunked(rows):
@@ -126,18 +126,20 @@ class ForeignDatabase:
             for row in chunk:
                 yield row, others.get(row.get(own))
 
-    def _stream(self, sql: str, values: Sequence[Any], names: Sequence[str]) -> Iterator[Row]:
+    def _stream(self, sql: str, values: Sequence[Any], names: Sequence[str]) -> Iterator[RowValues]:
         self.patience.begin()
         with closing(self._ask(sql, values)) as cursor:
             for number in count():
                 try:
                     row = cursor.fetchone()
                 except sqlite3.Error as error:
-                    raise unreadable(self.name, error) from None
+                    raise to_unreadable_file(self.name, error) from None
                 if row is None:
                     return
                 if number >= self.patience.most_rows:
-                    raise unreadable(self.name, sqlite3.DatabaseError("more rows than it has room for"))
+                    raise to_unreadable_file(
+                        self.name, sqlite3.DatabaseError("more rows than it has room for")
+                    )
                 self.patience.begin()
                 yield dict(zip(names, row, strict=True))
 
@@ -145,17 +147,17 @@ class ForeignDatabase:
         try:
             return self.connection.execute(sql, values)
         except sqlite3.Error as error:
-            raise unreadable(self.name, error) from None
+            raise to_unreadable_file(self.name, error) from None
 
 
-def chunked(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def chunked(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:
     """A few hundred rows at a time, or fewer that hold much."""
-    chunk: list[Row] = []
+    chunk: list[RowValues] = []
     size = 0
     for row in rows:
         chunk.append(row)
         size += sum(len(value) for value in row.values() if isinstance(value, str | bytes))
-        if len(chunk) >= _FEW or size > _MUCH:
+        if len(chunk) >= _CHUNK_ROWS or size > _CHUNK_BYTES:
             yield chunk
             chunk, size = [], 0
     if chunk:
@@ -172,35 +174,35 @@ def is_sqlite(path: Path) -> bool:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[ForeignDatabase]:
+def open_database(path: Path) -> Iterator[ForeignDatabase]:
     """Open a file of SQLite to read; :class:`UnreadableFile`."""
     with ExitStack() as stack:
         try:
-            address = _address(path, stack)
+            address = _database_uri(path, stack)
             connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=5)
             stack.enter_context(closing(connection))
-            _restrain(connection)
-            tables = _tables(connection)
+            _restrict(connection)
+            tables = _stored_tables(connection)
         except (sqlite3.Error, OSError) as error:
-            raise unreadable(path.name, error) from None
-        patience = _Patience(path.stat().st_size)
-        connection.set_progress_handler(patience, _STEPS_AT_ONCE)
-        connection.set_authorizer(_Guard(frozenset(tables)))
+            raise to_unreadable_file(path.name, error) from None
+        patience = _StepLimit(path.stat().st_size)
+        connection.set_progress_handler(patience, _STEPS_PER_CHECK)
+        connection.set_authorizer(_StatementGuard(frozenset(tables)))
         yield ForeignDatabase(path.name, connection, tables, patience)
 
 
-def looks_like(path: Path, signs: Signs) -> bool:
+def matches_schema(path: Path, signs: TableSigns) -> bool:
     """Whether it is an SQLite file with all tables and columns of one of the signs."""
     if not is_sqlite(path):
         return False
     try:
-        with opened(path) as database:
+        with open_database(path) as database:
             return database.is_like(signs)
     except UnreadableFile:
         return False
 
 
-def unreadable(name: str, error: Exception) -> UnreadableFile:
+def to_unreadable_file(name: str, error: Exception) -> UnreadableFile:
     """What SQLite says of a file, and what to do about it."""
     what = "its pages go round in circles" if str(error) == "interrupted" else str(error)
     if "locked" in what or "busy" in what:
@@ -216,7 +218,7 @@ def unreadable(name: str, error: Exception) -> UnreadableFile:
     return UnreadableFile(f"{name}: cannot be read as an SQLite file: {what}; {mend}")
 
 
-def _address(path: Path, stack: ExitStack) -> str:
+def _database_uri(path: Path, stack: ExitStack) -> str:
     """How to open it so that nothing comes to lie beside it.
 
     In write-ahead mode SQLite makes files beside it even to read. Without its log it is whole as it is; with
@@ -237,22 +239,22 @@ def _address(path: Path, stack: ExitStack) -> str:
     return f"{path.absolute().as_uri()}?{how}"
 
 
-def _restrain(connection: sqlite3.Connection) -> None:
-    connection.text_factory = _text
+def _restrict(connection: sqlite3.Connection) -> None:
+    connection.text_factory = _decode_text
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     for setting in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY"):
         connection.execute(f"PRAGMA {setting}")
 
 
-def _text(raw: bytes) -> str | bytes:
+def _decode_text(raw: bytes) -> str | bytes:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        return Undecodable(raw)
+        return UndecodableText(raw)
 
 
-def _tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+def _stored_tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     """Ordinary tables alone: neither views nor virtual tables, nor what a virtual table keeps for itself."""
     listed = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
     named = [(name, str(sql or "")) for name, sql in listed if isinstance(name, str)]
@@ -266,16 +268,16 @@ def _tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-class _Patience:
+class _StepLimit:
     """Ends a statement that takes more steps to its next row than a sound file of this size can ask for."""
 
     def __init__(self, size: int) -> None:
         self.most_rows = size // _ROW_BYTES + 1
-        self._most = (_FREE_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
+        self._most = (_FREE_STEPS + size * _STEPS_PER_BYTE) // _STEPS_PER_CHECK
         self._used = 0
 
     def begin(self) -> None:
@@ -287,7 +289,7 @@ class _Patience:
 
 
 @dataclass(frozen=True)
-class _Guard:
+class _StatementGuard:
     """What a statement may do: read ordinary tables, and count. What a view would read is not among it."""
 
     tables: frozenset[str]

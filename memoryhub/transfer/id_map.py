@@ -15,10 +15,10 @@ from typing import Self
 
 from memoryhub.core.chunks import batched
 
-_AT_ONCE = 500
+_CHUNK_SIZE = 500
 
 
-class Ids:
+class IdMap:
     """Source ids and ours. Without a ``path`` they are gone when it is closed."""
 
     def __init__(self, path: Path | None = None) -> None:
@@ -64,7 +64,7 @@ class Ids:
     def find(self, sources: Iterable[str]) -> dict[str, str]:
         """Those that are known."""
         found: dict[str, str] = {}
-        for some in batched(dict.fromkeys(filter(None, sources)), _AT_ONCE):
+        for some in batched(dict.fromkeys(filter(None, sources)), _CHUNK_SIZE):
             marks = ", ".join("?" * len(some))
             rows = self._file.execute(f"SELECT source, ours FROM ids WHERE source IN ({marks})", some)  # noqa: S608
             found.update(rows.fetchall())

@@ -22,21 +22,21 @@ from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import MaintenanceRun, Memory, RunChanges
 from memoryhub.transfer import uploads
-from memoryhub.transfer.formats import FORMATS, Format, recognised
-from memoryhub.transfer.id_map import Ids
-from memoryhub.transfer.loader import Batch, Order, Tally, over_cap
-from memoryhub.transfer.reader import Reading, opened
-from memoryhub.transfer.records import Item, Options, Problem, UnreadableFile
+from memoryhub.transfer.formats import FORMATS, Format, detect_format
+from memoryhub.transfer.id_map import IdMap
+from memoryhub.transfer.loader import Batch, LoadOptions, Tally, find_projects_over_cap
+from memoryhub.transfer.reader import ImportReader, open_import
+from memoryhub.transfer.records import Item, Problem, ReadOptions, UnreadableFile
 
-NAME = "import"
-FAILED, UNMAPPED, IGNORED, NOT_TAKEN, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
+OPERATION_NAME = "import"
+FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
 PROJECT = "project"  # one that memories came into; ``after``: how many, in a dry run
-_FIRST, _MOST, _LEAST = 50, 1000, 20  # items of a step
+_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH = 50, 1000, 20  # items of a step
 # A person waits for the end, and what a step costs besides its items is half of a short one. Two other things
 # keep the door open: the file is read and its vectors are made between the steps.
-_STRETCH, _REST = 3.0, 0.3
-_MOST_ERRORS = 100  # that a step lists; the others it counts
-_MOST_PROJECTS = 20  # that a step names
+_BATCH_SECONDS, _PAUSE_SECONDS = 3.0, 0.3
+_MAX_ERRORS = 100  # that a step lists; the others it counts
+_MAX_PROJECTS = 20  # that a step names
 
 
 class ImportParams(BaseModel):
@@ -52,37 +52,37 @@ class ImportParams(BaseModel):
     restores: bool = False
 
 
-class Import(Operation[ImportParams]):
-    name = NAME
+class ImportOperation(Operation[ImportParams]):
+    name = OPERATION_NAME
     label = "Import"
     help = "Stores what an uploaded file holds."
     Params = ImportParams
 
     def total(self, params: ImportParams, actor: Actor, now: datetime) -> int:
         try:
-            with _reading(params) as reading:
+            with _read_options(params) as reading:
                 return reading.total or 0
         except UnreadableFile as error:
-            raise _refusal(error, params) from None
+            raise _to_store_error(error, params) from None
 
     def steps(
         self, params: ImportParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         try:
-            with _reading(params) as reading, Ids(uploads.ids_of(params.upload)) as ids:
+            with _read_options(params) as reading, IdMap(uploads.id_map_path(params.upload)) as ids:
                 if position and not reading.go_on(position):
                     raise StoreError("the file is not the one that was begun with; upload it again", "upload")
-                yield from _walk(reading, _order(params, actor), ids)
+                yield from _import_steps(reading, _load_options(params, actor), ids)
         except UnreadableFile as error:
-            raise _refusal(error, params) from None
+            raise _to_store_error(error, params) from None
         if not params.dry_run:
-            uploads.forget(params.upload)
+            uploads.delete_upload(params.upload)
 
 
-IMPORT = Import()
+IMPORT_OPERATION = ImportOperation()
 
 
-def start(
+def start_import(
     chunks: Iterator[bytes],
     name: str,
     actor: Actor,
@@ -99,9 +99,9 @@ def start(
     """
     if format and format not in FORMATS:
         raise StoreError(f"must be one of: {', '.join(FORMATS)}", "format")
-    key = uploads.keep(chunks)
+    key = uploads.save_upload(chunks)
     try:
-        found = FORMATS[format] if format else recognised(uploads.path_of(key))
+        found = FORMATS[format] if format else detect_format(uploads.upload_path(key))
         params = {
             "upload": key,
             "format": found.name,
@@ -110,75 +110,79 @@ def start(
             "dry_run": dry_run,
             "restores": restores,
         }
-        return runs.enqueue(IMPORT, params, actor, dry_run=dry_run, may_wait=True)
+        return runs.enqueue(IMPORT_OPERATION, params, actor, dry_run=dry_run, may_wait=True)
     except BaseException:
-        uploads.forget(key)
+        uploads.delete_upload(key)
         raise
 
 
-def start_for_good(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
+def import_after_dry_run(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
     """Import in earnest what a dry run looked through; Conflict when its file is gone."""
     params = {**run.params, "dry_run": False, "restores": restores}
-    if not uploads.path_of(params["upload"]).exists():
+    if not uploads.upload_path(params["upload"]).exists():
         raise Conflict("the file of this dry run is gone; upload it again", "upload")
-    uploads.ids_of(params["upload"]).unlink(missing_ok=True)  # what the dry run took back
-    return runs.enqueue(IMPORT, params, actor, may_wait=True)
+    uploads.id_map_path(params["upload"]).unlink(missing_ok=True)  # what the dry run took back
+    return runs.enqueue(IMPORT_OPERATION, params, actor, may_wait=True)
 
 
-def _order(params: ImportParams, actor: Actor) -> Order:
-    return Order(
+def _load_options(params: ImportParams, actor: Actor) -> LoadOptions:
+    return LoadOptions(
         actor, lambda place, problem: None, params.project or "", params.dry_run, restores=params.restores
     )
 
 
-def _reading(params: ImportParams) -> _Opened:
-    path = uploads.path_of(params.upload)
+def _read_options(params: ImportParams) -> _OpenUpload:
+    path = uploads.upload_path(params.upload)
     if not path.exists():
         raise StoreError("the file is gone; upload it again", "upload")
-    return _Opened(_format(params.format), path, Options(params.name, params.project or ""))
+    return _OpenUpload(_detect_format(params.format), path, ReadOptions(params.name, params.project or ""))
 
 
-def _format(name: str) -> Format:
+def _detect_format(name: str) -> Format:
     try:
         return FORMATS[name]
     except KeyError:
         raise StoreError("this hub knows no format of this name any more", "format") from None
 
 
-class _Opened:
+class _OpenUpload:
     """:func:`opened`, on an upload."""
 
-    def __init__(self, format: Format, path: Path, options: Options) -> None:
+    def __init__(self, format: Format, path: Path, options: ReadOptions) -> None:
         self._stack = ExitStack()
         self._arguments = (format, str(path), options)
 
-    def __enter__(self) -> Reading:
-        return self._stack.enter_context(opened(*self._arguments))
+    def __enter__(self) -> ImportReader:
+        return self._stack.enter_context(open_import(*self._arguments))
 
     def __exit__(self, *details: Any) -> bool | None:
         return self._stack.__exit__(*details)
 
 
-def _refusal(error: UnreadableFile, params: ImportParams) -> StoreError:
+def _to_store_error(error: UnreadableFile, params: ImportParams) -> StoreError:
     """In the words of the reader, with the name that the file had."""
-    path = uploads.path_of(params.upload)
+    path = uploads.upload_path(params.upload)
     words = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)
     return StoreError(words, "file")
 
 
-def _walk(reading: Reading, order: Order, ids: Ids) -> Iterator[Step]:
-    pace, items, done = Pace(_FIRST, _MOST, _LEAST, stretch=_STRETCH, rest=_REST), iter(reading), reading.done
+def _import_steps(reading: ImportReader, order: LoadOptions, ids: IdMap) -> Iterator[Step]:
+    pace, items, done = (
+        Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS),
+        iter(reading),
+        reading.done,
+    )
     named: set[str] = set()  # projects; once is enough
     while some := list(islice(items, pace.size)):
         mark, seen = reading.mark(), reading.done - done
         done += seen
-        step = _step(_Told(some, order, ids, named), order.dry_run, mark, seen)
+        step = _import_step(_ReportedBatch(some, order, ids, named), order.dry_run, mark, seen)
         yield step
         named.update(change.reason for change in step.applied if change.action == PROJECT)
         pace.after(step)
 
 
-def _step(batch: _Told, dry_run: bool, mark: dict[str, Any], seen: int) -> Step:
+def _import_step(batch: _ReportedBatch, dry_run: bool, mark: dict[str, Any], seen: int) -> Step:
     """A dry run stores and takes back here."""
 
     def commit(run_uid: str) -> tuple[Change, ...]:
@@ -191,13 +195,13 @@ def _step(batch: _Told, dry_run: bool, mark: dict[str, Any], seen: int) -> Step:
     return Step(found, mark, seen, took_ms=(time.perf_counter() - began) * 1000)
 
 
-class _Told:
+class _ReportedBatch:
     """A batch that tells as changes what became of it: numbers and reasons, never a text.
 
     ``named``: the projects that need not be told of.
     """
 
-    def __init__(self, items: list[Item], order: Order, ids: Ids, named: Set[str]) -> None:
+    def __init__(self, items: list[Item], order: LoadOptions, ids: IdMap, named: Set[str]) -> None:
         self._named, self._dry_run = named, order.dry_run
         self._errors: list[tuple[str, Problem]] = []
         told = replace(order, report=lambda place, problem: self._errors.append((place, problem)))
@@ -207,11 +211,11 @@ class _Told:
         self._errors.clear()
         tally = Tally()
         self._batch.store(tally)
-        return (*_outcomes(tally), *self._failures(tally), *_notes(tally), *self._projects(tally))
+        return (*_outcome_counts(tally), *self._failures(tally), *_note_counts(tally), *self._projects(tally))
 
     def _projects(self, tally: Tally) -> Iterator[Change]:
         coming = [(project, n) for project, n in tally.created_in.items() if n and project not in self._named]
-        for project, n in coming[:_MOST_PROJECTS] if settings.MEMORYHUB.max_memories else ():
+        for project, n in coming[:_MAX_PROJECTS] if settings.MEMORYHUB.max_memories else ():
             yield Change(PROJECT, reason=project, after=float(n) if self._dry_run else None)
 
     def _failures(self, tally: Tally) -> Iterator[Change]:
@@ -219,14 +223,14 @@ class _Told:
         by_place: dict[str, list[str]] = {}
         for place, problem in self._errors:
             by_place.setdefault(place, []).append(str(problem))
-        listed = list(by_place.items())[:_MOST_ERRORS]
+        listed = list(by_place.items())[:_MAX_ERRORS]
         for place, problems in listed:
             yield Change(FAILED, reason=f"{place}: {'; '.join(problems[:5])}")
         if rest := tally.failed - len(listed):
             yield Change(FAILED, reason="more in the lines around", count=rest)
 
 
-def _outcomes(tally: Tally) -> Iterator[Change]:
+def _outcome_counts(tally: Tally) -> Iterator[Change]:
     for outcome, count in tally.outcomes.items():
         yield Change(f"memories {outcome}", count=count)
     for kind, counts in tally.others.items():
@@ -234,13 +238,13 @@ def _outcomes(tally: Tally) -> Iterator[Change]:
             yield Change(f"{kind} {outcome}", count=count)
 
 
-def _notes(tally: Tally) -> Iterator[Change]:
+def _note_counts(tally: Tally) -> Iterator[Change]:
     for what, count in tally.unmapped.items():
         yield Change(UNMAPPED, reason=what, count=count)
     for name, count in tally.ignored.items():
         yield Change(IGNORED, reason=name[:100], count=count)
     for name, count in tally.not_taken.items():
-        yield Change(NOT_TAKEN, reason=name, count=count)
+        yield Change(NOT_IMPORTED, reason=name, count=count)
     if tally.without_ttl and settings.MEMORYHUB.default_ttl_days:
         days = settings.MEMORYHUB.default_ttl_days
         yield Change(
@@ -248,11 +252,11 @@ def _notes(tally: Tally) -> Iterator[Change]:
         )
 
 
-_NOTES = frozenset({FAILED, UNMAPPED, IGNORED, NOT_TAKEN, WITHOUT_TTL, PROJECT})
+_NOTE_ACTIONS = frozenset({FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL, PROJECT})
 
 
 @dataclass
-class Report:
+class ImportReport:
     """``counts``: how many of each kind and outcome ("memories created"), the most first. ``errors``: a page
     of what failed, each with its place; ``failed`` counts all of it. ``over_cap``: projects that memories
     came into and that hold (after a dry run: would hold) more than ``max_memories``. The others are told with
@@ -270,10 +274,10 @@ class Report:
     over_cap: list[tuple[str, int]] = field(default_factory=list)
 
 
-def find(uid: str, actor: Actor) -> MaintenanceRun:
+def get_import(uid: str, actor: Actor) -> MaintenanceRun:
     """One's own import, or one that reached no more than one may see; NotFound otherwise."""
     runs.mark_interrupted()
-    run = MaintenanceRun.objects.filter(uid=uid, operation=NAME).first()
+    run = MaintenanceRun.objects.filter(uid=uid, operation=OPERATION_NAME).first()
     if run is None or not (_is_own(run, actor) or run_scope.can_see_all(actor.clearance, run)):
         raise NotFound("there is no such import")
     return run
@@ -284,18 +288,18 @@ def _is_own(run: MaintenanceRun, actor: Actor) -> bool:
     return run.actor == actor.name and run_scope.clearance_of(run).owner == actor.owner
 
 
-def own(actor: Actor) -> QuerySet[MaintenanceRun]:
+def own_imports(actor: Actor) -> QuerySet[MaintenanceRun]:
     """Imports that this actor asked for, newest first."""
-    mine = MaintenanceRun.objects.filter(operation=NAME, actor=actor.name, reach__owner=actor.owner)
+    mine = MaintenanceRun.objects.filter(operation=OPERATION_NAME, actor=actor.name, reach__owner=actor.owner)
     return mine.order_by("-created_at", "-pk")
 
 
-def stop(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
+def stop_import(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
     """Ask an import to stop. Its own actor may do so, whatever they may see by now."""
     return runs.stop(run.uid, Actor(run.actor, run_scope.clearance_of(run)) if _is_own(run, actor) else actor)
 
 
-def resume(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
+def resume_import(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
     """Let an import go on as it was asked for; Forbidden, NotFound when that is beyond the actor by now.
 
     ``actor``: with all that they may see at most. ``restores``: they may restore the store.
@@ -305,24 +309,26 @@ def resume(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceR
     return runs.resume(run.uid, actor)
 
 
-def label(run: MaintenanceRun) -> str:
+def format_label(run: MaintenanceRun) -> str:
     """What wrote the file, for people."""
     found = FORMATS.get(str(run.params.get("format")))
     return found.label if found else str(run.params.get("format"))
 
 
-def of(run: MaintenanceRun, clearance: Clearance, start: int = 0, limit: int = 100) -> Report:
+def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limit: int = 100) -> ImportReport:
     """All numbers, and a page of the errors. What a project holds is counted as far as it may be seen."""
     told: dict[str, int] = (run.result or {}).get("counts", {})
-    report = Report(
-        sorted(((words, n) for words, n in told.items() if words not in _NOTES), key=lambda one: -one[1]),
+    report = ImportReport(
+        sorted(
+            ((words, n) for words, n in told.items() if words not in _NOTE_ACTIONS), key=lambda one: -one[1]
+        ),
         told.get(FAILED, 0),
         without_ttl=told.get(WITHOUT_TTL, 0),
     )
-    notes: dict[str, Counter[str]] = {UNMAPPED: Counter(), IGNORED: Counter(), NOT_TAKEN: Counter()}
+    notes: dict[str, Counter[str]] = {UNMAPPED: Counter(), IGNORED: Counter(), NOT_IMPORTED: Counter()}
     coming: Counter[str] = Counter()
     seen = 0
-    for action, reason, count, after in _kept(run):
+    for action, reason, count, after in _load_changes(run):
         if action in notes:
             notes[action][reason] += count
         elif action == PROJECT:
@@ -333,13 +339,13 @@ def of(run: MaintenanceRun, clearance: Clearance, start: int = 0, limit: int = 1
                 report.errors.append(reason if count == 1 else f"{count:,} {reason}")
     report.more_errors = seen > start + limit
     report.unmapped = notes[UNMAPPED].most_common()
-    report.ignored, report.not_taken = notes[IGNORED].most_common(), notes[NOT_TAKEN].most_common()
+    report.ignored, report.not_taken = notes[IGNORED].most_common(), notes[NOT_IMPORTED].most_common()
     visible = Memory.objects.visible_to(clearance)
-    report.over_cap = sorted(over_cap(coming, visible, run.dry_run).items())
+    report.over_cap = sorted(find_projects_over_cap(coming, visible, run.dry_run).items())
     return report
 
 
-def _kept(run: MaintenanceRun) -> Iterator[tuple[str, str, int, float]]:
+def _load_changes(run: MaintenanceRun) -> Iterator[tuple[str, str, int, float]]:
     """Action, reason, count, and the number ``after``."""
     for step in RunChanges.objects.filter(run=run).order_by("pk").iterator(chunk_size=100):
         for change in step.changes:

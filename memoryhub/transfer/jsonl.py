@@ -15,13 +15,13 @@ from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Revisi
 from memoryhub.transfer.records import Problem
 from memoryhub.transfer.schema import VERSION
 
-_SESSION = ("session_id", "project", "agent", "cwd", "end_reason", "segment", "state")
-_EVENT = (
+_SESSION_FIELDS = ("session_id", "project", "agent", "cwd", "end_reason", "segment", "state")
+_EVENT_FIELDS = (
     *("event", "tool_name", "sensitivity", "files", "keywords", "segment", "boundary", "memorability"),
     *("memorability_parts", "skip_reason", "handlers", "mark", "preview"),
 )
-_JOURNAL = ("actor", "operation", "object_type", "object_id", "project", "sensitivity", "owner")
-_HISTORY = ("author", "owner", "trash_reason", "flags", "scale", "consolidated_accesses")
+_JOURNAL_FIELDS = ("actor", "operation", "object_type", "object_id", "project", "sensitivity", "owner")
+_HISTORY_FIELDS = ("author", "owner", "trash_reason", "flags", "scale", "consolidated_accesses")
 
 
 def header(at: datetime, levels: list[str], everything: bool) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def memory(row: Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> d
         "kind": "memory",
         **serializers.memory(row, lists),
         "ttl_days": row.ttl_days,
-        **{name: getattr(row, name) for name in _HISTORY},
+        **{name: getattr(row, name) for name in _HISTORY_FIELDS},
         "reviewed_at": serializers.moment(row.reviewed_at),
         "consolidated_at": serializers.moment(row.consolidated_at),
     }
@@ -55,10 +55,10 @@ def fact(row: Fact, *, whole: bool) -> dict[str, Any]:
 
 def session(row: Session) -> dict[str, Any]:
     moments = {name: serializers.moment(getattr(row, name)) for name in ("started_at", "last_at", "ended_at")}
-    return {"kind": "session", **{name: getattr(row, name) for name in _SESSION}, **moments}
+    return {"kind": "session", **{name: getattr(row, name) for name in _SESSION_FIELDS}, **moments}
 
 
-def session_as_seen(row: Any) -> dict[str, Any]:
+def visible_session(row: Any) -> dict[str, Any]:
     """A session as ``Session.objects.visible_to`` gives it: no more than what may be seen of it."""
     return {"kind": "session", **serializers.session(row)}
 
@@ -69,7 +69,7 @@ def event(row: Event) -> dict[str, Any]:
         "session_id": row.session.session_id,
         "project": row.session.project,
         "at": serializers.moment(row.at),
-        **{name: getattr(row, name) for name in _EVENT},
+        **{name: getattr(row, name) for name in _EVENT_FIELDS},
         "memory_id": row.memory.uid if row.memory else None,
     }
 
@@ -96,7 +96,7 @@ def journal(row: JournalEntry) -> dict[str, Any]:
         "seq": origin["seq"],
         "hash": origin["hash"],
         "at": serializers.moment(row.at),
-        **{name: getattr(row, name) for name in _JOURNAL},
+        **{name: getattr(row, name) for name in _JOURNAL_FIELDS},
         "detail": detail,
     }
 
@@ -107,7 +107,7 @@ _CHUNK = 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
-class BadLine(Exception):
+class InvalidLine(Exception):
     """A line that holds no memory."""
 
     def __init__(self, problems: list[Problem]) -> None:
@@ -116,14 +116,14 @@ class BadLine(Exception):
 
 
 @dataclass(frozen=True)
-class Line:
+class RawLine:
     """``raw`` is ``None`` for a line that is too long to be a memory."""
 
     number: int
     raw: bytes | None
 
 
-class Lines:
+class LineReader:
     """The lines of a stream, read one at a time.
 
     ``number``, ``offset`` and ``digest`` say how far the reading has come, *before* the line that is in hand:
@@ -140,7 +140,7 @@ class Lines:
         """SHA-256 of everything up to ``offset``."""
         return self._hash.hexdigest()
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[RawLine]:
         while raw := self._stream.readline(MAX_LINE_BYTES + 1):
             ahead = self._hash.copy()
             ahead.update(raw)
@@ -152,7 +152,7 @@ class Lines:
                 ahead.update(raw)
                 length += len(raw)
             self._ahead, self._length = ahead, length
-            yield Line(self.number + 1, whole if len(whole) <= MAX_LINE_BYTES else None)
+            yield RawLine(self.number + 1, whole if len(whole) <= MAX_LINE_BYTES else None)
             self.let_go()
 
     def let_go(self) -> None:
@@ -171,18 +171,18 @@ class Lines:
         return not left and self.digest == digest
 
 
-def text_of(line: Line) -> bytes:
+def line_bytes(line: RawLine) -> bytes:
     """The bare bytes of a line, empty for a blank one; :class:`BadLine`."""
     if line.raw is None:
-        raise BadLine([Problem("", f"is longer than {MAX_LINE_BYTES // 1024**2} MiB")])
+        raise InvalidLine([Problem("", f"is longer than {MAX_LINE_BYTES // 1024**2} MiB")])
     return (line.raw.removeprefix(_BOM) if line.number == 1 else line.raw).strip()
 
 
-def line(shape: dict[str, Any]) -> bytes:
+def to_line(shape: dict[str, Any]) -> bytes:
     """A shape as a line of its own."""
     return json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def dump(row: Memory, lists: ListValues | None = None, *, whole: bool = False) -> bytes:
+def memory_to_line(row: Memory, lists: ListValues | None = None, *, whole: bool = False) -> bytes:
     """A memory as a line that an import takes back; ``lists`` as in :func:`memoryhub.serializers.memory`."""
-    return line(memory(row, lists, whole=whole))
+    return to_line(memory(row, lists, whole=whole))

@@ -26,13 +26,21 @@ from memoryhub.models import Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.secrets import redact
 from memoryhub.transfer import restore
-from memoryhub.transfer.id_map import Ids
-from memoryhub.transfer.reader import Mark, Reading
-from memoryhub.transfer.records import NO_PAST, Bad, History, Item, Problem, Record, Unmapped
+from memoryhub.transfer.id_map import IdMap
+from memoryhub.transfer.reader import ImportMark, ImportReader
+from memoryhub.transfer.records import (
+    NO_HISTORY,
+    HistoryItem,
+    InvalidItem,
+    Item,
+    Problem,
+    Record,
+    UnmappedField,
+)
 from memoryhub.transfer.schema import READ_ONLY, JournalLine
 
 # A file with a new field name in every line must not fill the memory.
-_MOST_NAMES = 200
+_MAX_NAMES = 200
 OTHER_FIELDS = "other fields"
 _IDENTITY = READ_ONLY - {"content_hash"}
 
@@ -71,12 +79,12 @@ class Tally:
         self.created_in[project] += outcome == "created" and not ended
         self.in_trash += ended and outcome == "created"
         self.without_ttl += outcome == "created" and "ttl_days" not in draft.given
-        _add(self.ignored, [redact(name) for name in draft.ignored])  # the report is kept
+        _add_counts(self.ignored, [redact(name) for name in draft.ignored])  # the report is kept
         if not trusted:
-            _add(self.not_taken, sorted(draft.model_fields_set & _IDENTITY))
+            _add_counts(self.not_taken, sorted(draft.model_fields_set & _IDENTITY))
 
     def without_home(self, what: str, count: int = 1) -> None:
-        _add(self.unmapped, [what], count)
+        _add_counts(self.unmapped, [what], count)
 
     def as_counts(self) -> dict[str, Any]:
         """All numbers, for a report that is not printed."""
@@ -86,18 +94,18 @@ class Tally:
         }
 
 
-def _add(counts: Counter[str], names: list[str], by: int = 1) -> None:
+def _add_counts(counts: Counter[str], names: list[str], by: int = 1) -> None:
     for name in names:
-        known = name in counts or len(counts) < _MOST_NAMES
+        known = name in counts or len(counts) < _MAX_NAMES
         counts[name if known else OTHER_FIELDS] += by
 
 
-BATCH = 1000
-_FOR_RESTORERS = "only whoever may restore the whole store brings it in"
+BATCH_SIZE = 1000
+_RESTORE_ONLY = "only whoever may restore the whole store brings it in"
 
 
 @dataclass(frozen=True)
-class Order:
+class LoadOptions:
     """How to load. ``project`` is for what names none; ``report`` hears of everything that fails.
 
     ``restores``: the actor may restore the store: ids, authors, owners and history are taken over.
@@ -111,21 +119,21 @@ class Order:
     restores: bool = False
 
 
-def load(reading: Reading, order: Order, tally: Tally, ids: Ids) -> Iterator[Mark]:
+def load_items(reading: ImportReader, order: LoadOptions, tally: Tally, ids: IdMap) -> Iterator[ImportMark]:
     """Store what is read; comes back after each batch, with the mark behind it.
 
     What cannot be read or is refused does not lose the others, unless the order is strict: then it ends it.
     """
     batch: list[Item] = []
     for item in reading:
-        if order.strict and isinstance(item, Bad):
+        if order.strict and isinstance(item, InvalidItem):
             mark = reading.mark(before=True)
             if not Batch(batch, order, ids).store(tally):
                 yield mark
-            _tell_bad(item, order, tally)
+            _report_bad(item, order, tally)
             return
         batch.append(item)
-        if len(batch) >= BATCH:
+        if len(batch) >= BATCH_SIZE:
             if Batch(batch, order, ids).store(tally) and order.strict:
                 return
             batch = []
@@ -134,7 +142,7 @@ def load(reading: Reading, order: Order, tally: Tally, ids: Ids) -> Iterator[Mar
         yield reading.mark()
 
 
-def _tell_bad(bad: Bad, order: Order, tally: Tally) -> None:
+def _report_bad(bad: InvalidItem, order: LoadOptions, tally: Tally) -> None:
     tally.failed += 1
     for problem in bad.problems:
         order.report(bad.place, problem)
@@ -147,11 +155,11 @@ class Batch:
     counts from now: years of history do not fade in the night after they came.
     """
 
-    def __init__(self, items: Sequence[Item], order: Order, ids: Ids) -> None:
+    def __init__(self, items: Sequence[Item], order: LoadOptions, ids: IdMap) -> None:
         self._items, self._order, self._ids = items, order, ids
         for item in items:
             if order.project:
-                _put_into(item, order.project)
+                _set_default_project(item, order.project)
         self._vectors = store.embed_drafts(
             item.draft for item in items if isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
         )
@@ -171,9 +179,9 @@ class Batch:
 
     def _screen(self, item: Item) -> StoreError | None:
         """Check an item for secrets, before the transaction: other writers would wait for it."""
-        if isinstance(item, History):
+        if isinstance(item, HistoryItem):
             kind = _kind_of(item)
-            return restore.screen_line(kind, item.shape) if self._order.restores else None
+            return restore.find_line_refusal(kind, item.shape) if self._order.restores else None
         if not isinstance(item, Record):
             return None
         past = self._past(item.past)
@@ -194,11 +202,11 @@ class Batch:
         elif kind == "fact":
             self._facts([item for item in items if isinstance(item, Record)], now)
         elif kind:
-            self._history(kind, [item for item in items if isinstance(item, History)], now)
+            self._history(kind, [item for item in items if isinstance(item, HistoryItem)], now)
         for item in items:
-            if isinstance(item, Bad):
-                _tell_bad(item, self._order, self._tally)
-            elif isinstance(item, Unmapped):
+            if isinstance(item, InvalidItem):
+                _report_bad(item, self._order, self._tally)
+            elif isinstance(item, UnmappedField):
                 self._tally.without_home(item.what, item.count)
 
     def _memories(self, records: list[Record], now: datetime) -> None:
@@ -228,7 +236,7 @@ class Batch:
         self._ids.add(became)
 
     def _past(self, past: ImportedHistory) -> ImportedHistory | None:
-        if past is NO_PAST:
+        if past is NO_HISTORY:
             return None
         return past if self._order.restores else past.anonymous()
 
@@ -273,32 +281,32 @@ class Batch:
     def _is_here(self, uid: str) -> bool:
         return Memory.objects.visible_to(self._order.actor.clearance).filter(uid=uid).exists()
 
-    def _history(self, kind: str, items: list[History], now: datetime) -> None:
+    def _history(self, kind: str, items: list[HistoryItem], now: datetime) -> None:
         if not self._order.restores:
-            self._tally.without_home(f"{restore.WORDS[kind]}: {_FOR_RESTORERS}", len(items))
+            self._tally.without_home(f"{restore.KIND_LABELS[kind]}: {_RESTORE_ONLY}", len(items))
             return
         shapes = [item.shape for item in items]
         refusals = [self._refusals.get(id(item)) for item in items]
-        results = restore.take(
+        results = restore.restore_lines(
             kind, shapes, self._order.actor, self._ids, dry_run=self._order.dry_run, refusals=refusals
         )
         for item, result in zip(items, results, strict=True):
             if isinstance(result, StoreError):
                 self._refuse(item.place, result)
             else:
-                self._tally.count(restore.WORDS[kind], "created" if result else "unchanged")
+                self._tally.count(restore.KIND_LABELS[kind], "created" if result else "unchanged")
 
     def _refuse(self, place: str, refusal: StoreError) -> None:
         self._tally.failed += 1
         self._order.report(place, Problem(refusal.field, refusal.message))
 
 
-def _put_into(item: Item, project: str) -> None:
+def _set_default_project(item: Item, project: str) -> None:
     """Give a project to what names none; a row of a journal may be about none."""
     named: Any = None
     if isinstance(item, Record):
         named = item.draft
-    elif isinstance(item, History) and not isinstance(item.shape, JournalLine):
+    elif isinstance(item, HistoryItem) and not isinstance(item.shape, JournalLine):
         named = item.shape
     if named is not None and getattr(named, "project", None) == "":
         named.project = project
@@ -307,10 +315,12 @@ def _put_into(item: Item, project: str) -> None:
 def _kind_of(item: Item) -> str:
     if isinstance(item, Record):
         return "fact" if isinstance(item.draft, FactDraft) else "memory"
-    return str(getattr(item.shape, "kind", "")) if isinstance(item, History) else ""
+    return str(getattr(item.shape, "kind", "")) if isinstance(item, HistoryItem) else ""
 
 
-def over_cap(coming: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False) -> dict[str, int]:
+def find_projects_over_cap(
+    coming: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False
+) -> dict[str, int]:
     """Of the projects that were loaded those where one owner has (or may have) more than ``max_memories``.
 
     ``coming``: how many memories each of them gets. ``memories``: those that count.

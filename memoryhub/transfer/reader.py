@@ -9,17 +9,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from memoryhub.transfer.files import Source, reading
+from memoryhub.transfer.files import Source, open_source
 from memoryhub.transfer.formats import Format
-from memoryhub.transfer.formats.hub import Hub
-from memoryhub.transfer.jsonl import Lines
-from memoryhub.transfer.records import Item, Options
+from memoryhub.transfer.formats.hub import HubFormat
+from memoryhub.transfer.jsonl import LineReader
+from memoryhub.transfer.records import Item, ReadOptions
 
 _CHUNK = 1024 * 1024
-Mark = dict[str, Any]
+ImportMark = dict[str, Any]
 
 
-class Reading(Protocol):
+class ImportReader(Protocol):
     """``done`` of ``total`` is for a progress bar: bytes of the file, or items; ``unit`` says which."""
 
     unit: str
@@ -30,23 +30,23 @@ class Reading(Protocol):
 
     def __iter__(self) -> Iterator[Item]: ...
 
-    def mark(self, *, before: bool = False) -> Mark:
+    def mark(self, *, before: bool = False) -> ImportMark:
         """Where to go on: behind all items given so far, or ``before`` the last of them."""
         ...
 
-    def go_on(self, mark: Mark) -> bool:
+    def go_on(self, mark: ImportMark) -> bool:
         """Pass over what an earlier reading has done; False when this is another file than then."""
         ...
 
 
-class _ByLine:
+class _LineReader:
     """The hub's own file: goes on by bytes, and knows that what lies before them is what it was."""
 
     unit = "B"
 
-    def __init__(self, format: Hub, source: Source) -> None:
+    def __init__(self, format: HubFormat, source: Source) -> None:
         self._format, self._source = format, source
-        self._lines = Lines(source.stream)
+        self._lines = LineReader(source.stream)
         self.total = source.size
 
     @property
@@ -56,22 +56,22 @@ class _ByLine:
     def __iter__(self) -> Iterator[Item]:
         return self._format.items(self._lines)
 
-    def mark(self, *, before: bool = False) -> Mark:
+    def mark(self, *, before: bool = False) -> ImportMark:
         lines = self._lines
         if not before:
             lines.let_go()
         return {"number": lines.number, "offset": lines.offset, "digest": lines.digest}
 
-    def go_on(self, mark: Mark) -> bool:
+    def go_on(self, mark: ImportMark) -> bool:
         return self._lines.skip(int(mark["number"]), int(mark["offset"]), str(mark["digest"]))
 
 
-class _ByItem:
+class _ItemReader:
     """Any other file: goes on by counting, if the file as a whole is what it was."""
 
     unit = " items"
 
-    def __init__(self, format: Format, path: Path, options: Options) -> None:
+    def __init__(self, format: Format, path: Path, options: ReadOptions) -> None:
         self._path, self._format, self._options = path, format, options
         self._digest = ""
         self._skip = 0
@@ -83,29 +83,29 @@ class _ByItem:
             self.done += 1
             yield item
 
-    def mark(self, *, before: bool = False) -> Mark:
-        self._digest = self._digest or digest_of(self._path)
+    def mark(self, *, before: bool = False) -> ImportMark:
+        self._digest = self._digest or file_digest(self._path)
         return {"number": self.done - before, "digest": self._digest}
 
-    def go_on(self, mark: Mark) -> bool:
-        self._digest = digest_of(self._path)
+    def go_on(self, mark: ImportMark) -> bool:
+        self._digest = file_digest(self._path)
         if mark["digest"] != self._digest:
             return False
         self._skip = self.done = int(mark["number"])
         return True
 
 
-def digest_of(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
-def opened(format: Format, name: str, options: Options) -> Iterator[Reading]:
+def open_import(format: Format, name: str, options: ReadOptions) -> Iterator[ImportReader]:
     """A file from its beginning; ``-`` is standard input, for the hub's own format. UnreadableFile."""
     with ExitStack() as stack:
-        if isinstance(format, Hub):
-            yield _ByLine(format, stack.enter_context(reading(name)))
+        if isinstance(format, HubFormat):
+            yield _LineReader(format, stack.enter_context(open_source(name)))
         else:
-            yield _ByItem(format, Path(name), options)
+            yield _ItemReader(format, Path(name), options)

@@ -29,13 +29,13 @@ class Problem:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
-def problems_of(error: ValidationError) -> list[Problem]:
+def validation_problems(error: ValidationError) -> list[Problem]:
     """What pydantic found, field by field."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [_problem(item["loc"], item["type"], item["msg"]) for item in found]
+    return [_to_problem(item["loc"], item["type"], item["msg"]) for item in found]
 
 
-def _problem(location: tuple[int | str, ...], kind: str, message: str) -> Problem:
+def _to_problem(location: tuple[int | str, ...], kind: str, message: str) -> Problem:
     field = ".".join(map(str, location))
     if kind == "model_type" and not location:
         message = "is not a JSON object"
@@ -49,7 +49,7 @@ def _problem(location: tuple[int | str, ...], kind: str, message: str) -> Proble
     return Problem(field, message)
 
 
-NO_PAST = ImportedHistory()
+NO_HISTORY = ImportedHistory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Record:
     place: str
     draft: MemoryDraft | FactDraft
     source_id: str = ""
-    past: ImportedHistory = NO_PAST
+    past: ImportedHistory = NO_HISTORY
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class InvalidItem:
     """One thing that cannot be read; the others still can."""
 
     place: str
@@ -76,7 +76,7 @@ class Bad:
 
 
 @dataclass(frozen=True, slots=True)
-class Unmapped:
+class UnmappedField:
     """What has no home here: told in the report, never dropped in silence.
 
     ``what``: short words for a kind of thing ("column memories.embedding", "relations without a target"), of
@@ -88,18 +88,18 @@ class Unmapped:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class HistoryItem:
     """What only the hub's own file brings (:mod:`memoryhub.transfer.schema`): it restores a store."""
 
     place: str
     shape: BaseModel
 
 
-Item = Record | Bad | Unmapped | History
+Item = Record | InvalidItem | UnmappedField | HistoryItem
 
 
 @dataclass(frozen=True)
-class Options:
+class ReadOptions:
     """How to read. ``name``: what the file was called before it was uploaded. ``project``: of what names none
     (the loader sets it; a format needs it only to tell places apart). ``now``: what "now" is for ages."""
 
@@ -112,16 +112,16 @@ class Options:
 Draft = TypeVar("Draft", MemoryDraft, FactDraft)
 
 
-def record_or_bad(
+def make_record(
     place: str,
     shape: type[Draft],
     values: Mapping[str, Any],
     *,
     source_id: str = "",
-    past: ImportedHistory = NO_PAST,
-) -> Record | Bad:
+    past: ImportedHistory = NO_HISTORY,
+) -> Record | InvalidItem:
     """The record that these values make, or what is wrong with them."""
     try:
         return Record(place, shape.model_validate(dict(values)), source_id, past)
     except ValidationError as error:
-        return Bad(place, problems_of(error))
+        return InvalidItem(place, validation_problems(error))

@@ -16,7 +16,7 @@ from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, Store
 from memoryhub.memories.rows import CHUNK_SIZE, resolve_project
 from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field, refusal_change
 from memoryhub.models import Event, JournalEntry, Memory, Session
-from memoryhub.transfer.id_map import Ids
+from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.schema import (
     EventLine,
     EvidenceLine,
@@ -29,7 +29,7 @@ from memoryhub.transfer.schema import (
 )
 
 Result = bool | StoreError
-WORDS = {
+KIND_LABELS = {
     "session": "sessions",
     "event": "events",
     "revision": "earlier versions",
@@ -40,41 +40,41 @@ WORDS = {
     "journal": "journal rows",
 }
 # Fields of a line that are checked for secrets, by kind; those of a revision are checked one by one.
-_TEXTS: dict[str, tuple[str, ...]] = {
+_TEXT_FIELDS: dict[str, tuple[str, ...]] = {
     "session": ("session_id", "project", "cwd", "agent", "end_reason"),
     "event": ("preview", "event", "tool_name", "files", "keywords", "skip_reason"),
     "evidence": ("session_id",),
     "journal": ("actor", "operation", "object_type", "object_id", "project", "owner"),
 }
-_DOCUMENTS: dict[str, tuple[str, ...]] = {
+_DOCUMENT_FIELDS: dict[str, tuple[str, ...]] = {
     "session": ("state",),
     "event": ("handlers", "memorability_parts"),
     "journal": ("detail",),
 }
-_SESSION = ("agent", "cwd", "started_at", "last_at", "ended_at", "end_reason", "segment", "state")
-_EVENT = (
+_SESSION_FIELDS = ("agent", "cwd", "started_at", "last_at", "ended_at", "end_reason", "segment", "state")
+_EVENT_FIELDS = (
     *("at", "event", "tool_name", "sensitivity", "files", "keywords", "segment", "boundary", "memorability"),
     *("memorability_parts", "skip_reason", "handlers", "mark", "preview"),
 )
 
 
-def screen_line(kind: str, shape: Any) -> StoreError | None:
+def find_line_refusal(kind: str, shape: Any) -> StoreError | None:
     """Return the refusal of a line that holds a secret. Call it before a transaction is opened."""
     if kind == "revision":
         return imported_history.find_revision_refusal(shape)
     try:
-        for field in _DOCUMENTS.get(kind, ()):
-            _refuse_in_document(getattr(shape, field), field)
+        for field in _DOCUMENT_FIELDS.get(kind, ()):
+            _refuse_document_secrets(getattr(shape, field), field)
     except StoreError as refusal:
-        return find_refusal(shape, _TEXTS[kind]) or refusal
-    return find_refusal(shape, _TEXTS.get(kind, ()))
+        return find_refusal(shape, _TEXT_FIELDS[kind]) or refusal
+    return find_refusal(shape, _TEXT_FIELDS.get(kind, ()))
 
 
-def take(
+def restore_lines(
     kind: str,
     shapes: Sequence[Any],
     actor: Actor,
-    ids: Ids,
+    ids: IdMap,
     *,
     dry_run: bool,
     refusals: Sequence[StoreError | None],
@@ -84,21 +84,23 @@ def take(
     ``refusals``: what :func:`screen_line` returned for each line.
     In a dry run what refers to a memory of an earlier batch does not find it; that is no problem of the file.
     """
-    uids = [uid for shape in shapes for uid in _references(shape)]
+    uids = [uid for shape in shapes for uid in _referenced_ids(shape)]
     known = ids.find(uids)
     clean = [shape for shape, refusal in zip(shapes, refusals, strict=True) if refusal is None]
-    taken = iter(_TAKERS[kind](clean, actor, known) if clean else [])
+    taken = iter(_RESTORERS[kind](clean, actor, known) if clean else [])
     results: list[Result] = [next(taken) if refusal is None else refusal for refusal in refusals]
-    _note_refusals(kind, shapes, results, actor)
+    _journal_refusals(kind, shapes, results, actor)
     if not dry_run:
         return results
     return [
-        True if isinstance(result, NotFound) and all(uid in known for uid in _references(shape)) else result
+        True
+        if isinstance(result, NotFound) and all(uid in known for uid in _referenced_ids(shape))
+        else result
         for shape, result in zip(shapes, results, strict=True)
     ]
 
 
-def _note_refusals(kind: str, shapes: Sequence[Any], results: Sequence[Result], actor: Actor) -> None:
+def _journal_refusals(kind: str, shapes: Sequence[Any], results: Sequence[Result], actor: Actor) -> None:
     """A row for each line that held a credential; the caller's transaction goes on."""
     refused = [
         refusal_change(result, shape, actor, kind)
@@ -108,7 +110,7 @@ def _note_refusals(kind: str, shapes: Sequence[Any], results: Sequence[Result], 
     journals.record(actor, refused)
 
 
-def _references(shape: Any) -> list[str]:
+def _referenced_ids(shape: Any) -> list[str]:
     """The memories that a line names, or the facts, as :func:`fact_key` calls them."""
     if isinstance(shape, SupersededLine):
         return [fact_key(shape.fact_id), fact_key(shape.by)]
@@ -122,12 +124,12 @@ def fact_key(uid: str) -> str:
     return f"fact:{uid}"
 
 
-def _superseded(line: SupersededLine, actor: Actor, known: dict[str, str]) -> bool:
+def _restore_superseded(line: SupersededLine, actor: Actor, known: dict[str, str]) -> bool:
     fact, by = (known.get(fact_key(uid), uid) for uid in (line.fact_id, line.by))
     return services.import_superseded(fact, by, actor)
 
 
-def _revisions(shapes: Sequence[RevisionLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+def _restore_revisions(shapes: Sequence[RevisionLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     found = [
         imported_history.ImportedRevision(
             known.get(one.memory_id, one.memory_id),
@@ -143,17 +145,17 @@ def _revisions(shapes: Sequence[RevisionLine], actor: Actor, known: dict[str, st
     return imported_history.import_revisions(found, actor)
 
 
-def _evidence(shapes: Sequence[EvidenceLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+def _restore_evidence(shapes: Sequence[EvidenceLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     found = [(known.get(one.memory_id, one.memory_id), one.session_id, one.at) for one in shapes]
     return imported_history.import_evidence(found, actor)
 
 
-def _merges(shapes: Sequence[MergeLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+def _restore_merges(shapes: Sequence[MergeLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     found = [(known.get(one.memory_id, one.memory_id), known.get(one.into, one.into)) for one in shapes]
     return imported_history.import_merges(found, actor)
 
 
-def _one_by_one(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Callable[..., list[Result]]:
+def _for_each_line(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Callable[..., list[Result]]:
     def take_all(shapes: Sequence[Any], actor: Actor, known: dict[str, str]) -> list[Result]:
         results: list[Result] = []
         for shape in shapes:
@@ -166,10 +168,10 @@ def _one_by_one(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Calla
     return take_all
 
 
-def _session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
+def _restore_session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
     """A session that is here stays as it is, and spans both."""
     project = resolve_project(line.project, actor)
-    values = {name: getattr(line, name) for name in _SESSION}
+    values = {name: getattr(line, name) for name in _SESSION_FIELDS}
     session, is_new = Session.objects.get_or_create(
         session_id=line.session_id, project=project, defaults=values
     )
@@ -178,7 +180,7 @@ def _session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
     return is_new
 
 
-def _summary(line: SummaryLine, actor: Actor, known: dict[str, str]) -> bool:
+def _restore_summary(line: SummaryLine, actor: Actor, known: dict[str, str]) -> bool:
     uid = known.get(line.memory_id, line.memory_id)
     memory = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
     if memory is None:
@@ -187,17 +189,17 @@ def _summary(line: SummaryLine, actor: Actor, known: dict[str, str]) -> bool:
     return bool(Session.objects.filter(**place, summary=None).update(summary=memory))
 
 
-def _events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+def _restore_events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     sessions = {
         (one.session_id, one.project): one
         for chunk in batched({shape.session_id for shape in shapes}, CHUNK_SIZE)
         for one in Session.objects.filter(session_id__in=chunk)
     }
-    there = _events_there(shapes, sessions)
+    there = _existing_event_keys(shapes, sessions)
     memories = {
         memory.uid: memory
         for chunk in batched(
-            {known.get(uid, uid) for shape in shapes for uid in _references(shape)}, CHUNK_SIZE
+            {known.get(uid, uid) for shape in shapes for uid in _referenced_ids(shape)}, CHUNK_SIZE
         )
         for memory in Memory.objects.visible_to(actor.clearance).filter(uid__in=chunk)
     }
@@ -205,11 +207,11 @@ def _events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, str]) ->
     fresh: list[Event] = []
     for line in shapes:
         try:
-            event = _event(line, actor, sessions, memories, known)
+            event = _restore_event(line, actor, sessions, memories, known)
         except StoreError as refusal:
             results.append(refusal)
             continue
-        marks = _marks(event)
+        marks = _event_keys(event)
         results.append(there.isdisjoint(marks))
         if results[-1]:
             there.update(marks)
@@ -218,7 +220,7 @@ def _events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, str]) ->
     return results
 
 
-def _event(
+def _restore_event(
     line: EventLine,
     actor: Actor,
     sessions: dict[tuple[str, str], Session],
@@ -232,10 +234,10 @@ def _event(
     memory = memories.get(known.get(line.memory_id, line.memory_id)) if line.memory_id else None
     if line.memory_id and memory is None:
         raise NotFound("its memory is not here", "memory_id")
-    return Event(session=session, memory=memory, **{name: getattr(line, name) for name in _EVENT})
+    return Event(session=session, memory=memory, **{name: getattr(line, name) for name in _EVENT_FIELDS})
 
 
-def _marks(event: Event) -> set[tuple[Any, ...]]:
+def _event_keys(event: Event) -> set[tuple[Any, ...]]:
     """What an event is told by: its mark, or all that it says."""
     if event.mark:
         return {(event.session_id, event.mark)}
@@ -243,7 +245,7 @@ def _marks(event: Event) -> set[tuple[Any, ...]]:
     return {(event.session_id, *said)}
 
 
-def _events_there(shapes: Sequence[EventLine], sessions: dict[Any, Session]) -> set[tuple[Any, ...]]:
+def _existing_event_keys(shapes: Sequence[EventLine], sessions: dict[Any, Session]) -> set[tuple[Any, ...]]:
     found: set[tuple[Any, ...]] = set()
     keys = [session.pk for session in sessions.values()]
     span = (min(shape.at for shape in shapes), max(shape.at for shape in shapes))
@@ -251,20 +253,20 @@ def _events_there(shapes: Sequence[EventLine], sessions: dict[Any, Session]) -> 
     for chunk in batched(keys, CHUNK_SIZE):
         rows = Event.objects.filter(session__in=chunk)
         for event in rows.filter(at__range=span, mark="").iterator(chunk_size=CHUNK_SIZE):
-            found |= _marks(event)
+            found |= _event_keys(event)
         for some in batched(marks, CHUNK_SIZE):
             found |= set(rows.filter(mark__in=some).values_list("session_id", "mark"))
     return found
 
 
-def _journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+def _restore_journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     """Rows that this journal has, as its own or imported before, do not come twice."""
-    there = _journal_there(shapes, known)
+    there = _existing_journal_rows(shapes, known)
     results: list[Result] = []
     fresh: list[tuple[datetime, str, journals.Change]] = []
     for line in shapes:
         try:
-            _refuse_out_of_reach(line, actor)
+            _refuse_out_of_scope(line, actor)
         except StoreError as refusal:
             results.append(refusal)
             continue
@@ -280,7 +282,7 @@ def _journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str])
     return results
 
 
-def _refuse_out_of_reach(line: JournalLine, actor: Actor) -> None:
+def _refuse_out_of_scope(line: JournalLine, actor: Actor) -> None:
     """Nobody writes into a journal what is about projects or people beyond their own reach."""
     if not actor.clearance.reaches(line.project):
         raise Forbidden("this row is about a project out of your reach", "project")
@@ -288,7 +290,7 @@ def _refuse_out_of_reach(line: JournalLine, actor: Actor) -> None:
         raise Forbidden("this row is about somebody else's memory", "owner")
 
 
-def _journal_there(shapes: Sequence[JournalLine], known: dict[str, str]) -> set[str]:
+def _existing_journal_rows(shapes: Sequence[JournalLine], known: dict[str, str]) -> set[str]:
     subjects = {known.get(line.object_id, line.object_id) for line in shapes}
     moments = (min(line.at for line in shapes), max(line.at for line in shapes))
     found: set[str] = set()
@@ -300,19 +302,19 @@ def _journal_there(shapes: Sequence[JournalLine], known: dict[str, str]) -> set[
     return found
 
 
-def _refuse_in_document(document: Any, field: str) -> None:
+def _refuse_document_secrets(document: Any, field: str) -> None:
     """A credential in what is kept as a document."""
     for kind, _ in find_secrets_in_field(json.dumps(document, ensure_ascii=False), field) if document else ():
         raise SecretDetected(kind, 1, field)
 
 
-_TAKERS: dict[str, Callable[..., list[Result]]] = {
-    "session": _one_by_one(_session),
-    "event": _events,
-    "revision": _revisions,
-    "evidence": _evidence,
-    "merge": _merges,
-    "summary": _one_by_one(_summary),
-    "superseded": _one_by_one(_superseded),
-    "journal": _journal,
+_RESTORERS: dict[str, Callable[..., list[Result]]] = {
+    "session": _for_each_line(_restore_session),
+    "event": _restore_events,
+    "revision": _restore_revisions,
+    "evidence": _restore_evidence,
+    "merge": _restore_merges,
+    "summary": _for_each_line(_restore_summary),
+    "superseded": _for_each_line(_restore_superseded),
+    "journal": _restore_journal,
 }

@@ -13,20 +13,20 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, Moment, Name, Sha
 VERSION = 1
 Uid = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,32}$")]
 Count = Annotated[int, Field(ge=0, le=2_000_000_000)]
-Session = Annotated[Word, Field(max_length=200)]
-Short = Annotated[Text, Field(max_length=50)]
+SessionId = Annotated[Word, Field(max_length=200)]
+ShortText = Annotated[Text, Field(max_length=50)]
 
 
-def _small(value: Any) -> Any:
+def _check_size(value: Any) -> Any:
     """What the hub keeps as a document is small; nothing else is taken for one."""
     if len(repr(value)) > 200_000:
         raise ValueError("is too large; the hub writes no such thing")
     return value
 
 
-Document = Annotated[dict[str, JsonValue], AfterValidator(_small)]
-Documents = Annotated[list[JsonValue], AfterValidator(_small)]
-Words = Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=1000)]
+Document = Annotated[dict[str, JsonValue], AfterValidator(_check_size)]
+Documents = Annotated[list[JsonValue], AfterValidator(_check_size)]
+WordList = Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=1000)]
 
 
 class _Line(BaseModel):
@@ -51,11 +51,11 @@ class MemoryLine(MemoryDraft):
     last_accessed_at: Moment | None = None
     expires_at: AwareDatetime | None = None
     deleted_at: Moment | None = None
-    trash_reason: Short = ""
+    trash_reason: ShortText = ""
     author: Name = ""
     owner: Annotated[Text, Field(max_length=150)] = ""
     copy_number: Count = 0
-    flags: Annotated[list[Short], Field(max_length=100)] = Field(default_factory=list)
+    flags: Annotated[list[ShortText], Field(max_length=100)] = Field(default_factory=list)
     reviewed_at: Moment | None = None
     scale: Annotated[Text, Field(max_length=10)] = ""
     consolidated_at: Moment | None = None
@@ -81,33 +81,33 @@ class SessionLine(_Line):
     """``summary``: the memory that sums it up, told in a line ``summary`` of its own, once that is there."""
 
     kind: Literal["session"]
-    session_id: Session
+    session_id: SessionId
     project: Name = ""
     agent: Name = ""
     cwd: Annotated[Text, Field(max_length=1000)] = ""
     started_at: Moment
     last_at: Moment
     ended_at: Moment | None = None
-    end_reason: Short = ""
+    end_reason: ShortText = ""
     segment: Count = 0
     state: Document = Field(default_factory=dict)
 
 
 class EventLine(_Line):
     kind: Literal["event"]
-    session_id: Session
+    session_id: SessionId
     project: Name = ""
     at: Moment
     event: Annotated[Word, Field(max_length=30)]
     tool_name: Name = ""
     sensitivity: Sensitivity = Sensitivity.PUBLIC
-    files: Words = Field(default_factory=list)
-    keywords: Words = Field(default_factory=list)
+    files: WordList = Field(default_factory=list)
+    keywords: WordList = Field(default_factory=list)
     segment: Count = 0
     boundary: bool = False
     memorability: Share | None = None
     memorability_parts: Document = Field(default_factory=dict)
-    skip_reason: Short = ""
+    skip_reason: ShortText = ""
     handlers: Documents = Field(default_factory=list)
     memory_id: Uid | None = None
     mark: Annotated[Text, Field(max_length=16)] = ""
@@ -128,7 +128,7 @@ class RevisionLine(_Line):
 class EvidenceLine(_Line):
     kind: Literal["evidence"]
     memory_id: Uid
-    session_id: Session
+    session_id: SessionId
     at: Moment
 
 
@@ -144,7 +144,7 @@ class SummaryLine(_Line):
     """``memory_id`` sums a session up."""
 
     kind: Literal["summary"]
-    session_id: Session
+    session_id: SessionId
     project: Name = ""
     memory_id: Uid
 
@@ -172,7 +172,7 @@ class JournalLine(_Line):
     detail: Document = Field(default_factory=dict)
 
 
-HISTORY: dict[str, type[_Line]] = {
+HISTORY_LINES: dict[str, type[_Line]] = {
     "session": SessionLine,
     "event": EventLine,
     "revision": RevisionLine,
@@ -184,9 +184,9 @@ HISTORY: dict[str, type[_Line]] = {
 }
 
 
-def past_of_memory(line: MemoryLine) -> ImportedHistory | None:
+def memory_history(line: MemoryLine) -> ImportedHistory | None:
     """None for a line that says no more than a draft."""
-    if not line.model_fields_set & _PAST:
+    if not line.model_fields_set & _HISTORY_FIELDS:
         return None
     return ImportedHistory(
         updated_at=line.updated_at,
@@ -207,10 +207,10 @@ def past_of_memory(line: MemoryLine) -> ImportedHistory | None:
     )
 
 
-_PAST = READ_ONLY - {"content_hash"}
+_HISTORY_FIELDS = READ_ONLY - {"content_hash"}
 
 
-def past_of_fact(line: FactLine) -> ImportedHistory:
+def fact_history(line: FactLine) -> ImportedHistory:
     return ImportedHistory(
         updated_at=line.updated_at,
         created_at=line.created_at,

@@ -13,73 +13,73 @@ from pathlib import Path
 from django.conf import settings
 
 from memoryhub.models import MaintenanceRun
-from memoryhub.transfer.checkpoint import folder
+from memoryhub.transfer.checkpoint import imports_folder
 
-KEPT_DAYS = 7  # of a file that nobody imports to its end
+RETENTION_DAYS = 7  # of a file that nobody imports to its end
 _KEY = re.compile(r"[0-9a-f]{32}")
 _PENDING = (MaintenanceRun.Status.QUEUED, MaintenanceRun.Status.RUNNING)
 
 
-class TooLarge(Exception):
+class UploadTooLarge(Exception):
     """More than ``max_upload_mb``; the message says what to do instead."""
 
 
-def limit() -> int:
+def max_upload_bytes() -> int:
     """Of an upload, in bytes."""
     return settings.MEMORYHUB.max_upload_mb * 1024 * 1024
 
 
-def too_large() -> TooLarge:
+def upload_too_large() -> UploadTooLarge:
     mebibytes = settings.MEMORYHUB.max_upload_mb
-    return TooLarge(
+    return UploadTooLarge(
         f"the file is larger than {mebibytes} MiB (max_upload_mb); import it with manage.py import_memories"
     )
 
 
-def keep(chunks: Iterable[bytes]) -> str:
+def save_upload(chunks: Iterable[bytes]) -> str:
     """Write an upload down for its owner alone, whole or not at all; returns its key. :class:`TooLarge`."""
-    tidy()
-    key, left = secrets.token_hex(16), limit()
-    draft = path_of(key).with_suffix(".part")
+    delete_old_uploads()
+    key, left = secrets.token_hex(16), max_upload_bytes()
+    draft = upload_path(key).with_suffix(".part")
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             for chunk in chunks:
                 left -= len(chunk)
                 if left < 0:
-                    raise too_large()
+                    raise upload_too_large()
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path_of(key))
+        draft.replace(upload_path(key))
     finally:
         draft.unlink(missing_ok=True)
     return key
 
 
-def path_of(key: str) -> Path:
+def upload_path(key: str) -> Path:
     """Where an upload lies; ValueError for what is no key."""
     if not _KEY.fullmatch(key):
         raise ValueError("this is not the key of an upload")
-    return folder() / f"upload-{key}"
+    return imports_folder() / f"upload-{key}"
 
 
-def ids_of(key: str) -> Path:
+def id_map_path(key: str) -> Path:
     """What its ids have become here."""
-    return path_of(key).with_suffix(".ids")
+    return upload_path(key).with_suffix(".ids")
 
 
-def forget(key: str) -> None:
+def delete_upload(key: str) -> None:
     """Remove an upload that is not needed any more."""
-    for path in (path_of(key), ids_of(key)):
+    for path in (upload_path(key), id_map_path(key)):
         path.unlink(missing_ok=True)
 
 
-def tidy() -> None:
+def delete_old_uploads() -> None:
     """Remove what has lain for a week and waits for no run."""
     pending = MaintenanceRun.objects.filter(operation="import", status__in=_PENDING)
     needed = {str(params.get("upload")) for params in pending.values_list("params", flat=True)}
-    before = time.time() - KEPT_DAYS * 24 * 3600
-    for path in folder().glob("upload-*"):
+    before = time.time() - RETENTION_DAYS * 24 * 3600
+    for path in imports_folder().glob("upload-*"):
         with contextlib.suppress(FileNotFoundError):
             if path.stem.removeprefix("upload-") not in needed and path.stat().st_mtime < before:
                 path.unlink()

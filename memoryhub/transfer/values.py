@@ -18,28 +18,36 @@ from typing import Any
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.security.secrets import may_contain_secrets
-from memoryhub.transfer.records import NO_PAST, Bad, Item, Problem, Record, Unmapped, record_or_bad
+from memoryhub.transfer.records import (
+    NO_HISTORY,
+    InvalidItem,
+    Item,
+    Problem,
+    Record,
+    UnmappedField,
+    make_record,
+)
 
-_MOST_NOTES = 100
+_MAX_NOTES = 100
 _OTHER = "other things"
 _NAME = re.compile(r"[A-Za-z][\w .-]{0,29}", re.ASCII)
 # Numbers above these count microseconds and milliseconds: as seconds they lie beyond the year 5000.
 _MICROSECONDS, _MILLISECONDS = 1e14, 1e11
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
-_A_MINUTE = 1 / 1440
-_MOST_DAYS = 36_500.0
-MOST_COUNT = 2_000_000_000
+_ONE_MINUTE_DAYS = 1 / 1440
+_MAX_DAYS = 36_500.0
+MAX_COUNT = 2_000_000_000
 
 
 @lru_cache(maxsize=1000)
-def named(word: str) -> str:
+def printable_name(word: str) -> str:
     """A word of the file that a report may repeat: a name as programs give them, never a text or a token."""
     plain = _NAME.fullmatch(word)
     return word if plain and not may_contain_secrets(word) else "of another name"
 
 
 @dataclass
-class Notes:
+class ReadNotes:
     """What was changed or left behind, counted while a file is read and told at its end."""
 
     counted: Counter[str] = field(default_factory=Counter)
@@ -47,24 +55,28 @@ class Notes:
     def add(self, what: str, count: int = 1) -> None:
         """``what`` may hold names out of the file (:func:`named`); a thousand of them fill no report."""
         if count:
-            known = what in self.counted or len(self.counted) < _MOST_NOTES
+            known = what in self.counted or len(self.counted) < _MAX_NOTES
             self.counted[what if known else _OTHER] += count
 
     def add_unread(self, unread: Iterable[tuple[str, str, int]]) -> None:
         """Tables and columns that no reader knows: ``(table, column, how many rows)``."""
         for table, column, count in unread:
-            place = f"column {named(table)}.{named(column)}" if column else f"rows of {named(table)}"
+            place = (
+                f"column {printable_name(table)}.{printable_name(column)}"
+                if column
+                else f"rows of {printable_name(table)}"
+            )
             self.add(place, count)
 
     def items(self) -> Iterator[Item]:
         for what, count in self.counted.items():
-            yield Unmapped(what, count)
+            yield UnmappedField(what, count)
 
 
-class Fields:
+class FieldReader:
     """The values of one row or object, and what is wrong with them. Absent and null are the same."""
 
-    def __init__(self, values: Mapping[str, Any], notes: Notes) -> None:
+    def __init__(self, values: Mapping[str, Any], notes: ReadNotes) -> None:
         self.values, self.notes = values, notes
         self.problems: list[Problem] = []
 
@@ -98,7 +110,7 @@ class Fields:
         value = self.get(name)
         if value is None or value == "":
             return default
-        number = _number(value)
+        number = _parse_number(value)
         if number is None:
             self.refuse(name, "is not a number")
             return default
@@ -109,10 +121,10 @@ class Fields:
     def count(self, name: str) -> int:
         """How often: a whole number from 0 on."""
         value = self.get(name)
-        number = 0.0 if value is None or value == "" else _number(value)
+        number = 0.0 if value is None or value == "" else _parse_number(value)
         if number is None:
             self.refuse(name, "is not a number")
-        return int(min(max(number or 0, 0), MOST_COUNT))
+        return int(min(max(number or 0, 0), MAX_COUNT))
 
     def moment(self, *names: str) -> datetime | None:
         """The first of these that is filled; UTC where no zone is named."""
@@ -121,7 +133,7 @@ class Fields:
             if value is None or value == "":
                 continue
             try:
-                return _moment(value)
+                return _parse_timestamp(value)
             except (ValueError, OverflowError, OSError):
                 self.refuse(name, "is no moment between 1900 and 9999")
         return None
@@ -185,7 +197,7 @@ class Fields:
         """Note what free-form metadata holds beside what is known."""
         for name, value in metadata.items():
             if name not in known and value not in (None, "", [], {}):
-                self.notes.add(f"metadata {named(name)}")
+                self.notes.add(f"metadata {printable_name(name)}")
 
     def record(
         self,
@@ -194,28 +206,28 @@ class Fields:
         draft: Mapping[str, Any],
         *,
         source_id: str = "",
-        past: ImportedHistory = NO_PAST,
-    ) -> Record | Bad:
+        past: ImportedHistory = NO_HISTORY,
+    ) -> Record | InvalidItem:
         """The record that ``draft`` makes, unless a value was no good."""
         if shape is MemoryDraft:
-            made = record_or_bad(place, MemoryDraft, draft, source_id=source_id, past=past)
+            made = make_record(place, MemoryDraft, draft, source_id=source_id, past=past)
         else:
-            made = record_or_bad(place, FactDraft, draft, source_id=source_id, past=past)
+            made = make_record(place, FactDraft, draft, source_id=source_id, past=past)
         if not self.problems:
             return made
         named = {problem.field for problem in self.problems}
-        others = made.problems if isinstance(made, Bad) else []
-        return Bad(place, [*self.problems, *(one for one in others if one.field not in named)])
+        others = made.problems if isinstance(made, InvalidItem) else []
+        return InvalidItem(place, [*self.problems, *(one for one in others if one.field not in named)])
 
 
 def days_between(start: datetime | None, end: datetime | None, now: datetime) -> float:
     """How long a memory was meant to live, in days; 0, which is for ever, without an end."""
     if end is None:
         return 0.0
-    return min(max((end - (start or now)) / timedelta(days=1), _A_MINUTE), _MOST_DAYS)
+    return min(max((end - (start or now)) / timedelta(days=1), _ONE_MINUTE_DAYS), _MAX_DAYS)
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     if isinstance(value, bool | bytes):
         return None
     try:
@@ -225,9 +237,9 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _moment(value: Any) -> datetime:
+def _parse_timestamp(value: Any) -> datetime:
     """ISO 8601, or seconds, milliseconds or microseconds since 1970; ValueError, OverflowError, OSError."""
-    number = _number(value)
+    number = _parse_number(value)
     if number is not None:
         if abs(number) >= _MICROSECONDS:
             number /= 1e6

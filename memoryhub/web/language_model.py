@@ -13,8 +13,8 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.accounts.clearance import is_confined, request_clearance
 from memoryhub.extraction import llm_budget, queue
-from memoryhub.extraction.llm_budget import Spent
-from memoryhub.llm.settings import Chosen, problems, sends_in_clear
+from memoryhub.extraction.llm_budget import DailyUsage
+from memoryhub.llm.settings import LlmSettings, find_problems, sends_in_clear
 from memoryhub.maintenance.forms import can_view_runs
 
 MAX_DAYS, MAX_TROUBLES = 14, 10
@@ -42,13 +42,13 @@ def language_model(request: HttpRequest) -> HttpResponse:
     """For those who look after the memory. No key, and none of what was asked."""
     if not can_view_runs(request.user):
         raise PermissionDenied
-    chosen = Chosen.now()
-    days = llm_budget.days(MAX_DAYS)
+    chosen = LlmSettings.now()
+    days = llm_budget.recent_usage(MAX_DAYS)
     shares, confined = _budget_shares(days[0][1]), is_confined(request.user)
     context = {
         "chosen": chosen,
         "host": urlsplit(chosen.url).netloc,
-        "problems": problems(chosen),
+        "problems": find_problems(chosen),
         "in_clear": sends_in_clear(chosen),
         "config": settings.MEMORYHUB,
         # What was spent tells of every project: who sees some of them is told whether there is any left.
@@ -57,13 +57,13 @@ def language_model(request: HttpRequest) -> HttpResponse:
         "is_spent": any(share.is_spent for share in shares),
         "days": [] if confined else [(day, spent) for day, spent in days if spent.calls],
         "most_days": MAX_DAYS,
-        "counts": queue.counts(request_clearance(request)),
-        "troubles": list(queue.troubled(request_clearance(request))[:MAX_TROUBLES]),
+        "counts": queue.count_by_status(request_clearance(request)),
+        "troubles": list(queue.find_with_notes(request_clearance(request))[:MAX_TROUBLES]),
     }
     return render(request, "language_model/page.html", context)
 
 
-def _budget_shares(today: Spent) -> list[BudgetShare]:
+def _budget_shares(today: DailyUsage) -> list[BudgetShare]:
     config = settings.MEMORYHUB
     return [
         BudgetShare("calls", today.calls, config.llm_daily_calls),

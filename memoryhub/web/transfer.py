@@ -24,8 +24,8 @@ from memoryhub.memories.errors import NotFound, StoreError
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, uploads
-from memoryhub.transfer.export import Selection
-from memoryhub.transfer.formats import FORMATS, OWN, WRITERS
+from memoryhub.transfer.export import ExportSelection
+from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
 from memoryhub.web.base.fields import parse_whole_number
 
 
@@ -73,11 +73,11 @@ class ExportForm(forms.Form):
     )
 
     def __init__(self, data: Any = None) -> None:
-        super().__init__(data, label_suffix="", auto_id="export_%s", initial={"format": OWN})
+        super().__init__(data, label_suffix="", auto_id="export_%s", initial={"format": OWN_FORMAT})
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
-        if cleaned.get("whole") and cleaned.get("format") not in ("", OWN, None):
+        if cleaned.get("whole") and cleaned.get("format") not in ("", OWN_FORMAT, None):
             self.add_error(
                 "whole", "Only memoryhub's own format holds all history: choose that, or leave this out."
             )
@@ -105,9 +105,9 @@ def import_start(request: HttpRequest) -> HttpResponse:
     if not request.user.has_perm(IMPORT_PERMISSION):
         raise PermissionDenied
     length = request.META.get("CONTENT_LENGTH") or ""
-    if length.isdecimal() and int(length) > uploads.limit() + 1024 * 1024:
+    if length.isdecimal() and int(length) > uploads.max_upload_bytes() + 1024 * 1024:
         form = ImportForm({}, {})
-        form.add_error("file", _to_sentence(str(uploads.too_large())))
+        form.add_error("file", _to_sentence(str(uploads.upload_too_large())))
         return _render_page(request, form, status=413)
     return _start_import(request)
 
@@ -122,7 +122,7 @@ def _start_import(request: HttpRequest) -> HttpResponse:
         return _render_page(request, form, status=422)
     file = form.cleaned_data["file"]
     try:
-        run = jobs.start(
+        run = jobs.start_import(
             iter(file.chunks()),
             file.name,
             request_actor(request),
@@ -131,7 +131,7 @@ def _start_import(request: HttpRequest) -> HttpResponse:
             dry_run=doing == "dry_run",
             restores=_may_restore_history(request),
         )
-    except uploads.TooLarge as error:
+    except uploads.UploadTooLarge as error:
         form.add_error("file", _to_sentence(str(error)))
         return _render_page(request, form, status=413)
     except StoreError as refusal:
@@ -159,14 +159,14 @@ def import_progress(request: HttpRequest, uid: str) -> HttpResponse:
 
 @require_POST
 def import_stop(request: HttpRequest, uid: str) -> HttpResponse:
-    return _control_import(request, uid, jobs.stop)
+    return _control_import(request, uid, jobs.stop_import)
 
 
 @require_POST
 def import_resume(request: HttpRequest, uid: str) -> HttpResponse:
     def resume(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
         most = Actor(actor.name, request_clearance(request, also=SWITCHABLE_LEVELS))
-        return jobs.resume(run, most, restores=_may_restore_history(request))
+        return jobs.resume_import(run, most, restores=_may_restore_history(request))
 
     return _control_import(request, uid, resume)
 
@@ -180,7 +180,7 @@ def import_after_dry_run(request: HttpRequest, uid: str) -> HttpResponse:
     if not _may_import_for_real(request, run):
         raise Http404
     try:
-        run = jobs.start_for_good(run, request_actor(request), restores=_may_restore_history(request))
+        run = jobs.import_after_dry_run(run, request_actor(request), restores=_may_restore_history(request))
     except StoreError as refusal:
         messages.error(request, _to_sentence(refusal.message))
     return redirect("import", run.uid)
@@ -193,7 +193,7 @@ def export(request: HttpRequest) -> HttpResponseBase:
     if not form.is_valid():
         return _render_page(request, export=form, status=422)
     selection = _export_selection(request, form.cleaned_data["project"].strip(), form.cleaned_data["whole"])
-    writer = WRITERS[form.cleaned_data["format"] or OWN]
+    writer = WRITERS[form.cleaned_data["format"] or OWN_FORMAT]
     selection.journal_secrets()
     name = f"memories-{timezone.now():%Y-%m-%d}{writer.extension}"
     return StreamingHttpResponse(
@@ -203,8 +203,8 @@ def export(request: HttpRequest) -> HttpResponseBase:
     )
 
 
-def _export_selection(request: HttpRequest, project: str = "", whole: bool = False) -> Selection:
-    return Selection(request_actor(request), MemoryFilter(project=project), whole)
+def _export_selection(request: HttpRequest, project: str = "", whole: bool = False) -> ExportSelection:
+    return ExportSelection(request_actor(request), MemoryFilter(project=project), whole)
 
 
 def _render_page(
@@ -225,14 +225,16 @@ def _render_page(
         "limit": settings.MEMORYHUB.max_upload_mb,
         "count": selection.total(),
         "left": sorted(left.items()),
-        "recent": [(run, jobs.label(run)) for run in jobs.own(request_actor(request))[:MAX_RECENT]],
+        "recent": [
+            (run, jobs.format_label(run)) for run in jobs.own_imports(request_actor(request))[:MAX_RECENT]
+        ],
     }
     return render(request, "transfer/page.html", context, status=status)
 
 
 def _find_import(request: HttpRequest, uid: str) -> MaintenanceRun:
     try:
-        return jobs.find(uid, request_actor(request))
+        return jobs.get_import(uid, request_actor(request))
     except NotFound:
         raise Http404 from None
 
@@ -272,7 +274,7 @@ def _progress_context(request: HttpRequest, run: MaintenanceRun) -> dict[str, An
 
 
 def _import_context(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
-    always = {"label": jobs.label(run), "name": run.params.get("name", "")}
+    always = {"label": jobs.format_label(run), "name": run.params.get("name", "")}
     if results.is_active(run):
         return {**_progress_context(request, run), **always}
     start = _first_error(request)
@@ -280,7 +282,9 @@ def _import_context(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]
         **always,
         **_progress_context(request, run),
         "is_polling": False,
-        "report": jobs.of(run, request_clearance(request, also=SWITCHABLE_LEVELS), start, ERRORS_PER_PAGE),
+        "report": jobs.build_report(
+            run, request_clearance(request, also=SWITCHABLE_LEVELS), start, ERRORS_PER_PAGE
+        ),
         "start": start,
         "next_start": start + ERRORS_PER_PAGE,
         "previous_start": max(start - ERRORS_PER_PAGE, 0),

@@ -242,7 +242,7 @@ def test_texts_that_could_not_be_read_show_by_the_level_of_their_project(db, mem
                 project=project, sensitivity=level, error="no answer", actor="token:bot"
             )
     ada = member("view_private", farm="secret", barn="")
-    assert {(row.project, row.sensitivity) for row in queue.troubled(user_clearance(ada))} == OPEN
+    assert {(row.project, row.sensitivity) for row in queue.find_with_notes(user_clearance(ada))} == OPEN
 
 
 def test_texts_are_counted_by_the_level_of_their_project_and_what_was_spent_is_not_told(db, member):
@@ -252,7 +252,7 @@ def test_texts_are_counted_by_the_level_of_their_project_and_what_was_spent_is_n
     today = timezone.now().date()
     ModelUse.objects.create(day=today, model="m", calls=19, prompt_tokens=8765)
     ada = member("view_private", "view_maintenancerun", farm="secret", barn="")
-    assert queue.counts(user_clearance(ada)) == {"failed": len(OPEN)}
+    assert queue.count_by_status(user_clearance(ada)) == {"failed": len(OPEN)}
     page = signed_in_client(ada, *LEVELS).get("/maintenance/language-model/").content.decode()
     assert "8,765" not in page
     assert "Some is left" in page

@@ -109,7 +109,9 @@ def _create_imports(actor: Actor) -> None:
     lines = [{"content": f"Imported note {number}", "project": "shop"} for number in range(3)]
     raw = "\n".join(map(json.dumps, [*lines, {"content": "", "odd": 1}])).encode()
     for dry_run in (True, False):
-        runs.execute(jobs.start(iter([raw]), "notes.jsonl", actor, format="", project="", dry_run=dry_run))
+        runs.execute(
+            jobs.start_import(iter([raw]), "notes.jsonl", actor, format="", project="", dry_run=dry_run)
+        )
 
 
 def _create_texts(boss: User, actor: Actor) -> None:

@@ -117,7 +117,11 @@ class SiteWalk:
     def _runs(self, *, imports: bool) -> list[str]:
         """One of each kind of run: operation, dry or not, and how it ended."""
         rows = MaintenanceRun.objects.order_by("-pk")
-        rows = rows.filter(operation=jobs.NAME) if imports else rows.exclude(operation=jobs.NAME)
+        rows = (
+            rows.filter(operation=jobs.OPERATION_NAME)
+            if imports
+            else rows.exclude(operation=jobs.OPERATION_NAME)
+        )
         kinds = {(row.operation, row.dry_run, row.status): row.uid for row in rows}
         return list(kinds.values())
 

@@ -17,10 +17,10 @@ from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.transfer import jsonl as lines_of
 from memoryhub.transfer.formats import FORMATS
-from memoryhub.transfer.id_map import Ids
-from memoryhub.transfer.loader import Order, Tally, load
-from memoryhub.transfer.reader import opened
-from memoryhub.transfer.records import Options
+from memoryhub.transfer.id_map import IdMap
+from memoryhub.transfer.loader import LoadOptions, Tally, load_items
+from memoryhub.transfer.reader import open_import
+from memoryhub.transfer.records import ReadOptions
 from memoryhub.transfer.schema import READ_ONLY
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
@@ -183,7 +183,7 @@ def test_a_failed_export_leaves_the_file_of_before(run, remember, tmp_path, monk
     def full(*args: object, **more: object) -> bytes:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("memoryhub.transfer.export.dump", full)
+    monkeypatch.setattr("memoryhub.transfer.export.memory_to_line", full)
     ran = run("export_memories", path)
     assert ran.code == 1
     assert "No space left" in ran.err
@@ -245,7 +245,7 @@ DRAFTS = st.builds(
 
 
 def lines_of_all() -> bytes:
-    return b"".join(lines_of.dump(row) for row in Memory.objects.order_by("pk"))
+    return b"".join(lines_of.memory_to_line(row) for row in Memory.objects.order_by("pk"))
 
 
 def settable(raw: bytes) -> list[dict[str, object]]:
@@ -267,8 +267,8 @@ def test_what_goes_out_comes_back_with_every_settable_field(actor, tmp_path, dra
     Memory.objects.all().delete()
     tally, path = Tally(), tmp_path / "one.jsonl"
     path.write_bytes(raw)
-    with opened(FORMATS["memoryhub"], str(path), Options()) as reading, Ids() as ids:
-        list(load(reading, Order(actor, lambda place, problem: None), tally, ids))
+    with open_import(FORMATS["memoryhub"], str(path), ReadOptions()) as reading, IdMap() as ids:
+        list(load_items(reading, LoadOptions(actor, lambda place, problem: None), tally, ids))
     assert tally.failed == 0
     assert not tally.ignored
     assert settable(lines_of_all()) == settable(raw)

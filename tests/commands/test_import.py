@@ -45,7 +45,7 @@ def test_every_field_that_a_client_may_set_is_taken_over(run, jsonl):
     ran = run("import_memories", jsonl(shape))
     assert ran.code == 0
     memory = Memory.objects.get()
-    stored = json.loads(lines_of.dump(memory))
+    stored = json.loads(lines_of.memory_to_line(memory))
     assert stored["created_at"] == "2020-02-03T03:05:06Z"
     for name, value in shape.items():
         if name not in ("created_at", "tags"):
@@ -164,7 +164,7 @@ def test_an_empty_file_is_no_error(run, jsonl):
 
 
 def test_a_large_file_is_never_held_in_memory(run, jsonl, monkeypatch):
-    monkeypatch.setattr(loader, "BATCH", 50)
+    monkeypatch.setattr(loader, "BATCH_SIZE", 50)
     path = jsonl(*({"content": f"memory {n} " + "x" * 20_000} for n in range(400)))
     tracemalloc.start()
     try:

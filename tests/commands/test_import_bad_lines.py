@@ -103,7 +103,7 @@ def test_a_strict_import_goes_on_where_the_mended_line_stands(run, jsonl):
 
 
 def test_a_strict_import_stops_at_a_line_that_the_store_refuses(run, jsonl, monkeypatch):
-    monkeypatch.setattr(loader, "BATCH", 1)
+    monkeypatch.setattr(loader, "BATCH_SIZE", 1)
     ran = run(
         "import_memories", jsonl({"content": "mine", "scope": "personal"}, {"content": "after"}), "--strict"
     )

@@ -33,7 +33,7 @@ def interrupted(monkeypatch):
             return real(*args, **kwargs)
 
         with monkeypatch.context() as patched:
-            patched.setattr(loader, "BATCH", 2)
+            patched.setattr(loader, "BATCH_SIZE", 2)
             patched.setattr(store, "create_memories", remember_many)
             yield
 

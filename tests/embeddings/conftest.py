@@ -9,8 +9,8 @@ import pytest
 
 from memoryhub.config import Config
 from memoryhub.embeddings.base import Embedder
-from memoryhub.embeddings.provider import make
-from memoryhub.embeddings.settings import Chosen
+from memoryhub.embeddings.provider import create_embedder
+from memoryhub.embeddings.settings import EmbeddingSettings
 from memoryhub.embeddings.wordllama import StaticEmbedder
 from tests.embeddings import models, servers
 
@@ -36,7 +36,7 @@ def remote(endpoint: servers.Endpoint) -> Callable[..., Embedder]:
 
     def made(**fields: object) -> Embedder:
         usual = {"url": endpoint.url, "model": MODEL, "key": KEY, "timeout_seconds": 10.0}
-        return make(Chosen("openai", **{**usual, **fields}))
+        return create_embedder(EmbeddingSettings("openai", **{**usual, **fields}))
 
     return made
 
@@ -50,7 +50,7 @@ def embedder(request: pytest.FixtureRequest, tmp_path: Path) -> Embedder:
         return request.getfixturevalue("remote")(batch=3)
     output = "sentence_embedding" if "sentences" in request.param else "last_hidden_state"
     folder = models.write_encoder(tmp_path / "tiny", output=output)
-    return make(Chosen("onnx", folder=str(folder), batch=3))
+    return create_embedder(EmbeddingSettings("onnx", folder=str(folder), batch=3))
 
 
 @pytest.fixture(autouse=True)

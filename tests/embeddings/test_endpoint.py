@@ -238,7 +238,7 @@ def test_an_endless_answer_is_cut_off(endpoint, remote):
 
 @pytest.mark.parametrize("behaviour", [servers.silent, servers.trickling, servers.endless])
 def test_an_answer_that_does_not_come_ends_in_time(endpoint, remote, behaviour, monkeypatch):
-    monkeypatch.setattr(module, "_BYTES_OF_AN_ANSWER", 10**12)
+    monkeypatch.setattr(module, "_BASE_RESPONSE_BYTES", 10**12)
     endpoint.usual = behaviour
     with pytest.raises(EmbeddingError, match="no answer in time"):
         remote(timeout_seconds=0.3).documents(["zebra"])

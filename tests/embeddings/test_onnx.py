@@ -11,8 +11,8 @@ from onnx import TensorProto
 
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.embeddings.onnx import OnnxEmbedder
-from memoryhub.embeddings.provider import make
-from memoryhub.embeddings.settings import Chosen
+from memoryhub.embeddings.provider import create_embedder
+from memoryhub.embeddings.settings import EmbeddingSettings
 from tests.embeddings import models
 from tests.embeddings.models import WORDS, table, write_encoder
 
@@ -103,12 +103,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path, name):
     write_encoder(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(EmbeddingError, match=f"embeddings_folder holds no file {name}"):
-        make(Chosen("onnx", folder=str(tmp_path)))
+        create_embedder(EmbeddingSettings("onnx", folder=str(tmp_path)))
 
 
 def test_no_folder_at_all_is_told():
     with pytest.raises(EmbeddingError, match="embeddings_folder is empty"):
-        make(Chosen("onnx"))
+        create_embedder(EmbeddingSettings("onnx"))
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])

@@ -1,8 +1,9 @@
-"""Which provider the configuration means, and what is said of one that cannot work."""
+"""Selection of the configured provider, its query cache, configuration checks and failure logs."""
 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import threading
 from collections.abc import Iterator
 
@@ -11,11 +12,11 @@ import pytest
 from django.core.checks import run_checks
 
 from memoryhub.config import Config, ConfigError, load_config
-from memoryhub.embeddings import EmbeddingError, configured
+from memoryhub.embeddings import EmbeddingError, configured, provider
 from memoryhub.embeddings import provider as embeddings_provider
-from memoryhub.embeddings.base import MOST_CHARS
-from memoryhub.embeddings.provider import RememberedQueries
-from memoryhub.embeddings.settings import Chosen, problems
+from memoryhub.embeddings.base import MAX_TEXT_CHARS
+from memoryhub.embeddings.provider import CachedQueries
+from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import services as doctor
 from memoryhub.ops.doctor.registry import Status
@@ -28,20 +29,20 @@ from tests.embeddings.models import write_encoder
 def afresh(monkeypatch, configure) -> None:
     """As in a process that has embedded nothing yet, with the default provider."""
     configure(embeddings=Config().embeddings)
-    monkeypatch.setattr(embeddings_provider, "_loaded", embeddings_provider._Loaded())
+    monkeypatch.setattr(embeddings_provider, "_loaded", embeddings_provider._LoadedProvider())
 
 
 @pytest.fixture
 def loads(monkeypatch) -> Iterator[list[str]]:
     """The providers that were loaded, in order."""
     found: list[str] = []
-    make = embeddings_provider.make
+    make = embeddings_provider.create_embedder
 
-    def counted(chosen: Chosen) -> object:
+    def counted(chosen: EmbeddingSettings) -> object:
         found.append(chosen.provider)
         return make(chosen)
 
-    monkeypatch.setattr(embeddings_provider, "make", counted)
+    monkeypatch.setattr(embeddings_provider, "create_embedder", counted)
     return found
 
 
@@ -106,7 +107,7 @@ def test_the_key_comes_from_the_settings(configure, settings, endpoint):
 
 
 def test_the_key_shows_in_no_description():
-    assert KEY not in repr(Chosen("openai", key=KEY))
+    assert KEY not in repr(EmbeddingSettings("openai", key=KEY))
 
 
 # Questions asked lately
@@ -132,7 +133,7 @@ class Counting:
 
 def test_the_same_question_is_embedded_once():
     inner = Counting()
-    remembered = RememberedQueries(inner, weighs=True)
+    remembered = CachedQueries(inner, weighs=True)
     for weights in (None, {}, {"a": 0.5, "b": 1.0}, {"b": 1.0, "a": 0.5}, {"a": 0.6}):
         remembered.query("a b", weights)
     assert inner.asked == [("a b", None), ("a b", {"a": 0.5, "b": 1.0}), ("a b", {"a": 0.6})]
@@ -140,14 +141,14 @@ def test_the_same_question_is_embedded_once():
 
 def test_of_a_very_long_question_the_beginning_counts():
     inner = Counting()
-    RememberedQueries(inner, weighs=True).query("a" * 100_000)
+    CachedQueries(inner, weighs=True).query("a" * 100_000)
     [(text, _)] = inner.asked
-    assert text == "a" * MOST_CHARS
+    assert text == "a" * MAX_TEXT_CHARS
 
 
 def test_a_failure_is_not_remembered():
     inner = Counting()
-    remembered = RememberedQueries(inner, weighs=True)
+    remembered = CachedQueries(inner, weighs=True)
     for _ in range(2):
         with pytest.raises(EmbeddingError):
             remembered.query("fail")
@@ -156,7 +157,7 @@ def test_a_failure_is_not_remembered():
 
 def test_old_questions_make_room():
     inner = Counting()
-    remembered = RememberedQueries(inner, weighs=True, kept=2)
+    remembered = CachedQueries(inner, weighs=True, kept=2)
     for text in "abca":
         remembered.query(text)
     assert len(inner.asked) == 4
@@ -164,7 +165,7 @@ def test_old_questions_make_room():
 
 def test_a_remembered_vector_cannot_be_written_to():
     with pytest.raises(ValueError, match="read-only"):
-        RememberedQueries(Counting(), weighs=True).query("a")[0] = 5
+        CachedQueries(Counting(), weighs=True).query("a")[0] = 5
 
 
 # What cannot work
@@ -187,11 +188,11 @@ def test_a_remembered_vector_cannot_be_written_to():
     ],
 )
 def test_what_cannot_work_is_told_with_its_key(fields, key):
-    found = problems(Chosen(**fields))
+    found = find_problems(EmbeddingSettings(**fields))
     assert key in found[0].text
     assert all(problem.mend for problem in found)
     with pytest.raises(EmbeddingError, match=key):
-        embeddings_provider.make(Chosen(**fields))
+        embeddings_provider.create_embedder(EmbeddingSettings(**fields))
 
 
 @pytest.mark.parametrize("package", ["wordllama", "onnxruntime"])
@@ -199,7 +200,7 @@ def test_a_missing_package_is_told(monkeypatch, tmp_path, package):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
     provider = "onnx" if package == "onnxruntime" else package
-    [found] = problems(Chosen(provider, folder=str(write_encoder(tmp_path))))
+    [found] = find_problems(EmbeddingSettings(provider, folder=str(write_encoder(tmp_path))))
     assert found == (
         f'embeddings is "{provider}", and the package {package} is not installed',
         f"Install it: pip install {package}.",
@@ -208,7 +209,7 @@ def test_a_missing_package_is_told(monkeypatch, tmp_path, package):
 
 @pytest.mark.parametrize("provider", ["wordllama", "none"])
 def test_what_needs_no_settings_has_no_problems(provider):
-    assert problems(Chosen(provider)) == []
+    assert find_problems(EmbeddingSettings(provider)) == []
 
 
 def test_the_system_check_warns_and_lets_the_hub_run(configure):
@@ -303,3 +304,44 @@ def test_show_config_tells_only_that_there_is_a_key(settings, capsys, options, m
     assert KEY not in shown
     assert "MEMORYHUB_EMBEDDINGS_KEY" in shown
     assert options == ("--markdown",) or f"set, {len(KEY)} characters" in shown
+
+
+logger = logging.getLogger("memoryhub.tests")
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch, caplog):
+    """What was logged; nothing was before."""
+    monkeypatch.setattr(provider, "_warned", {})
+    with caplog.at_level(logging.WARNING):
+        yield lambda: [record.getMessage() for record in caplog.records]
+
+
+def warn(words="it does not answer", consequence="searched by words alone"):
+    provider.log_failure(logger, consequence, EmbeddingError(words))
+
+
+def test_a_failure_that_goes_on_is_told_once(told):
+    for _ in range(5):
+        warn()
+    assert told() == ["searched by words alone: it does not answer"]
+
+
+def test_it_is_told_again_after_a_while(told, monkeypatch):
+    warn()
+    monkeypatch.setattr(provider, "SECONDS_BETWEEN_WARNINGS", 0.0)
+    warn()
+    assert len(told()) == 2
+
+
+def test_another_failure_is_told_at_once(told):
+    warn()
+    warn("the key is refused")
+    assert told()[1:] == ["searched by words alone: the key is refused"]
+
+
+def test_what_fails_for_two_is_told_for_each_and_no_more(told):
+    for _ in range(5):
+        warn()
+        warn(consequence="stored without vectors")
+    assert len(told()) == 2

@@ -43,7 +43,7 @@ def test_many_long_texts_are_embedded_in_bounded_steps(static: StaticEmbedder, m
         return embed(self, step)
 
     monkeypatch.setattr(StaticEmbedder, "_rows", counted)
-    monkeypatch.setattr(module, "_CHARS_AT_ONCE", 200)
+    monkeypatch.setattr(module, "_CHUNK_CHARS", 200)
     assert (static.documents(texts) == whole).all()
     assert len(sizes) > 1
     assert max(sizes) <= 200

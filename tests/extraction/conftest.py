@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memoryhub.core import http_client
-from memoryhub.extraction.conversation import Turn, turns
+from memoryhub.extraction.conversation import Turn, parse_turns
 from memoryhub.llm import endpoint as llm_endpoint
 from tests.api.conftest import agent, bot
 from tests.llm import servers
@@ -25,14 +25,14 @@ SAID = [
 
 @pytest.fixture
 def said() -> list[Turn]:
-    return turns(SAID)
+    return parse_turns(SAID)
 
 
 @pytest.fixture
 def model(configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.ChatServer]:
     """A model is configured; what it says is up to the test: ``model.usual`` and ``model.script``."""
     monkeypatch.setattr(http_client.time, "sleep", lambda seconds: None)
-    llm_endpoint._pause_of.cache_clear()
+    llm_endpoint._shared_pause.cache_clear()
     with servers.serving() as server:
         usual: dict[str, Any] = {
             "llm": "openai",

@@ -1,4 +1,4 @@
-"""``POST /extract`` and ``GET /extract/{id}``: outcomes at once by the rules, later by the model."""
+"""``POST /extract``, ``GET /extract/{id}`` and the ``deduplicate`` option of ``POST /memories``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_model_is_never_asked_in_the_request(bot: Any, model: Any) -> None:
 def test_what_became_of_it_is_told_when_it_was_read(bot: Any, model: Any) -> None:
     uid = bot.post("/extract", {"messages": SAID}).json()["id"]
     assert bot.get(f"/extract/{uid}").json()["status"] == "queued"
-    queue.work()
+    queue.process_next()
     body = bot.get(f"/extract/{uid}").json()
     assert (body["status"], body["extractor"]) == ("done", "model")
     [result] = body["results"]
@@ -70,7 +70,7 @@ def test_credentials_are_not_kept_while_it_waits(bot: Any, model: Any) -> None:
     bot.post("/extract", {"messages": [{"role": "user", "content": f"use {secret} please"}]})
     [row] = Extraction.objects.all()
     assert secret not in str(row.messages)
-    queue.work()
+    queue.process_next()
     assert secret not in str(model.asked)
 
 
@@ -154,3 +154,36 @@ def test_a_message_that_only_calls_tools_has_no_content(bot: Any) -> None:
     )
     assert response.status_code == 200
     assert {one["category"] for one in response.json()["results"]} == {"events", "preferences"}
+
+
+TEXT = "Ada leads the billing team"
+
+
+def test_without_it_only_the_same_words_are_the_same(bot: Any) -> None:
+    bot.post("/memories", {"content": TEXT})
+    assert bot.post("/memories", {"content": f"{TEXT}!"}).status_code == 201
+    assert Memory.objects.count() == 2
+
+
+def test_with_it_what_is_known_is_skipped(bot: Any) -> None:
+    kept = bot.post("/memories", {"content": TEXT}).json()["memory"]["id"]
+    response = bot.post("/memories", {"content": f"{TEXT}!", "deduplicate": True})
+    assert response.status_code == 200
+    body = response.json()
+    assert (body["outcome"], body["memory"]["id"], body["ignored"]) == ("skipped", kept, [])
+
+
+def test_with_it_what_adds_is_merged(bot: Any) -> None:
+    bot.post("/memories", {"content": TEXT})
+    body = bot.post("/memories", {"content": f"{TEXT} from Lisbon", "deduplicate": True}).json()
+    assert (body["outcome"], body["memory"]["content"]) == ("merged", f"{TEXT} from Lisbon")
+
+
+def test_with_it_what_is_new_is_created(bot: Any) -> None:
+    assert bot.post("/memories", {"content": TEXT, "deduplicate": True}).status_code == 201
+
+
+def test_it_must_be_a_flag(bot: Any) -> None:
+    response = bot.post("/memories", {"content": TEXT, "deduplicate": "perhaps"})
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "deduplicate"

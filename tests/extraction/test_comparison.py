@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.extraction.comparison import Decision, compare, likeness, merged
+from memoryhub.extraction.comparison import Decision, compare_texts, merge_texts, word_overlap
 
 CREATE, MERGE, SKIP = Decision.CREATE, Decision.MERGE, Decision.SKIP
 
@@ -35,40 +35,43 @@ CREATE, MERGE, SKIP = Decision.CREATE, Decision.MERGE, Decision.SKIP
     ],
 )
 def test_decisions(candidate: str, existing: str, decision: Decision) -> None:
-    assert compare(candidate, existing).decision == decision
+    assert compare_texts(candidate, existing).decision == decision
 
 
 def test_a_sentence_that_says_more_takes_the_place_of_the_one_it_extends() -> None:
-    verdict = compare("Ada leads billing from Lisbon.", "Ada leads billing. Bob leads search.")
+    verdict = compare_texts("Ada leads billing from Lisbon.", "Ada leads billing. Bob leads search.")
     assert verdict.content == "Ada leads billing from Lisbon. Bob leads search."
 
 
 def test_a_new_sentence_is_appended_in_the_form_of_the_old_text() -> None:
-    assert compare("Ada leads billing. She is tall.", "Ada leads billing").content == (
+    assert compare_texts("Ada leads billing. She is tall.", "Ada leads billing").content == (
         "Ada leads billing. She is tall."
     )
-    lines = compare("- Use uv\n- Pin versions", "Rules:\n- Use uv").content
+    lines = compare_texts("- Use uv\n- Pin versions", "Rules:\n- Use uv").content
     assert lines == "Rules:\n- Use uv\n- Pin versions"
 
 
 def test_the_reason_holds_none_of_the_words() -> None:
-    assert "Bob" not in compare("Bob leads billing", "Ada leads billing").why
+    assert "Bob" not in compare_texts("Bob leads billing", "Ada leads billing").why
 
 
 def test_what_is_always_merged_keeps_both_even_if_they_differ() -> None:
-    assert merged("Ada lives in Porto.", "Ada lives in Lisbon.") == "Ada lives in Lisbon. Ada lives in Porto."
-    assert merged("Ada lives in Lisbon.", "Ada lives in Lisbon.") == "Ada lives in Lisbon."
+    assert (
+        merge_texts("Ada lives in Porto.", "Ada lives in Lisbon.")
+        == "Ada lives in Lisbon. Ada lives in Porto."
+    )
+    assert merge_texts("Ada lives in Lisbon.", "Ada lives in Lisbon.") == "Ada lives in Lisbon."
 
 
 def test_likeness_is_the_share_of_the_shorter_text_and_needs_three_words() -> None:
-    assert likeness("alpha beta gamma", "alpha beta gamma delta") == 1.0
-    assert likeness("alpha beta", "alpha beta") == 0.0
+    assert word_overlap("alpha beta gamma", "alpha beta gamma delta") == 1.0
+    assert word_overlap("alpha beta", "alpha beta") == 0.0
 
 
 def test_very_many_sentences_are_not_compared() -> None:
-    assert compare("Word one.\n" * 300, "Word one.").decision == CREATE
+    assert compare_texts("Word one.\n" * 300, "Word one.").decision == CREATE
 
 
 def test_what_makes_a_sentence_longer_leaves_those_alone_that_begin_like_it() -> None:
-    both = merged("I code in Go daily.", "I code in Gotham. I code in Go")
+    both = merge_texts("I code in Go daily.", "I code in Gotham. I code in Go")
     assert both == "I code in Gotham. I code in Go daily."

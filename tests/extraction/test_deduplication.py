@@ -11,7 +11,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.embeddings import Embedder
 from memoryhub.extraction.comparison import Decision, Verdict
-from memoryhub.extraction.deduplication import Choice, remember_deduplicated
+from memoryhub.extraction.deduplication import DedupDecision, create_deduplicated
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Embedding, JournalEntry, Memory, Revision
 
@@ -24,7 +24,7 @@ OTHER = "Bob leads the billing team"
 @pytest.fixture
 def again(db: None, actor: Actor) -> Callable[..., memories.StoreResult]:
     def store_one(content: str, by: Actor | None = None, **fields: Any) -> memories.StoreResult:
-        return remember_deduplicated(MemoryDraft(content=content, **fields), by or actor)
+        return create_deduplicated(MemoryDraft(content=content, **fields), by or actor)
 
     return store_one
 
@@ -173,7 +173,7 @@ def test_a_credential_is_refused_before_anything_is_compared(remember: Remember,
 def test_a_place_out_of_reach_is_refused(db: None) -> None:
     confined = Actor("token:kim", Clearance.up_to("public", projects=["zoo"]))
     with pytest.raises(memories.Forbidden):
-        remember_deduplicated(MemoryDraft(content=TEXT, project="bank"), confined)
+        create_deduplicated(MemoryDraft(content=TEXT, project="bank"), confined)
 
 
 def test_a_merge_gets_a_new_vector(embedding: Embedder, remember: Remember, again: Any) -> None:
@@ -215,29 +215,29 @@ class TestChosenByAnother:
     """Somebody else decides (a language model); what the categories and the store hold goes before."""
 
     def choosing(self, decision: Decision, content: str = "") -> Any:
-        return lambda draft, found: Choice(Verdict(decision, "said so", content), found[0].memory)
+        return lambda draft, found: DedupDecision(Verdict(decision, "said so", content), found[0].memory)
 
     def test_its_merge_is_taken(self, remember: Remember, actor: Actor) -> None:
         kept = remember(TEXT)
-        done = remember_deduplicated(
+        done = create_deduplicated(
             MemoryDraft(content=MORE), actor, choose=self.choosing(Decision.MERGE, "Both in one")
         )
         assert (done.outcome, done.memory.pk, done.memory.content) == ("merged", kept.pk, "Both in one")
 
     def test_its_skip_is_taken(self, remember: Remember, actor: Actor) -> None:
         remember(TEXT)
-        done = remember_deduplicated(MemoryDraft(content=MORE), actor, choose=self.choosing(Decision.SKIP))
+        done = create_deduplicated(MemoryDraft(content=MORE), actor, choose=self.choosing(Decision.SKIP))
         assert done.outcome == "skipped"
 
     def test_its_create_is_taken(self, remember: Remember, actor: Actor) -> None:
         remember(TEXT)
-        done = remember_deduplicated(MemoryDraft(content=MORE), actor, choose=self.choosing(Decision.CREATE))
+        done = create_deduplicated(MemoryDraft(content=MORE), actor, choose=self.choosing(Decision.CREATE))
         assert done.outcome == "created"
 
     def test_a_profile_is_merged_whatever_it_says(self, remember: Remember, actor: Actor) -> None:
         remember(TEXT, category="profile")
         for decision in (Decision.CREATE, Decision.SKIP):
-            done = remember_deduplicated(
+            done = create_deduplicated(
                 MemoryDraft(content=f"{MORE} {decision}", category="profile"),
                 actor,
                 choose=self.choosing(decision),
@@ -247,7 +247,7 @@ class TestChosenByAnother:
     def test_events_are_not_merged_whatever_it_says(self, remember: Remember, actor: Actor) -> None:
         remember(TEXT, category="events")
         for decision in (Decision.MERGE, Decision.SKIP):
-            done = remember_deduplicated(
+            done = create_deduplicated(
                 MemoryDraft(content=f"{MORE} {decision}", category="events"),
                 actor,
                 choose=self.choosing(decision, "x"),
@@ -259,22 +259,24 @@ class TestChosenByAnother:
     ) -> None:
         kept = remember(TEXT)
 
-        def slow(draft: MemoryDraft, found: Any) -> Choice:
+        def slow(draft: MemoryDraft, found: Any) -> DedupDecision:
             memories.update_memory(
                 kept.uid, store_patch("Ada leads the billing team and knows the ledger"), actor
             )
-            return Choice(Verdict(Decision.MERGE, "said so", "What nobody knows any more"), found[0].memory)
+            return DedupDecision(
+                Verdict(Decision.MERGE, "said so", "What nobody knows any more"), found[0].memory
+            )
 
-        done = remember_deduplicated(MemoryDraft(content=MORE), actor, choose=slow)
+        done = create_deduplicated(MemoryDraft(content=MORE), actor, choose=slow)
         kept.refresh_from_db()
         assert done.memory.content != "What nobody knows any more"
         assert "ledger" in kept.content
 
     def test_nobody_is_asked_where_nothing_is_near(self, actor: Actor, db: None) -> None:
-        def never(draft: MemoryDraft, found: Any) -> Choice:
+        def never(draft: MemoryDraft, found: Any) -> DedupDecision:
             raise AssertionError
 
-        assert remember_deduplicated(MemoryDraft(content=TEXT), actor, choose=never).outcome == "created"
+        assert create_deduplicated(MemoryDraft(content=TEXT), actor, choose=never).outcome == "created"
 
 
 def store_patch(content: str) -> Any:

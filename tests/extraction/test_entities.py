@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.extraction.entities import ENTITY_TYPES, MOST, extract_entities
+from memoryhub.extraction.entities import ENTITY_TYPES, MAX_ENTITIES, extract_entities
 
 
 def named(text: str) -> dict[str, str]:
@@ -95,7 +95,7 @@ def test_the_same_text_always_gives_the_same():
 
 
 def test_there_are_never_too_many():
-    assert len(extract_entities(" and ".join(f"file{n}.py" for n in range(500)))) == MOST
+    assert len(extract_entities(" and ".join(f"file{n}.py" for n in range(500)))) == MAX_ENTITIES
 
 
 @given(st.text(max_size=400))

@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.extraction import queue, services
-from memoryhub.extraction.candidates import Place
+from memoryhub.extraction.candidates import Destination
 from memoryhub.extraction.conversation import Turn
-from memoryhub.extraction.queue import Reader
+from memoryhub.extraction.queue import ExtractionWorker
 from memoryhub.memories import Conflict, Forbidden, SecretDetected
 from memoryhub.models import Extraction, JournalEntry, Memory
 
@@ -30,11 +30,11 @@ def home(tmp_path: Path, settings: Any) -> Path:
 
 @pytest.fixture
 def waiting(said: list[Turn], actor: Actor) -> Extraction:
-    return queue.submit(said, Place("p", "s", sensitivity="private"), actor)
+    return queue.enqueue(said, Destination("p", "s", sensitivity="private"), actor)
 
 
 def test_it_is_read_as_who_sent_it_and_the_messages_go(model: Any, waiting: Extraction, actor: Actor) -> None:
-    assert queue.work()
+    assert queue.process_next()
     waiting.refresh_from_db()
     assert (waiting.status, waiting.extractor, waiting.messages, waiting.error) == ("done", "model", [], "")
     memory = Memory.objects.get()
@@ -44,24 +44,24 @@ def test_it_is_read_as_who_sent_it_and_the_messages_go(model: Any, waiting: Extr
 
 
 def test_there_is_a_journal_row_with_counts_alone(model: Any, waiting: Extraction) -> None:
-    queue.work()
+    queue.process_next()
     row = JournalEntry.objects.get(operation="extract")
     assert (row.object_id, row.detail) == (waiting.uid, {"extractor": "model", "created": 1})
     assert (row.project, row.sensitivity) == ("p", "private")
 
 
 def test_nothing_waits(db: None) -> None:
-    assert not queue.work()
+    assert not queue.process_next()
 
 
 def test_the_first_that_came_is_the_first_that_is_read(model: Any, said: list[Turn], actor: Actor) -> None:
-    rows = [queue.submit(said, Place(f"p{n}"), actor) for n in range(2)]
-    queue.work()
+    rows = [queue.enqueue(said, Destination(f"p{n}"), actor) for n in range(2)]
+    queue.process_next()
     assert [Extraction.objects.get(pk=row.pk).status for row in rows] == ["done", "queued"]
 
 
 def test_one_that_the_ending_server_interrupts_waits_again(model: Any, waiting: Extraction) -> None:
-    queue.work(leaving=lambda: True)
+    queue.process_next(leaving=lambda: True)
     waiting.refresh_from_db()
     assert (waiting.status, waiting.tries) == ("queued", 0)
     assert waiting.messages
@@ -73,14 +73,14 @@ def test_an_error_is_tried_again_and_at_last_the_rules_read_it(
     def broken(*args: Any) -> None:
         raise ZeroDivisionError("with words of the conversation")
 
-    monkeypatch.setattr(services, "by_model", broken)
-    for _ in range(queue.MOST_TRIES - 1):
+    monkeypatch.setattr(services, "extract_by_model", broken)
+    for _ in range(queue.MAX_ATTEMPTS - 1):
         with pytest.raises(ZeroDivisionError):
-            queue.work()
+            queue.process_next()
     waiting.refresh_from_db()
     assert waiting.status == "queued"
     assert waiting.error == "ZeroDivisionError; the log of the hub has the details"
-    queue.work()
+    queue.process_next()
     waiting.refresh_from_db()
     assert (waiting.status, waiting.extractor) == ("done", "rules")
     assert Memory.objects.count() >= 3
@@ -92,82 +92,82 @@ def test_one_that_nobody_can_read_fails_and_keeps_its_messages(
     def broken(*args: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(services, "by_model", broken)
-    monkeypatch.setattr(services, "by_rules", broken)
-    for _ in range(queue.MOST_TRIES):
+    monkeypatch.setattr(services, "extract_by_model", broken)
+    monkeypatch.setattr(services, "extract_by_rules", broken)
+    for _ in range(queue.MAX_ATTEMPTS):
         with pytest.raises(ZeroDivisionError):
-            queue.work()
+            queue.process_next()
     waiting.refresh_from_db()
     assert waiting.status == "failed"
     assert waiting.messages
-    assert not queue.work()
+    assert not queue.process_next()
 
 
 def test_reading_it_twice_stores_it_once(model: Any, waiting: Extraction) -> None:
-    queue.work()
+    queue.process_next()
     Extraction.objects.filter(pk=waiting.pk).update(
         status="queued", messages=[{"role": "user", "content": "We decided to keep the queue in Postgres."}]
     )
-    queue.work()
+    queue.process_next()
     assert Memory.objects.count() == 1
 
 
 def test_too_many_that_wait_are_refused(
     said: list[Turn], actor: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "MOST_WAITING", 1)
-    queue.submit(said, Place(), actor)
+    monkeypatch.setattr(queue, "MAX_WAITING", 1)
+    queue.enqueue(said, Destination(), actor)
     with pytest.raises(Conflict, match="try again later"):
-        queue.submit(said, Place(), actor)
+        queue.enqueue(said, Destination(), actor)
 
 
 def test_only_who_sent_it_finds_it(waiting: Extraction, actor: Actor) -> None:
-    assert queue.find(waiting.uid, actor)
+    assert queue.get_extraction(waiting.uid, actor)
     others = [
         Actor("token:other", actor.clearance),
         Actor(actor.name, Clearance.up_to("secret", owner="bob")),
         Actor(actor.name, Clearance.up_to("secret", owner="ada", projects=["zoo"])),
     ]
-    assert not any(queue.find(waiting.uid, other) for other in others)
+    assert not any(queue.get_extraction(waiting.uid, other) for other in others)
 
 
 def test_abstracts_are_those_that_may_be_seen_now(model: Any, waiting: Extraction, actor: Actor) -> None:
-    queue.work()
+    queue.process_next()
     waiting.refresh_from_db()
-    [result] = queue.results_of(waiting, actor)
+    [result] = queue.visible_results(waiting, actor)
     assert "Postgres" in result["abstract"]
     low = Actor(actor.name, Clearance.up_to("public", owner="ada"))
-    assert queue.results_of(waiting, low)[0]["abstract"] == ""
+    assert queue.visible_results(waiting, low)[0]["abstract"] == ""
 
 
 def test_a_place_out_of_reach_and_a_credential_in_a_name_are_refused(actor: Actor) -> None:
     confined = Actor("token:kim", Clearance.up_to("public", projects=["zoo"]))
     with pytest.raises(Forbidden):
-        queue.settled(Place("bank"), confined)
-    assert queue.settled(Place(""), confined).project == "zoo"
+        queue.resolve_destination(Destination("bank"), confined)
+    assert queue.resolve_destination(Destination(""), confined).project == "zoo"
     with pytest.raises(Forbidden):
-        queue.settled(Place(scope="personal"), Actor("token:x", Clearance()))
+        queue.resolve_destination(Destination(scope="personal"), Actor("token:x", Clearance()))
     with pytest.raises(SecretDetected):
-        queue.settled(Place(session_id="ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"), actor)
+        queue.resolve_destination(Destination(session_id="ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"), actor)
 
 
 def test_old_rows_go_and_their_memories_stay(model: Any, waiting: Extraction) -> None:
-    queue.work()
-    queue.prune(timezone.now())
+    queue.process_next()
+    queue.delete_old(timezone.now())
     assert Extraction.objects.exists()
-    queue.prune(timezone.now() + queue.KEPT + timedelta(hours=1))
+    queue.delete_old(timezone.now() + queue.RETENTION + timedelta(hours=1))
     assert not Extraction.objects.exists()
     assert Memory.objects.exists()
 
 
 class TestReader:
     @pytest.fixture
-    def reader(self, home: Path) -> Iterator[Callable[[], Reader]]:
+    def reader(self, home: Path) -> Iterator[Callable[[], ExtractionWorker]]:
         """Readers that give their lock back."""
-        made: list[Reader] = []
+        made: list[ExtractionWorker] = []
 
-        def make() -> Reader:
-            made.append(Reader())
+        def make() -> ExtractionWorker:
+            made.append(ExtractionWorker())
             return made[-1]
 
         yield make
@@ -190,7 +190,7 @@ class TestReader:
     def test_only_one_at_a_time_reads(self, model: Any, waiting: Extraction, reader: Any) -> None:
         first, second = reader(), reader()
         assert first.turn()
-        queue.submit([Turn("user", "I prefer tea.")], Place(), Actor("token:tests", Clearance()))
+        queue.enqueue([Turn("user", "I prefer tea.")], Destination(), Actor("token:tests", Clearance()))
         assert not second.turn()
         first.let_go()
         assert second.turn()

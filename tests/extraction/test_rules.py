@@ -1,4 +1,4 @@
-"""What the rules keep of a conversation and what they leave alone, one kind of sentence at a time."""
+"""Rule-based extraction: which sentences become candidates, and which people they name."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.extraction.candidates import CATEGORIES, Place
-from memoryhub.extraction.conversation import Turn, turns
+from memoryhub.extraction.candidates import CATEGORIES, Destination
+from memoryhub.extraction.conversation import Turn, parse_turns
 from memoryhub.extraction.rules import extract
+from memoryhub.extraction.rules.statements import name_different_people
 from memoryhub.security.secrets import find_secrets
 from tools.commands.evaluate_extraction import evaluate, figures
 
@@ -192,7 +193,7 @@ def test_off_the_record_is_off_the_record() -> None:
 
 def test_a_credential_is_not_kept_nor_the_place_where_it_was() -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
-    said = turns([{"role": "user", "content": f"We always use {secret} for releases. I prefer tea."}])
+    said = parse_turns([{"role": "user", "content": f"We always use {secret} for releases. I prefer tea."}])
     assert [one.content for one in extract(said)] == ["I prefer tea."]
 
 
@@ -207,7 +208,7 @@ def test_it_says_what_spoke_for_it() -> None:
 
 def test_a_candidate_becomes_a_memory_of_three_layers() -> None:
     draft = extract([Turn("user", "It is hot. We decided to close the office at noon.")])[0].draft(
-        Place("p", "s", "team", "private")
+        Destination("p", "s", "team", "private")
     )
     assert draft.content == "We decided to close the office at noon."
     assert draft.abstract == draft.content
@@ -218,8 +219,8 @@ def test_a_candidate_becomes_a_memory_of_three_layers() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=300)), max_size=6))
 def test_any_conversation_can_be_read(said: list[tuple[str, str]]) -> None:
-    for one in extract(turns([{"role": role, "content": text} for role, text in said])):
-        one.draft(Place())
+    for one in extract(parse_turns([{"role": role, "content": text} for role, text in said])):
+        one.draft(Destination())
         assert one.category in CATEGORIES
         assert not find_secrets(one.content)
 
@@ -234,7 +235,7 @@ _PARTS = [
 @given(st.lists(st.sampled_from(_PARTS), max_size=60))
 def test_any_mixture_of_signs_can_be_read(parts: list[str]) -> None:
     for one in extract([Turn("user", "".join(parts)), Turn("assistant", "Noted.")]):
-        one.draft(Place())
+        one.draft(Destination())
 
 
 @pytest.mark.parametrize("part", [*_PARTS, "a", " ", "a ", '"a', "(", "not a ", "I am a ", "no a "])
@@ -265,3 +266,34 @@ def test_conversations_that_no_rule_was_made_by_are_read_nearly_as_well() -> Non
     assert found.labels >= 50
     assert found.precision >= 0.85
     assert found.recall >= 0.7
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Maria is a data engineer", "Jonas lives in Porto"),
+        ("My name is Maria", "My name is Jonas."),
+        ("User's name is Maria", "I'm Jonas, a nurse"),
+        ("Short answers. Maria prefers them", "Jonas Weber works at the port"),
+    ],
+)
+def test_two_names_are_two_people(one: str, other: str) -> None:
+    assert name_different_people(one, other)
+    assert name_different_people(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Maria is a data engineer", "Maria lives in Porto"),
+        ("Maria is a data engineer", "Lives in Porto"),
+        ("Maria is a data engineer", "The user lives in Porto"),
+        ("User is a data engineer", "Maria lives in Porto"),
+        ("Maria Silva works in Porto", "María is a mother"),
+        ("Jonas is her boss. Maria is a data engineer", "Maria lives in Porto"),
+        ("", "Maria lives in Porto"),
+    ],
+)
+def test_the_same_name_or_none_is_nobody_else(one: str, other: str) -> None:
+    assert not name_different_people(one, other)
+    assert not name_different_people(other, one)

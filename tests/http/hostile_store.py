@@ -165,7 +165,7 @@ def _runs(actor: Actor) -> None:
     for number in (0, 4, 46, 50):
         lines = [{"content": payload(number), "title": payload(number)}, {"content": "", payload(number): 1}]
         raw = "\n".join(map(json.dumps, lines)).encode()
-        run = jobs.start(
+        run = jobs.start_import(
             iter([raw]), f"{payload(number)}.jsonl", actor, format="", project=payload(number), dry_run=True
         )
         runs.execute(run)

@@ -10,7 +10,7 @@ import pytest
 from memoryhub.core.http_client import CircuitBreaker
 from memoryhub.llm import Chat, ModelError
 from memoryhub.llm.endpoint import EndpointChat
-from memoryhub.llm.settings import Chosen
+from memoryhub.llm.settings import LlmSettings
 from tests.llm import servers
 
 KEY = "sk-a-key-that-nobody-may-read"
@@ -58,6 +58,6 @@ def chat(endpoint: servers.ChatServer, ledger: Ledger) -> Callable[..., Chat]:
 
     def made(**fields: object) -> Chat:
         usual = {"url": endpoint.url, "model": MODEL, "key": KEY, "timeout_seconds": 10.0, "tries": 3}
-        return EndpointChat(Chosen("openai", **{**usual, **fields}), ledger, CircuitBreaker())
+        return EndpointChat(LlmSettings("openai", **{**usual, **fields}), ledger, CircuitBreaker())
 
     return made

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from memoryhub.extraction import llm_budget
-from memoryhub.extraction.llm_budget import Budget, Spent
+from memoryhub.extraction.llm_budget import Budget, DailyUsage
 from memoryhub.llm import ModelError
 from memoryhub.models import ModelUse
 
@@ -24,14 +24,14 @@ def budget(db: None) -> Budget:
 
 def test_what_was_set_aside_is_exchanged_for_what_was_used(budget: Budget) -> None:
     charge = budget.reserve("tiny", 1000)
-    assert llm_budget.today(DAY) == Spent(1, 0, 1000, 0)
+    assert llm_budget.usage_on(DAY) == DailyUsage(1, 0, 1000, 0)
     charge.settle(40, 5)
-    assert llm_budget.today(DAY) == Spent(1, 0, 40, 5)
+    assert llm_budget.usage_on(DAY) == DailyUsage(1, 0, 40, 5)
 
 
 def test_a_failure_is_counted(budget: Budget) -> None:
     budget.reserve("tiny", 1000).settle(0, 0, failed=True)
-    assert llm_budget.today(DAY) == Spent(1, 1, 0, 0)
+    assert llm_budget.usage_on(DAY) == DailyUsage(1, 1, 0, 0)
 
 
 def test_no_call_is_made_beyond_the_calls(budget: Budget, configure: Any) -> None:
@@ -40,7 +40,7 @@ def test_no_call_is_made_beyond_the_calls(budget: Budget, configure: Any) -> Non
         budget.reserve("tiny", 10).settle(1, 1)
     with pytest.raises(ModelError, match="2 calls of today are used up"):
         budget.reserve("tiny", 10)
-    assert llm_budget.today(DAY).calls == 2
+    assert llm_budget.usage_on(DAY).calls == 2
 
 
 def test_no_tokens_are_set_aside_beyond_the_tokens(budget: Budget, configure: Any) -> None:
@@ -68,7 +68,7 @@ def test_the_next_day_begins_anew(db: None, configure: Any) -> None:
     configure(llm_daily_calls=1)
     Budget(lambda: datetime(2026, 3, 1, 23, 59, tzinfo=UTC)).reserve("tiny", 10)
     Budget(lambda: datetime(2026, 3, 2, 0, 0, tzinfo=UTC)).reserve("tiny", 10)
-    assert [spent.calls for _, spent in llm_budget.days(3, date(2026, 3, 2))] == [1, 1, 0]
+    assert [spent.calls for _, spent in llm_budget.recent_usage(3, date(2026, 3, 2))] == [1, 1, 0]
 
 
 def test_what_is_settled_after_midnight_belongs_to_the_day_before(budget: Budget) -> None:
@@ -95,4 +95,4 @@ def test_many_at_once_do_not_go_beyond_it(configure: Any) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (llm_budget.today().calls, len(refused)) == (5, 7)
+    assert (llm_budget.usage_on().calls, len(refused)) == (5, 7)

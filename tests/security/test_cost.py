@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.capture.event_preview import parse_prompt
-from memoryhub.extraction.deduplication import remember_deduplicated
+from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
@@ -187,7 +187,7 @@ class TestOutsideOfTransactions:
 
     def test_deduplicated(self, actor: Actor, no_scan_while_writing):
         for content in ("Ada likes tea", "Ada likes tea and plays chess on Sundays"):
-            done = remember_deduplicated(MemoryDraft(content=content, category="profile"), actor)
+            done = create_deduplicated(MemoryDraft(content=content, category="profile"), actor)
         assert done.outcome == "merged"
         assert any(done.memory.content in text for text in no_scan_while_writing)
 

@@ -16,12 +16,12 @@ from memoryhub.facts import services
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Evidence, Fact, JournalEntry, Memory, Session
-from memoryhub.transfer.export import Selection
-from memoryhub.transfer.formats import FORMATS, OWN
-from memoryhub.transfer.id_map import Ids
-from memoryhub.transfer.loader import Order, Tally, load
-from memoryhub.transfer.reader import opened
-from memoryhub.transfer.records import Options
+from memoryhub.transfer.export import ExportSelection
+from memoryhub.transfer.formats import FORMATS, OWN_FORMAT
+from memoryhub.transfer.id_map import IdMap
+from memoryhub.transfer.loader import LoadOptions, Tally, load_items
+from memoryhub.transfer.reader import open_import
+from memoryhub.transfer.records import ReadOptions
 from tests.commands.conftest import home, jsonl, run
 from tests.conftest import without_journal_triggers
 
@@ -49,13 +49,13 @@ def bring_in(tmp_path: Path) -> Callable[..., Loaded]:
         path = tmp_path / how.pop("name", "file.jsonl")
         path.write_bytes(raw)
         loaded = Loaded()
-        order = Order(
+        order = LoadOptions(
             by,
             lambda place, problem: loaded.errors.append(f"{place}: {problem}"),
             **{"restores": by is OPERATOR, **how},
         )
-        with opened(FORMATS[OWN], str(path), Options()) as reading, Ids() as ids:
-            list(load(reading, order, loaded.tally, ids))
+        with open_import(FORMATS[OWN_FORMAT], str(path), ReadOptions()) as reading, IdMap() as ids:
+            list(load_items(reading, order, loaded.tally, ids))
         return loaded
 
     return bring
@@ -67,12 +67,12 @@ def as_line(shape: dict[str, Any]) -> bytes:
 
 def out(by: Actor = OPERATOR, *, whole: bool = True, **narrowed: Any) -> list[dict[str, Any]]:
     """What goes out, line by line."""
-    selection = Selection(by, MemoryFilter(**narrowed), whole)
+    selection = ExportSelection(by, MemoryFilter(**narrowed), whole)
     return [json.loads(line) for line in selection.lines()]
 
 
 def raw_out(by: Actor = OPERATOR) -> bytes:
-    return b"".join(Selection(by, MemoryFilter(), whole=True).lines())
+    return b"".join(ExportSelection(by, MemoryFilter(), whole=True).lines())
 
 
 def of_kind(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

@@ -192,8 +192,8 @@ def test_nobody_starts_an_import_as_maintenance(bot):
 
 
 def test_an_import_is_stopped_between_two_steps_and_goes_on_where_it_was(bot, monkeypatch):
-    monkeypatch.setattr("memoryhub.transfer.jobs._FIRST", 2)
-    monkeypatch.setattr("memoryhub.transfer.jobs._MOST", 2)
+    monkeypatch.setattr("memoryhub.transfer.jobs._FIRST_BATCH", 2)
+    monkeypatch.setattr("memoryhub.transfer.jobs._MAX_BATCH", 2)
     uid = send(bot, lines(*({"content": f"memory {n}"} for n in range(6)))).json()["id"]
     run = MaintenanceRun.objects.get(uid=uid)
     runs.execute(run, watcher=lambda run: bot.post(f"/import/{uid}/stop") if run.done else None)

@@ -14,7 +14,7 @@ from memoryhub.audit import journal
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Fact, JournalEntry, MaintenanceRun, Memory, Revision, Session
 from memoryhub.transfer import uploads
-from memoryhub.transfer.id_map import Ids
+from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.records import UnreadableFile
 from tests.transfer.conftest import ADA, BOB, OPERATOR, of_kind, out, raw_out, wipe
 
@@ -331,14 +331,14 @@ def test_history_is_told_to_stay_behind_when_somebody_may_not_restore(bring_in):
 
 def test_ids_are_remembered_in_a_file_and_a_broken_one_is_begun_anew(tmp_path):
     path = tmp_path / "x.ids"
-    with Ids(path) as ids:
+    with IdMap(path) as ids:
         ids.add({f"source {n}": f"ours {n}" for n in range(1200)})
-    with Ids(path) as ids:
+    with IdMap(path) as ids:
         found = ids.find([f"source {n}" for n in range(1300)] + ["", "source 1"])
         assert len(found) == 1200
         assert found["source 7"] == "ours 7"
     path.write_bytes(b"not a database, but long enough to be taken for one" * 50)
-    with Ids(path) as ids:
+    with IdMap(path) as ids:
         assert ids.find(["source 1"]) == {}
         ids.forget()
     assert not path.exists()
@@ -347,15 +347,15 @@ def test_ids_are_remembered_in_a_file_and_a_broken_one_is_begun_anew(tmp_path):
 def test_an_upload_that_nobody_imports_is_removed_after_a_week(home, db):
     import os
 
-    old, needed, fresh = (uploads.keep([b"x"]) for _ in range(3))
+    old, needed, fresh = (uploads.save_upload([b"x"]) for _ in range(3))
     MaintenanceRun.objects.create(operation="import", params={"upload": needed}, status="queued")
     for key in (old, needed):
-        os.utime(uploads.path_of(key), (0, 0))
-    uploads.tidy()
-    assert [uploads.path_of(key).exists() for key in (old, needed, fresh)] == [False, True, True]
+        os.utime(uploads.upload_path(key), (0, 0))
+    uploads.delete_old_uploads()
+    assert [uploads.upload_path(key).exists() for key in (old, needed, fresh)] == [False, True, True]
 
 
 @pytest.mark.parametrize("key", ["", "../../memory.db", "x" * 32, "A" * 32])
 def test_what_is_no_key_of_an_upload_opens_no_file(home, key):
     with pytest.raises(ValueError, match="not the key of an upload"):
-        uploads.path_of(key)
+        uploads.upload_path(key)

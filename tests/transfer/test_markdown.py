@@ -8,11 +8,11 @@ import pytest
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.transfer.export import Selection
-from memoryhub.transfer.formats import FORMATS, recognised
+from memoryhub.transfer.export import ExportSelection
+from memoryhub.transfer.formats import FORMATS, detect_format
 from memoryhub.transfer.formats import markdown as module
-from memoryhub.transfer.formats.markdown import Markdown
-from memoryhub.transfer.records import Bad, Options, Record, Unmapped, UnreadableFile
+from memoryhub.transfer.formats.markdown import MarkdownFormat
+from memoryhub.transfer.records import InvalidItem, ReadOptions, Record, UnmappedField, UnreadableFile
 
 SHOP = """# Shop
 
@@ -58,10 +58,10 @@ def read(tmp_path):
     def read_file(text, name="CLAUDE.md"):
         path = tmp_path / "uploaded"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        items = list(Markdown().read(path, Options(name)))
+        items = list(MarkdownFormat().read(path, ReadOptions(name)))
         drafts = [item.draft for item in items if isinstance(item, Record)]
-        assert not [item for item in items if isinstance(item, Bad)]
-        return drafts, {item.what: item.count for item in items if isinstance(item, Unmapped)}
+        assert not [item for item in items if isinstance(item, InvalidItem)]
+        return drafts, {item.what: item.count for item in items if isinstance(item, UnmappedField)}
 
     return read_file
 
@@ -115,7 +115,7 @@ def test_the_local_file_is_its_owners_alone(read, name, scope):
 def test_the_place_is_the_line_of_the_file(tmp_path):
     path = tmp_path / "x.md"
     path.write_text("---\na: b\n---\n# T\n\ntext\n\n- item\n")
-    places = [item.place for item in Markdown().read(path, Options()) if isinstance(item, Record)]
+    places = [item.place for item in MarkdownFormat().read(path, ReadOptions()) if isinstance(item, Record)]
     assert places == ["line 8", "line 6"]
 
 
@@ -154,8 +154,8 @@ def test_an_empty_file_holds_nothing(read):
 def test_a_long_item_is_named_and_does_not_lose_the_others(tmp_path):
     path = tmp_path / "x.md"
     path.write_text("- " + "x" * 100_001 + "\n- fine\n")
-    bad, good = Markdown().read(path, Options())
-    assert isinstance(bad, Bad)
+    bad, good = MarkdownFormat().read(path, ReadOptions())
+    assert isinstance(bad, InvalidItem)
     assert (bad.place, bad.problems[0].field) == ("line 1", "content")
     assert isinstance(good, Record)
 
@@ -165,7 +165,7 @@ def test_what_is_not_utf8_says_so(tmp_path, raw):
     path = tmp_path / "x.md"
     path.write_bytes(raw)
     with pytest.raises(UnreadableFile, match="is not UTF-8 text; save it as UTF-8"):
-        list(Markdown().read(path, Options()))
+        list(MarkdownFormat().read(path, ReadOptions()))
 
 
 def test_a_huge_file_is_refused(tmp_path, monkeypatch):
@@ -173,7 +173,7 @@ def test_a_huge_file_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "x.md"
     path.write_bytes(b"- a\n" * 300_000)
     with pytest.raises(UnreadableFile, match="is larger than 1 MiB; split it"):
-        list(Markdown().read(path, Options()))
+        list(MarkdownFormat().read(path, ReadOptions()))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_huge_file_is_refused(tmp_path, monkeypatch):
 def test_it_is_told_from_other_files_by_its_content(tmp_path, text, format):
     path = tmp_path / "misleading.jsonl"
     path.write_text(text)
-    assert recognised(path) is FORMATS[format]
+    assert detect_format(path) is FORMATS[format]
 
 
 # The way out
@@ -203,16 +203,16 @@ def test_what_is_written_is_read_back_item_by_item(remember, tmp_path):
         remember(content, project="shop", category="Rules")
     remember("elsewhere", category="notes")
     path = tmp_path / "out.md"
-    everything = Selection(Actor("x", Clearance()), MemoryFilter())
-    path.write_bytes(b"".join(Markdown().write(everything)))
-    read = [item.draft for item in Markdown().read(path, Options()) if isinstance(item, Record)]
+    everything = ExportSelection(Actor("x", Clearance()), MemoryFilter())
+    path.write_bytes(b"".join(MarkdownFormat().write(everything)))
+    read = [item.draft for item in MarkdownFormat().read(path, ReadOptions()) if isinstance(item, Record)]
     assert {draft.content for draft in read} == {*contents, "elsewhere"}
     assert {draft.category for draft in read} == {"shop: Rules", "notes"}
 
 
 @pytest.mark.django_db
 def test_only_what_may_be_seen_is_written(four_levels):
-    raw = b"".join(Markdown().write(Selection(Actor("x", Clearance()), MemoryFilter()))).decode()
+    raw = b"".join(MarkdownFormat().write(ExportSelection(Actor("x", Clearance()), MemoryFilter()))).decode()
     assert "publicwords" in raw
     assert not [word for word in ("privatewords", "secretwords", "unknownwords") if word in raw]
 

@@ -108,7 +108,7 @@ def test_a_dry_run_of_a_whole_store_stores_nothing_and_finds_no_fault(full_store
 
 
 def test_batches_of_one_come_to_the_same(full_store, bring_in, monkeypatch):
-    monkeypatch.setattr("memoryhub.transfer.loader.BATCH", 1)
+    monkeypatch.setattr("memoryhub.transfer.loader.BATCH_SIZE", 1)
     before = raw_out()
     wipe()
     assert bring_in(before).errors == []

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from memoryhub.extraction.candidates import Candidate
-from memoryhub.extraction.conversation import NotATranscript, read, turns
+from memoryhub.extraction.conversation import InvalidTranscript, parse_turns, read_transcript
 from memoryhub.extraction.rules import extract
 from memoryhub.management.operator import shown
 
@@ -77,7 +77,7 @@ def evaluate(folder: Path) -> list[Judged]:
     judged = []
     for row in table["conversation"]:
         labels = [Label(tuple(k["category"].split()), tuple(k["words"]), k["says"]) for k in row["keep"]]
-        found = extract(turns(read(folder / f"{row['name']}.txt")))
+        found = extract(parse_turns(read_transcript(folder / f"{row['name']}.txt")))
         judged.append(judge(row["name"], row.get("part", "tuned"), labels, found))
     return judged
 
@@ -120,7 +120,7 @@ class Command(BaseCommand):
         folder = options["folder"] or Path(settings.BASE_DIR) / "fixtures" / "conversations"
         try:
             judged = evaluate(folder)
-        except (OSError, ValueError, KeyError, NotATranscript) as error:
+        except (OSError, ValueError, KeyError, InvalidTranscript) as error:
             raise CommandError(f"{folder} cannot be evaluated: {type(error).__name__}: {error}") from None
         for one in judged if options["details"] else ():
             self._tell(one)

@@ -68,7 +68,7 @@ def _import(at: datetime) -> None:
     with frozen_clock.standing_still(at):
         for name, dry_run in (("CLAUDE.md", True), ("memory.jsonl", False)):
             file = iter([(_IMPORTS / name).read_bytes()])
-            runs.execute(jobs.start(file, name, actor, project="harbor-board", dry_run=dry_run))
+            runs.execute(jobs.start_import(file, name, actor, project="harbor-board", dry_run=dry_run))
 
 
 def _watched() -> None:

@@ -18,6 +18,6 @@ __all__ = ["extract"]
 def extract(turns: Sequence[Turn]) -> list[Candidate]:
     """The candidates of a conversation, in its order."""
     # Compiling the signs takes a tenth of a second, which a process that reads no conversation does not owe.
-    from memoryhub.extraction.rules.reader import extract as read
+    from memoryhub.extraction.rules.extractor import extract as read
 
     return read(turns)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memoryhub.extraction.rules.statements import CLAIM, CLAIMS, NAME, Sign, any_of
+from memoryhub.extraction.rules.statements import CLAIM_SIGNS, CLAIM_WEIGHT, NAME, Sign, any_of
 
 _KIN = (
     r"(?:wife|husband|partner|girlfriend|boyfriend|brother|sister|son|daughter|mother|father|mom|mum|dad"
@@ -43,7 +43,7 @@ HOW_TO_WRITE = any_of(
 )
 
 # Something that holds, not something that has just happened: in the present, about a thing with a name.
-STATE = any_of(
+STATED_PROPERTY = any_of(
     r"^(?!(?:it|this|that|there|here|you|i|he|she|they|what|which|so|if|when)\b)(?!.*\b(?:now|today|yesterday|currently|just|still|again)\b)"
     r"(?:[\w'()/.-]+\s){1,6}(?:is|are|isn't|aren't|runs?|uses?|has|have|lives?|goes|stays?|deducts?|costs?|works?|needs?|means?)\s"
 )
@@ -246,7 +246,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign("events", 0.5, "names a day", DATE),
     # Anything.
-    Sign("", CLAIM, "says how something is", STATE),
+    Sign("", CLAIM_WEIGHT, "says how something is", STATED_PROPERTY),
     Sign(
         "",
         0.5,
@@ -267,13 +267,13 @@ SIGNS: tuple[Sign, ...] = (
 )
 
 # What makes a statement none, or one for this time alone.
-AGAINST = any_of(
+COUNTER_SIGNS = any_of(
     r"\b(?:maybe|perhaps|not\ssure|might|i\sthink\s(?:i|we)\s(?:might|could|should)|i\sguess|what\sif|could\salso|i\swonder"
     r"|one\sday|think\sabout\sit|i'?ll\sask|i\shope|if\s(?:we|i|you)\s(?:could|would|had)"
     r"|vielleicht|nicht\ssicher|quizás|peut-être|たぶん|也许)\b",
 )
 # Feelings of the moment, compliments, talk about the talk: they are stated, but claim nothing that stays.
-NO_CLAIM = any_of(
+NOT_A_CLAIM = any_of(
     r"\b(?:sounds|looks|looking|feels|seems)\s(?:\w+\s)?(?:good|great|awesome|amazing|cool|fun|nice|right|like|fine|perfect)\b"
     r"|\b(?:wow|haha|lol|congrats|congratulations|good\sluck|having\s(?:some\s)?(?:trouble|issues)|tried\b.{1,120}\bbut|let\sme\sknow|make\ssure|be\ssure|take\scare|see\syou|talk\s(?:soon|later)|thanks?(?:\syou)?\sfor|can'?t\swait)\b"
     r"|\b(?:you(?:'re|\sare|'ve|\shave|'ll)|your)\b|\b(?:that|it|this|those|they)(?:'s|\sis|\swas|\smust)\s(?:so|really|such|very|a\sgreat|great|nice|awesome|amazing)\b"
@@ -304,14 +304,14 @@ ASKED_FOR_FACTS = any_of(
 )
 
 
-_FOR_ANY = tuple(sign for sign in SIGNS if not sign.category)
+_GENERAL_SIGNS = tuple(sign for sign in SIGNS if not sign.category)
 
 
-def signs_in(text: str) -> Iterator[Sign]:
+def find_signs(text: str) -> Iterator[Sign]:
     """The signs of a sentence."""
-    return (sign for sign in (*SIGNS, *CLAIMS) if sign.pattern.search(text))
+    return (sign for sign in (*SIGNS, *CLAIM_SIGNS) if sign.pattern.search(text))
 
 
-def signs_for_any(text: str) -> Iterator[Sign]:
+def find_general_signs(text: str) -> Iterator[Sign]:
     """Those of them that speak for any category."""
-    return (sign for sign in _FOR_ANY if sign.pattern.search(text))
+    return (sign for sign in _GENERAL_SIGNS if sign.pattern.search(text))

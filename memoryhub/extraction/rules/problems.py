@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from memoryhub.core.text import shorten, terms
 from memoryhub.extraction.candidates import Candidate
 from memoryhub.extraction.conversation import USER
-from memoryhub.extraction.rules.sentences import Sentence, asks
+from memoryhub.extraction.rules.sentences import Sentence, is_question
 
-MOST_PARTS = 3  # sentences of each of the parts
-_PATIENCE = 12  # turns after which a problem that nobody solved is dropped
-_ON_TOPIC = 2  # words that a sentence shares with the problem
+MAX_PARTS = 3  # sentences of each of the parts
+_MAX_OPEN_TURNS = 12  # turns after which a problem that nobody solved is dropped
+_MIN_SHARED_WORDS = 2  # words that a sentence shares with the problem
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
+def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-PROBLEM = _any(
+PROBLEM = _any_of(
     r"\b\w{3,40}(?:Error|Exception)\b|\b(?:fail(?:s|ed|ing|ure)?|dies|died|flaky|crash(?:es|ed|ing)?|error|exception|broken|breaks?|bug|stuck|hangs?|hung|freez\w+"
     r"|timeouts?|times?\sout|timed\sout|slow|leak(?:s|ing)?|oom\w*|killed|wrong|incorrect|corrupt\w*|expired|outage"
     r"|regression|missing|not\sfound|cannot\sfind|no\ssuch|undefined|not\sloaded|invalid|unable\sto|is\sred|down|lost\s(?!my|our|his|her)\w+|mismatch|differs?|different\sfrom|unavailable|still\sthe\sold|takes\s\d+\s(?:s|sec\w*|min\w*|hours?)|at\srandom|takes?\s(?:forever|ages|too\slong)|only\safter|too\s(?:slow|late|long|many|few|high|low|big|large|small)|spots?|rot|noise|rattles?|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
@@ -33,22 +33,22 @@ PROBLEM = _any(
     r"\b(?:fall(?:a|aba|ó)|no\sfunciona|lento|roto|échoue|plante|erreur|ne\smarche\spas|ne\sfonctionne\spas|en\spanne)\b",
     r"(?:エラー|失敗|動かない|落ちる|遅い|不具合|バグ|报错|失败|崩溃|不工作|问题)",
 )
-CAUSE = _any(
+CAUSE = _any_of(
     r"\b(?:because|root\scause|the\s(?:cause|reason|culprit)|caused\sby|due\sto|turn(?:s|ed)\sout|so\sthat'?s\swhy|that'?s\swhy"
     r"|,\sso\s(?:the|it|that|we|memory|no)|comes\sfrom|came\sfrom|the\sproblem\s(?:is|was)|the\sdifference\s(?:\S+\s){0,4}is|has\sits\sown|by\sdefault"
     r"|nobody\sknew|without\s\w+|simply|never\s\w+ed)\b",
     r"\b(?:weil|liegt\san|kommt\sdaher|die\sursache|grund|wegen|porque|debido\sa|ya\sque|parce\sque|à\scause\sde)\b",
     r"(?:原因|ため|なぜなら|ので|因为|由于)",
 )
-_DID = (
+_DONE_VERBS = (
     r"(?:fixed|solved|filtered|wrote|purged|installed|soldered|cleaned|created|added|changed|moved|set|raised|lowered|pinned|replaced|switched|passed|rewrote|removed"
     r"|updated|enabled|disabled|increased|reduced|renamed|issued|restarted|reverted|upgraded|downgraded|cleared"
     r"|configured|patched|implemented|introduced|wrapped|escaped|kept|split|cached|limited|rotated|deleted|made"
     r"|put|turned|used|needed)"
 )
 # A user tells both at once: "the bug was in the parser; fixed it by using UTC".
-_BOTH = re.compile(
-    rf"^(?P<cause>.{{8,300}}?)[,;]\s(?P<fix>(?:(?:and|so|then)\s)*(?:(?:i|we)(?:'ve|\shave)?\s)?{_DID}\s.+)$",
+_CAUSE_AND_FIX = re.compile(
+    rf"^(?P<cause>.{{8,300}}?)[,;]\s(?P<fix>(?:(?:and|so|then)\s)*(?:(?:i|we)(?:'ve|\shave)?\s)?{_DONE_VERBS}\s.+)$",
     re.IGNORECASE,
 )
 _FOUND_OUT = re.compile(
@@ -66,21 +66,21 @@ _RESULT = re.compile(
 )
 _EARLIER = re.compile(r"\b(?:since|when|after|before|until|like when)\s(?:i|we)\b", re.IGNORECASE)
 _FOUND_IT = re.compile(r"\b(?:found\s(?:the\s(?:cause|reason|problem|bug)|it)|root\scause)\b", re.IGNORECASE)
-FIX = _any(
-    rf"\bi(?:'ve|\shave)?\s(?:now\s|then\s|also\s|just\s|simply\s)?{_DID}\b|\bwe(?:'ve|\shave)?\s(?:now\s|then\s)?{_DID}\b"
-    rf"|^(?:so\s|then\s|and\s)?{_DID}\s",
+FIX = _any_of(
+    rf"\bi(?:'ve|\shave)?\s(?:now\s|then\s|also\s|just\s|simply\s)?{_DONE_VERBS}\b|\bwe(?:'ve|\shave)?\s(?:now\s|then\s)?{_DONE_VERBS}\b"
+    rf"|^(?:so\s|then\s|and\s)?{_DONE_VERBS}\s",
     r"\bthe\s(?:fix|solution|workaround|trick)\s(?:is|was|:)|^(?:the\s)?(?:fix|solution):\s|\b(?:fixed|solved|resolved)\sby\b",
     r"\b(?:now|it)\s(?:it\s)?(?:works|passes|runs|builds)\b(?!\?)|\bworks\snow\b|\bdid\sthe\strick\b",
     r"\bich\shabe\b.{1,120}\b(?:gesetzt|geändert|gemacht|umgestellt|angepasst|verschoben|eingebaut|festgenagelt|behoben|ersetzt|hinzugefügt|entfernt|aktualisiert)\b",
     r"\blo\s(?:solucioné|arreglé|resolví|cambié)\b|\bj'ai\s(?:corrigé|changé|ajouté|remplacé)\b",
     r"(?:通りました|動きました|修正しました|直しました|解決しました|変更しました|修复了|解决了|改成)",
 )
-CONFIRMS = _any(
+CONFIRMATION = _any_of(
     r"^\W*(?:green|confirmed|works|working|fixed|solved|passes|perfect|that\s(?:did\sit|was\sit|fixed\sit|worked|helped)|it\sworks"
     r"|(?:now\s)?it\sworks|that\sdoes\sit|läuft|klappt|geht\sjetzt|funktioniert|ça\smarche|funciona|直りました|動きました)\b"
     r"|\b(?:works|fixed|green)\snow\b|\b(?:did\sthe\strick|no\smore|klappt|läuft\sjetzt|awesome|makes\ssense)\b|\bthat\s(?:did\sit|fixed\sit|solved\sit)\b",
 )
-STILL = _any(
+STILL_BROKEN = _any_of(
     r"\bstill\s(?:red|fail\w*|broken|not|the\ssame|crash\w*|slow|happen\w*|get\w*|see\w*|\d{3})\b|^\W*still\s\w+\W*$"
     r"|\bdid(?:n'?t|\snot)\s(?:help|work|change)\b|\bsame\s(?:error|problem|result)\b|\bno\s(?:luck|change|difference)\b"
     r"|\bimmer\snoch\b|\btoujours\spas\b|\bsigue\s(?:sin|fallando)\b",
@@ -89,7 +89,7 @@ _WHY = re.compile(
     r"^\W*(?:but\s|and\s|ok\s|so\s)*(?:why|how\scome|warum|wieso|pourquoi|por\squé)\b", re.IGNORECASE
 )
 # An assistant explains what may fail anywhere; a problem of this conversation is one that it met.
-_MET = _any(
+_ENCOUNTERED = _any_of(
     r"\bi(?:'ve)?\s(?:found|noticed|discovered|saw|see|hit|ran\sinto)\b|\b(?:failed|crashed|broke|was\sfailing|were\sfailing)\b"
     r"|\b(?:fallaba|falló|échouait|plantait|schlug\sfehl|stürzte)\b|\bone\sof\sthe\b|(?:ました|でした)",
 )
@@ -98,14 +98,23 @@ _CHOICE = re.compile(
     r"(?P<which>\d{1,2}|first|second|third|latter|former|one|two|three)\b",
     re.IGNORECASE,
 )
-_ORDER = {"first": 1, "former": 1, "one": 1, "second": 2, "latter": 2, "two": 2, "third": 3, "three": 3}
+_OPTION_NUMBERS = {
+    "first": 1,
+    "former": 1,
+    "one": 1,
+    "second": 2,
+    "latter": 2,
+    "two": 2,
+    "third": 3,
+    "three": 3,
+}
 # Whether an answer or a translation is right is a matter of this talk.
 _ANSWER = re.compile(r"\b(?:answers?|translations?|grammar|spelling|sentence)\b", re.IGNORECASE)
 _REASON = re.compile(r"\b(?:so that|because|otherwise|weil|damit|porque|para que)\b", re.IGNORECASE)
 
 
 @dataclass
-class Case:
+class ProblemCase:
     """What is known of one problem so far. ``at``: the turn in which it came up."""
 
     at: int
@@ -120,10 +129,10 @@ class Case:
 
     def takes(self, text: str) -> bool:
         """Whether a sentence is about this problem."""
-        return len(terms(text) & terms(" ".join([*self.problem, *self.cause]))) >= _ON_TOPIC
+        return len(terms(text) & terms(" ".join([*self.problem, *self.cause]))) >= _MIN_SHARED_WORDS
 
     def candidate(self) -> Candidate:
-        problem, cause, fix = (" ".join(part[:MOST_PARTS]) for part in (self.problem, self.cause, self.fix))
+        problem, cause, fix = (" ".join(part[:MAX_PARTS]) for part in (self.problem, self.cause, self.fix))
         lines = [
             f"Problem: {problem}" if problem else "",
             f"Cause: {cause}" if cause else "",
@@ -139,12 +148,12 @@ class Case:
         )
 
 
-class Cases:
+class ProblemTracker:
     """Listens to the turns and tells the cases that were solved."""
 
     def __init__(self) -> None:
         self.told: list[Candidate] = []
-        self._open: Case | None = None
+        self._open: ProblemCase | None = None
         self._turn = 0
         self._stated = ""  # what the user said last, should it be a complaint
         self._asked_why = False
@@ -154,7 +163,7 @@ class Cases:
     def listen(self, role: str, said: Sequence[Sentence]) -> set[str]:
         """One turn; returns the sentences that a case has taken for itself."""
         self._turn += 1
-        if self._open and not self._open.solved and self._turn - self._open.at > _PATIENCE:
+        if self._open and not self._open.solved and self._turn - self._open.at > _MAX_OPEN_TURNS:
             self._open = None
         if role == USER:
             self._hear_verdict(said)
@@ -172,15 +181,15 @@ class Cases:
         if not self._open or not said:
             return
         first = said[0].text
-        if STILL.search(first):
+        if STILL_BROKEN.search(first):
             self._open.fix.clear()
-        elif CONFIRMS.search(first):
+        elif CONFIRMATION.search(first):
             self._open.confirmed = True
             if not self._open.fix:
                 self._open.fix += self._proposed[-2:]
 
     def _remember(self, role: str, said: Sequence[Sentence]) -> None:
-        plain = [one.text for one in said if not (one.question or asks(one))]
+        plain = [one.text for one in said if not (one.question or is_question(one))]
         offered = {one.number: one.text for one in said if one.number}
         if role == USER:
             self._stated = plain[-1] if plain else self._stated
@@ -201,7 +210,7 @@ class Cases:
         if not found or not self._offered:
             return ""
         which = found["which"].lower()
-        return self._offered.get(int(which) if which.isdigit() else _ORDER[which], "")
+        return self._offered.get(int(which) if which.isdigit() else _OPTION_NUMBERS[which], "")
 
     def _hear(self, role: str, sentence: Sentence, before: str) -> bool:
         text = sentence.text
@@ -215,19 +224,19 @@ class Cases:
         done = FIX.search(text) or (role != USER and _RESULT.search(text))
         if done and not sentence.question and not _EARLIER.search(text):
             return self._fixed(role, text, before)
-        if PROBLEM.search(text) and not STILL.search(text):
+        if PROBLEM.search(text) and not STILL_BROKEN.search(text):
             return self._problem(role, text, sentence.question)
         return self._explained(role, sentence, before)
 
     def _told_at_once(self, text: str) -> bool:
         """A cause or a problem with what solved it, in one sentence and out of any case."""
-        both = _BOTH.match(text)
+        both = _CAUSE_AND_FIX.match(text)
         if not both or (self._open and not self._open.solved):
             return False
         if not (_FOUND_OUT.search(text) or (PROBLEM.search(both["cause"]) and _SOLVED.search(text))):
             return False
         self._close()
-        self._open = Case(self._turn, [], [both["cause"]], [both["fix"]], confirmed=True)
+        self._open = ProblemCase(self._turn, [], [both["cause"]], [both["fix"]], confirmed=True)
         return True
 
     def _explained(self, role: str, sentence: Sentence, before: str) -> bool:
@@ -250,18 +259,18 @@ class Cases:
             if not case.solved and not question:
                 (case.problem if role == USER and not CAUSE.search(text) else case.cause).append(text)
             return not case.solved or case.takes(text)
-        if _ANSWER.search(text) or (role != USER and not (CAUSE.search(text) and _MET.search(text))):
+        if _ANSWER.search(text) or (role != USER and not (CAUSE.search(text) and _ENCOUNTERED.search(text))):
             return False
         self._close()
-        self._open = Case(self._turn, [text])
+        self._open = ProblemCase(self._turn, [text])
         return True
 
     def _fixed(self, role: str, text: str, before: str) -> bool:
         if self._open is None and role != USER and self._stated and _REASON.search(text):
-            self._open = Case(self._turn, [self._stated])
+            self._open = ProblemCase(self._turn, [self._stated])
         told = role == USER and before and (_FOUND_OUT.search(before) or _SOLVED.search(text))
         if self._open is None and told:
-            self._open = Case(self._turn, [], [before])
+            self._open = ProblemCase(self._turn, [], [before])
         if self._open is None:
             return False
         if role == USER and before and before not in self._open.problem and before not in self._open.cause:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-KEEP = 1.0
+CANDIDATE_THRESHOLD = 1.0
 
 
 class Sign(NamedTuple):
@@ -29,7 +29,7 @@ _NO_NAME = (
 )
 NAME = _NO_NAME + r"[A-ZÄÖÜÉ][a-zäöüßéèáíóúñ]{1,20}(?:\s[A-ZÄÖÜÉ][a-zäöüßéèáíóúñ]{1,20}){0,2}"
 # What somebody does or is, in the third person; a plural noun ("Python developers") is not among it.
-DOES = (
+PERSON_VERBS = (
     r"(?:is|was|has|had|will|does|did|doesn'?t|won'?t|can|can'?t|must|owns|leads?|manages?|maintains?|runs|handles?|wants|needs"
     r"|left|joined|wrote|works|worked|takes|took|knows|lives|lived|prefers?|decides?|reviews?|writes|keeps|chairs|signs"
     r"|approves|likes?|loves?|hates?|plays|started|starts|studies|studied|teaches|comes|goes|moved|moves|joins|leaves"
@@ -42,39 +42,39 @@ _ROLE = (
     r"(?!(?:User|Users|Human|Person|Customer|Client|Developer|Someone|Somebody|Name|Also|Now|Here|Currently"
     r"|Their|His|Her)\b)"
 )
-_SUBJECT = re.compile(rf"(?:^|[.!?\n]\s*)(?:[-*]\s)?{_ROLE}(?P<name>{NAME})(?:\s\w+ly)?\s{DOES}\b")
+_SUBJECT = re.compile(rf"(?:^|[.!?\n]\s*)(?:[-*]\s)?{_ROLE}(?P<name>{NAME})(?:\s\w+ly)?\s{PERSON_VERBS}\b")
 _INTRODUCED = re.compile(
     rf"\b(?:[Mm]y\sname\sis|[Nn]ame\s?(?:is|:)|[Cc]all\sme|(?:is|am|are)\s(?:called|named)|I\sam|I'm|[Ii]ch\sheiße|[Mm]e\sllamo|[Jj]e\sm'appelle)\s"
     rf"(?P<name>{NAME})"
 )
-_LOOKED_THROUGH = 4000  # characters
+_MAX_SEARCHED_CHARS = 4000  # characters
 
 
-def named(text: str) -> set[str]:
+def find_names(text: str) -> set[str]:
     """The first names, folded, of those that a text about somebody is about."""
-    looked = text[:_LOOKED_THROUGH]
+    looked = text[:_MAX_SEARCHED_CHARS]
     found = [one["name"] for pattern in (_SUBJECT, _INTRODUCED) for one in pattern.finditer(looked)]
-    return {_folded(name.split()[0]) for name in found}
+    return {_fold_name(name.split()[0]) for name in found}
 
 
-def different_people(one: str, other: str) -> bool:
+def name_different_people(one: str, other: str) -> bool:
     """Whether both texts name whom they are about, and none of these is the same."""
-    mine, theirs = named(one), named(other)
+    mine, theirs = find_names(one), find_names(other)
     return bool(mine and theirs) and not mine & theirs
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     apart = unicodedata.normalize("NFKD", name.casefold())
     return "".join(letter for letter in apart if not unicodedata.combining(letter))
 
 
-CLAIM = 0.7
+CLAIM_WEIGHT = 0.7
 _COUNT = (
     r"(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|\d+|no|only|about|around|over|some|several)"
 )
 _ADVERB = r"(?:\w+ly\s|just\s|also\s|even\s|already\s|now\s|always\s|usually\s|often\s|both\s|all\s)?"
 # Things of the moment or of the talk itself.
-_PASSING = (
+_NOT_TRANSIENT = (
     r"(?!(?:\S+\s){0,3}(?:questions?|problems?|issues?|ideas?|doubts?|thoughts?|look|feeling|guess|point|moment|bug|errors?|try"
     r"|hunch|favou?r|chance|great|lot|bit|list|function|table|file|script|code|string|array|column|dataframe|class|method|draft)\b)"
 )
@@ -83,14 +83,14 @@ CONCRETE = re.compile(
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|hundred|half|daily|weekly|monthly|yearly)\b"
 )
 # In the present, first person: verbs of the moment, of thinking and of asking are none of them.
-_OF_THE_MOMENT = (
+_NOT_MOMENTARY = (
     r"(?!(?:need|want|think|know|mean|guess|hope|agree|wonder|believe|feel|try|see|get|got|click|tap|open|call|say|said|ask|asked|just"
     r"|remember|forget|forgot|assume|suppose|suspect|notice|noticed|find|hear|heard|thought|knew|understand|understood|appreciate|bet"
     r"|can|can't|cannot|could|couldn't|would|wouldn't|will|won't|shall|should|shouldn't|might|may|must|do|don't|did|didn't|am|was|were|had"
     r"|have|haven't|hadn't|saw|tried|wanted|needed|looked|really|totally|definitely|also|never|always|promise|swear|wish|love|like|imagine)\b)"
 )
 # Words that open a sentence with a capital and are no name.
-_SOMEBODY = (
+_PERSON_SUBJECT = (
     r"(?!(?:\w+ing|Glad|Wish|Its|Just|Once|Then|Now|Those|Also|Here|Family|How|Why|Both|Another|Any|No|Not|Yes|Only|Such|Thank\w*"
     r"|Hope\w*|Got|Nice|Sorry|Next|Last|Today|Yesterday|Tomorrow|Still|Maybe|Everything|Nothing|Something|Anything|Someone|Anyone"
     r"|His|Her|Their|After|Before|Since|While|Because|As|For|In|On|At|With|From|To|By|People|Users|Whatever|Where|Life)\b)"
@@ -108,14 +108,14 @@ _SOON = (
     r"|flying|travel?ling|having|expecting|hosting|running|migrating|opening|selling|buying|renovating|working|aiming|saving|organi[sz]ing|reading|using|earning)"
 )
 
-CLAIMS: tuple[Sign, ...] = (
+CLAIM_SIGNS: tuple[Sign, ...] = (
     # Of oneself.
     Sign(
         "profile",
-        CLAIM,
+        CLAIM_WEIGHT,
         "states something of themself",
         any_of(
-            rf"^i\s{_ADVERB}{_OF_THE_MOMENT}[a-z]+(?<!ed)\s\S+",
+            rf"^i\s{_ADVERB}{_NOT_MOMENTARY}[a-z]+(?<!ed)\s\S+",
             rf"\b(?:i'm|i\sam|we're|we\sare)\s{_ADVERB}{_SOON}\b(?!\s(?:trouble|issues?|problems|a\shard\stime|on\s(?:it|this|that)\b))",
             r"\bi(?:'ve|\shave)\sbeen\s\w+ing\b(?!\s(?:about|to)\b)",
             r"\b(?:i\sused\sto|i\s(?:grew\sup|was\sborn)|(?:my|our)\smain\s\w+)\b",
@@ -129,7 +129,7 @@ CLAIMS: tuple[Sign, ...] = (
             r"\bi(?:'m|\sam)\s(?:\w+\s)?(?:\d\d(?!\d)(?=\W*$|\syears|\sand|,)|lactose|gluten|diabetic|pregnant|married|divorced|single|retired|deaf|blind|dyslexic|intolerant"
             r"|coeliac|celiac|asthmatic|colou?r-?blind|kosher|halal|pescatarian|self-employed|freelanc\w+|unemployed)\b",
             r"\bi(?:'m|\sam)\s(?:currently\s)?(?:in|doing)\smy\s\w+",
-            rf"\b(?:i|we)(?:'ve\sgot|\shave|\sown|\skeep)\s{_COUNT}\s{_PASSING}\w+",
+            rf"\b(?:i|we)(?:'ve\sgot|\shave|\sown|\skeep)\s{_COUNT}\s{_NOT_TRANSIENT}\w+",
             r"\bmy\s(?:left\s|right\s|bad\s|lower\s)?(?:knees?|back|shoulder|ankle|hip|wrist|eyes|hearing|blood\spressure|asthma|diabetes)\b",
             r"\b(?:because\sof|due\sto)\smy\s\w+|\bi\scan(?:'t|not)\s(?:have|eat|drink|do|work|use)\s\w+",
             r"\b(?:i|we)\shave\sto\s(?:avoid|watch|stay|keep|use|comply|support|be)\b",
@@ -141,11 +141,11 @@ CLAIMS: tuple[Sign, ...] = (
         1.0,
         "says what somebody is or does",
         any_of(
-            rf"(?:^|[a-z,;:]\s){_SOMEBODY}(?:\s(?:from|in|at|of)\s\w+)?\s(?:\w+ly\s)?(?!is\b|was\b|can\b|can't\b|will\b|a\b|es\b|est\b|did\b)"
-            rf"{DOES}\s\S+",
-            rf"[a-z,;:]\s{_SOMEBODY}\s(?:is|was|will|can|can't)\s\S+|^{_SOMEBODY}\s(?:will\s(?!be\b)|can't\s|is\s(?:\w+ing|\d+|in|at|on|from|taking)\b)",
-            rf"(?:^|[a-z,;:]\s){_SOMEBODY},\s(?:my|our|the|an?|who)\s[^,]{{2,40}},\s[a-z]+\s\w+",
-            rf"\b(?:belongs?|reports?)\sto\s{_SOMEBODY}|\b(?:ask|ping|talk\sto|contact)\s{_SOMEBODY}\s(?:for|about|if|when|before)\b",
+            rf"(?:^|[a-z,;:]\s){_PERSON_SUBJECT}(?:\s(?:from|in|at|of)\s\w+)?\s(?:\w+ly\s)?(?!is\b|was\b|can\b|can't\b|will\b|a\b|es\b|est\b|did\b)"
+            rf"{PERSON_VERBS}\s\S+",
+            rf"[a-z,;:]\s{_PERSON_SUBJECT}\s(?:is|was|will|can|can't)\s\S+|^{_PERSON_SUBJECT}\s(?:will\s(?!be\b)|can't\s|is\s(?:\w+ing|\d+|in|at|on|from|taking)\b)",
+            rf"(?:^|[a-z,;:]\s){_PERSON_SUBJECT},\s(?:my|our|the|an?|who)\s[^,]{{2,40}},\s[a-z]+\s\w+",
+            rf"\b(?:belongs?|reports?)\sto\s{_PERSON_SUBJECT}|\b(?:ask|ping|talk\sto|contact)\s{_PERSON_SUBJECT}\s(?:for|about|if|when|before)\b",
             case=True,
         ),
     ),
@@ -154,7 +154,7 @@ CLAIMS: tuple[Sign, ...] = (
         1.0,
         "says something of what is theirs",
         any_of(
-            rf"\b(?:my|our)\s{_PASSING}(?!(?:name|understanding|opinion|mind|mistake|bad)\b)(?:[\w'-]+\s){{1,3}}(?:is|are|has|have|runs?|uses?|lives?|goes|gives?|starts?|ends?|works?|was|were|does|doesn't"
+            rf"\b(?:my|our)\s{_NOT_TRANSIENT}(?!(?:name|understanding|opinion|mind|mistake|bad)\b)(?:[\w'-]+\s){{1,3}}(?:is|are|has|have|runs?|uses?|lives?|goes|gives?|starts?|ends?|works?|was|were|does|doesn't"
             r"|can't|won't|needs?|wants?|comes?|plays?|keeps?|belongs?|costs?|expires?|depends?|relies|pays?|turns|turned)\s\S+",
             r"^(?:(?:the|our|my)\s)?(?:budget|goal|target|limit|stack|backend|frontend|database|audience|schedule|constraint|requirement|priority|linter|formatter|ci|deploy\w*)\b"
             r".{0,40}\b(?:is|are|runs?|uses?|has|must)\b\s\S+",
@@ -167,7 +167,7 @@ CLAIMS: tuple[Sign, ...] = (
     ),
     Sign(
         "entities",
-        CLAIM,
+        CLAIM_WEIGHT,
         "states what something is",
         any_of(
             r"^we\s(?:use|have|run|support|sell|store|keep|only|work|build|do|own|make|deploy|are|'re|also)\s\S+",
@@ -227,7 +227,7 @@ CLAIMS: tuple[Sign, ...] = (
     # What happened, and what will.
     Sign(
         "events",
-        CLAIM,
+        CLAIM_WEIGHT,
         "tells what happened",
         any_of(
             rf"\b(?:i|we|he|she|they|who)(?:'ve|\shave|\shas|'d)?\s(?:just\s|recently\s|finally\s|also\s|even\s|actually\s|already\s|once\s|both\s|only\s)*{_PAST}\b",
@@ -245,9 +245,9 @@ CLAIMS: tuple[Sign, ...] = (
     ),
     Sign(
         "events",
-        CLAIM,
+        CLAIM_WEIGHT,
         "tells what happened",
-        any_of(rf"\b{_SOMEBODY}\s(?:just\s|recently\s)?{_PAST}\b", rf"^{_PAST}\s\S+", case=True),
+        any_of(rf"\b{_PERSON_SUBJECT}\s(?:just\s|recently\s)?{_PAST}\b", rf"^{_PAST}\s\S+", case=True),
     ),
     Sign(
         "events",
@@ -259,7 +259,7 @@ CLAIMS: tuple[Sign, ...] = (
     ),
     Sign(
         "events",
-        CLAIM,
+        CLAIM_WEIGHT,
         "says what will be",
         any_of(
             r"\b(?:(?:we|they|she|he)(?:'ll|\swill)|(?:we|i|they)(?:'re\sgoing\sto|'m\sgoing\sto|\sare\sgoing\sto|'m\sgonna|'re\sgonna))\s(?!(?:bed\b|lunch\b|dinner\b|sleep\b|eat\b|be\sback|try|see|let|ask|check|look|think|have\sto|need|do|keep|get\sback)\b)\w+",

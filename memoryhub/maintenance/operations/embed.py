@@ -14,7 +14,7 @@ from memoryhub import embeddings
 from memoryhub.access.policy import Actor
 from memoryhub.backends import vector_log
 from memoryhub.backends.schema import TEXT_COLUMNS
-from memoryhub.embeddings import Embedder, EmbeddingError, passage
+from memoryhub.embeddings import Embedder, EmbeddingError, text_to_embed
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, ProjectParams, Step
 from memoryhub.memories import StoreError
 from memoryhub.memories.vectors import memories_without_vector, store_vectors
@@ -81,7 +81,7 @@ def _embed_steps(embedder: Embedder, rows: MemoryQuerySet, after: int, *, dry_ru
 def _embed_step(embedder: Embedder, page: list[Any], *, dry_run: bool) -> Step:
     """The vectors are made here, before the transaction: nobody waits for the provider."""
     changes = {pk: Change("embed", uid, reason=_reason(had)) for pk, uid, had, *_ in page}
-    passages = {pk: passage(*texts) for pk, _, _, *texts in page}
+    passages = {pk: text_to_embed(*texts) for pk, _, _, *texts in page}
     made = None if dry_run else _embed_texts(embedder, list(passages.values()))
 
     def commit(run_uid: str) -> tuple[Change, ...]:

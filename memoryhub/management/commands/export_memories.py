@@ -15,15 +15,15 @@ from memoryhub.core.vocabulary import TYPES, Scope
 from memoryhub.management.operator import operator, plural, short_name
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.ops.checks import INSTALLATION
-from memoryhub.transfer.export import UNKNOWN, Selection
-from memoryhub.transfer.files import STDOUT, write_whole
-from memoryhub.transfer.formats import OWN, WRITERS
+from memoryhub.transfer.export import UNKNOWN_LEVEL, ExportSelection
+from memoryhub.transfer.files import STDOUT, write_atomically
+from memoryhub.transfer.formats import OWN_FORMAT, WRITERS
 
 _HOW_TO_INCLUDE = {
     Sensitivity.PRIVATE.value: "--include-private",
     Sensitivity.SECRET.value: "--include-secret",
     Scope.PERSONAL.value: "--owner NAME",
-    UNKNOWN: "never exported; doctor tells more",
+    UNKNOWN_LEVEL: "never exported; doctor tells more",
 }
 
 _ABOUT_MEMORIES = ("type", "since", "until", "trashed")
@@ -45,7 +45,7 @@ class Command(BaseCommand):
             help="the name may end in .gz; - or none: standard output",
         )
         parser.add_argument(
-            "--format", choices=list(WRITERS), default=OWN, help=f"of the file (default: {OWN})"
+            "--format", choices=list(WRITERS), default=OWN_FORMAT, help=f"of the file (default: {OWN_FORMAT})"
         )
         parser.add_argument(
             "--whole",
@@ -70,9 +70,11 @@ class Command(BaseCommand):
         owner = short_name(options["owner"], "--owner")
         clearance = Clearance(frozenset(LEVELS), owner, every_owner=options["every_owner"])
         asked = clearance.asking(private=options["include_private"], secret=options["include_secret"])
-        if options["whole"] and (options["format"] != OWN or any(options[name] for name in _ABOUT_MEMORIES)):
-            raise CommandError(f"--whole is for the format {OWN} and goes with --project alone")
-        selection = Selection(operator(asked), self._filter(options), options["whole"])
+        if options["whole"] and (
+            options["format"] != OWN_FORMAT or any(options[name] for name in _ABOUT_MEMORIES)
+        ):
+            raise CommandError(f"--whole is for the format {OWN_FORMAT} and goes with --project alone")
+        selection = ExportSelection(operator(asked), self._filter(options), options["whole"])
         selection.journal_secrets()
         self.format, written = options["format"], selection.total()
         try:
@@ -93,7 +95,7 @@ class Command(BaseCommand):
 
     def _write(self, name: str, lines: Iterator[bytes]) -> None:
         if name != STDOUT:
-            write_whole(Path(name), lines)
+            write_atomically(Path(name), lines)
             return
         raw = getattr(self.stdout, "buffer", None)
         for line in lines:

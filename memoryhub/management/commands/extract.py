@@ -14,9 +14,9 @@ from django.core.management.base import BaseCommand, CommandError
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.core.vocabulary import SCOPES, Scope
 from memoryhub.extraction import queue, rules, services
-from memoryhub.extraction.candidates import Place
-from memoryhub.extraction.conversation import NotATranscript, Turn, read, turns
-from memoryhub.extraction.services import Read
+from memoryhub.extraction.candidates import Destination
+from memoryhub.extraction.conversation import InvalidTranscript, Turn, parse_turns, read_transcript
+from memoryhub.extraction.services import ExtractionResult
 from memoryhub.management.operator import operator, plural, short_name, shown
 from memoryhub.memories import StoreError
 from memoryhub.ops.checks import INSTALLATION
@@ -53,7 +53,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         said = self._turns(options["transcript"])
-        place = Place(
+        place = Destination(
             short_name(options["project"], "--project"),
             short_name(options["session_id"], "--session-id"),
             options["scope"],
@@ -68,13 +68,13 @@ class Command(BaseCommand):
 
     def _turns(self, path: Path) -> list[Turn]:
         try:
-            return turns(read(path))
-        except (NotATranscript, CheckTooCostly) as problem:
+            return parse_turns(read_transcript(path))
+        except (InvalidTranscript, CheckTooCostly) as problem:
             raise CommandError(f"{path}: {problem}") from None
         except OSError as error:
             raise CommandError(f"{path} cannot be read: {error.strerror}") from None
 
-    def _planned(self, said: Sequence[Turn]) -> Read:
+    def _planned(self, said: Sequence[Turn]) -> ExtractionResult:
         found = rules.extract(said)
         results = [
             {
@@ -85,18 +85,22 @@ class Command(BaseCommand):
             }
             for one in found
         ]
-        return Read(results=list(results))
+        return ExtractionResult(results=list(results))
 
-    def _read(self, said: Sequence[Turn], place: Place, actor: Actor, only_rules: bool) -> Read:
+    def _read(
+        self, said: Sequence[Turn], place: Destination, actor: Actor, only_rules: bool
+    ) -> ExtractionResult:
         try:
-            place = queue.settled(place, actor)
-            return (services.by_rules if only_rules else services.by_model)(said, place, actor)
+            place = queue.resolve_destination(place, actor)
+            return (services.extract_by_rules if only_rules else services.extract_by_model)(
+                said, place, actor
+            )
         except StoreError as refusal:
             raise CommandError(str(refusal)) from None
         except KeyboardInterrupt:
             raise CommandError("interrupted; what is stored stays", returncode=INTERRUPTED) from None
 
-    def _tell(self, done: Read, as_json: bool) -> None:
+    def _tell(self, done: ExtractionResult, as_json: bool) -> None:
         if as_json:
             shape = {"extractor": done.extractor, "results": done.results, "notes": done.notes}
             self.stdout.write(json.dumps(shape, ensure_ascii=False, indent=1))

@@ -22,11 +22,11 @@ from memoryhub.models import Memory
 from memoryhub.ops.checks import INSTALLATION
 from memoryhub.transfer import checkpoint
 from memoryhub.transfer.files import STDIN
-from memoryhub.transfer.formats import FORMATS, OWN, Format, recognised
-from memoryhub.transfer.id_map import Ids
-from memoryhub.transfer.loader import Order, Tally, load, over_cap
-from memoryhub.transfer.reader import Reading, opened
-from memoryhub.transfer.records import Options, Problem, UnreadableFile
+from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, Format, detect_format
+from memoryhub.transfer.id_map import IdMap
+from memoryhub.transfer.loader import LoadOptions, Tally, find_projects_over_cap, load_items
+from memoryhub.transfer.reader import ImportReader, open_import
+from memoryhub.transfer.records import Problem, ReadOptions, UnreadableFile
 
 INTERRUPTED = 130
 OVER_CAP = (
@@ -67,12 +67,14 @@ class Command(BaseCommand):
         piped = options["file"] == STDIN
         if options["resume"] and (piped or options["dry_run"]):
             raise CommandError("--resume needs a file and stores; leave out - and --dry-run")
-        if piped and options["format"] not in (None, OWN):
+        if piped and options["format"] not in (None, OWN_FORMAT):
             raise CommandError("standard input holds JSON lines of the hub; give another format as a file")
         again = "" if piped or options["dry_run"] else f" Go on with: {self._this_command()} --resume"
         order = self._order()
         try:
-            self._import(order, None if piped or options["dry_run"] else checkpoint.file_for(options["file"]))
+            self._import(
+                order, None if piped or options["dry_run"] else checkpoint.checkpoint_path(options["file"])
+            )
         except KeyboardInterrupt:
             self._report_if_begun()
             raise CommandError(f"interrupted; what is stored stays.{again}", returncode=INTERRUPTED) from None
@@ -89,45 +91,45 @@ class Command(BaseCommand):
             )
             raise CommandError(f"{plural(self.tally.failed, 'line')} could not be imported{stopped}")
 
-    def _order(self) -> Order:
+    def _order(self) -> LoadOptions:
         options = self.options
         project = short_name(options["project"], "--project")
         owner = short_name(options["owner"], "--owner")
         clearance = Clearance(frozenset(LEVELS), owner, every_owner=options["every_owner"])
         actor = operator(clearance, options["actor"])
-        return Order(actor, self._say, project, options["dry_run"], options["strict"], restores=True)
+        return LoadOptions(actor, self._say, project, options["dry_run"], options["strict"], restores=True)
 
     def _format(self) -> Format:
         named, file = self.options["format"], self.options["file"]
         if named or file == STDIN:
-            return FORMATS[named or OWN]
-        found = recognised(Path(file))
-        if found.name != OWN:
+            return FORMATS[named or OWN_FORMAT]
+        found = detect_format(Path(file))
+        if found.name != OWN_FORMAT:
             self.stdout.write(f"This is {found.label}.")
         return found
 
-    def _import(self, order: Order, kept: Path | None) -> None:
+    def _import(self, order: LoadOptions, kept: Path | None) -> None:
         format, name = self._format(), self.options["file"]
-        options = Options(name=name, project=order.project)
+        options = ReadOptions(name=name, project=order.project)
         with ExitStack() as stack:
-            reading = stack.enter_context(opened(format, name, options))
-            ids = Ids(kept and kept.with_suffix(".ids"))
+            reading = stack.enter_context(open_import(format, name, options))
+            ids = IdMap(kept and kept.with_suffix(".ids"))
             stack.callback(ids.close)
             if kept and not self._go_on(reading, kept):
-                reading = stack.enter_context(opened(format, name, options))
+                reading = stack.enter_context(open_import(format, name, options))
             bar = stack.enter_context(self._bar(reading))
-            for mark in load(reading, order, self.tally, ids):
+            for mark in load_items(reading, order, self.tally, ids):
                 bar.set_postfix(stored=self.tally.stored, failed=self.tally.failed, refresh=False)
                 bar.update(reading.done - bar.n)
                 if kept:
-                    checkpoint.save(kept, mark)
+                    checkpoint.save_checkpoint(kept, mark)
             if kept and not (order.strict and self.tally.failed):
-                checkpoint.clear(kept)
+                checkpoint.delete_checkpoint(kept)
                 ids.forget()
 
-    def _go_on(self, reading: Reading, kept: Path) -> bool:
+    def _go_on(self, reading: ImportReader, kept: Path) -> bool:
         """Pass over what the run before has done, if that is asked for; False when the reading is used up."""
-        left = checkpoint.load(kept)
+        left = checkpoint.load_checkpoint(kept)
         if left is None:
             if self.options["resume"]:
                 self.stdout.write("No interrupted import of this file is known: starting at the beginning.")
@@ -144,7 +146,7 @@ class Command(BaseCommand):
         self.stdout.write("The file or the store is not the one of then: starting at the beginning.")
         return False
 
-    def _bar(self, reading: Reading) -> tqdm[Any]:
+    def _bar(self, reading: ImportReader) -> tqdm[Any]:
         hidden = not sys.stderr.isatty() or not self.options["verbosity"]
         is_bytes = reading.unit == "B"
         return tqdm(disable=hidden, unit=reading.unit, total=reading.total, unit_scale=is_bytes)
@@ -198,7 +200,7 @@ class Command(BaseCommand):
         return {**dict.fromkeys(("created", "refreshed", "updated"), 0), **self.tally.outcomes}
 
     def _warn_of_cap(self) -> None:
-        over = over_cap(self.tally.created_in, Memory.objects.all(), self.options["dry_run"])
+        over = find_projects_over_cap(self.tally.created_in, Memory.objects.all(), self.options["dry_run"])
         for project, n in over.items():
             name = f"Project {shown(project)}" if project else "The memories without a project"
             cap = settings.MEMORYHUB.max_memories

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from memoryhub.backends import vector_log
 from memoryhub.embeddings import EmbeddingError, configured
-from memoryhub.embeddings.settings import Chosen, problems
+from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
 from memoryhub.maintenance import scheduler
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
 from memoryhub.models import MaintenanceRun
@@ -33,7 +33,7 @@ def provider() -> Iterator[Finding]:
         else:
             yield ok("none: search goes by words alone")
     except EmbeddingError as error:
-        if not problems(Chosen.now()):  # those are told above
+        if not find_problems(EmbeddingSettings.now()):  # those are told above
             yield warn(str(error), _MEND)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from memoryhub.transfer.records import Item, Options, UnreadableFile
+from memoryhub.transfer.records import Item, ReadOptions, UnreadableFile
 
 if TYPE_CHECKING:
-    from memoryhub.transfer.export import Selection
+    from memoryhub.transfer.export import ExportSelection
 
-__all__ = ["FORMATS", "WRITERS", "Format", "UnreadableFile", "Writer", "recognised"]
+__all__ = ["FORMATS", "WRITERS", "Format", "UnreadableFile", "Writer", "detect_format"]
 
 
 class Format(Protocol):
@@ -36,7 +36,7 @@ class Format(Protocol):
         """About how many items :meth:`read` will give, for a progress bar; None when costly to tell."""
         ...
 
-    def read(self, path: Path, options: Options) -> Iterator[Item]:
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
         """The items in an order that is the same each time, a few in memory at once.
 
         :class:`UnreadableFile` when the file as a whole cannot be read, or from here on: its message begins
@@ -55,30 +55,39 @@ class Writer(Protocol):
     content_type: str
     lossy: str
 
-    def write(self, selection: Selection) -> Iterator[bytes]:
+    def write(self, selection: ExportSelection) -> Iterator[bytes]:
         """What may go out, streaming: chunks of any size."""
         ...
 
 
-def _all() -> tuple[Format, ...]:
+def _all_formats() -> tuple[Format, ...]:
     """In the order in which they are asked whether they recognise a file: the strictest first."""
     from memoryhub.transfer.formats.claude_mem import ClaudeMem
-    from memoryhub.transfer.formats.hub import Hub
+    from memoryhub.transfer.formats.hub import HubFormat
     from memoryhub.transfer.formats.knowledge_graph import KnowledgeGraph
     from memoryhub.transfer.formats.letsgo import LetsGo
-    from memoryhub.transfer.formats.markdown import Markdown
+    from memoryhub.transfer.formats.markdown import MarkdownFormat
     from memoryhub.transfer.formats.memory_mcp import MemoryMcp
     from memoryhub.transfer.formats.openmemory import OpenMemory
     from memoryhub.transfer.formats.pigo import Pigo
 
-    return ClaudeMem(), MemoryMcp(), LetsGo(), OpenMemory(), Pigo(), KnowledgeGraph(), Hub(), Markdown()
+    return (
+        ClaudeMem(),
+        MemoryMcp(),
+        LetsGo(),
+        OpenMemory(),
+        Pigo(),
+        KnowledgeGraph(),
+        HubFormat(),
+        MarkdownFormat(),
+    )
 
 
-FORMATS: dict[str, Format] = {one.name: one for one in _all()}
+FORMATS: dict[str, Format] = {one.name: one for one in _all_formats()}
 WRITERS: dict[str, Writer] = {one.name: one for one in FORMATS.values() if isinstance(one, Writer)}
-OWN = "memoryhub"
+OWN_FORMAT = "memoryhub"
 
 
-def recognised(path: Path) -> Format:
+def detect_format(path: Path) -> Format:
     """The first format that knows this file by its content, or the hub's own, which says what is wrong."""
-    return next((one for one in FORMATS.values() if one.recognises(path)), FORMATS[OWN])
+    return next((one for one in FORMATS.values() if one.recognises(path)), FORMATS[OWN_FORMAT])

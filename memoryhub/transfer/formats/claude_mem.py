@@ -15,41 +15,48 @@ from memoryhub.core.vocabulary import TYPES, MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer import foreign_history
-from memoryhub.transfer.foreign_history import SUMMARY_COLUMNS, summary_text, with_statements
-from memoryhub.transfer.foreign_sqlite import ROW, ForeignDatabase, Row, chunked, looks_like, opened
-from memoryhub.transfer.records import Item, Options
-from memoryhub.transfer.values import Fields, Notes, named
+from memoryhub.transfer.foreign_history import SUMMARY_COLUMNS, append_statements, summary_text
+from memoryhub.transfer.foreign_sqlite import (
+    ROW_NUMBER,
+    ForeignDatabase,
+    RowValues,
+    chunked,
+    matches_schema,
+    open_database,
+)
+from memoryhub.transfer.records import Item, ReadOptions
+from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
 
-_SESSION = ("memory_session_id", "sdk_session_id")
-_USERS_SESSION = ("content_session_id", "claude_session_id")
-_OBSERVATION = (
+_SESSION_ID_COLUMNS = ("memory_session_id", "sdk_session_id")
+_USER_SESSION_ID_COLUMNS = ("content_session_id", "claude_session_id")
+_OBSERVATION_COLUMNS = (
     *("id", "project", "merged_into_project", "text", "type", "title", "subtitle", "facts", "narrative"),
     *("concepts", "files_read", "files_modified", "discovery_tokens", "created_at", "created_at_epoch"),
-    *(*_SESSION, "agent_type", "agent_id", "generated_by_model", "metadata"),
+    *(*_SESSION_ID_COLUMNS, "agent_type", "agent_id", "generated_by_model", "metadata"),
 )
-_SUMMARY = (*SUMMARY_COLUMNS, *_SESSION, "merged_into_project")
-_FIRST = (
+_SUMMARY_COLUMNS = (*SUMMARY_COLUMNS, *_SESSION_ID_COLUMNS, "merged_into_project")
+_OLD_MEMORY_COLUMNS = (
     *("id", "session_id", "text", "title", "subtitle", "facts", "concepts", "files_touched", "keywords"),
     *("created_at", "created_at_epoch", "project", "archive_basename"),
 )
-_OVERVIEW = ("id", "session_id", "content", "created_at", "created_at_epoch", "project")
-_DIRECTIVE = (
+_OVERVIEW_COLUMNS = ("id", "session_id", "content", "created_at", "created_at_epoch", "project")
+_DIRECTIVE_COLUMNS = (
     *("id", "scope", "project", "content", "status", "created_at", "created_at_epoch", "updated_at_epoch"),
 )
-_SDK_SESSION = (
-    *(*_USERS_SESSION, "project", "platform_source", "user_prompt", "custom_title", "status"),
+_SDK_SESSION_COLUMNS = (
+    *(*_USER_SESSION_ID_COLUMNS, "project", "platform_source", "user_prompt", "custom_title", "status"),
     *("started_at", "started_at_epoch", "completed_at", "completed_at_epoch"),
 )
-_PROMPT = ("prompt_number", "prompt_text", "created_at", "created_at_epoch")
+_PROMPT_COLUMNS = ("prompt_number", "prompt_text", "created_at", "created_at_epoch")
 # With what is of no account outside of that file: numbers of rows, hashes, versions.
-_READ = {
-    "sdk_sessions": (*_SDK_SESSION, *_SESSION, "id", "worker_port", "prompt_counter"),
-    "memories": (*_FIRST, "document_id", "origin"),
-    "overviews": (*_OVERVIEW, "origin"),
-    "observations": (*_OBSERVATION, "content_hash", "prompt_number"),
-    "session_summaries": (*_SUMMARY, "prompt_number"),
-    "directives": (*_DIRECTIVE, "source"),
-    "user_prompts": (*_PROMPT, *_USERS_SESSION, "id"),
+_COLUMNS_READ = {
+    "sdk_sessions": (*_SDK_SESSION_COLUMNS, *_SESSION_ID_COLUMNS, "id", "worker_port", "prompt_counter"),
+    "memories": (*_OLD_MEMORY_COLUMNS, "document_id", "origin"),
+    "overviews": (*_OVERVIEW_COLUMNS, "origin"),
+    "observations": (*_OBSERVATION_COLUMNS, "content_hash", "prompt_number"),
+    "session_summaries": (*_SUMMARY_COLUMNS, "prompt_number"),
+    "directives": (*_DIRECTIVE_COLUMNS, "source"),
+    "user_prompts": (*_PROMPT_COLUMNS, *_USER_SESSION_ID_COLUMNS, "id"),
     "schema_versions": ("id", "version", "applied_at"),
 }
 _SIGNS = (
@@ -66,70 +73,74 @@ class ClaudeMem:
     hint = "claude-mem.db in ~/.claude-mem, or in the folder that CLAUDE_MEM_DATA_DIR names."
 
     def recognises(self, path: Path) -> bool:
-        return looks_like(path, _SIGNS)
+        return matches_schema(path, _SIGNS)
 
     def count(self, path: Path) -> int | None:
-        with opened(path) as database:
-            return database.count(*_READ.keys() - {"schema_versions"})
+        with open_database(path) as database:
+            return database.count(*_COLUMNS_READ.keys() - {"schema_versions"})
 
-    def read(self, path: Path, options: Options) -> Iterator[Item]:
-        notes = Notes()
-        with opened(path) as database:
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        notes = ReadNotes()
+        with open_database(path) as database:
             database.expect(_SIGNS, self.label)
-            for row in database.rows("sdk_sessions", _SDK_SESSION):
-                yield _session(Fields(row, notes), database.has("user_prompts"))
-            for row in database.rows("memories", _FIRST):
-                yield _first(Fields(row, notes))
-            for row in database.rows("overviews", _OVERVIEW):
-                yield _overview(Fields(row, notes))
-            for row in _with_sessions(database, "observations", _OBSERVATION):
-                yield _observation(Fields(row, notes))
-            for row in _with_sessions(database, "session_summaries", _SUMMARY):
-                yield _summary(Fields(row, notes))
-            for row in database.rows("directives", _DIRECTIVE):
-                yield _directive(Fields(row, notes))
-            yield from _prompts(database, notes)
-            notes.add_unread(database.unread(_READ))
+            for row in database.rows("sdk_sessions", _SDK_SESSION_COLUMNS):
+                yield _read_session(FieldReader(row, notes), database.has("user_prompts"))
+            for row in database.rows("memories", _OLD_MEMORY_COLUMNS):
+                yield _read_old_memory(FieldReader(row, notes))
+            for row in database.rows("overviews", _OVERVIEW_COLUMNS):
+                yield _read_overview(FieldReader(row, notes))
+            for row in _join_user_sessions(database, "observations", _OBSERVATION_COLUMNS):
+                yield _read_observation(FieldReader(row, notes))
+            for row in _join_user_sessions(database, "session_summaries", _SUMMARY_COLUMNS):
+                yield _read_summary(FieldReader(row, notes))
+            for row in database.rows("directives", _DIRECTIVE_COLUMNS):
+                yield _read_directive(FieldReader(row, notes))
+            yield from _read_prompts(database, notes)
+            notes.add_unread(database.unread(_COLUMNS_READ))
         yield from notes.items()
 
 
-def _session(fields: Fields, has_prompts: bool) -> Item:
+def _read_session(fields: FieldReader, has_prompts: bool) -> Item:
     fields.leave("custom_title")
     if not has_prompts:
         fields.leave("user_prompt")
-    session_id = fields.text(_USERS_SESSION[0]) or fields.text(_USERS_SESSION[1])
+    session_id = fields.text(_USER_SESSION_ID_COLUMNS[0]) or fields.text(_USER_SESSION_ID_COLUMNS[1])
     agent = fields.text("platform_source", "claude")
-    return foreign_history.session(fields, "sdk_sessions", session_id, agent=agent)
+    return foreign_history.make_session(fields, "sdk_sessions", session_id, agent=agent)
 
 
-def _prompts(database: ForeignDatabase, notes: Notes) -> Iterator[Item]:
-    for column in _USERS_SESSION:
+def _read_prompts(database: ForeignDatabase, notes: ReadNotes) -> Iterator[Item]:
+    for column in _USER_SESSION_ID_COLUMNS:
         if not database.has("user_prompts", column):
             continue
-        rows = database.rows("user_prompts", (column, *_PROMPT))
+        rows = database.rows("user_prompts", (column, *_PROMPT_COLUMNS))
         for row, session in database.joined(rows, column, "sdk_sessions", column, ("project",)):
-            fields, about = Fields(row, notes), Fields(session or {}, notes)
-            yield foreign_history.prompt(fields, "user_prompts", fields.text(column), about.text("project"))
+            fields, about = FieldReader(row, notes), FieldReader(session or {}, notes)
+            yield foreign_history.make_prompt(
+                fields, "user_prompts", fields.text(column), about.text("project")
+            )
 
 
-def _with_sessions(database: ForeignDatabase, table: str, columns: tuple[str, ...]) -> Iterator[Row]:
+def _join_user_sessions(
+    database: ForeignDatabase, table: str, columns: tuple[str, ...]
+) -> Iterator[RowValues]:
     """The rows, with the session of the user that each was made in: claude-mem's own ones mean nothing."""
     for chunk in chunked(database.rows(table, columns)):
-        own = dict.fromkeys(_own_session(row) for row in chunk)
+        own = dict.fromkeys(_agent_session_id(row) for row in chunk)
         known: dict[Any, Any] = {}
-        for ours, theirs in product(_SESSION, _USERS_SESSION):
+        for ours, theirs in product(_SESSION_ID_COLUMNS, _USER_SESSION_ID_COLUMNS):
             found = database.of("sdk_sessions", ours, own, (ours, theirs))
             known |= {session[ours]: session[theirs] for session in found}
         for row in chunk:
-            session = _own_session(row)
+            session = _agent_session_id(row)
             yield row | {"session_id": known.get(session) or session}
 
 
-def _own_session(row: Row) -> Any:
+def _agent_session_id(row: RowValues) -> Any:
     return row.get("memory_session_id") or row.get("sdk_session_id")
 
 
-def _base(fields: Fields) -> dict[str, Any]:
+def _common_values(fields: FieldReader) -> dict[str, Any]:
     """What all kinds of rows have. Nothing expires over there."""
     return {
         "title": fields.text("title"),
@@ -142,7 +153,7 @@ def _base(fields: Fields) -> dict[str, Any]:
     }
 
 
-def _adopted(fields: Fields, draft: dict[str, Any]) -> dict[str, Any]:
+def _merged_project(fields: FieldReader, draft: dict[str, Any]) -> dict[str, Any]:
     """A worktree's rows that were adopted into a project belong to it; a tag keeps where they come from."""
     if into := fields.text("merged_into_project"):
         draft["tags"] = [*draft.get("tags", []), *([draft["project"]] if draft["project"] else [])]
@@ -150,17 +161,17 @@ def _adopted(fields: Fields, draft: dict[str, Any]) -> dict[str, Any]:
     return draft
 
 
-def _observation(fields: Fields) -> Item:
+def _read_observation(fields: FieldReader) -> Item:
     fields.leave("agent_type", "agent_id", "generated_by_model")
     fields.leave_metadata(fields.mapping("metadata"))
     kind = fields.text("type", MemoryType.CHANGE.value)
     known = kind if kind in TYPES else MemoryType.CHANGE.value
     if known != kind:
-        fields.notes.add(f"type {named(kind)} (stored as change, with the type as a tag)")
+        fields.notes.add(f"type {printable_name(kind)} (stored as change, with the type as a tag)")
     told = fields.text("narrative") or fields.text("text")
-    content = with_statements(told, fields.words("facts"))
+    content = append_statements(told, fields.words("facts"))
     draft = {
-        **_base(fields),
+        **_common_values(fields),
         "content": content or fields.text("subtitle") or fields.text("title"),
         "type": known,
         "tags": [] if known == kind else [kind],
@@ -168,45 +179,49 @@ def _observation(fields: Fields) -> Item:
         "files_read": fields.words("files_read"),
         "files_modified": fields.words("files_modified"),
     }
-    return _record(fields, "observations", _adopted(fields, draft))
+    return _make_record(fields, "observations", _merged_project(fields, draft))
 
 
-def _summary(fields: Fields) -> Item:
+def _read_summary(fields: FieldReader) -> Item:
     draft = {
-        **_base(fields),
+        **_common_values(fields),
         "content": summary_text(fields),
         "title": make_title(fields.text("request")),
         "type": MemoryType.SESSION_SUMMARY.value,
         "files_read": fields.words("files_read"),
         "files_modified": fields.words("files_edited"),
     }
-    return _record(fields, "session_summaries", _adopted(fields, draft))
+    return _make_record(fields, "session_summaries", _merged_project(fields, draft))
 
 
-def _first(fields: Fields) -> Item:
+def _read_old_memory(fields: FieldReader) -> Item:
     """A memory of the first versions: compressed pieces of transcripts."""
     fields.leave("archive_basename")
     draft = {
-        **_base(fields),
-        "content": with_statements(fields.text("text"), fields.words("facts")),
+        **_common_values(fields),
+        "content": append_statements(fields.text("text"), fields.words("facts")),
         "tags": fields.words("keywords"),
         "concepts": fields.words("concepts"),
         "files_read": fields.words("files_touched"),
     }
-    return _record(fields, "memories", draft)
+    return _make_record(fields, "memories", draft)
 
 
-def _overview(fields: Fields) -> Item:
-    draft = {**_base(fields), "content": fields.text("content"), "type": MemoryType.SESSION_SUMMARY.value}
-    return _record(fields, "overviews", draft)
+def _read_overview(fields: FieldReader) -> Item:
+    draft = {
+        **_common_values(fields),
+        "content": fields.text("content"),
+        "type": MemoryType.SESSION_SUMMARY.value,
+    }
+    return _make_record(fields, "overviews", draft)
 
 
-def _directive(fields: Fields) -> Item:
+def _read_directive(fields: FieldReader) -> Item:
     """A rule that its user gave, for one project or (scope global) for all; one switched off is trash."""
     updated = fields.past_moment("updated_at_epoch", "created_at_epoch", "created_at")
     everywhere = fields.text("scope", "global") == "global"
     draft = {
-        **_base(fields),
+        **_common_values(fields),
         "content": fields.text("content"),
         "type": MemoryType.PREFERENCE.value,
         "category": "preferences",
@@ -215,12 +230,14 @@ def _directive(fields: Fields) -> Item:
     }
     active = fields.text("status", "active") == "active"
     past = ImportedHistory(updated_at=updated, deleted_at=None if active else updated)
-    return _record(fields, "directives", draft, past)
+    return _make_record(fields, "directives", draft, past)
 
 
-def _record(fields: Fields, table: str, draft: dict[str, Any], past: ImportedHistory | None = None) -> Item:
+def _make_record(
+    fields: FieldReader, table: str, draft: dict[str, Any], past: ImportedHistory | None = None
+) -> Item:
     return fields.record(
-        f"{table} row {fields.get(ROW)}",
+        f"{table} row {fields.get(ROW_NUMBER)}",
         MemoryDraft,
         draft,
         source_id=f"{table}/{fields.text('id')}",

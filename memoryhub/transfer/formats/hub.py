@@ -10,44 +10,44 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from memoryhub.transfer.files import reading
-from memoryhub.transfer.jsonl import BadLine, Line, Lines, text_of
+from memoryhub.transfer.files import open_source
+from memoryhub.transfer.jsonl import InvalidLine, LineReader, RawLine, line_bytes
 from memoryhub.transfer.records import (
-    NO_PAST,
-    Bad,
-    History,
+    NO_HISTORY,
+    HistoryItem,
+    InvalidItem,
     Item,
-    Options,
     Problem,
+    ReadOptions,
     Record,
     UnreadableFile,
-    problems_of,
+    validation_problems,
 )
 from memoryhub.transfer.schema import (
-    HISTORY,
+    HISTORY_LINES,
     VERSION,
     FactLine,
     Header,
     MemoryLine,
-    past_of_fact,
-    past_of_memory,
+    fact_history,
+    memory_history,
 )
 
 if TYPE_CHECKING:
-    from memoryhub.transfer.export import Selection
+    from memoryhub.transfer.export import ExportSelection
 
 # The hub writes the kind first; a line of other hands is asked by its own words.
 _KIND = re.compile(rb'\{"kind":"([a-z]{1,20})"')
-_SHAPES: dict[str, type[BaseModel]] = {
+_LINE_SCHEMAS: dict[str, type[BaseModel]] = {
     "memory": MemoryLine,
     "fact": FactLine,
     "memoryhub": Header,
-    **HISTORY,
+    **HISTORY_LINES,
 }
-_HEAD = 64 * 1024
+_HEAD_BYTES = 64 * 1024
 
 
-class Hub:
+class HubFormat:
     """One object a line. Without a ``kind`` it is a memory in the shape of ``POST /api/v1/memories``."""
 
     name = "memoryhub"
@@ -60,8 +60,8 @@ class Hub:
 
     def recognises(self, path: Path) -> bool:
         try:
-            with reading(str(path)) as source:
-                head = source.stream.read(_HEAD)
+            with open_source(str(path)) as source:
+                head = source.stream.read(_HEAD_BYTES)
         except UnreadableFile:
             return False
         first = head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)[0]
@@ -71,58 +71,60 @@ class Hub:
             shape = json.loads(first)
         except (ValueError, RecursionError):
             # A first line longer than what was looked at.
-            return first.startswith(b"{") and b'"content"' in first and len(head) == _HEAD
+            return first.startswith(b"{") and b'"content"' in first and len(head) == _HEAD_BYTES
         return isinstance(shape, dict) and (
-            isinstance(shape.get("content"), str) or shape.get("kind") in _SHAPES
+            isinstance(shape.get("content"), str) or shape.get("kind") in _LINE_SCHEMAS
         )
 
     def count(self, path: Path) -> int | None:
         return None
 
-    def read(self, path: Path, options: Options) -> Iterator[Item]:
-        with reading(str(path)) as source:
-            yield from self.items(Lines(source.stream))
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        with open_source(str(path)) as source:
+            yield from self.items(LineReader(source.stream))
 
-    def items(self, lines: Lines) -> Iterator[Item]:
+    def items(self, lines: LineReader) -> Iterator[Item]:
         """At most one item a line."""
         for line in lines:
-            item = _item(line)
+            item = _parse_item(line)
             if item is not None:
                 yield item
 
-    def write(self, selection: Selection) -> Iterator[bytes]:
+    def write(self, selection: ExportSelection) -> Iterator[bytes]:
         return selection.lines()
 
 
-def _item(line: Line) -> Item | None:
+def _parse_item(line: RawLine) -> Item | None:
     place = f"line {line.number}"
     try:
-        text = text_of(line)
+        text = line_bytes(line)
         if not text:
             return None
-        return _built(place, text)
-    except BadLine as bad:
-        return Bad(place, bad.problems)
+        return _make_item(place, text)
+    except InvalidLine as bad:
+        return InvalidItem(place, bad.problems)
     except ValidationError as error:
-        return Bad(place, problems_of(error))
+        return InvalidItem(place, validation_problems(error))
 
 
-def _built(place: str, text: bytes) -> Item | None:
+def _make_item(place: str, text: bytes) -> Item | None:
     named = _KIND.match(text)
     kind = named[1].decode() if named else ""
     if not kind:
         try:
-            return _record(place, MemoryLine.model_validate_json(text))
+            return _make_record(place, MemoryLine.model_validate_json(text))
         except ValidationError:
-            kind = _kind_inside(text)
+            kind = _find_kind(text)
             if kind in ("", "memory"):
                 raise
-    if kind not in _SHAPES:
-        raise BadLine([Problem("kind", "is not known here; a newer memoryhub may have written this file")])
-    return _record(place, _SHAPES[kind].model_validate_json(text))
+    if kind not in _LINE_SCHEMAS:
+        raise InvalidLine(
+            [Problem("kind", "is not known here; a newer memoryhub may have written this file")]
+        )
+    return _make_record(place, _LINE_SCHEMAS[kind].model_validate_json(text))
 
 
-def _kind_inside(text: bytes) -> str:
+def _find_kind(text: bytes) -> str:
     try:
         shape: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -131,13 +133,13 @@ def _kind_inside(text: bytes) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _record(place: str, shape: BaseModel) -> Item | None:
+def _make_record(place: str, shape: BaseModel) -> Item | None:
     if isinstance(shape, MemoryLine):
-        return Record(place, shape, shape.id, past_of_memory(shape) or NO_PAST)
+        return Record(place, shape, shape.id, memory_history(shape) or NO_HISTORY)
     if isinstance(shape, FactLine):
-        return Record(place, shape, shape.id, past_of_fact(shape))
+        return Record(place, shape, shape.id, fact_history(shape))
     if isinstance(shape, Header):
         if shape.version > VERSION:
             raise UnreadableFile("this file was written by a newer memoryhub; update this one first")
         return None
-    return History(place, shape)
+    return HistoryItem(place, shape)

@@ -22,16 +22,16 @@ from django.db.models.functions import Length
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Entity, Fact, Memory
-from memoryhub.transfer.export import Selection
-from memoryhub.transfer.json_lines import first_objects, line_count, objects
-from memoryhub.transfer.records import Bad, Item, Options, Problem
-from memoryhub.transfer.values import Fields, Notes, named
+from memoryhub.transfer.export import ExportSelection
+from memoryhub.transfer.foreign_jsonl import count_lines, first_objects, read_objects
+from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions
+from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
 
 if TYPE_CHECKING:
-    from memoryhub.transfer.export import Selection
+    from memoryhub.transfer.export import ExportSelection
 
-KIND = "is a"  # the predicate of the fact that says what kind of thing an entity is
-_KNOWN = {
+TYPE_PREDICATE = "is a"  # the predicate of the fact that says what kind of thing an entity is
+_KNOWN_FIELDS = {
     "entity": frozenset(("type", "name", "entityType", "observations")),
     "relation": frozenset(("type", "from", "to", "relationType")),
 }
@@ -54,20 +54,20 @@ class KnowledgeGraph:
         return bool(found) and all(_is_node(one) for one in found)
 
     def count(self, path: Path) -> int | None:
-        return line_count(path)
+        return count_lines(path)
 
-    def read(self, path: Path, options: Options) -> Iterator[Item]:
-        notes = Notes()
-        for found in objects(path):
-            if isinstance(found, Bad):
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        notes = ReadNotes()
+        for found in read_objects(path):
+            if isinstance(found, InvalidItem):
                 yield found
             else:
-                yield from _items(Fields(found[1], notes), found[0])
+                yield from _read_items(FieldReader(found[1], notes), found[0])
         yield from notes.items()
 
-    def write(self, selection: Selection) -> Iterator[bytes]:
+    def write(self, selection: ExportSelection) -> Iterator[bytes]:
 
-        yield from lines(selection, KIND)
+        yield from export_lines(selection, TYPE_PREDICATE)
 
 
 def _is_node(one: dict[str, Any]) -> bool:
@@ -76,34 +76,34 @@ def _is_node(one: dict[str, Any]) -> bool:
     return one.get("type") == "relation" and "relationType" in one
 
 
-def _items(fields: Fields, number: int) -> Iterator[Item]:
+def _read_items(fields: FieldReader, number: int) -> Iterator[Item]:
     kind, place = fields.text("type"), f"line {number}"
-    for name in sorted(set(fields.values) - _KNOWN.get(kind, frozenset(fields.values))):
-        fields.notes.add(f"field {named(name)}")
+    for name in sorted(set(fields.values) - _KNOWN_FIELDS.get(kind, frozenset(fields.values))):
+        fields.notes.add(f"field {printable_name(name)}")
     if kind == "entity":
-        yield from _entity(fields, place)
+        yield from _read_entity(fields, place)
     elif kind == "relation":
         draft = {"subject": fields.text("from"), "predicate": fields.text("relationType")}
         yield fields.record(place, FactDraft, {**draft, "object": fields.text("to")})
     else:
-        yield Bad(place, [Problem("type", "is neither entity nor relation")])
+        yield InvalidItem(place, [Problem("type", "is neither entity nor relation")])
 
 
-def _entity(fields: Fields, place: str) -> Iterator[Item]:
+def _read_entity(fields: FieldReader, place: str) -> Iterator[Item]:
     name, kind = fields.text("name"), fields.text("entityType", "unknown")
     observations = fields.get("observations")
     if observations is not None and not isinstance(observations, list):
         fields.refuse("observations", "is not a list")
-    yield fields.record(place, FactDraft, {"subject": name, "predicate": KIND, "object": kind})
+    yield fields.record(place, FactDraft, {"subject": name, "predicate": TYPE_PREDICATE, "object": kind})
     if fields.problems:
         return
     for number, observation in enumerate(observations or (), start=1):
-        yield _observation(observation, name, kind, f"{place}, observation {number}")
+        yield _make_observation(observation, name, kind, f"{place}, observation {number}")
 
 
-def _observation(observation: Any, name: str, kind: str, place: str) -> Item:
+def _make_observation(observation: Any, name: str, kind: str, place: str) -> Item:
     if not isinstance(observation, str) or not observation.strip():
-        return Bad(place, [Problem("observations", "is not a text")])
+        return InvalidItem(place, [Problem("observations", "is not a text")])
     draft = {
         "content": f"{name}: {observation.strip()}",
         "type": MemoryType.ENTITY.value,
@@ -111,52 +111,52 @@ def _observation(observation: Any, name: str, kind: str, place: str) -> Item:
         "entities": [{"entity": name, "entity_type": kind[:50]}],
         "ttl_days": 0,  # a graph forgets nothing by itself
     }
-    return Fields({}, Notes()).record(place, MemoryDraft, draft)
+    return FieldReader({}, ReadNotes()).record(place, MemoryDraft, draft)
 
 
-WITHOUT_PROJECT = "memories"  # what carries the memories that name nothing and belong to no project
-_PROJECT = "project"
-_UNKNOWN = "unknown"
-_NAMES = 200  # whose observations are in memory at once
-_IDS = 500
+DEFAULT_ENTITY = "memories"  # what carries the memories that name nothing and belong to no project
+_PROJECT_TYPE = "project"
+_UNKNOWN_TYPE = "unknown"
+_NAMES_PER_QUERY = 200  # whose observations are in memory at once
+_IDS_PER_QUERY = 500
 # A longer object is no name of a thing: it becomes an observation. A memory about more things than these is
 # told of the first of them alone.
-_LONGEST_NAME = 200
-_MOST_THINGS = 10
+_MAX_NAME_CHARS = 200
+_MAX_ENTITIES = 10
 
 
 @dataclass
-class _Thing:
+class _GraphNode:
     kinds: Counter[str] = field(default_factory=Counter)
     said: str = ""  # what a fact says it is
     observations: list[str] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
-        return self.said or (self.kinds.most_common(1)[0][0] if self.kinds else _UNKNOWN)
+        return self.said or (self.kinds.most_common(1)[0][0] if self.kinds else _UNKNOWN_TYPE)
 
 
-def lines(selection: Selection, is_a: str) -> Iterator[bytes]:
+def export_lines(selection: ExportSelection, is_a: str) -> Iterator[bytes]:
     """First every thing with its observations, then the relations; ``is_a``: who says what a thing is."""
     memories = selection.memories()
     if selection.whole:
         memories = memories.live()
-    graph = _Graph(memories, _facts(selection, memories), is_a)
-    names = graph.names().iterator(chunk_size=_NAMES)
-    while chunk := [name for (name,) in islice(names, _NAMES)]:
+    graph = _GraphExport(memories, _exported_facts(selection, memories), is_a)
+    names = graph.names().iterator(chunk_size=_NAMES_PER_QUERY)
+    while chunk := [name for (name,) in islice(names, _NAMES_PER_QUERY)]:
         for name, thing in graph.things(chunk).items():
             said = list(dict.fromkeys(thing.observations))
-            yield _line({"type": "entity", "name": name, "entityType": thing.kind, "observations": said})
+            yield _to_line({"type": "entity", "name": name, "entityType": thing.kind, "observations": said})
     rows = graph.relations().order_by("pk").values_list("subject", "predicate", "object")
     for subject, predicate, target in rows.iterator():
-        yield _line({"type": "relation", "from": subject, "to": target, "relationType": predicate})
+        yield _to_line({"type": "relation", "from": subject, "to": target, "relationType": predicate})
 
 
-def _line(values: dict[str, Any]) -> bytes:
+def _to_line(values: dict[str, Any]) -> bytes:
     return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _facts(selection: Selection, memories: QuerySet[Memory]) -> QuerySet[Fact]:
+def _exported_facts(selection: ExportSelection, memories: QuerySet[Memory]) -> QuerySet[Fact]:
     """The facts of the project and the session that are asked for; of the memories, if more is asked for."""
     facts = Fact.objects.visible_to(selection.actor.clearance).order_by()
     asked = selection.filter.model_dump(exclude_defaults=True, exclude_none=True)
@@ -166,7 +166,7 @@ def _facts(selection: Selection, memories: QuerySet[Memory]) -> QuerySet[Fact]:
 
 
 @dataclass(frozen=True)
-class _Graph:
+class _GraphExport:
     memories: QuerySet[Memory]
     facts: QuerySet[Fact]
     is_a: str
@@ -180,34 +180,34 @@ class _Graph:
 
     def relations(self) -> QuerySet[Fact]:
         """Facts whose object can be the name of a thing."""
-        short = self.facts.annotate(length=Length("object")).filter(length__lte=_LONGEST_NAME)
+        short = self.facts.annotate(length=Length("object")).filter(length__lte=_MAX_NAME_CHARS)
         return short.exclude(object__contains="\n").exclude(predicate=self.is_a)
 
-    def things(self, names: list[str]) -> dict[str, _Thing]:
+    def things(self, names: list[str]) -> dict[str, _GraphNode]:
         """What there is to tell of these."""
-        things = {name: _Thing() for name in names}
+        things = {name: _GraphNode() for name in names}
         self._observe_named(things)
         alone = self._without_things().filter(place__in=names)
         for place, content in alone.values_list("place", "content").iterator():
-            things[place].kinds[_PROJECT] += 1
+            things[place].kinds[_PROJECT_TYPE] += 1
             things[place].observations.append(content)
         self._observe_facts(things)
         return things
 
     def _without_things(self) -> QuerySet[Any]:
         """The memories that name nothing, with the name of their project as ``place``."""
-        nowhere = When(project="", then=Value(WITHOUT_PROJECT))
+        nowhere = When(project="", then=Value(DEFAULT_ENTITY))
         place = Case(nowhere, default=F("project"), output_field=CharField())
         nothing = ~Exists(Entity.objects.filter(memory=OuterRef("pk")))
         return self.memories.filter(nothing).annotate(place=place)
 
-    def _observe_named(self, things: dict[str, _Thing]) -> None:
+    def _observe_named(self, things: dict[str, _GraphNode]) -> None:
         """The memories that name these: each with all of them, or with the one that it begins with."""
         links = Entity.objects.filter(memory__in=self.memories, entity__in=list(things))
         columns = ("entity", "entity_type", "memory_id", "memory__content")
         rows = links.order_by("memory_id", "pk").values_list(*columns).iterator()
-        while chunk := list(islice(rows, _IDS)):
-            told = _told_of(memory for _, _, memory, _ in chunk)
+        while chunk := list(islice(rows, _IDS_PER_QUERY)):
+            told = _entities_by_memory(memory for _, _, memory, _ in chunk)
             for name, kind, memory, content in chunk:
                 things[name].kinds[kind] += 1
                 head, _, rest = content.partition(": ")
@@ -216,7 +216,7 @@ class _Graph:
                 if head == name and name in told[memory]:
                     things[name].observations.append(rest)
 
-    def _observe_facts(self, things: dict[str, _Thing]) -> None:
+    def _observe_facts(self, things: dict[str, _GraphNode]) -> None:
         """What kind of thing it is, and facts whose object is a text rather than a thing."""
         about = self.facts.filter(subject__in=list(things))
         kinds = about.filter(predicate=self.is_a).order_by("updated_at", "pk")
@@ -228,11 +228,11 @@ class _Graph:
             things[subject].observations.append(f"{predicate}: {text}")
 
 
-def _told_of(memory_ids: Iterable[int]) -> dict[int, list[str]]:
+def _entities_by_memory(memory_ids: Iterable[int]) -> dict[int, list[str]]:
     """The things that each of these memories is told of, the first named first."""
     found: dict[int, list[str]] = defaultdict(list)
     links = Entity.objects.filter(memory_id__in=set(memory_ids)).order_by("pk")
     for memory, name in links.values_list("memory_id", "entity").iterator():
-        if len(found[memory]) < _MOST_THINGS and name not in found[memory]:
+        if len(found[memory]) < _MAX_ENTITIES and name not in found[memory]:
             found[memory].append(name)
     return found

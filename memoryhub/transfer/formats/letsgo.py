@@ -16,37 +16,52 @@ from memoryhub.core.vocabulary import TYPES, MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.transfer import foreign_history
-from memoryhub.transfer.foreign_history import SUMMARY_COLUMNS, summary_text, with_statements
-from memoryhub.transfer.foreign_sqlite import ROW, ForeignDatabase, Row, looks_like, opened
-from memoryhub.transfer.records import Item, Options
-from memoryhub.transfer.values import Fields, Notes, days_between, named
+from memoryhub.transfer.foreign_history import SUMMARY_COLUMNS, append_statements, summary_text
+from memoryhub.transfer.foreign_sqlite import (
+    ROW_NUMBER,
+    ForeignDatabase,
+    RowValues,
+    matches_schema,
+    open_database,
+)
+from memoryhub.transfer.records import Item, ReadOptions
+from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, printable_name
 
-_MEMORY = (
+_MEMORY_COLUMNS = (
     *("id", "content", "category", "importance", "trust", "sensitivity", "title", "subtitle", "type"),
     *("tags", "tags_json", "concepts", "concepts_json", "files_read", "files_read_json", "files_modified"),
     *("files_modified_json", "facts_json", "metadata_json", "session_id", "project", "accessed_count"),
     *("discovery_tokens", "created_at", "created_at_epoch", "updated_at", "expires_at"),
 )
-_FACT = ("id", "subject", "predicate", "object", "confidence", "source_entry_id", "created_at", "updated_at")
-_SUMMARY = (*SUMMARY_COLUMNS, "session_id")
-_GATE = ("sensitivity", "project")
-_JOURNAL = ("memory_id", "operation", "timestamp", "detail")
-_SESSION = (
+_FACT_COLUMNS = (
+    "id",
+    "subject",
+    "predicate",
+    "object",
+    "confidence",
+    "source_entry_id",
+    "created_at",
+    "updated_at",
+)
+_SUMMARY_COLUMNS = (*SUMMARY_COLUMNS, "session_id")
+_ACCESS_COLUMNS = ("sensitivity", "project")
+_JOURNAL_COLUMNS = ("memory_id", "operation", "timestamp", "detail")
+_SESSION_COLUMNS = (
     *("session_id", "project", "status", "started_at", "started_at_epoch"),
     *("completed_at", "completed_at_epoch"),
 )
-_PROMPT = ("session_id", "prompt_number", "prompt_text", "created_at", "created_at_epoch")
-_OF_SESSIONS = ("sessions", "session_summaries", "user_prompts")
+_PROMPT_COLUMNS = ("session_id", "prompt_number", "prompt_text", "created_at", "created_at_epoch")
+_SESSION_TABLES = ("sessions", "session_summaries", "user_prompts")
 # What LetsGo writes about a new memory; a journal keeps no other words.
 _DETAIL = re.compile(r"\b(category|type|sensitivity)=(\S{1,100})")
 # With what is of no account outside of that file: numbers of rows, hashes, versions.
-_READ = {
-    "memories": (*_MEMORY, "content_hash"),
-    "facts": _FACT,
-    "memory_journal": (*_JOURNAL, "seq"),
-    "session_summaries": _SUMMARY,
-    "sessions": (*_SESSION, "id", "prompt_count"),
-    "user_prompts": (*_PROMPT, "id"),
+_COLUMNS_READ = {
+    "memories": (*_MEMORY_COLUMNS, "content_hash"),
+    "facts": _FACT_COLUMNS,
+    "memory_journal": (*_JOURNAL_COLUMNS, "seq"),
+    "session_summaries": _SUMMARY_COLUMNS,
+    "sessions": (*_SESSION_COLUMNS, "id", "prompt_count"),
+    "user_prompts": (*_PROMPT_COLUMNS, "id"),
     "schema_meta": ("key", "value"),
     "schema_version": ("version",),
 }
@@ -65,42 +80,44 @@ class LetsGo:
     hint = "The file that LETSGO_MEMORY_DB names, ~/.letsgo/memory.db unless it was set."
 
     def recognises(self, path: Path) -> bool:
-        return looks_like(path, _SIGNS)
+        return matches_schema(path, _SIGNS)
 
     def count(self, path: Path) -> int | None:
-        with opened(path) as database:
-            return database.count("memories", "facts", "memory_journal", *_OF_SESSIONS)
+        with open_database(path) as database:
+            return database.count("memories", "facts", "memory_journal", *_SESSION_TABLES)
 
-    def read(self, path: Path, options: Options) -> Iterator[Item]:
-        now, notes = options.now or datetime.now(UTC), Notes()
-        with opened(path) as database:
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        now, notes = options.now or datetime.now(UTC), ReadNotes()
+        with open_database(path) as database:
             database.expect(_SIGNS, self.label)
-            for row in database.rows("sessions", _SESSION):
-                fields = Fields(row, notes)
-                yield foreign_history.session(fields, "sessions", fields.text("session_id"), agent=self.name)
-            for row in database.rows("memories", _MEMORY):
-                yield _memory(Fields(row, notes), row[ROW], now)
-            for row in database.rows("session_summaries", _SUMMARY):
-                yield _summary(Fields(row, notes), row[ROW])
-            rows = database.rows("facts", _FACT)
-            for row, memory in database.joined(rows, "source_entry_id", "memories", "id", _GATE):
-                yield _fact(Fields(row, notes), memory)
-            yield from _journal(database, notes, options)
-            yield from _prompts(database, notes)
-            notes.add_unread(database.unread(_READ))
+            for row in database.rows("sessions", _SESSION_COLUMNS):
+                fields = FieldReader(row, notes)
+                yield foreign_history.make_session(
+                    fields, "sessions", fields.text("session_id"), agent=self.name
+                )
+            for row in database.rows("memories", _MEMORY_COLUMNS):
+                yield _read_memory(FieldReader(row, notes), row[ROW_NUMBER], now)
+            for row in database.rows("session_summaries", _SUMMARY_COLUMNS):
+                yield _read_summary(FieldReader(row, notes), row[ROW_NUMBER])
+            rows = database.rows("facts", _FACT_COLUMNS)
+            for row, memory in database.joined(rows, "source_entry_id", "memories", "id", _ACCESS_COLUMNS):
+                yield _read_fact(FieldReader(row, notes), memory)
+            yield from _read_journal(database, notes, options)
+            yield from _read_prompts(database, notes)
+            notes.add_unread(database.unread(_COLUMNS_READ))
         yield from notes.items()
 
 
-def _memory(fields: Fields, number: int, now: datetime) -> Item:
+def _read_memory(fields: FieldReader, number: int, now: datetime) -> Item:
     created = fields.past_moment("created_at", "created_at_epoch")
     expires = fields.moment("expires_at")
     fields.leave_metadata(fields.mapping("metadata_json"))
     draft = {
-        "content": with_statements(fields.text("content"), fields.words("facts_json")),
+        "content": append_statements(fields.text("content"), fields.words("facts_json")),
         "title": fields.text("title"),
         "subtitle": fields.text("subtitle"),
         "category": fields.text("category", "general"),
-        "type": _type(fields),
+        "type": _memory_type(fields),
         "importance": fields.share("importance", 0.5),
         "trust": fields.share("trust", 0.5),
         "sensitivity": _sensitivity(fields),
@@ -122,15 +139,15 @@ def _memory(fields: Fields, number: int, now: datetime) -> Item:
     return fields.record(f"memories row {number}", MemoryDraft, draft, source_id=fields.text("id"), past=past)
 
 
-def _type(fields: Fields) -> str:
+def _memory_type(fields: FieldReader) -> str:
     kind = fields.text("type", MemoryType.CHANGE.value)
     if kind in TYPES:
         return kind
-    fields.notes.add(f"type {named(kind)} (stored as change)")
+    fields.notes.add(f"type {printable_name(kind)} (stored as change)")
     return MemoryType.CHANGE.value
 
 
-def _sensitivity(fields: Fields) -> str:
+def _sensitivity(fields: FieldReader) -> str:
     """As LetsGo reads it: empty is public, case is nothing, and a level that is not known is for nobody."""
     level = fields.text("sensitivity", "public").lower()
     if level not in LEVELS:
@@ -140,7 +157,7 @@ def _sensitivity(fields: Fields) -> str:
     return level
 
 
-def _summary(fields: Fields, number: int) -> Item:
+def _read_summary(fields: FieldReader, number: int) -> Item:
     created = fields.past_moment("created_at", "created_at_epoch")
     draft = {
         "content": summary_text(fields),
@@ -157,15 +174,15 @@ def _summary(fields: Fields, number: int) -> Item:
     return fields.record(f"session_summaries row {number}", MemoryDraft, draft)
 
 
-def _gate(memory: Row | None, without: Sensitivity) -> dict[str, str]:
+def _access_values(memory: RowValues | None, without: Sensitivity) -> dict[str, str]:
     """Who may see what hangs on a memory: who may see that; ``without`` one, who may see that level."""
-    about = Fields(memory or {"sensitivity": without.value}, Notes())
+    about = FieldReader(memory or {"sensitivity": without.value}, ReadNotes())
     level = about.text("sensitivity", Sensitivity.PUBLIC.value).lower()
     known = level if level in LEVELS else Sensitivity.SECRET.value
     return {"project": about.text("project"), "sensitivity": known}
 
 
-def _fact(fields: Fields, memory: Row | None) -> Item:
+def _read_fact(fields: FieldReader, memory: RowValues | None) -> Item:
     """LetsGo keeps the facts of a memory that was deleted; they hang on nothing then."""
     source = fields.text("source_entry_id")
     if source and memory is None:
@@ -176,21 +193,21 @@ def _fact(fields: Fields, memory: Row | None) -> Item:
         "object": fields.text("object"),
         "confidence": fields.share("confidence", 1.0),
         "memory_id": source if memory else None,
-        **_gate(memory, Sensitivity.PUBLIC),
+        **_access_values(memory, Sensitivity.PUBLIC),
     }
     past = ImportedHistory(
         updated_at=fields.past_moment("updated_at"), valid_from=fields.past_moment("created_at")
     )
-    place = f"facts row {fields.get(ROW)}"
+    place = f"facts row {fields.get(ROW_NUMBER)}"
     return fields.record(place, FactDraft, draft, source_id=fields.text("id"), past=past)
 
 
-def _journal(database: ForeignDatabase, notes: Notes, options: Options) -> Iterator[Item]:
+def _read_journal(database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
     """Who may see a row is told by its memory; a row of one that is gone is for those who see everything."""
-    rows = database.rows("memory_journal", _JOURNAL)
-    for row, memory in database.joined(rows, "memory_id", "memories", "id", _GATE):
-        fields, gate = Fields(row, notes), _gate(memory, Sensitivity.SECRET)
-        yield foreign_history.journal_row(
+    rows = database.rows("memory_journal", _JOURNAL_COLUMNS)
+    for row, memory in database.joined(rows, "memory_id", "memories", "id", _ACCESS_COLUMNS):
+        fields, gate = FieldReader(row, notes), _access_values(memory, Sensitivity.SECRET)
+        yield foreign_history.make_journal_row(
             fields,
             "memory_journal",
             actor="letsgo",
@@ -201,8 +218,10 @@ def _journal(database: ForeignDatabase, notes: Notes, options: Options) -> Itera
         )
 
 
-def _prompts(database: ForeignDatabase, notes: Notes) -> Iterator[Item]:
-    rows = database.rows("user_prompts", _PROMPT)
+def _read_prompts(database: ForeignDatabase, notes: ReadNotes) -> Iterator[Item]:
+    rows = database.rows("user_prompts", _PROMPT_COLUMNS)
     for row, session in database.joined(rows, "session_id", "sessions", "session_id", ("project",)):
-        fields, about = Fields(row, notes), Fields(session or {}, notes)
-        yield foreign_history.prompt(fields, "user_prompts", fields.text("session_id"), about.text("project"))
+        fields, about = FieldReader(row, notes), FieldReader(session or {}, notes)
+        yield foreign_history.make_prompt(
+            fields, "user_prompts", fields.text("session_id"), about.text("project")
+        )

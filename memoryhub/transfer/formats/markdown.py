@@ -19,19 +19,27 @@ from markdown_it.token import Token
 
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.transfer.records import Bad, Item, Options, Record, Unmapped, UnreadableFile, record_or_bad
+from memoryhub.transfer.records import (
+    InvalidItem,
+    Item,
+    ReadOptions,
+    Record,
+    UnmappedField,
+    UnreadableFile,
+    make_record,
+)
 
 if TYPE_CHECKING:
     from memoryhub.models import Memory
-    from memoryhub.transfer.export import Selection
+    from memoryhub.transfer.export import ExportSelection
 
 MAX_BYTES = 5 * 1024 * 1024
-_HEAD = 64 * 1024
+_HEAD_BYTES = 64 * 1024
 # Claude Code reads "@path" as the content of another file.
 _IMPORT = re.compile(r"(?:^|\s)@[~\w./-]*[\w-]", re.MULTILINE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _MARKUP = re.compile(r"[*_`#]+")
 # What a heading says of the things under it.
 _TYPES = {
@@ -46,7 +54,7 @@ _TYPES = {
 }
 
 
-class Markdown:
+class MarkdownFormat:
     """Instructions in prose: they do not expire, and those of ``CLAUDE.local.md`` are their owner's alone."""
 
     name = "markdown"
@@ -60,8 +68,8 @@ class Markdown:
     def recognises(self, path: Path) -> bool:
         try:
             with open(path, "rb") as file:
-                head = file.read(_HEAD)
-            text = head.decode("utf-8-sig", "strict" if len(head) < _HEAD else "ignore")
+                head = file.read(_HEAD_BYTES)
+            text = head.decode("utf-8-sig", "strict" if len(head) < _HEAD_BYTES else "ignore")
         except (OSError, UnicodeDecodeError):
             return False
         if "\x00" in text or text.lstrip()[:1] in ("{", "["):
@@ -71,23 +79,23 @@ class Markdown:
     def count(self, path: Path) -> int | None:
         return None
 
-    def read(self, path: Path, options: Options) -> Iterator[Item]:
-        text = _text(path)
-        left, text = _left_out(text)
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        text = _read_text(path)
+        left, text = _blank_ignored(text)
         is_local = Path(options.name or path.name).name.lower() == "claude.local.md"
         imports = 0
-        for item in _items(text, Scope.PERSONAL if is_local else Scope.PROJECT):
+        for item in _read_items(text, Scope.PERSONAL if is_local else Scope.PROJECT):
             if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
                 imports += len(_IMPORT.findall(_CODE.sub("", item.draft.content)))
             yield item
         left["imports of other files (@path): kept as text, not followed; import those files too"] = imports
-        yield from (Unmapped(what, count) for what, count in left.items() if count)
+        yield from (UnmappedField(what, count) for what, count in left.items() if count)
 
-    def write(self, selection: Selection) -> Iterator[bytes]:
-        return _written(selection)
+    def write(self, selection: ExportSelection) -> Iterator[bytes]:
+        return _export_lines(selection)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
             mebibytes = MAX_BYTES // 1024**2
@@ -101,16 +109,16 @@ def _text(path: Path) -> str:
         raise UnreadableFile(f"{path.name}: is not UTF-8 text; save it as UTF-8") from None
 
 
-def _left_out(text: str) -> tuple[Counter[str], str]:
+def _blank_ignored(text: str) -> tuple[Counter[str], str]:
     """What no memory is made of; line numbers stay what they were."""
     found: Counter[str] = Counter()
-    for words, pattern in (("front matter", _FRONT), ("HTML comments", _COMMENT)):
+    for words, pattern in (("front matter", _FRONT_MATTER), ("HTML comments", _COMMENT)):
         text, n = pattern.subn(lambda match: "\n" * match[0].count("\n"), text)
         found[words] += n
     return found, text
 
 
-def _items(text: str, scope: Scope) -> Iterator[Item]:
+def _read_items(text: str, scope: Scope) -> Iterator[Item]:
     lines = text.split("\n")
     headings: list[tuple[int, str]] = []
     prose: list[tuple[int, int]] = []
@@ -118,17 +126,17 @@ def _items(text: str, scope: Scope) -> Iterator[Item]:
     tokens = [t for t in MarkdownIt("commonmark").enable("table").parse(text, known) if t.level <= 2]
     for token, inline in zip_longest(tokens, tokens[1:]):
         if token.type == "heading_open" and token.level == 0 and inline is not None:
-            yield from _section(lines, prose, headings, scope)
+            yield from _read_section(lines, prose, headings, scope)
             prose = []
             level = int(token.tag[1])
-            headings = [one for one in headings if one[0] < level] + [(level, _plain(inline.content))]
+            headings = [one for one in headings if one[0] < level] + [(level, _plain_heading(inline.content))]
         elif token.type == "list_item_open" and token.level == 1 and token.map:
-            yield from _entry(lines, token, headings, scope)
+            yield from _read_list_item(lines, token, headings, scope)
         elif token.level == 0 and token.map and _is_prose(token):
             prose.append((token.map[0], token.map[1]))
-    yield from _section(lines, prose, headings, scope)
+    yield from _read_section(lines, prose, headings, scope)
     if links := len(known.get("references", ())):
-        yield Unmapped("addresses of links that stand apart from their text ([name]: address)", links)
+        yield UnmappedField("addresses of links that stand apart from their text ([name]: address)", links)
 
 
 def _is_prose(token: Token) -> bool:
@@ -136,34 +144,36 @@ def _is_prose(token: Token) -> bool:
     return leaf or token.type in ("fence", "code_block", "html_block")
 
 
-def _entry(lines: list[str], token: Token, headings: list[tuple[int, str]], scope: Scope) -> Iterator[Item]:
+def _read_list_item(
+    lines: list[str], token: Token, headings: list[tuple[int, str]], scope: Scope
+) -> Iterator[Item]:
     """One list item that says something, without its marker, and what is nested in it moved left."""
     start, end = token.map or (0, 0)
     first, *rest = lines[start:end]
     body = re.sub(r"^\s*(?:[-*+]|\d{1,9}[.)])\s?", "", first)
     text = "\n".join([re.sub(r"^\[[ xX]\]\s+", "", body), dedent("\n".join(rest))]).strip()
     if text:
-        yield _memory(f"line {start + 1}", text, "", headings, scope)
+        yield _make_memory(f"line {start + 1}", text, "", headings, scope)
 
 
-def _section(
+def _read_section(
     lines: list[str], prose: list[tuple[int, int]], headings: list[tuple[int, str]], scope: Scope
 ) -> Iterator[Item]:
     """What stands under a heading beside its lists."""
     text = "\n\n".join("\n".join(lines[start:end]).strip() for start, end in prose).strip()
     if text:
         title = headings[-1][1] if headings else ""
-        yield _memory(f"line {prose[0][0] + 1}", text, title, headings[:-1], scope, headings)
+        yield _make_memory(f"line {prose[0][0] + 1}", text, title, headings[:-1], scope, headings)
 
 
-def _memory(
+def _make_memory(
     place: str,
     content: str,
     title: str,
     above: list[tuple[int, str]],
     scope: Scope,
     headings: list[tuple[int, str]] | None = None,
-) -> Record | Bad:
+) -> Record | InvalidItem:
     headings = above if headings is None else headings
     path = " › ".join(words for _, words in above if words)
     nearest = headings[-1][1] if headings else ""
@@ -172,33 +182,33 @@ def _memory(
         "title": title[:500],
         "subtitle": path[:1000],
         "category": nearest[:100].strip() or "general",
-        "type": _type_of(nearest),
+        "type": _heading_type(nearest),
         "scope": scope,
         "ttl_days": None,
     }
-    return record_or_bad(place, MemoryDraft, values)
+    return make_record(place, MemoryDraft, values)
 
 
-def _type_of(heading: str) -> MemoryType:
+def _heading_type(heading: str) -> MemoryType:
     words = heading.lower()
     return next((kind for word, kind in _TYPES.items() if word in words), MemoryType.CONTEXT)
 
 
-def _plain(heading: str) -> str:
+def _plain_heading(heading: str) -> str:
     return " ".join(_MARKUP.sub("", heading).split())
 
 
-def _written(selection: Selection) -> Iterator[bytes]:
+def _export_lines(selection: ExportSelection) -> Iterator[bytes]:
     """A list item for each memory; a longer one, or one with blank lines, stays one item by its indent."""
     yield b"# Memories\n"
     rows = selection.memories().order_by("project", "category", "pk").iterator(chunk_size=1000)
     for (project, category), memories in groupby(rows, lambda row: (row.project, row.category)):
-        heading = _plain(f"{project}: {category}" if project else category)
+        heading = _plain_heading(f"{project}: {category}" if project else category)
         yield f"\n## {heading}\n\n".encode()
         for memory in memories:
-            yield _item_of(memory).encode()
+            yield _to_list_item(memory).encode()
 
 
-def _item_of(memory: Memory) -> str:
+def _to_list_item(memory: Memory) -> str:
     first, *rest = memory.content.strip().splitlines()
     return "\n".join([f"- {first}", *(f"  {line}" if line.strip() else "" for line in rest)]) + "\n"

@@ -16,28 +16,35 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.transfer.foreign_history import journal_row, revision, short_id
-from memoryhub.transfer.foreign_sqlite import ROW, ForeignDatabase, Row, chunked, looks_like, opened
-from memoryhub.transfer.records import Item, Options
-from memoryhub.transfer.values import Fields, Notes, days_between, named
+from memoryhub.transfer.foreign_history import make_journal_row, make_revision, short_id
+from memoryhub.transfer.foreign_sqlite import (
+    ROW_NUMBER,
+    ForeignDatabase,
+    RowValues,
+    chunked,
+    matches_schema,
+    open_database,
+)
+from memoryhub.transfer.records import Item, ReadOptions
+from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, printable_name
 
-_MEMORY = (
+_MEMORY_COLUMNS = (
     *("id", "content", "summary", "type", "importance", "created_at", "last_accessed", "access_count"),
     *("expires_at", "metadata", "is_deleted"),
 )
-_PROVENANCE = (
+_PROVENANCE_COLUMNS = (
     *("memory_id", "operation", "timestamp", "source", "context", "user_id", "changes", "metadata"),
 )
 _TYPES = ("fact", "entity", "relationship", "self")
-_MOST_IMPORTANT = 10.0
-_Entities = dict[Any, list[dict[str, str]]]
-_ENTITY = ("id", "memory_id", "entity", "entity_type", "name", "type", "metadata", "created_at")
+_MAX_IMPORTANCE = 10.0
+_EntitiesByMemory = dict[Any, list[dict[str, str]]]
+_ENTITY_COLUMNS = ("id", "memory_id", "entity", "entity_type", "name", "type", "metadata", "created_at")
 # With what is of no account outside of that file: numbers of rows, versions.
-_READ = {
-    "memories": _MEMORY,
-    "entities": _ENTITY,
+_COLUMNS_READ = {
+    "memories": _MEMORY_COLUMNS,
+    "entities": _ENTITY_COLUMNS,
     "memory_entities": ("memory_id", "entity_id", "created_at"),
-    "provenance": (*_PROVENANCE, "id"),
+    "provenance": (*_PROVENANCE_COLUMNS, "id"),
     "schema_version": ("version", "applied_at"),
 }
 _SIGNS = (
@@ -53,38 +60,38 @@ class MemoryMcp:
     hint = "The database of the Memory MCP server, memory.db; MEMORY_DB_PATH names it where it was set."
 
     def recognises(self, path: Path) -> bool:
-        return looks_like(path, _SIGNS)
+        return matches_schema(path, _SIGNS)
 
     def count(self, path: Path) -> int | None:
-        with opened(path) as database:
+        with open_database(path) as database:
             return database.count("memories", "provenance")
 
-    def read(self, path: Path, options: Options) -> Iterator[Item]:
-        now, notes = options.now or datetime.now(UTC), Notes()
-        with opened(path) as database:
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        now, notes = options.now or datetime.now(UTC), ReadNotes()
+        with open_database(path) as database:
             database.expect(_SIGNS, self.label)
-            for chunk in chunked(database.rows("memories", _MEMORY)):
-                named = _entities(database, chunk)
+            for chunk in chunked(database.rows("memories", _MEMORY_COLUMNS)):
+                named = _read_entities(database, chunk)
                 for row in chunk:
-                    yield _memory(Fields(row, notes), row, named.get(row.get("id"), []), now)
-            yield from _provenance(database, notes, options)
+                    yield _read_memory(FieldReader(row, notes), row, named.get(row.get("id"), []), now)
+            yield from _read_provenance(database, notes, options)
             for row in database.rows("entities", ("metadata",)):
-                notes.add("metadata of entities", int(bool(Fields(row, notes).mapping("metadata"))))
-            notes.add_unread(database.unread(_READ))
+                notes.add("metadata of entities", int(bool(FieldReader(row, notes).mapping("metadata"))))
+            notes.add_unread(database.unread(_COLUMNS_READ))
         yield from notes.items()
 
 
-def _memory(fields: Fields, row: Row, entities: list[dict[str, str]], now: datetime) -> Item:
+def _read_memory(fields: FieldReader, row: RowValues, entities: list[dict[str, str]], now: datetime) -> Item:
     created = fields.past_moment("created_at")
     expires = fields.moment("expires_at")
     metadata = fields.mapping("metadata")
-    tags = Fields(metadata, fields.notes)
+    tags = FieldReader(metadata, fields.notes)
     fields.leave_metadata(metadata, frozenset({"tags"}))
     draft = {
         "content": fields.text("content"),
         "abstract": fields.text("summary"),
-        "type": _type(fields),
-        "importance": fields.share("importance", 0.5, _MOST_IMPORTANT),
+        "type": _memory_type(fields),
+        "importance": fields.share("importance", 0.5, _MAX_IMPORTANCE),
         "tags": tags.words("tags"),
         "entities": entities,
         "ttl_days": days_between(created, expires, now),
@@ -100,50 +107,54 @@ def _memory(fields: Fields, row: Row, entities: list[dict[str, str]], now: datet
         deleted_at=(accessed or created or now) if fields.count("is_deleted") else None,
     )
     return fields.record(
-        f"memories row {row[ROW]}", MemoryDraft, draft, source_id=short_id(fields.text("id")), past=past
+        f"memories row {row[ROW_NUMBER]}",
+        MemoryDraft,
+        draft,
+        source_id=short_id(fields.text("id")),
+        past=past,
     )
 
 
-def _type(fields: Fields) -> str:
+def _memory_type(fields: FieldReader) -> str:
     kind = fields.text("type", MemoryType.FACT.value)
     if kind in _TYPES:
         return kind
-    fields.notes.add(f"type {named(kind)} (stored as fact)")
+    fields.notes.add(f"type {printable_name(kind)} (stored as fact)")
     return MemoryType.FACT.value
 
 
-def _entities(database: ForeignDatabase, chunk: list[Row]) -> _Entities:
+def _read_entities(database: ForeignDatabase, chunk: list[RowValues]) -> _EntitiesByMemory:
     """The entities that these memories name, by the memory's id."""
     ids = [row["id"] for row in chunk if row.get("id") is not None]
-    found: _Entities = defaultdict(list)
+    found: _EntitiesByMemory = defaultdict(list)
     for link in database.of("entities", "memory_id", ids, ("memory_id", "entity", "entity_type")):
-        found[link["memory_id"]].append(_entity(link["entity"], link["entity_type"]))
+        found[link["memory_id"]].append(_make_entity(link["entity"], link["entity_type"]))
     links = database.of("memory_entities", "memory_id", ids, ("memory_id", "entity_id"))
     wanted = dict.fromkeys(link["entity_id"] for link in links)
     rows = database.of("entities", "id", wanted, ("id", "name", "type"))
-    named = {row["id"]: _entity(row["name"], row["type"]) for row in rows}
+    named = {row["id"]: _make_entity(row["name"], row["type"]) for row in rows}
     for link in links:
         if entity := named.get(link["entity_id"]):
             found[link["memory_id"]].append(entity)
     return found
 
 
-def _entity(name: Any, kind: Any) -> dict[str, str]:
+def _make_entity(name: Any, kind: Any) -> dict[str, str]:
     return {"entity": str(name), "entity_type": str(kind or "concept")[:50]}
 
 
-def _provenance(database: ForeignDatabase, notes: Notes, options: Options) -> Iterator[Item]:
+def _read_provenance(database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
     """What was done to each memory, and the earlier versions that the rows of updates keep."""
     numbers: Counter[str] = Counter()
-    rows = database.rows("provenance", _PROVENANCE)
+    rows = database.rows("provenance", _PROVENANCE_COLUMNS)
     for row, memory in database.joined(rows, "memory_id", "memories", "id", ()):
-        fields = Fields(row, notes)
+        fields = FieldReader(row, notes)
         fields.leave("context", "user_id", "metadata", why="of provenance")
         memory_id = short_id(fields.text("memory_id"))
         source = fields.text("source")
         actor = f"memory-mcp:{source}" if source else "memory-mcp"
         level = Sensitivity.SECRET if memory is None else Sensitivity.PUBLIC
-        yield journal_row(
+        yield make_journal_row(
             fields,
             "provenance",
             actor=actor,
@@ -151,14 +162,14 @@ def _provenance(database: ForeignDatabase, notes: Notes, options: Options) -> It
             project=options.project,
             sensitivity=level.value,
         )
-        if before := _before(fields) if memory else {}:
+        if before := _replaced_values(fields) if memory else {}:
             numbers[memory_id] += 1
             at = fields.past_moment("timestamp")
-            place = f"provenance row {row[ROW]}, earlier version"
-            yield revision(place, memory_id, numbers[memory_id], at, actor, level.value, before)
+            place = f"provenance row {row[ROW_NUMBER]}, earlier version"
+            yield make_revision(place, memory_id, numbers[memory_id], at, actor, level.value, before)
 
 
-def _before(fields: Fields) -> dict[str, Any]:
+def _replaced_values(fields: FieldReader) -> dict[str, Any]:
     """The values that an update replaced."""
     changes = fields.mapping("changes")
     replaced = {name: change["from"] for name, change in changes.items() if _is_change(change)}
@@ -167,7 +178,7 @@ def _before(fields: Fields) -> dict[str, Any]:
     for name, ours in (("content", "content"), ("summary", "abstract")):
         if isinstance(replaced.get(name), str):
             before[ours] = replaced[name]
-    importance = Fields(replaced, fields.notes).share("importance", -1.0, _MOST_IMPORTANT)
+    importance = FieldReader(replaced, fields.notes).share("importance", -1.0, _MAX_IMPORTANCE)
     return before if importance < 0 else before | {"importance": importance}
 
 

@@ -20,21 +20,21 @@ from typing import IO, Any
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.transfer.files import member, member_names
-from memoryhub.transfer.json_lines import first_objects, line_count, objects, parse
-from memoryhub.transfer.jsonl import Lines
-from memoryhub.transfer.records import Bad, Item, Options, Problem, UnreadableFile
-from memoryhub.transfer.values import Fields, Notes, named
+from memoryhub.transfer.files import member_names, open_member
+from memoryhub.transfer.foreign_jsonl import count_lines, first_objects, parse_line, read_objects
+from memoryhub.transfer.jsonl import LineReader
+from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, UnreadableFile
+from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
 
 _CHUNK = 256 * 1024
-MAX_ITEM = 16 * 1024 * 1024  # characters
-_CUT = 3
+MAX_ITEM_BYTES = 16 * 1024 * 1024  # characters
+_UNCERTAIN_CHARS = 3
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
-def members(stream: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
+def read_members(stream: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
     """The members by key: of a list each item, of anything else the value; :class:`UnreadableFile`."""
-    text = _Text(stream, name)
+    text = _TextBuffer(stream, name)
     text.take("{")
     if text.next() == "}":
         text.take("}")
@@ -46,7 +46,7 @@ def members(stream: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
             raise text.broken()
         text.take(":")
         if text.next() == "[":
-            for item in _items(text):
+            for item in _read_list_items(text):
                 yield key, item
         else:
             yield key, text.value()
@@ -55,7 +55,7 @@ def members(stream: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
             return
 
 
-def _items(text: _Text) -> Iterator[Any]:
+def _read_list_items(text: _TextBuffer) -> Iterator[Any]:
     text.take("[")
     if text.next() == "]":
         text.take("]")
@@ -66,7 +66,7 @@ def _items(text: _Text) -> Iterator[Any]:
             return
 
 
-class _Text:
+class _TextBuffer:
     """What has been read and not yet used of a stream in UTF-8."""
 
     def __init__(self, stream: IO[bytes], name: str) -> None:
@@ -116,7 +116,7 @@ class _Text:
                     raise self.broken() from None
                 continue
             # A number so near to the end of what was read may go on: of "1.5e+7" too "1.5e+" is there.
-            if len(self._text) - end < _CUT and self._grow():
+            if len(self._text) - end < _UNCERTAIN_CHARS and self._grow():
                 continue
             self._at = end
             return value
@@ -124,8 +124,8 @@ class _Text:
     def _grow(self) -> bool:
         """Read on, each time as much again, so that a long item is not looked at for ever."""
         held = len(self._text) - self._at
-        if held > MAX_ITEM:
-            raise self.broken(f"holds an item of more than {MAX_ITEM // 1024**2} million characters")
+        if held > MAX_ITEM_BYTES:
+            raise self.broken(f"holds an item of more than {MAX_ITEM_BYTES // 1024**2} million characters")
         return self._more(max(_CHUNK, held))
 
     def _more(self, size: int) -> bool:
@@ -146,12 +146,12 @@ class _Text:
         return UnreadableFile(f"{self._name}: {why}; export it again")
 
 
-_TABLES, _LINES = "memories.json", "memories.jsonl.gz"
+_TABLES_FILE, _LINES_FILE = "memories.json", "memories.jsonl.gz"
 _STATES = ("active", "paused", "archived", "deleted")
-_ASIDE = ("paused", "archived")  # neither shown nor gone over there: tagged here
+_INACTIVE_STATES = ("paused", "archived")  # neither shown nor gone over there: tagged here
 # What says nothing beyond the memories themselves.
 _KNOWN_KEYS = frozenset(("memories", "apps", "categories", "memory_categories", "export_meta"))
-_KNOWN = frozenset(
+_KNOWN_FIELDS = frozenset(
     ("id", "user_id", "app_id", "app", "content", "metadata", "state", "vector", "category_ids", "categories")
 ) | {"created_at", "updated_at", "archived_at", "deleted_at"}
 _LINE_SIGNS = frozenset(("content", "state", "categories"))
@@ -165,52 +165,52 @@ class OpenMemory:
 
     def recognises(self, path: Path) -> bool:
         if names := member_names(path):
-            return _TABLES in names or _LINES in names
+            return _TABLES_FILE in names or _LINES_FILE in names
         found = first_objects(path)
         return bool(found) and all(set(one) >= _LINE_SIGNS for one in found)
 
     def count(self, path: Path) -> int | None:
-        return None if member_names(path) else line_count(path)
+        return None if member_names(path) else count_lines(path)
 
-    def read(self, path: Path, options: Options) -> Iterator[Item]:
-        reader = _Reader(options.now or datetime.now(UTC))
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        reader = _MemoryReader(options.now or datetime.now(UTC))
         names = member_names(path)
         if not names:
-            for found in objects(path):
-                yield found if isinstance(found, Bad) else reader.memory(found[1], f"line {found[0]}")
-        elif _TABLES not in names and _LINES not in names:
+            for found in read_objects(path):
+                yield found if isinstance(found, InvalidItem) else reader.memory(found[1], f"line {found[0]}")
+        elif _TABLES_FILE not in names and _LINES_FILE not in names:
             raise UnreadableFile(
-                f"{path.name}: holds neither {_TABLES} nor {_LINES}; is it OpenMemory's export?"
+                f"{path.name}: holds neither {_TABLES_FILE} nor {_LINES_FILE}; is it OpenMemory's export?"
             )
         else:
             yield from _archive(path, names, reader)
         yield from reader.notes.items()
 
 
-def _archive(path: Path, names: dict[str, str], reader: _Reader) -> Iterator[Item]:
-    if _TABLES in names:
+def _archive(path: Path, names: dict[str, str], reader: _MemoryReader) -> Iterator[Item]:
+    if _TABLES_FILE in names:
         # What memories refer to may stand behind them.
-        with member(path, names[_TABLES]) as stream:
-            for key, value in members(stream, _TABLES):
+        with open_member(path, names[_TABLES_FILE]) as stream:
+            for key, value in read_members(stream, _TABLES_FILE):
                 reader.learn(key, value)
-        with member(path, names[_TABLES]) as stream:
-            rows = (value for key, value in members(stream, _TABLES) if key == "memories")
+        with open_member(path, names[_TABLES_FILE]) as stream:
+            rows = (value for key, value in read_members(stream, _TABLES_FILE) if key == "memories")
             for number, row in enumerate(rows, start=1):
-                yield reader.row(row, f"{_TABLES} memory {number}")
-    if _LINES in names:
-        with member(path, names[_LINES]) as stream:
-            for line in Lines(stream):
-                found = parse(line)
-                if isinstance(found, Bad):
-                    yield Bad(f"{_LINES} {found.place}", found.problems)
+                yield reader.row(row, f"{_TABLES_FILE} memory {number}")
+    if _LINES_FILE in names:
+        with open_member(path, names[_LINES_FILE]) as stream:
+            for line in LineReader(stream):
+                found = parse_line(line)
+                if isinstance(found, InvalidItem):
+                    yield InvalidItem(f"{_LINES_FILE} {found.place}", found.problems)
                 elif found and str(found[1].get("id")) not in reader.seen:
-                    yield reader.memory(found[1], f"{_LINES} line {found[0]}")
+                    yield reader.memory(found[1], f"{_LINES_FILE} line {found[0]}")
 
 
 @dataclass
-class _Reader:
+class _MemoryReader:
     now: datetime
-    notes: Notes = field(default_factory=Notes)
+    notes: ReadNotes = field(default_factory=ReadNotes)
     apps: dict[str, str] = field(default_factory=dict)
     categories: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
@@ -222,12 +222,12 @@ class _Reader:
             known[str(value.get("id"))] = str(value.get("name") or "").strip()
             self.notes.add(f"descriptions of {key}", int(bool(value.get("description"))))
         elif key not in _KNOWN_KEYS and value:
-            self.notes.add(f"{named(key)} (of {_TABLES})")
+            self.notes.add(f"{printable_name(key)} (of {_TABLES_FILE})")
 
     def row(self, row: Any, place: str) -> Item:
         """A memory of ``memories.json``, which names its app and its categories by number."""
         if not isinstance(row, dict):
-            return Bad(place, [Problem("", "is not a JSON object")])
+            return InvalidItem(place, [Problem("", "is not a JSON object")])
         self.seen.add(str(row.get("id")))
         ids = row.get("category_ids")
         named = [self.categories.get(str(one), "") for one in ids] if isinstance(ids, list) else []
@@ -235,17 +235,21 @@ class _Reader:
         return self.memory({**row, "app": app, "categories": [name for name in named if name]}, place)
 
     def memory(self, values: dict[str, Any], place: str) -> Item:
-        fields = Fields(values, self.notes)
+        fields = FieldReader(values, self.notes)
         fields.leave_metadata(fields.mapping("metadata"))
         fields.leave("vector", why="made anew here")
-        for name in sorted(set(values) - _KNOWN):
-            self.notes.add(f"field {named(name)}")
+        for name in sorted(set(values) - _KNOWN_FIELDS):
+            self.notes.add(f"field {printable_name(name)}")
         categories, app, state = fields.words("categories"), fields.text("app"), self._state(fields)
         draft = {
             "content": fields.text("content"),
             "type": MemoryType.FACT.value,
             "category": categories[0] if categories else "general",
-            "tags": [*categories[1:], *([app] if app else []), *([state] if state in _ASIDE else [])],
+            "tags": [
+                *categories[1:],
+                *([app] if app else []),
+                *([state] if state in _INACTIVE_STATES else []),
+            ],
             "ttl_days": 0,  # OpenMemory forgets nothing by itself
             "created_at": fields.past_moment("created_at"),
         }
@@ -254,10 +258,10 @@ class _Reader:
         past = ImportedHistory(updated_at=updated, deleted_at=deleted if state == "deleted" else None)
         return fields.record(place, MemoryDraft, draft, source_id=fields.text("id"), past=past)
 
-    def _state(self, fields: Fields) -> str:
+    def _state(self, fields: FieldReader) -> str:
         state = fields.text("state", "active")
-        if state in _ASIDE:
+        if state in _INACTIVE_STATES:
             self.notes.add(f"state {state} (stored with the tag {state})")
         elif state not in _STATES:
-            self.notes.add(f"state {named(state)} (stored as active)")
+            self.notes.add(f"state {printable_name(state)} (stored as active)")
         return state

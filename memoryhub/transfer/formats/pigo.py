@@ -12,15 +12,15 @@ from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.transfer.json_lines import first_objects, line_count, objects
-from memoryhub.transfer.records import Bad, Item, Options
-from memoryhub.transfer.values import Fields, Notes, named
+from memoryhub.transfer.foreign_jsonl import count_lines, first_objects, read_objects
+from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
+from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
 
 if TYPE_CHECKING:
-    from memoryhub.transfer.export import Selection
+    from memoryhub.transfer.export import ExportSelection
 
 CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns")
-_KNOWN = frozenset(
+_KNOWN_FIELDS = frozenset(
     (
         "id",
         "category",
@@ -33,7 +33,7 @@ _KNOWN = frozenset(
         "updated_at",
     )
 )
-_ROWS = 1000
+_ROWS_PER_PAGE = 1000
 # pigo shows its model only memories of its six categories; where ours is another, the type tells the nearest.
 _CATEGORY_OF = {
     MemoryType.SELF: "profile",
@@ -45,9 +45,9 @@ _CATEGORY_OF = {
     MemoryType.BUGFIX: "cases",
     MemoryType.DISCOVERY: "cases",
 }
-_OTHERWISE = "events"
+_DEFAULT_CATEGORY = "events"
 # What the toolset pigo stores them as.
-TYPES = {
+TYPE_BY_CATEGORY = {
     "profile": MemoryType.SELF,
     "preferences": MemoryType.PREFERENCE,
     "entities": MemoryType.ENTITY,
@@ -76,27 +76,31 @@ class Pigo:
         )
 
     def count(self, path: Path) -> int | None:
-        return line_count(path)
+        return count_lines(path)
 
-    def read(self, path: Path, options: Options) -> Iterator[Item]:
-        notes = Notes()
-        for found in objects(path):
-            yield found if isinstance(found, Bad) else _memory(Fields(found[1], notes), found[0])
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        notes = ReadNotes()
+        for found in read_objects(path):
+            yield (
+                found
+                if isinstance(found, InvalidItem)
+                else _read_memory(FieldReader(found[1], notes), found[0])
+            )
         yield from notes.items()
 
-    def write(self, selection: Selection) -> Iterator[bytes]:
+    def write(self, selection: ExportSelection) -> Iterator[bytes]:
         memories = selection.memories()
         if selection.whole:
             memories = memories.live()
-        for memory in memories.iterator(chunk_size=_ROWS):
-            yield json.dumps(_line(memory), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        for memory in memories.iterator(chunk_size=_ROWS_PER_PAGE):
+            yield json.dumps(_to_line(memory), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _memory(fields: Fields, number: int) -> Item:
+def _read_memory(fields: FieldReader, number: int) -> Item:
     if fields.get("vector"):
         fields.notes.add("vector (made anew here)")
-    for name in sorted(set(fields.values) - _KNOWN):
-        fields.notes.add(f"field {named(name)}")
+    for name in sorted(set(fields.values) - _KNOWN_FIELDS):
+        fields.notes.add(f"field {printable_name(name)}")
     category = fields.text("category", "general")
     abstract, overview = fields.text("abstract"), fields.text("overview")
     draft = {
@@ -104,43 +108,43 @@ def _memory(fields: Fields, number: int) -> Item:
         "abstract": abstract,
         "overview": overview,
         "category": category,
-        "type": TYPES.get(category, MemoryType.GENERAL),
+        "type": TYPE_BY_CATEGORY.get(category, MemoryType.GENERAL),
         "ttl_days": 0,  # pigo forgets nothing by itself
-        "created_at": _moment(fields, "created_at"),
+        "created_at": _read_timestamp(fields, "created_at"),
     }
     past = ImportedHistory(
-        updated_at=_moment(fields, "updated_at"), accessed_count=fields.count("active_count")
+        updated_at=_read_timestamp(fields, "updated_at"), accessed_count=fields.count("active_count")
     )
     return fields.record(f"line {number}", MemoryDraft, draft, source_id=fields.text("id"), past=past)
 
 
-def _moment(fields: Fields, name: str) -> datetime | None:
+def _read_timestamp(fields: FieldReader, name: str) -> datetime | None:
     """Go writes a time that was never set as the first of January in the year 1."""
     if str(fields.get(name)).startswith("0001-"):
         return None
     return fields.past_moment(name)
 
 
-def _line(memory: Memory) -> dict[str, Any]:
+def _to_line(memory: Memory) -> dict[str, Any]:
     """In the order of pigo's own fields. No vector: it compares with those of pigo's own model alone."""
     return {
         "id": f"mem_{memory.uid}",
-        "category": _category(memory),
+        "category": _pigo_category(memory),
         "abstract": memory.abstract,
         "overview": memory.overview,
         "content": memory.content,
         "vector": None,
         "active_count": memory.accessed_count,
-        "created_at": _go(memory.created_at),
-        "updated_at": _go(memory.updated_at),
+        "created_at": _format_go_time(memory.created_at),
+        "updated_at": _format_go_time(memory.updated_at),
     }
 
 
-def _category(memory: Memory) -> str:
+def _pigo_category(memory: Memory) -> str:
     if memory.category in CATEGORIES:
         return memory.category
-    return _CATEGORY_OF.get(MemoryType(memory.type), _OTHERWISE)
+    return _CATEGORY_OF.get(MemoryType(memory.type), _DEFAULT_CATEGORY)
 
 
-def _go(moment: datetime) -> str:
+def _format_go_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.transfer.formats import FORMATS
-from memoryhub.transfer.records import Bad, History, Item, Options, Record, Unmapped
+from memoryhub.transfer.records import HistoryItem, InvalidItem, Item, ReadOptions, Record, UnmappedField
 
 LETSGO = """
 CREATE TABLE memories (
@@ -194,16 +194,18 @@ class Read:
     """What a format made of a file."""
 
     def __init__(self, name: str, path: Path) -> None:
-        self.items: list[Item] = list(FORMATS[name].read(path, Options(name=path.name)))
+        self.items: list[Item] = list(FORMATS[name].read(path, ReadOptions(name=path.name)))
         self.records = [item for item in self.items if isinstance(item, Record)]
         self.bad = {
-            item.place: [str(one) for one in item.problems] for item in self.items if isinstance(item, Bad)
+            item.place: [str(one) for one in item.problems]
+            for item in self.items
+            if isinstance(item, InvalidItem)
         }
-        self.unmapped = {item.what: item.count for item in self.items if isinstance(item, Unmapped)}
+        self.unmapped = {item.what: item.count for item in self.items if isinstance(item, UnmappedField)}
 
     def history(self, kind: str) -> list[Any]:
         """The lines of the hub's own file that it made: journal, session, event, revision."""
-        shapes: list[Any] = [item.shape for item in self.items if isinstance(item, History)]
+        shapes: list[Any] = [item.shape for item in self.items if isinstance(item, HistoryItem)]
         return [shape for shape in shapes if shape.kind == kind]
 
     @property

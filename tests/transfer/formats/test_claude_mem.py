@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from memoryhub.transfer.formats import FORMATS, recognised
+from memoryhub.transfer.formats import FORMATS, detect_format
 from tests.transfer.formats.foreign import CLAUDE_MEM, CLAUDE_MEM_4, CLAUDE_MEM_FIRST, Read, sqlite_file
 
 EPOCH = 1_772_359_200_000
@@ -182,7 +182,7 @@ def test_files_of_version_4_name_their_columns_otherwise(tmp_path: Path) -> None
         ],
     }
     path = sqlite_file(tmp_path / "old.db", CLAUDE_MEM_4, tables)
-    assert recognised(path) is FORMATS["claude-mem"]
+    assert detect_format(path) is FORMATS["claude-mem"]
     read = Read("claude-mem", path)
     [draft] = read.drafts
     assert (draft.content, draft.session_id, draft.type) == ("One text", "c-4", "decision")
@@ -209,7 +209,7 @@ def test_files_of_the_first_versions_keep_pieces_of_transcripts(tmp_path: Path) 
         "transcript_events": [{"session_id": "c-1", "raw_json": "{}"}],
     }
     path = sqlite_file(tmp_path / "first.db", CLAUDE_MEM_FIRST, tables)
-    assert recognised(path) is FORMATS["claude-mem"]
+    assert detect_format(path) is FORMATS["claude-mem"]
     read = Read("claude-mem", path)
     first, second = read.drafts
     assert first.content == "The parser skips comments\n\n- It is recursive"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from memoryhub.transfer import files, foreign_sqlite
-from memoryhub.transfer.formats import FORMATS, OWN, WRITERS, knowledge_graph
+from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS, knowledge_graph
 
 PAGE = Path(__file__).parents[3].joinpath("docs", "formats.md").read_text("utf-8")
-FOREIGN = sorted(FORMATS.keys() - {OWN, "markdown"})
+FOREIGN = sorted(FORMATS.keys() - {OWN_FORMAT, "markdown"})
 
 
 def section(name: str) -> str:
@@ -35,7 +35,7 @@ def test_the_page_says_which_of_them_can_be_written(name: str) -> None:
 
 def test_its_numbers_are_those_of_the_code() -> None:
     assert f"a value may have {foreign_sqlite.MAX_VALUE_BYTES // 1024**2} MiB" in " ".join(PAGE.split())
-    assert f"unpack to {files._MOST_GROWTH} times their size" in PAGE
-    assert f"over {knowledge_graph._LONGEST_NAME} characters" in PAGE
-    assert knowledge_graph._MOST_THINGS == 10
+    assert f"unpack to {files._MAX_EXPANSION} times their size" in PAGE
+    assert f"over {knowledge_graph._MAX_NAME_CHARS} characters" in PAGE
+    assert knowledge_graph._MAX_ENTITIES == 10
     assert "first ten" in PAGE

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from memoryhub.transfer import foreign_sqlite
-from memoryhub.transfer.formats import FORMATS, recognised
-from memoryhub.transfer.records import Options, UnreadableFile
+from memoryhub.transfer.formats import FORMATS, detect_format
+from memoryhub.transfer.records import ReadOptions, UnreadableFile
 from tests.transfer.formats.foreign import LETSGO, Read, sqlite_file
 
 WHEN = {"created_at": "2026-03-01T10:00:00Z", "updated_at": "2026-03-01T10:00:00Z"}
@@ -20,7 +20,7 @@ SQLITE_FORMATS = ["letsgo", "memory-mcp", "claude-mem"]
 
 
 def drain(name: str, path: Path) -> None:
-    for _ in FORMATS[name].read(path, Options()):
+    for _ in FORMATS[name].read(path, ReadOptions()):
         pass
 
 
@@ -81,12 +81,12 @@ def test_the_file_of_another_program_is_called_so(tmp_path: Path, name: str) -> 
     with pytest.raises(UnreadableFile, match=r"notes\.db: holds no tables of .* \(SQLite\)"):
         drain(name, path)
     with pytest.raises(UnreadableFile, match="SQLite file of a program that is not known here"):
-        drain(recognised(path).name, path)
+        drain(detect_format(path).name, path)
 
 
 def test_nothing_but_ordinary_tables_can_be_asked(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS[:1]})
-    with foreign_sqlite.opened(path) as database:
+    with foreign_sqlite.open_database(path) as database:
         assert "memories_fts" not in database.tables
         assert "memories_fts_data" not in database.tables
         for sql in (
@@ -122,7 +122,7 @@ def test_a_column_that_is_computed_is_not_read(tmp_path: Path) -> None:
     connection.execute("INSERT INTO t VALUES ('x')")
     connection.commit()
     connection.close()
-    with foreign_sqlite.opened(path) as database:
+    with foreign_sqlite.open_database(path) as database:
         assert database.tables == {"t": ("a",)}
 
 
@@ -165,7 +165,7 @@ def test_a_file_cut_short_is_refused_in_words(tmp_path: Path) -> None:
 
 def test_a_file_that_is_locked_says_so(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS[:1]})
-    error = foreign_sqlite.unreadable(path.name, sqlite3.OperationalError("database is locked"))
+    error = foreign_sqlite.to_unreadable_file(path.name, sqlite3.OperationalError("database is locked"))
     assert str(error).endswith("stop the program that writes it and try again")
 
 
@@ -222,7 +222,7 @@ def test_a_file_that_stands_for_endless_rows_is_refused_after_few(
 ) -> None:
     path = endless(tmp_path / "memory.db")
     monkeypatch.setattr(foreign_sqlite, "_ROW_BYTES", 4000)
-    with foreign_sqlite.opened(path) as database:
+    with foreign_sqlite.open_database(path) as database:
         assert database.count("memories") == database.patience.most_rows < 1000
         with pytest.raises(UnreadableFile, match="more rows than it has room for"):
             list(database.rows("memories", ("content",)))
@@ -232,16 +232,16 @@ def test_a_question_that_such_a_file_never_answers_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(foreign_sqlite, "_FREE_STEPS", 0)
-    monkeypatch.setattr(foreign_sqlite, "_STEPS_A_BYTE", 1)
+    monkeypatch.setattr(foreign_sqlite, "_STEPS_PER_BYTE", 1)
     with (
-        foreign_sqlite.opened(endless(tmp_path / "memory.db")) as database,
+        foreign_sqlite.open_database(endless(tmp_path / "memory.db")) as database,
         pytest.raises(UnreadableFile, match="go round in circles"),
     ):
         database.of("memories", "content", ["not there"], ("id",))
 
 
 def test_rows_that_hold_much_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_sqlite, "_MUCH", 1000)
+    monkeypatch.setattr(foreign_sqlite, "_CHUNK_BYTES", 1000)
     rows = [{"text": "x" * 400, "number": 7}] * 7
     assert [len(chunk) for chunk in foreign_sqlite.chunked(rows)] == [3, 3, 1]
     assert [len(chunk) for chunk in foreign_sqlite.chunked([{"number": 7}] * 1201)] == [500, 500, 201]
@@ -265,4 +265,4 @@ def test_each_program_is_told_from_the_others(tmp_path: Path) -> None:
     for name, schema in schemas.items():
         path = sqlite_file(tmp_path / f"{name}.db", schema, {})
         assert [one for one in SQLITE_FORMATS if FORMATS[one].recognises(path)] == [name]
-        assert recognised(path).name == name
+        assert detect_format(path).name == name

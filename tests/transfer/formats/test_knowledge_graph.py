@@ -15,8 +15,8 @@ from memoryhub.facts import services
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.transfer.export import Selection
-from memoryhub.transfer.formats import FORMATS, WRITERS, recognised
+from memoryhub.transfer.export import ExportSelection
+from memoryhub.transfer.formats import FORMATS, WRITERS, detect_format
 from memoryhub.transfer.records import Record
 from tests.transfer.formats.foreign import Read, lines_file
 
@@ -43,7 +43,7 @@ def told(read: Read) -> list[tuple[str, ...]]:
 
 def test_observations_become_memories_and_relations_become_facts(tmp_path: Path) -> None:
     path = lines_file(tmp_path / "memory.jsonl", [GRACE, BILLING, LEADS])
-    assert recognised(path) is FORMATS["knowledge-graph"]
+    assert detect_format(path) is FORMATS["knowledge-graph"]
     read = Read("knowledge-graph", path)
     assert told(read) == [
         ("Grace_Okoro", "is a", "person"),
@@ -100,7 +100,7 @@ def test_a_long_kind_costs_no_observation(tmp_path: Path) -> None:
 
 
 def exported(actor: Actor, **filters: Any) -> list[dict[str, Any]]:
-    raw = b"".join(WRITERS["knowledge-graph"].write(Selection(actor, MemoryFilter(**filters))))
+    raw = b"".join(WRITERS["knowledge-graph"].write(ExportSelection(actor, MemoryFilter(**filters))))
     return [json.loads(line) for line in raw.splitlines()]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memoryhub.memories.schemas import FactDraft
-from memoryhub.transfer.formats import FORMATS, recognised
+from memoryhub.transfer.formats import FORMATS, detect_format
 from tests.transfer.formats.foreign import LETSGO, LETSGO_OLD, LETSGO_OLDEST, Read, sqlite_file
 
 MADE = "2026-03-01T10:00:00+00:00"
@@ -229,7 +229,7 @@ def test_a_row_that_holds_nonsense_does_not_lose_the_others(tmp_path: Path) -> N
 
 def test_an_older_file_with_an_index_of_one_column_is_read(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "old.db", LETSGO_OLD, {"memories": [memory(tags="a, b")]})
-    assert recognised(path) is FORMATS["letsgo"]
+    assert detect_format(path) is FORMATS["letsgo"]
     [draft] = Read("letsgo", path).drafts
     assert (draft.content, draft.tags, draft.type) == ("Cache keys carry the tenant", ["a", "b"], "change")
 
@@ -242,7 +242,7 @@ def test_a_file_from_before_levels_trust_and_the_journal_is_read(tmp_path: Path)
         CREATE VIRTUAL TABLE memories_fts USING fts5(content, content='memories', content_rowid='rowid');"""
     row = {"id": "a", "content": "Ports begin at 8000", "tags": "ports", "created_at": MADE}
     path = sqlite_file(tmp_path / "older.db", schema, {"memories": [row]})
-    assert recognised(path) is FORMATS["letsgo"]
+    assert detect_format(path) is FORMATS["letsgo"]
     [draft] = Read("letsgo", path).drafts
     assert (draft.content, draft.tags, draft.sensitivity) == ("Ports begin at 8000", ["ports"], "public")
 
@@ -284,7 +284,7 @@ def test_the_oldest_files_keep_lists_statements_and_summaries(tmp_path: Path) ->
         "user_prompts": [prompt],
     }
     path = sqlite_file(tmp_path / "memories.db", LETSGO_OLDEST, tables)
-    assert recognised(path) is FORMATS["letsgo"]
+    assert detect_format(path) is FORMATS["letsgo"]
     read = Read("letsgo", path)
     first, second = read.drafts
     assert first.content == (
@@ -303,6 +303,6 @@ def test_the_oldest_files_keep_lists_statements_and_summaries(tmp_path: Path) ->
 
 def test_an_empty_store_is_recognised_and_holds_nothing(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {})
-    assert recognised(path) is FORMATS["letsgo"]
+    assert detect_format(path) is FORMATS["letsgo"]
     assert FORMATS["letsgo"].count(path) == 0
     assert Read("letsgo", path).items == []

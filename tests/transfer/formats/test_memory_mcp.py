@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memoryhub.transfer.formats import FORMATS, recognised
+from memoryhub.transfer.formats import FORMATS, detect_format
 from tests.transfer.formats.foreign import MEMORY_MCP, MEMORY_MCP_AS_DOCUMENTED, Read, sqlite_file
 
 MADE = 1_772_359_200_000  # 2026-03-01 10:00 UTC
@@ -81,7 +81,7 @@ def test_the_schema_of_its_documentation_is_read_too(tmp_path: Path) -> None:
         MEMORY_MCP_AS_DOCUMENTED,
         {"memories": [row], "entities": [{"memory_id": 7, "entity": "Grace", "entity_type": "person"}]},
     )
-    assert recognised(path) is FORMATS["memory-mcp"]
+    assert detect_format(path) is FORMATS["memory-mcp"]
     [record] = Read("memory-mcp", path).records
     assert [one.entity for one in record.draft.entities] == ["Grace"]  # type: ignore[union-attr]
     assert record.past.accessed_count == 2

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from memoryhub.transfer import files as transfer_files
-from memoryhub.transfer.formats import FORMATS, recognised
-from memoryhub.transfer.records import Options, UnreadableFile
+from memoryhub.transfer.formats import FORMATS, detect_format
+from memoryhub.transfer.records import ReadOptions, UnreadableFile
 from tests.transfer.formats.foreign import Read, lines_file, openmemory_zip
 
 MADE = "2026-03-01T10:00:00+00:00"
@@ -60,7 +60,7 @@ def line(**values: Any) -> dict[str, Any]:
 
 def openmemory(tmp_path: Path, *rows: dict[str, Any], lines: list[dict[str, Any]] | None = None) -> Read:
     path = openmemory_zip(tmp_path / "memories_export_ada.zip", TABLES | {"memories": list(rows)}, lines)
-    assert recognised(path) is FORMATS["openmemory"]
+    assert detect_format(path) is FORMATS["openmemory"]
     return Read("openmemory", path)
 
 
@@ -87,7 +87,7 @@ def test_an_archive_with_one_of_the_two_files_is_enough(tmp_path: Path) -> None:
         ("lines", None, [line()]),
     ):
         path = openmemory_zip(tmp_path / f"{name}.zip", tables, lines, folder="backup/")
-        assert recognised(path) is FORMATS["openmemory"]
+        assert detect_format(path) is FORMATS["openmemory"]
         [draft] = Read("openmemory", path).drafts
         assert (draft.category, draft.tags) == ("work", ["databases", "cursor"])
 
@@ -98,7 +98,7 @@ def test_the_lines_alone_are_taken_too(tmp_path: Path, packed: bool) -> None:
     if packed:
         path = tmp_path / "memories.jsonl.gz"
         path.write_bytes(gzip.compress((tmp_path / "memories.jsonl").read_bytes()))
-    assert recognised(path) is FORMATS["openmemory"]
+    assert detect_format(path) is FORMATS["openmemory"]
     assert len(Read("openmemory", path).drafts) == 2
 
 
@@ -188,7 +188,7 @@ def test_an_archive_that_is_not_what_it_should_be_is_refused_in_words(
 ) -> None:
     path = write_zip(tmp_path / "export.zip", **files)
     with pytest.raises(UnreadableFile, match="export"):
-        list(FORMATS["openmemory"].read(path, Options()))
+        list(FORMATS["openmemory"].read(path, ReadOptions()))
 
 
 def test_a_damaged_archive_is_refused_in_words(tmp_path: Path) -> None:
@@ -198,24 +198,24 @@ def test_a_damaged_archive_is_refused_in_words(tmp_path: Path) -> None:
     raw[2000:2100] = b"\x00" * 100
     path.write_bytes(raw)
     with pytest.raises(UnreadableFile, match=r"export"):
-        list(FORMATS["openmemory"].read(path, Options()))
+        list(FORMATS["openmemory"].read(path, ReadOptions()))
 
 
 def test_an_archive_that_unpacks_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer_files, "_ALWAYS", 64 * 1024)
+    monkeypatch.setattr(transfer_files, "_MIN_UNPACKED_BYTES", 64 * 1024)
     blank = b'{"memories": [' + b" " * 5_000_000
     path = write_zip(tmp_path / "bomb.zip", tables=blank, lines=gzip.compress(b" " * 5_000_000))
     with pytest.raises(UnreadableFile, match=r"unpacks to more than 300 times its size"):
-        list(FORMATS["openmemory"].read(path, Options()))
+        list(FORMATS["openmemory"].read(path, ReadOptions()))
 
 
 def test_a_bomb_within_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer_files, "_ALWAYS", 64 * 1024)
+    monkeypatch.setattr(transfer_files, "_MIN_UNPACKED_BYTES", 64 * 1024)
     path = write_zip(tmp_path / "bomb.zip", lines=gzip.compress(b"\n" * 5_000_000))
     with pytest.raises(UnreadableFile, match="unpacks to more than"):
-        list(FORMATS["openmemory"].read(path, Options()))
+        list(FORMATS["openmemory"].read(path, ReadOptions()))
 
 
 def test_items_larger_than_what_is_read_at_once_are_put_together(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Memory
 from memoryhub.toolsets import pigo as pigo_toolset
-from memoryhub.transfer.export import Selection
-from memoryhub.transfer.formats import FORMATS, WRITERS, recognised
+from memoryhub.transfer.export import ExportSelection
+from memoryhub.transfer.formats import FORMATS, WRITERS, detect_format
 from memoryhub.transfer.formats import pigo as pigo_format
 from tests.transfer.formats.foreign import Read, lines_file
 
@@ -40,7 +40,7 @@ def pigo(tmp_path: Path, *lines: dict[str, Any] | str) -> Read:
 
 def test_three_layers_the_category_and_the_use_come_over(tmp_path: Path) -> None:
     path = lines_file(tmp_path / "memories.jsonl", [memory()])
-    assert recognised(path) is FORMATS["pigo"]
+    assert detect_format(path) is FORMATS["pigo"]
     assert FORMATS["pigo"].count(path) == 1
     read = Read("pigo", path)
     [record] = read.records
@@ -55,7 +55,7 @@ def test_three_layers_the_category_and_the_use_come_over(tmp_path: Path) -> None
 
 
 def test_a_category_is_here_what_the_toolset_makes_of_it() -> None:
-    assert pigo_format.TYPES == pigo_toolset.TYPE_OF_CATEGORY
+    assert pigo_format.TYPE_BY_CATEGORY == pigo_toolset.TYPE_OF_CATEGORY
 
 
 def test_a_time_that_go_never_set_is_none(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_fields_that_pigo_does_not_have_are_told(tmp_path: Path) -> None:
 
 
 def exported(actor: Actor, **filters: Any) -> list[dict[str, Any]]:
-    selection = Selection(actor, MemoryFilter(**filters))
+    selection = ExportSelection(actor, MemoryFilter(**filters))
     raw = b"".join(WRITERS["pigo"].write(selection))
     return [json.loads(line) for line in raw.splitlines()]
 
@@ -143,7 +143,7 @@ def test_nothing_goes_out_that_may_not_be_seen(four_levels: Any, actor: Actor) -
 @pytest.mark.django_db
 def test_a_line_never_grows_beyond_what_pigo_can_read(actor: Actor, remember: Callable[..., Memory]) -> None:
     remember("\x01" * 99_999 + "x", overview="\x02" * 20_000, abstract="\x03" * 2000)
-    raw = b"".join(WRITERS["pigo"].write(Selection(actor, MemoryFilter())))
+    raw = b"".join(WRITERS["pigo"].write(ExportSelection(actor, MemoryFilter())))
     assert 700_000 < len(raw) < 1024 * 1024
 
 
@@ -153,8 +153,8 @@ def test_what_went_out_comes_in_as_it_was(
 ) -> None:
     kept = remember('Zürich 🏔 "quoted" \\ text\nwith lines', category="events", overview="Über alles")
     path = tmp_path / "memories.jsonl"
-    path.write_bytes(b"".join(WRITERS["pigo"].write(Selection(actor, MemoryFilter()))))
-    assert recognised(path) is FORMATS["pigo"]
+    path.write_bytes(b"".join(WRITERS["pigo"].write(ExportSelection(actor, MemoryFilter()))))
+    assert detect_format(path) is FORMATS["pigo"]
     [draft] = Read("pigo", path).drafts
     assert (draft.content, draft.overview, draft.abstract) == (kept.content, kept.overview, kept.abstract)
     assert draft.created_at == kept.created_at

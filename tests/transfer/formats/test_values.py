@@ -13,15 +13,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memoryhub.transfer.formats import FORMATS, openmemory
-from memoryhub.transfer.records import Bad, History, Options, Record, Unmapped, UnreadableFile
-from memoryhub.transfer.values import Fields, Notes, days_between, named
+from memoryhub.transfer.records import (
+    HistoryItem,
+    InvalidItem,
+    ReadOptions,
+    Record,
+    UnmappedField,
+    UnreadableFile,
+)
+from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, printable_name
 from tests.transfer.formats.foreign import CLAUDE_MEM, LETSGO, MEMORY_MCP, Read, lines_file, sqlite_file
 
 MOMENT = datetime(2026, 3, 1, 10, tzinfo=UTC)
 
 
-def fields(**values: Any) -> Fields:
-    return Fields(values, Notes())
+def fields(**values: Any) -> FieldReader:
+    return FieldReader(values, ReadNotes())
 
 
 @pytest.mark.parametrize(
@@ -92,15 +99,15 @@ def test_how_long_a_memory_was_meant_to_live() -> None:
     "word", ["", "x" * 31, "with\nlines", "\x1b[31m", "<b>", "AKIA" + "QWERTYUIOPASDFGH", "ghp_" + "a1B2" * 9]
 )
 def test_a_report_repeats_neither_texts_nor_tokens(word: str) -> None:
-    assert named(word) == "of another name"
-    assert named("source_app") == "source_app"
+    assert printable_name(word) == "of another name"
+    assert printable_name("source_app") == "source_app"
 
 
 def test_a_thousand_names_fill_no_report() -> None:
-    notes = Notes()
+    notes = ReadNotes()
     for number in range(1000):
         notes.add(f"field f{number}")
-    told = {item.what: item.count for item in notes.items() if isinstance(item, Unmapped)}
+    told = {item.what: item.count for item in notes.items() if isinstance(item, UnmappedField)}
     assert len(told) == 101
     assert told["other things"] == 900
 
@@ -153,7 +160,7 @@ def test_no_row_is_so_strange_that_reading_ends(
         rows[table] = data.draw(st.lists(st.fixed_dictionaries(dict.fromkeys(columns, SCALARS)), max_size=2))
     path = sqlite_file(tmp_path_factory.mktemp("strange") / "x.db", loose, rows)
     read = Read(name, path)
-    told = sum(isinstance(item, Record | Bad | History) for item in read.items)
+    told = sum(isinstance(item, Record | InvalidItem | HistoryItem) for item in read.items)
     assert told >= sum(len(rows[table]) for table in tables if table not in ("entities", "memory_entities"))
 
 
@@ -188,8 +195,8 @@ def test_no_line_is_so_strange_that_reading_ends(
     values = JSON | st.sampled_from(["entity", "relation", "deleted"])
     lines = data.draw(st.lists(st.dictionaries(st.sampled_from(keys), values), max_size=3))
     path = lines_file(tmp_path_factory.mktemp("strange") / "x.jsonl", lines)
-    items = list(FORMATS[name].read(path, Options()))
-    assert sum(isinstance(item, Record | Bad) for item in items) >= len(lines)
+    items = list(FORMATS[name].read(path, ReadOptions()))
+    assert sum(isinstance(item, Record | InvalidItem) for item in items) >= len(lines)
 
 
 @given(
@@ -204,7 +211,7 @@ def test_an_object_read_in_pieces_is_what_it_is_as_a_whole(
     before, openmemory._CHUNK = openmemory._CHUNK, chunk
     try:
         found: dict[str, Any] = {key: [] if isinstance(one, list) else one for key, one in value.items()}
-        for key, item in openmemory.members(io.BytesIO(raw), "x"):
+        for key, item in openmemory.read_members(io.BytesIO(raw), "x"):
             if isinstance(value[key], list):
                 found[key].append(item)
             else:
@@ -224,11 +231,11 @@ def test_what_is_no_object_is_refused_in_words(raw: bytes) -> None:
         assert isinstance(json.loads(raw.decode("utf-8-sig")), dict)
     except (ValueError, AssertionError):
         with pytest.raises(UnreadableFile, match=r"^x: .*export it again$"):
-            list(openmemory.members(io.BytesIO(raw), "x"))
+            list(openmemory.read_members(io.BytesIO(raw), "x"))
 
 
 def test_an_item_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(openmemory, "MAX_ITEM", 300_000)
+    monkeypatch.setattr(openmemory, "MAX_ITEM_BYTES", 300_000)
     raw = b'{"memories": ["' + b"x" * 2_000_000 + b'"]}'
     with pytest.raises(UnreadableFile, match="holds an item of more than"):
-        list(openmemory.members(io.BytesIO(raw), "x"))
+        list(openmemory.read_members(io.BytesIO(raw), "x"))

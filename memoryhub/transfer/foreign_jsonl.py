@@ -8,41 +8,41 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from memoryhub.transfer.files import reading
-from memoryhub.transfer.jsonl import MAX_LINE_BYTES, Line, Lines
-from memoryhub.transfer.records import Bad, Problem, UnreadableFile
+from memoryhub.transfer.files import open_source
+from memoryhub.transfer.jsonl import MAX_LINE_BYTES, LineReader, RawLine
+from memoryhub.transfer.records import InvalidItem, Problem, UnreadableFile
 
 _BOM = b"\xef\xbb\xbf"
-_FIRST_LINES = 5
-_HEAD = 256 * 1024
-_COUNTED_BYTES = 512 * 1024 * 1024
+_SAMPLE_LINES = 5
+_HEAD_BYTES = 256 * 1024
+_MAX_COUNTED_BYTES = 512 * 1024 * 1024
 
 
-def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Bad]:
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | InvalidItem]:
     """Each line's number and the object on it; blank lines are none. :class:`UnreadableFile`."""
-    with reading(str(path)) as source:
-        for line in Lines(source.stream):
-            found = parse(line)
+    with open_source(str(path)) as source:
+        for line in LineReader(source.stream):
+            found = parse_line(line)
             if found is not None:
                 yield found
 
 
-def parse(line: Line) -> tuple[int, dict[str, Any]] | Bad | None:
+def parse_line(line: RawLine) -> tuple[int, dict[str, Any]] | InvalidItem | None:
     """The object that a line holds; ``None`` for a blank one."""
     place = f"line {line.number}"
     if line.raw is None:
-        return Bad(place, [Problem("", f"is longer than {MAX_LINE_BYTES // 1024**2} MiB")])
+        return InvalidItem(place, [Problem("", f"is longer than {MAX_LINE_BYTES // 1024**2} MiB")])
     text = line.raw.removeprefix(_BOM) if line.number == 1 else line.raw
     if not text.strip():
         return None
     try:
         value = json.loads(text)
     except UnicodeDecodeError:
-        return Bad(place, [Problem("", "is not UTF-8")])
+        return InvalidItem(place, [Problem("", "is not UTF-8")])
     except (ValueError, RecursionError):
-        return Bad(place, [Problem("", "is not JSON")])
+        return InvalidItem(place, [Problem("", "is not JSON")])
     if not isinstance(value, dict):
-        return Bad(place, [Problem("", "is not a JSON object")])
+        return InvalidItem(place, [Problem("", "is not a JSON object")])
     return line.number, value
 
 
@@ -50,25 +50,25 @@ def first_objects(path: Path) -> list[dict[str, Any]]:
     """The objects on the first few lines, to recognise a file by; empty when it cannot be read."""
     found: list[dict[str, Any]] = []
     try:
-        with reading(str(path)) as source:
-            head = source.stream.read(_HEAD)
+        with open_source(str(path)) as source:
+            head = source.stream.read(_HEAD_BYTES)
             if b"\n" not in head.lstrip():  # a first line longer than that is rare, and takes its room
                 head += source.stream.read(MAX_LINE_BYTES - len(head))
     except (UnreadableFile, OSError):
         return []
-    for line in Lines(io.BytesIO(head)):
-        item = parse(line)
-        if isinstance(item, Bad) or len(found) == _FIRST_LINES:
+    for line in LineReader(io.BytesIO(head)):
+        item = parse_line(line)
+        if isinstance(item, InvalidItem) or len(found) == _SAMPLE_LINES:
             break
         if item is not None:
             found.append(item[1])
     return found
 
 
-def line_count(path: Path) -> int | None:
+def count_lines(path: Path) -> int | None:
     """The lines of a file that is not compressed; ``None`` when counting would take long."""
     try:
-        if path.stat().st_size > _COUNTED_BYTES:
+        if path.stat().st_size > _MAX_COUNTED_BYTES:
             return None
         with open(path, "rb") as file:
             if file.read(2) == b"\x1f\x8b":

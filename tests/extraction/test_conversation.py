@@ -10,13 +10,13 @@ import pytest
 
 from memoryhub.core.text import estimate_tokens
 from memoryhub.extraction.conversation import (
-    NotATranscript,
+    InvalidTranscript,
     Turn,
-    as_messages,
-    in_parts,
-    messages,
-    read,
-    turns,
+    parse_messages,
+    parse_turns,
+    read_transcript,
+    split_turns,
+    to_messages,
 )
 
 TWO = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]
@@ -38,7 +38,7 @@ SAID = [Turn("user", "Hello"), Turn("assistant", "Hi!")]
     ],
 )
 def test_every_shape_is_read(text: str) -> None:
-    assert turns(messages(text)) == SAID
+    assert parse_turns(parse_messages(text)) == SAID
 
 
 def test_recorded_hooks_are_read() -> None:
@@ -47,27 +47,27 @@ def test_recorded_hooks_are_read() -> None:
         {"offset": 1, "hook": {"hook_event_name": "PostToolUse", "tool_name": "Bash"}},
         {"offset": 2, "hook": {"hook_event_name": "Stop", "last_assistant_message": "Hi!"}},
     ]
-    assert turns(messages("\n".join(map(json.dumps, rows)))) == SAID
+    assert parse_turns(parse_messages("\n".join(map(json.dumps, rows)))) == SAID
 
 
 def test_what_the_program_itself_put_in_is_not_read() -> None:
     row = {"type": "user", "isMeta": True, "message": {"role": "user", "content": "Caveat: generated"}}
-    assert messages(json.dumps(row)) == []
+    assert parse_messages(json.dumps(row)) == []
 
 
 @pytest.mark.parametrize("text", ["", "just words", "[]", "{}", "12", '["a"]', "[" * 100_000])
 def test_no_conversation_is_told_with_what_was_expected(text: str, tmp_path: Path) -> None:
     file = tmp_path / "t.txt"
     file.write_text(text)
-    with pytest.raises(NotATranscript, match="expected are JSON messages"):
-        read(file)
+    with pytest.raises(InvalidTranscript, match="expected are JSON messages"):
+        read_transcript(file)
 
 
 def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     file = tmp_path / "t.txt"
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(NotATranscript, match="UTF-8"):
-        read(file)
+    with pytest.raises(InvalidTranscript, match="UTF-8"):
+        read_transcript(file)
 
 
 @pytest.mark.parametrize(
@@ -76,19 +76,21 @@ def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
      {"role": "user", "content": 7}, {"role": "user", "content": ["x"]}, {"role": "user", "content": "  "}],
 )  # fmt: skip
 def test_what_is_no_turn_is_left_out(message: Any) -> None:
-    assert turns([message]) == []
+    assert parse_turns([message]) == []
 
 
 def test_turns_come_without_credentials_and_injected_memories() -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
-    [turn] = turns([{"role": "user", "content": f"a {secret} <memory-context>old</memory-context> b\x00"}])
+    [turn] = parse_turns(
+        [{"role": "user", "content": f"a {secret} <memory-context>old</memory-context> b\x00"}]
+    )
     assert secret not in turn.text
     assert "old" not in turn.text
-    assert turns(as_messages([turn])) == [turn]
+    assert parse_turns(to_messages([turn])) == [turn]
 
 
 def test_a_conversation_is_parted_by_tokens_and_nothing_is_lost() -> None:
     said = [Turn("user", f"number {n} " + "word " * 50) for n in range(20)] + [Turn("user", "x" * 5000)]
-    parts = in_parts(said, 500)
+    parts = split_turns(said, 500)
     assert all(sum(estimate_tokens(one.text) + 4 for one in part) <= 500 for part in parts)
     assert "".join(one.text for part in parts for one in part) == "".join(one.text for one in said)

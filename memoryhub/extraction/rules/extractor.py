@@ -12,88 +12,88 @@ from memoryhub.extraction.candidates import Candidate
 from memoryhub.extraction.conversation import USER, Turn
 from memoryhub.extraction.rules.patterns import (
     ACKNOWLEDGED,
-    AGAINST,
     ASKED_FOR_FACTS,
+    COUNTER_SIGNS,
     HOW_TO_WRITE,
-    NO_CLAIM,
+    NOT_A_CLAIM,
     OFF_THE_RECORD,
     POINTED_OUT,
     REQUEST,
     SIGNS,
-    STATE,
-    signs_for_any,
-    signs_in,
+    STATED_PROPERTY,
+    find_general_signs,
+    find_signs,
 )
-from memoryhub.extraction.rules.problems import CONFIRMS, PROBLEM, Cases
-from memoryhub.extraction.rules.sentences import Sentence, asks, own_words, sentences
-from memoryhub.extraction.rules.statements import CLAIMS, CONCRETE, KEEP, Sign
+from memoryhub.extraction.rules.problems import CONFIRMATION, PROBLEM, ProblemTracker
+from memoryhub.extraction.rules.sentences import Sentence, is_question, split_sentences, strip_foreign_text
+from memoryhub.extraction.rules.statements import CANDIDATE_THRESHOLD, CLAIM_SIGNS, CONCRETE, Sign
 from memoryhub.security.secrets import REDACTED, may_contain_secrets
 
-MOST = 100  # candidates of one conversation
-MOST_SENTENCES = 5000  # that a user said in it; what comes behind is not read
-_LEAST_WORDS = 3
-_REFERS = re.compile(
+MAX_CANDIDATES = 100  # candidates of one conversation
+MAX_SENTENCES = 5000  # that a user said in it; what comes behind is not read
+_MIN_WORDS = 3
+_REFERENCE = re.compile(
     r"\b(?:that way|like that|that's|this way|it|that|this|them|they|he|she)\b", re.IGNORECASE
 )
-_SELF_CONTAINED = 9  # words from which a sentence says what it is about
+_SELF_CONTAINED_WORDS = 9  # words from which a sentence says what it is about
 _CONTEXT_CHARS = 300
 # "Let's keep the goat" is about the text at hand, "let's keep Redis" is about the work.
-_GO_ON = re.compile(r"let'?s\s(?:keep|drop|take|not)\b", re.IGNORECASE)
+_DIALOGUE_STEER = re.compile(r"let'?s\s(?:keep|drop|take|not)\b", re.IGNORECASE)
 _CONCRETE = re.compile(r"[A-Z]\w|\d|`|\w[._/-]\w")
-_POLITE = re.compile(r"(?:please\s)?(?:can|could|would|will)\s(?:you|we)\b", re.IGNORECASE)
-_NEEDS = re.compile(r"i\s(?:need|want|would\slike|'d\slike)\s(?:an?|some|to)\s", re.IGNORECASE)
+_POLITE_REQUEST = re.compile(r"(?:please\s)?(?:can|could|would|will)\s(?:you|we)\b", re.IGNORECASE)
+_NEED = re.compile(r"i\s(?:need|want|would\slike|'d\slike)\s(?:an?|some|to)\s", re.IGNORECASE)
 _ANYTHING = re.compile("")
 _ANSWERS = Sign("", 0.5, "answers a question about it", _ANYTHING)
 _ANSWERS_FACT = Sign("entities", 0.5, "answers a question about it", _ANYTHING)
-_HALF = KEEP / 2
+_HALF_THRESHOLD = CANDIDATE_THRESHOLD / 2
 _CONCRETE_SIGN = Sign("", 0.3, "is concrete", CONCRETE)
-_NOTED = Sign("", 0.5, "was acknowledged", _ANYTHING)
+_ACKNOWLEDGED_SIGN = Sign("", 0.5, "was acknowledged", _ANYTHING)
 
 
-_OF_LIFE = frozenset(("missing", "down", "broke", "slow", "too late"))
-_CLAIMS = frozenset([*CLAIMS, *(sign for sign in SIGNS if sign.pattern is STATE)])
+_AMBIGUOUS_PROBLEM_WORDS = frozenset(("missing", "down", "broke", "slow", "too late"))
+_CLAIM_SIGNS = frozenset([*CLAIM_SIGNS, *(sign for sign in SIGNS if sign.pattern is STATED_PROPERTY)])
 
 
 def extract(turns: Sequence[Turn]) -> list[Candidate]:
     """The candidates of a conversation in the order in which they were said; the same twice is one."""
-    reader = _Reader()
+    reader = _Extractor()
     for at, turn in enumerate(turns):
         answer = turns[at + 1].text if at + 1 < len(turns) and turns[at + 1].role != turn.role else ""
         before = turns[at - 1].text if at and turns[at - 1].role != turn.role else ""
         reader.take(turn, before, answer)
     found = [*reader.found, *reader.cases.end()]
     unique = {candidate.same: candidate for candidate in reversed(found)}
-    kept = [one for one in reversed(unique.values()) if _may_be_kept(one)][:MOST]
-    return [one for one in kept if not any(_within(one, other) for other in kept)]
+    kept = [one for one in reversed(unique.values()) if _is_free_of_secrets(one)][:MAX_CANDIDATES]
+    return [one for one in kept if not any(_is_contained(one, other) for other in kept)]
 
 
-class _Reader:
+class _Extractor:
     def __init__(self) -> None:
         self.found: list[Candidate] = []
-        self.cases = Cases()
-        self.left = MOST_SENTENCES
+        self.cases = ProblemTracker()
+        self.left = MAX_SENTENCES
 
     def take(self, turn: Turn, before: str, answer: str) -> None:
-        said = sentences(own_words(turn.text) if turn.role == USER else turn.text)
+        said = split_sentences(strip_foreign_text(turn.text) if turn.role == USER else turn.text)
         if turn.role == USER and OFF_THE_RECORD.search(turn.text):
             return
         taken = self.cases.listen(turn.role, said)
         if turn.role != USER:
-            self.found += [_pointed_out(one) for one in said if POINTED_OUT.search(one.text)]
+            self.found += [_point_out(one) for one in said if POINTED_OUT.search(one.text)]
             return
         noted = bool(ACKNOWLEDGED.match(answer.strip()))
         asked = bool(ASKED_FOR_FACTS.search(before[-500:]))
         self.left -= len(said)
         for at, sentence in enumerate(said if self.left > 0 else ()):
             previous = said[at - 1].text if at else ""
-            if candidate := _judge(sentence, previous, noted=noted, asked=asked):
+            if candidate := _make_candidate(sentence, previous, noted=noted, asked=asked):
                 if sentence.text in taken and candidate.category not in ("preferences", "patterns"):
                     continue
                 self.found.append(candidate)
 
 
 @dataclass
-class _Weighed:
+class _SignScores:
     """What speaks for a sentence, in each category and for any."""
 
     by_category: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -123,41 +123,45 @@ class _Weighed:
         return [why for category, why in self.why if category in ("", self.best)]
 
 
-def _weigh(sentence: Sentence, *, noted: bool, asked: bool) -> _Weighed:
-    found = _Weighed()
-    claims_nothing = bool(NO_CLAIM.search(sentence.bare)) or _is_troubled(sentence.bare)
-    for sign in signs_in(sentence.bare):
-        if not (claims_nothing and sign in _CLAIMS):
+def _score_sentence(sentence: Sentence, *, noted: bool, asked: bool) -> _SignScores:
+    found = _SignScores()
+    claims_nothing = bool(NOT_A_CLAIM.search(sentence.bare)) or _reports_problem(sentence.bare)
+    for sign in find_signs(sentence.bare):
+        if not (claims_nothing and sign in _CLAIM_SIGNS):
             found.add(sign)
-    for sign in signs_for_any(sentence.text) if sentence.text != sentence.bare else ():
-        if sign.pattern is not STATE:
+    for sign in find_general_signs(sentence.text) if sentence.text != sentence.bare else ():
+        if sign.pattern is not STATED_PROPERTY:
             found.add(sign)
     if asked and not REQUEST.match(sentence.bare):
         found.add(_ANSWERS)
         found.add(_ANSWERS_FACT)
-    if noted and found.total >= _HALF:
-        found.add(_NOTED)
+    if noted and found.total >= _HALF_THRESHOLD:
+        found.add(_ACKNOWLEDGED_SIGN)
     if CONCRETE.search(sentence.bare):
         found.add(_CONCRETE_SIGN)
     return found
 
 
-def _is_troubled(text: str) -> bool:
+def _reports_problem(text: str) -> bool:
     """Whether it reports what goes wrong; one may lose a job without that."""
-    return any(found[0].lower() not in _OF_LIFE for found in PROBLEM.finditer(text))
+    return any(found[0].lower() not in _AMBIGUOUS_PROBLEM_WORDS for found in PROBLEM.finditer(text))
 
 
-def _judge(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Candidate | None:
+def _make_candidate(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Candidate | None:
     """A candidate, if enough speaks for it."""
     text, bare = sentence.text, sentence.bare
     if _is_no_statement(sentence):
         return None
-    weighed = _weigh(sentence, noted=noted, asked=asked)
+    weighed = _score_sentence(sentence, noted=noted, asked=asked)
     best = weighed.best
-    if _GO_ON.match(bare) and len(bare.split()) < _SELF_CONTAINED and not _CONCRETE.search(bare[6:]):
+    if (
+        _DIALOGUE_STEER.match(bare)
+        and len(bare.split()) < _SELF_CONTAINED_WORDS
+        and not _CONCRETE.search(bare[6:])
+    ):
         return None
-    once = REQUEST.match(bare) and weighed.by_category.get(best, 0.0) < KEEP
-    if once or weighed.total < KEEP:
+    once = REQUEST.match(bare) and weighed.by_category.get(best, 0.0) < CANDIDATE_THRESHOLD
+    if once or weighed.total < CANDIDATE_THRESHOLD:
         return None
     return Candidate(
         best,
@@ -173,36 +177,36 @@ def _judge(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Ca
 def _is_no_statement(sentence: Sentence) -> bool:
     """A question, a thought, a reaction; but "could you name files in lower case" says how it is wanted."""
     bare = sentence.bare
-    if asks(sentence) and not (_POLITE.match(bare) and HOW_TO_WRITE.search(bare)):
+    if is_question(sentence) and not (_POLITE_REQUEST.match(bare) and HOW_TO_WRITE.search(bare)):
         return True
-    reacts = CONFIRMS.search(bare) and len(bare.split()) < _SELF_CONTAINED
-    if _NEEDS.match(bare):
+    reacts = CONFIRMATION.search(bare) and len(bare.split()) < _SELF_CONTAINED_WORDS
+    if _NEED.match(bare):
         return True
-    return bool(reacts or AGAINST.search(sentence.text.partition(", which ")[0]) or _is_short(bare))
+    return bool(reacts or COUNTER_SIGNS.search(sentence.text.partition(", which ")[0]) or _is_short(bare))
 
 
-def _pointed_out(sentence: Sentence) -> Candidate:
+def _point_out(sentence: Sentence) -> Candidate:
     why = "the assistant points it out"
     return Candidate("patterns", sentence.bare, abstract=sentence.bare, confidence=0.5, why=why)
 
 
 def _with_context(text: str, bare: str, previous: str) -> str:
     """With the sentence before, where this one points back to it and says little by itself."""
-    refers = _REFERS.search(bare)
-    if previous and refers and (len(bare.split()) < _SELF_CONTAINED or "that way" in bare):
+    refers = _REFERENCE.search(bare)
+    if previous and refers and (len(bare.split()) < _SELF_CONTAINED_WORDS or "that way" in bare):
         return f"{previous} {text}"
     return bare[:1].upper() + bare[1:]
 
 
-def _within(one: Candidate, other: Candidate) -> bool:
+def _is_contained(one: Candidate, other: Candidate) -> bool:
     """Whether another one says it too, with the sentence around it."""
     return one is not other and one.category == other.category and one.same in other.same
 
 
 def _is_short(text: str) -> bool:
-    return len(text.split()) < _LEAST_WORDS and len(CJK.findall(text)) < 8 and not len(text) > 25
+    return len(text.split()) < _MIN_WORDS and len(CJK.findall(text)) < 8 and not len(text) > 25
 
 
-def _may_be_kept(candidate: Candidate) -> bool:
+def _is_free_of_secrets(candidate: Candidate) -> bool:
     """No credential, nor the place where one was."""
     return REDACTED not in candidate.content and not may_contain_secrets(candidate.content)

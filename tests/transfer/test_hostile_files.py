@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memoryhub.transfer.formats.hub import Hub
-from memoryhub.transfer.formats.markdown import Markdown
-from memoryhub.transfer.jsonl import Lines
-from memoryhub.transfer.records import Bad, Options
-from memoryhub.transfer.schema import HISTORY, FactLine, MemoryLine
+from memoryhub.transfer.formats.hub import HubFormat
+from memoryhub.transfer.formats.markdown import MarkdownFormat
+from memoryhub.transfer.jsonl import LineReader
+from memoryhub.transfer.records import InvalidItem, ReadOptions
+from memoryhub.transfer.schema import HISTORY_LINES, FactLine, MemoryLine
 
-KINDS = {"memory": MemoryLine, "fact": FactLine, **HISTORY}
+KINDS = {"memory": MemoryLine, "fact": FactLine, **HISTORY_LINES}
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -32,7 +32,7 @@ def shapes(draw):
 
 
 def items_of(raw):
-    return list(Hub().items(Lines(io.BytesIO(raw))))
+    return list(HubFormat().items(LineReader(io.BytesIO(raw))))
 
 
 @given(st.lists(shapes(), max_size=5))
@@ -43,8 +43,8 @@ def test_lines_with_anything_in_their_fields_are_items_one_by_one(found):
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_to_their_end(raw):
-    lines = Lines(io.BytesIO(raw))
-    found = list(Hub().items(lines))
+    lines = LineReader(io.BytesIO(raw))
+    found = list(HubFormat().items(lines))
     assert lines.offset == len(raw)
     assert len(found) <= lines.number
 
@@ -54,7 +54,7 @@ def test_any_bytes_are_read_to_their_end(raw):
 def test_any_text_is_markdown(tmp_path, text):
     path = tmp_path / "x.md"
     path.write_bytes(text.encode("utf-8", "replace"))
-    list(Markdown().read(path, Options()))
+    list(MarkdownFormat().read(path, ReadOptions()))
 
 
 @pytest.mark.parametrize("depth", [10, 10_000])
@@ -62,11 +62,11 @@ def test_lines_nested_without_end_are_named(depth):
     for kind in ("", '"kind":"session","state":', '"kind":"journal","detail":'):
         raw = f"{{{kind}{'[' * depth}".encode() if kind else b"[" * depth
         [item] = items_of(raw)
-        assert isinstance(item, Bad)
+        assert isinstance(item, InvalidItem)
 
 
 def test_what_nobody_can_store_as_one_document_is_refused():
     session = {"kind": "session", "session_id": "s", "started_at": "2024-01-01", "last_at": "2024-01-01"}
     [item] = items_of(json.dumps({**session, "state": {"k": "x" * 300_000}}).encode())
-    assert isinstance(item, Bad)
+    assert isinstance(item, InvalidItem)
     assert str(item.problems[0]) == "state: is too large; the hub writes no such thing"

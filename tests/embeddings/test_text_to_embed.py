@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryhub.core.text import make_title
-from memoryhub.embeddings import base, passage
-from memoryhub.embeddings.base import MOST_CHARS
+from memoryhub.embeddings import base, text_to_embed
+from memoryhub.embeddings.base import MAX_TEXT_CHARS
 
 
 def of(content: str, title: str = "", **fields: str) -> str:
-    return passage(
+    return text_to_embed(
         title, fields.get("subtitle", ""), fields.get("abstract", ""), fields.get("overview", ""), content
     )
 
@@ -53,18 +53,18 @@ def test_summaries_say_nothing_that_a_short_content_does_not():
 def test_a_content_that_is_too_long_is_led_by_its_summaries():
     found = of("word " * 5000, abstract="An abstract", overview="An overview")
     assert found.startswith("An abstract\nAn overview\nword word")
-    assert len(found) <= MOST_CHARS
+    assert len(found) <= MAX_TEXT_CHARS
 
 
 @given(*[st.text(max_size=60)] * 4, st.text(max_size=200).map(lambda t: t * 60))
 def test_a_passage_is_bounded_and_never_loses_a_short_content(title, subtitle, abstract, overview, content):
-    found = passage(title, subtitle, abstract, overview, content)
-    assert len(found) <= MOST_CHARS
+    found = text_to_embed(title, subtitle, abstract, overview, content)
+    assert len(found) <= MAX_TEXT_CHARS
     assert len(content) > 1000 or content.strip() in found
 
 
 def test_unit_rows_have_length_one_and_nothing_stays_nothing():
-    found = base.unit(np.array([[3.0, 4.0], [0.0, 0.0], [1e-20, 0.0]]))
+    found = base.normalize_rows(np.array([[3.0, 4.0], [0.0, 0.0], [1e-20, 0.0]]))
     assert found.dtype == np.float32
     assert found == pytest.approx(np.array([[0.6, 0.8], [0, 0], [0, 0]]))
-    assert base.unit(np.array([0.0, 2.0])) == pytest.approx(np.array([0.0, 1.0]))
+    assert base.normalize_rows(np.array([0.0, 2.0])) == pytest.approx(np.array([0.0, 1.0]))

@@ -15,11 +15,11 @@ from memoryhub.memories.errors import NotFound
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
-from memoryhub.transfer.formats import FORMATS, recognised
-from memoryhub.transfer.id_map import Ids
-from memoryhub.transfer.loader import Order, Tally, load
-from memoryhub.transfer.reader import opened
-from memoryhub.transfer.records import Options, Problem
+from memoryhub.transfer.formats import FORMATS, detect_format
+from memoryhub.transfer.id_map import IdMap
+from memoryhub.transfer.loader import LoadOptions, Tally, load_items
+from memoryhub.transfer.reader import open_import
+from memoryhub.transfer.records import Problem, ReadOptions
 from tests.transfer.formats.foreign import (
     CLAUDE_MEM,
     LETSGO,
@@ -40,9 +40,12 @@ pytestmark = pytest.mark.django_db
 class Brought:
     def __init__(self, path: Path, by: Actor = OPERATOR, **how: Any) -> None:
         self.tally, self.errors = Tally(), list[str]()
-        order = Order(by, self._hear, **{"restores": by is OPERATOR, **how})
-        with opened(recognised(path), str(path), Options(project=order.project)) as reading, Ids() as ids:
-            list(load(reading, order, self.tally, ids))
+        order = LoadOptions(by, self._hear, **{"restores": by is OPERATOR, **how})
+        with (
+            open_import(detect_format(path), str(path), ReadOptions(project=order.project)) as reading,
+            IdMap() as ids,
+        ):
+            list(load_items(reading, order, self.tally, ids))
 
     def _hear(self, place: str, problem: Problem) -> None:
         self.errors.append(f"{place}: {problem}")
@@ -272,14 +275,14 @@ def test_a_character_that_was_cut_in_two_costs_its_own_item_alone(tmp_path: Path
 def test_an_interrupted_import_goes_on_where_it_stopped(tmp_path: Path) -> None:
     rows = [{"id": str(i), "content": f"Thing number {i}", **WHEN} for i in range(2500)]
     path = sqlite_file(tmp_path / "letsgo.db", LETSGO, {"memories": rows})
-    order, ids = Order(OPERATOR, lambda place, problem: None), Ids()
-    with opened(FORMATS["letsgo"], str(path), Options()) as reading:
-        mark = next(load(reading, order, Tally(), ids))
+    order, ids = LoadOptions(OPERATOR, lambda place, problem: None), IdMap()
+    with open_import(FORMATS["letsgo"], str(path), ReadOptions()) as reading:
+        mark = next(load_items(reading, order, Tally(), ids))
     assert Memory.objects.count() == 1000
     tally = Tally()
-    with opened(FORMATS["letsgo"], str(path), Options()) as reading:
+    with open_import(FORMATS["letsgo"], str(path), ReadOptions()) as reading:
         assert reading.go_on(mark)
-        list(load(reading, order, tally, ids))
+        list(load_items(reading, order, tally, ids))
     assert tally.outcomes == {"created": 1500}
     assert Memory.objects.count() == 2500
 
@@ -295,7 +298,7 @@ def peak_while_reading(name: str, path: Path) -> tuple[int, int]:
     """Items, and the most bytes that Python held for them at once."""
     tracemalloc.start()
     try:
-        items = sum(1 for _ in FORMATS[name].read(path, Options()))
+        items = sum(1 for _ in FORMATS[name].read(path, ReadOptions()))
         return items, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
