@@ -66,8 +66,8 @@ _ROMAN = re.compile(r"[IVX]+")
 _HANDLE = re.compile(r"(?<![\w@./])@([A-Za-z][\w-]{1,38})\b(?![./@])")
 _HASHTAG = re.compile(r"(?<![\w#/&])#([A-Za-z][\w-]{1,40})\b")
 _COMPANY = re.compile(
-    rf"\b((?:{_CAPITALISED} ){{1,3}}(?:Inc|Ltd|LLC|GmbH|AG|SE|KG|SA|SAS|BV|Corp|Corporation|Company|Foundation"
-    r"|Institute|University|Bank|Labs|Group|Ministry|Council|Association|Hospital)\b\.?)"
+    rf"\b((?:{_CAPITALISED} ){{1,3}}(?:Inc|Ltd|LLC|GmbH|AG|SE|KG|SA|SAS|BV|Corp|Corporation|Company"
+    r"|Foundation|Institute|University|Bank|Labs|Group|Ministry|Council|Association|Hospital)\b\.?)"
     rf"|\b((?:University|Bank|Institute|Ministry) of {_CAPITALISED})"
 )
 # What stands around a name tells what it is. Each with one group, the name.

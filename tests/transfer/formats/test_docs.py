@@ -35,7 +35,7 @@ def test_the_page_says_which_of_them_can_be_written(name: str) -> None:
 
 def test_its_numbers_are_those_of_the_code() -> None:
     assert f"a value may have {foreign_sqlite.MAX_VALUE_BYTES // 1024**2} MiB" in " ".join(PAGE.split())
-    assert f"unpack to {files._MAX_EXPANSION} times their size" in PAGE
+    assert f"unpack to {files._MAX_RATIO} times their size" in PAGE
     assert f"over {knowledge_graph._MAX_NAME_CHARS} characters" in PAGE
     assert knowledge_graph._MAX_ENTITIES == 10
     assert "first ten" in PAGE
