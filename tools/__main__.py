@@ -10,6 +10,7 @@ from importlib import import_module
 import django
 
 from tools import commands
+from tools.screenshots import temporary_store
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
 
@@ -18,6 +19,8 @@ def main(argv: list[str]) -> None:
     """Run the named tool, or list the tools."""
     if len(argv) < 2 or argv[1] not in NAMES:
         sys.exit(f"usage: python -m tools NAME\nNAME is one of: {', '.join(NAMES)}")
+    if argv[1] == "screenshots":
+        temporary_store.enter(os.environ)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
     django.setup()
     import_module(f"tools.commands.{argv[1]}").Command().run_from_argv(["tools", *argv[1:]])

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("memoryhub", "templates", "static", "fixtures")
+SOURCES = ("memoryhub", "templates", "static", "fixtures", "tools")
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,16 @@ class Hub:
         return {"HOME": str(self.home), "PATH": os.defpath, "LANG": "C.UTF-8", **more}
 
     def run(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """A management command, to its end."""
+        """Run a management command to its end."""
+        return self._run(["manage.py", *arguments], **more)
+
+    def run_tool(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a developer tool to its end."""
+        return self._run(["-m", "tools", *arguments], **more)
+
+    def _run(self, arguments: list[str], **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "manage.py", *arguments],
+            [sys.executable, *arguments],
             cwd=self.folder,
             env=self.environment(**more),
             capture_output=True,

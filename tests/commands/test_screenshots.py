@@ -13,11 +13,11 @@ from django.core.management import CommandError, call_command
 from django.urls import NoReverseMatch
 
 from memoryhub.models import Memory
-from memoryhub.ops import bootstrap
 from memoryhub.web import urls
 from tests.commands import hub as hubs
 from tests.commands.hub import ROOT
-from tools.commands.screenshots import FOLDER
+from tools.commands.screenshots import FOLDER, Command
+from tools.screenshots import temporary_store
 from tools.screenshots.pages import NOT_PICTURED, PICTURES
 
 TAKEN = {
@@ -57,28 +57,28 @@ def test_each_picture_has_a_name_of_its_own_and_an_address():
 
 
 def test_a_store_of_another_command_is_refused(db):
-    with pytest.raises(CommandError, match="have a store of their own"):
-        call_command("screenshots")
+    with pytest.raises(CommandError, match="need a temporary store"):
+        call_command(Command())
     assert not Memory.objects.exists()
 
 
-def test_an_unknown_name_is_told_with_those_there_are(monkeypatch, settings):
-    monkeypatch.setattr(bootstrap, "passing_home", settings.HOME)
+def test_error_for_an_unknown_name_lists_the_known_ones(monkeypatch, settings):
+    monkeypatch.setattr(temporary_store, "home", settings.HOME)
     with pytest.raises(CommandError, match=r"no picture is called hoem; there are: .*home"):
-        call_command("screenshots", "--only", "hoem")
+        call_command(Command(), "--only", "hoem")
 
 
 def test_what_is_missing_is_named(monkeypatch, settings, tmp_path):
-    monkeypatch.setattr(bootstrap, "passing_home", settings.HOME)
+    monkeypatch.setattr(temporary_store, "home", settings.HOME)
     monkeypatch.delitem(sys.modules, "tools.screenshots.browser", raising=False)
     monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
     with pytest.raises(CommandError, match=r"playwright.* is missing; pip install -r requirements-dev.txt"):
-        call_command("screenshots", str(tmp_path), "--only", "login")
+        call_command(Command(), str(tmp_path), "--only", "login")
 
 
 def test_a_real_store_in_the_environment_is_not_taken(tmp_path):
     environ = {"LETSGO_HOME": str(tmp_path), "MEMORYHUB_TOKEN_CAP": "1", "DATABASE_URL": "x", "HOME": "/root"}
-    bootstrap.enter_passing_store(environ)
+    temporary_store.enter(environ)
     home = Path(environ["LETSGO_HOME"])
     assert home.is_dir()
     assert home != tmp_path
@@ -94,7 +94,7 @@ def test_it_takes_pictures_in_both_themes_and_widths_and_leaves_no_store_behind(
 
     hub = hubs.copy(tmp_path)
     with TemporaryDirectory() as temporary:  # Chromium has sockets there, whose paths must be short
-        done = hub.run("screenshots", str(tmp_path / "out"), "--only", "login", TMPDIR=temporary)
+        done = hub.run_tool("screenshots", str(tmp_path / "out"), "--only", "login", TMPDIR=temporary)
         left = list(Path(temporary).glob("memoryhub-*"))
     assert done.returncode == 0, done.stderr
     assert left == []

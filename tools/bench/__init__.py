@@ -1,1 +1,1 @@
-"""Measurements of the hub; ``python -m bench --help``."""
+"""Measurements of the hub; ``python -m tools.bench --help``."""

@@ -1,4 +1,4 @@
-"""Builds a store, serves it, and measures it: ``python -m bench --sizes 10000,100000 --corpus FILE``.
+"""Builds a store, serves it, and measures it: ``python -m tools.bench --sizes 10000,100000 --corpus FILE``.
 
 Prints import rate, HTTP store rate, HTTP search and hook latency with 1 and 8 clients, beside each search
 figure the same FTS5 query through bare ``sqlite3`` in the same run, and how long a store takes beside each

@@ -1,4 +1,6 @@
-"""``manage.py screenshots``: pictures of every page, both themes, both widths, for the documentation."""
+"""``python -m tools screenshots``: pictures of every page in both themes and widths, for the
+documentation.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,7 @@ from django.template.loader import render_to_string
 from tqdm import tqdm
 
 from memoryhub.management.operator import plural
-from memoryhub.ops import bootstrap
-from tools.screenshots import frozen_clock, scene, server
+from tools.screenshots import frozen_clock, scene, server, temporary_store
 from tools.screenshots.pages import PICTURES, Picture
 
 FOLDER = "docs/screenshots"
@@ -28,17 +29,15 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "folder", nargs="?", metavar="FOLDER", help=f"where the pictures go ({FOLDER} beside manage.py)"
+            "folder", nargs="?", metavar="FOLDER", help=f"where to write the pictures (default: {FOLDER})"
         )
         parser.add_argument(
-            "--only", action="append", metavar="NAME", help="take this picture alone; may be given again"
+            "--only", action="append", metavar="NAME", help="take only this picture; repeatable"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if bootstrap.passing_home != settings.HOME:
-            raise CommandError(
-                "the pictures have a store of their own; start it as: python3 manage.py screenshots"
-            )
+        if temporary_store.home != settings.HOME:
+            raise CommandError("screenshots need a temporary store; run: python -m tools screenshots")
         pictures = _chosen(options["only"])
         try:
             from tools.screenshots import browser as screenshots_browser  # noqa: F401 asked for before the work begins

@@ -1,1 +1,1 @@
-"""Pictures of every page of the demo, for the documentation: ``manage.py screenshots``."""
+"""Pictures of every page of the demo, for the documentation: ``python -m tools screenshots``."""
