@@ -1,11 +1,11 @@
-"""The application as granian's workers load it (``serving.py`` starts them).
+"""The application as granian's workers load it (``ops/serving.py`` starts them).
 
-Granian ends its workers with SIGTERM. A terminal's Ctrl-C goes to them too, and one that still loads would
-die of it with a traceback, so they must not hear it. When granian's main process is killed, no signal comes,
-so each worker checks for that itself.
+Granian ends its workers with SIGTERM. A Ctrl-C in the terminal reaches them too, so they ignore SIGINT: a
+worker that is still importing would crash with a traceback. When granian's main process is killed, no signal
+comes, so each worker checks for that itself.
 
-Each of these processes has workers beside its requests: for maintenance, for conversations that wait, and for
-the governor's look at what was written.
+Each process also runs background threads: maintenance, extraction, and the inspection of new memories for
+prompt injection.
 """
 
 import gc
@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 
-# Until granian sets its own handler, this process has a copy of its parent's, which would swallow the signal.
+# Until granian sets its handler, this process has its parent's, which would swallow the signal.
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
@@ -42,21 +42,19 @@ from memoryhub.security import secrets  # noqa: E402
 
 logger = logging.getLogger(__name__)
 
-# Loaded and compiled now, for the first hook of an agent must not wait for it: every view, and the rules,
-# which a command that needs none of them leaves alone.
+# Load the views and compile the rules now, so that the first hook of an agent does not wait for them.
 len(get_resolver().url_patterns)
 import memoryhub.extraction.rules.extractor  # noqa: E402
 import memoryhub.security.prompt_injection.detector  # noqa: E402, F401
 
 secrets.compile_rules()
 try:
-    embeddings.configured()  # nor must the first search
+    embeddings.configured()  # load the model before the first search
 except embeddings.EmbeddingError as error:
     logger.warning("the hub starts without vectors: %s", error)
 except Exception:
     logger.exception("the hub starts without vectors")
-# What is loaded by now stays: a full collection would walk through all of it, some 50 ms in which every other
-# thread of the process waits.
+# Freeze loaded objects: a full garbage collection would scan them and block all threads for some 50 ms.
 gc.collect()
 gc.freeze()
 worker.start_workers(ExtractionWorker(), FlaggingWorker())

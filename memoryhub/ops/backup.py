@@ -1,4 +1,4 @@
-"""Copies of the store, and putting one back.
+"""Back up the store and restore a backup.
 
 A backup is one SQLite file (``memoryhub-<time>.db``), taken through SQLite's backup API while agents go on
 writing, and beside it a copy of the journal's mirror (``memoryhub-<time>.journal.jsonl``). Copying the live
@@ -32,17 +32,17 @@ SUFFIX, MIRROR_SUFFIX = ".db", ".journal.jsonl"
 _BEFORE_RESTORE = "-before-restore-"
 _NAME = re.compile(r"memoryhub-\d{8}T\d{9}Z\.db")
 _BUSY_SECONDS = 20
-# Opening takes a moment; longer than this and someone else has it open.
-_ALONE_SECONDS = 0.5
+# If opening takes longer, another process has the store open.
+_EXCLUSIVE_SECONDS = 0.5
 
 
 class BackupError(Exception):
-    """What hinders it, and what to do about that."""
+    """A backup or restore that cannot be done. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a store's file holds."""
+    """Summary of the content of a store file."""
 
     path: Path
     size: int
@@ -56,7 +56,7 @@ class Contents:
     migrations: frozenset[tuple[str, str]]
 
     def summary(self) -> str:
-        """On a line."""
+        """Return the summary on one line."""
         newest = f", the newest of {self.newest[:19]} UTC" if self.newest else ""
         return (
             f"memories {self.memories:,}, in the trash {self.trashed:,}, facts {self.facts:,}, "
@@ -65,7 +65,7 @@ class Contents:
         )
 
     def damage(self) -> str:
-        """What is wrong with its journal; empty when nothing is."""
+        """The defect of its journal, or an empty string."""
         return "" if self.chain.ok else f"the journal's chain is broken at row {self.chain.first_bad_seq}"
 
 
@@ -78,17 +78,17 @@ def default_folder() -> Path:
 
 
 def mirror_beside(file: Path) -> Path:
-    """Where the mirror of a backup lies."""
+    """Return the path of the mirror that belongs to a backup."""
     return file.with_name(file.name.removesuffix(SUFFIX) + MIRROR_SUFFIX)
 
 
 def stamp() -> str:
-    """Now, in UTC, to the millisecond: names sort as they were made."""
+    """Return the current UTC time to the millisecond, in a form that sorts chronologically."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"[:-3] + "Z"
 
 
 def back_up(target: Path) -> Contents:
-    """Copy the live store and its mirror to ``target``, which appears only when it is whole and verified."""
+    """Copy the live store and its mirror to ``target``, which appears only after verification."""
     if target.exists():
         raise BackupError(f"{target} exists; name another file, or a folder")
     try:
@@ -108,7 +108,7 @@ def back_up(target: Path) -> Contents:
 
 
 def prune(folder: Path, keep: int) -> list[Path]:
-    """Remove all but the newest ``keep`` of the backups named by this module; returns those removed."""
+    """Remove all but the newest ``keep`` backups and return the removed files. Other files stay."""
     found = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
     old = found[: max(0, len(found) - keep)]
     for path in old:
@@ -118,7 +118,7 @@ def prune(folder: Path, keep: int) -> list[Path]:
 
 
 def inspect(path: Path, called: Path | None = None) -> Contents:
-    """What a file holds; :class:`BackupError`, naming it as ``called``, when it is damaged or no store."""
+    """Return the summary of a store file. Raise :class:`BackupError` if it is damaged or not a store."""
     name = called or path
     try:
         with closing(_open(path)) as file:
@@ -154,7 +154,7 @@ def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
 
 
 def unknown_migrations(contents: Contents) -> list[str]:
-    """Migrations that the file has seen and this version does not know: a newer version wrote it."""
+    """Return the applied migrations that this version does not know: a newer version wrote the file."""
     loader = MigrationLoader(None, ignore_no_migrations=True)
     known = set(loader.disk_migrations or {})
     return sorted(f"{app}.{name}" for app, name in contents.migrations - known if app in loader.migrated_apps)
@@ -162,7 +162,7 @@ def unknown_migrations(contents: Contents) -> list[str]:
 
 @contextlib.contextmanager
 def staged(file: Path) -> Iterator[Path]:
-    """A copy of ``file`` beside the live store, ready to take its place; the file itself is only read."""
+    """Copy ``file`` next to the live store, ready to replace it. The file itself is only read."""
     if not file.is_file():
         raise BackupError(f"{file}: there is no such file")
     live = live_path()
@@ -201,7 +201,7 @@ def put_in_place(copy: Path, copy_of: Path) -> Path | None:
 
 
 def set_aside() -> list[Path]:
-    """Stores that a restore kept next to a store that is missing or empty, the newest first."""
+    """Return the stores that a restore set aside next to a missing or empty store, newest first."""
     kept = sorted(_kept_stores(live_path()), reverse=True)
     return kept if kept and _is_empty(live_path()) else []
 
@@ -211,7 +211,7 @@ def _kept_stores(live: Path) -> Iterator[Path]:
 
 
 def _is_empty(store: Path) -> bool:
-    """Whether there is no file, or one without any table: connecting makes such a file."""
+    """Return whether the file is missing or has no table. Connecting creates such a file."""
     if not store.is_file() or not store.stat().st_size:
         return True
     try:
@@ -222,7 +222,7 @@ def _is_empty(store: Path) -> bool:
 
 
 def second_names(live: Path) -> list[Path]:
-    """Names that an interrupted restore gave the store itself. SQLite must not open it under two names."""
+    """Return other names of the live store, left by an interrupted restore. SQLite must not open it twice."""
     if not live.is_file() or live.stat().st_nlink == 1:
         return []
     return [path for path in _kept_stores(live) if path.samefile(live)]
@@ -235,7 +235,7 @@ def _remove_second_names(live: Path) -> None:
 
 
 def _keep(live: Path, log: Path, kept: Path) -> None:
-    """Give the store a second name and move its mirror there; all of it or nothing.
+    """Give the store a second name and move its mirror there, both or neither.
 
     A store that lacks its mirror writes a new one with the next change, so an interruption does no harm. A
     damaged store may still have its log, which belongs to it.
@@ -268,7 +268,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 
 def _replace(live: Path, copy: Path) -> None:
-    """In one step, so there is a store at every moment. SQLite would apply an old log to the new file."""
+    """Replace the store in one step. Old logs go first: SQLite would apply them to the new file."""
     for path in _logs(live):
         path.unlink(missing_ok=True)
     copy.replace(live)
@@ -294,7 +294,7 @@ def _put_back_on_failure(kept: Path, live: Path, log: Path) -> Iterator[None]:
 
 
 def _put_back(kept: Path, live: Path, log: Path) -> None:
-    """Undo the replacement, whether or not it took place."""
+    """Undo the replacement, even if it was not completed."""
     for source, target in zip(_logs(kept), _logs(live), strict=True):
         if source.exists():
             source.replace(target)
@@ -313,14 +313,14 @@ def _put_back(kept: Path, live: Path, log: Path) -> None:
 
 
 def _copy_live(target: Path) -> None:
-    """One read of the whole store: a writer neither waits for it nor tears it."""
+    """Copy the store in one read transaction, so writers do not wait and the copy is consistent."""
     if not live_path().is_file():
         raise BackupError(f"there is no store at {live_path()}; nothing to back up")
     target.touch(mode=0o600)
     try:
         with closing(_open(live_path())) as live, closing(_open(target)) as copy:
             live.backup(copy)
-            copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a log beside it
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a log
     except sqlite3.Error as error:
         damaged = getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
         state = "is damaged" if damaged else "could not be copied"
@@ -329,7 +329,7 @@ def _copy_live(target: Path) -> None:
 
 
 def _copy_mirror(target: Path) -> bool:
-    """Before the store is copied, so that no line can be ahead of the copy's rows."""
+    """Copy the mirror before the store, so that no line is ahead of the copied rows."""
     if not mirror.mirror_path().is_file():
         return False
     _copy_privately(mirror.mirror_path(), target)
@@ -348,7 +348,7 @@ def _copy_privately(source: Path, target: Path) -> None:
 
 
 def _into_one_file(copy: Path, file: Path) -> None:
-    """Take in a write-ahead log that lay beside the file."""
+    """Checkpoint a write-ahead log that was next to the file."""
     try:
         with closing(_open(copy)) as connected:
             connected.execute("PRAGMA journal_mode=DELETE")
@@ -358,11 +358,11 @@ def _into_one_file(copy: Path, file: Path) -> None:
 
 @contextlib.contextmanager
 def _claimed(live: Path) -> Iterator[None]:
-    """Lock the store for this process alone, with its log brought in: the file that is kept is then whole."""
+    """Lock the store exclusively and checkpoint its log, so that the file is complete."""
     if not live.exists():
         yield
         return
-    with closing(_open(live, _ALONE_SECONDS)) as connected:
+    with closing(_open(live, _EXCLUSIVE_SECONDS)) as connected:
         try:
             connected.execute("PRAGMA journal_mode=DELETE")
             connected.execute("BEGIN EXCLUSIVE")
@@ -383,7 +383,7 @@ def _logs(database: Path) -> list[Path]:
 
 
 def _own_like(file: Path, example: Path) -> None:
-    """Root may restore what a service's own user must go on writing."""
+    """Keep the owner: root may restore a store that a service user writes."""
     if os.geteuid() == 0:
         about = example.stat()
         os.chown(file, about.st_uid, about.st_gid)
@@ -395,7 +395,7 @@ def _open(path: Path, timeout: float = _BUSY_SECONDS) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def _draft(parent: Path) -> Iterator[Path]:
-    """A folder of its own for what is not complete yet, on the same disk as where that will go."""
+    """Create a temporary folder for incomplete files, on the disk of their destination."""
     folder = parent / f".memoryhub-{secrets.token_hex(6)}"
     folder.mkdir(mode=0o700)
     try:
@@ -405,7 +405,7 @@ def _draft(parent: Path) -> Iterator[Path]:
 
 
 def _sync(path: Path) -> None:
-    """Have the disk keep a file, or the names in a folder."""
+    """Flush a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

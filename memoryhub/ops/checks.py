@@ -1,4 +1,4 @@
-"""System checks: what is wrong with an installation, in words that an operator can act on."""
+"""System checks that tell an operator what is wrong with an installation and how to fix it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from memoryhub.ops.filesystems import mount_under
 
-# What commands of the hub run before they begin. The rest of Django's checks look at the code, and load every
-# page for it: `manage.py check` does.
+# The tag of the checks that commands run first. Django's other checks load every page, so only
+# `manage.py check` runs them.
 INSTALLATION = "installation"
 MIN_SQLITE = (3, 34, 0)  # the first with the trigram tokenizer
 
@@ -47,7 +47,7 @@ def sqlite_is_able(**kwargs: Any) -> list[CheckMessage]:
 
 @register(INSTALLATION)
 def database_is_local(**kwargs: Any) -> list[CheckMessage]:
-    """SQLite's write-ahead log is shared memory: on a network file system two machines corrupt the store."""
+    """Refuse network file systems: the shared memory of a write-ahead log does not reach other machines."""
     path = Path(settings.DATABASES["default"]["NAME"])
     mount = mount_under(path)
     if mount is not None and mount.is_network:
@@ -62,7 +62,7 @@ def database_is_local(**kwargs: Any) -> list[CheckMessage]:
         return [
             Warning(
                 f"The store {path} lies in a folder shared with the host ({mount.type} at {mount.point})",
-                hint="Never use it from both sides at once; better move it to a disk of its own.",
+                hint="Never use it from both sides at once; better move it to a separate disk.",
                 id="memoryhub.W002",
             )
         ]
@@ -89,7 +89,7 @@ def store_is_there(**kwargs: Any) -> list[CheckMessage]:
 
 
 def require_usable_store() -> None:
-    """For a server that runs no system checks: raise ImproperlyConfigured where the store cannot be used."""
+    """Raise ImproperlyConfigured if the store cannot be used. For servers that run no system checks."""
     for message in (*database_is_local(), *store_is_there()):
         if message.is_serious():
             raise ImproperlyConfigured(f"{message.msg}. {message.hint}")
@@ -97,7 +97,7 @@ def require_usable_store() -> None:
 
 @register(INSTALLATION)
 def variables_are_known(**kwargs: Any) -> list[CheckMessage]:
-    """A misspelt variable would otherwise be ignored without a word."""
+    """Warn about unknown variables, which would be ignored silently."""
     return [
         Warning(text, hint="Correct or unset it.", id="memoryhub.W001")
         for text in settings.MEMORYHUB_LOADED.warnings
@@ -106,7 +106,7 @@ def variables_are_known(**kwargs: Any) -> list[CheckMessage]:
 
 @register(INSTALLATION)
 def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -> list[CheckMessage]:
-    """Of two names for the store one would be ignored without a word."""
+    """Warn about two settings for the store, one of which would be ignored silently."""
     if settings.DATABASE_URL and environ.get("LETSGO_MEMORY_DB"):
         return [
             Warning(
@@ -120,7 +120,7 @@ def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -
 
 @register(INSTALLATION)
 def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
-    """Search goes on by words alone, so these are warnings; without them nobody would know why."""
+    """Report embedding settings that cannot work. Search by words continues, so these are warnings."""
     from memoryhub.embeddings.settings import EmbeddingSettings, find_problems, sends_key_in_clear
 
     chosen = EmbeddingSettings.now()
@@ -143,7 +143,7 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
 
 @register(INSTALLATION)
 def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
-    """The rules read conversations in its place, so these are warnings."""
+    """Report model settings that cannot work. Extraction by rules continues, so these are warnings."""
     from memoryhub.llm.settings import LlmSettings, find_problems, sends_in_clear
 
     chosen = LlmSettings.now()
@@ -166,7 +166,7 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
 
 @register(INSTALLATION)
 def daily_operations_are_known(**kwargs: Any) -> list[CheckMessage]:
-    """A misspelt operation would otherwise never run, and nobody would know."""
+    """Report unknown maintenance operations, which would never run."""
     from memoryhub.maintenance.registry import OPERATIONS
     from memoryhub.maintenance.scheduler import unknown_operations
 

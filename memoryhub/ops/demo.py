@@ -28,12 +28,12 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import AgentToken, Event, Injection, JournalEntry, MaintenanceRun, Memory, Session
 from memoryhub.ops.replay import Player, inside, read_transcript
 
-OWNER = "admin"  # whose personal memories the demo's agents and administrator share
+OWNER = "admin"  # owns the personal memories that the demo's agents and administrator share
 MARKER = "this-is-a-demo"
 _MARKER_TEXT = (
     "Made by manage.py quickstart. The memories in this folder are invented; it may be removed at any time.\n"
 )
-# What is refused for a credential; each ends in letters that nobody knows, for none may lie in the fixtures.
+# Credentials for refused stores. Random letters complete them: fixtures must not contain credentials.
 _CREDENTIALS = {"token": "ghp_{}", "key": "-----BEGIN PRIVATE KEY-----\n{}"}
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
@@ -41,11 +41,11 @@ Row = dict[str, Any]
 
 
 class NotADemo(Exception):
-    """This folder is not, or must not become, a demo's; the message says why and what to do."""
+    """The folder is not, or must not become, a demo. The message says why and what to do."""
 
 
 def mark() -> None:
-    """Mark the folder in use as a demo's. Refused where a store has been at work."""
+    """Mark the current home as a demo. Raise an error if it contains a real store."""
     home = Path(settings.HOME)
     if (home / MARKER).exists():
         return
@@ -57,7 +57,7 @@ def mark() -> None:
 
 
 def load(now: datetime | None = None, more: Iterable[tuple[str, Callable[[datetime], None]]] = ()) -> bool:
-    """Fill the marked folder's empty store, all or nothing; False when it has memories already.
+    """Fill the empty store of a marked home, all or nothing. Return False if it contains memories.
 
     ``more``: what else is to happen meanwhile, each with its moment as the fixtures tell it.
     """
@@ -78,41 +78,41 @@ def load(now: datetime | None = None, more: Iterable[tuple[str, Callable[[dateti
 
 @dataclass
 class _History:
-    """What the fixtures tell, put in order of time and then done."""
+    """The actions of the fixtures, sorted by time and then applied."""
 
     now: datetime
     memories: dict[str, Memory] = field(default_factory=dict)
     began: dict[str, datetime] = field(default_factory=dict)
-    deeds: list[tuple[datetime, int, Callable[[datetime], None]]] = field(default_factory=list)
+    actions: list[tuple[datetime, int, Callable[[datetime], None]]] = field(default_factory=list)
 
     def live(self, more: Iterable[tuple[str, Callable[[datetime], None]]]) -> None:
-        for when, deed in more:
-            self.plan(self.moment(when), 4, deed)
+        for when, action in more:
+            self.plan(self.moment(when), 4, action)
         sessions = list(_read("sessions"))
         self.began = {row["session_id"]: self.moment(row["when"]) for row in sessions}
         for row in _read("memories"):
             self.plan_memory(row)
-        for name, order, doing in (
+        for name, order, apply in (
             ("facts", 2, self.store_fact),
             ("refused", 2, self.refuse),
             ("runs", 3, self.run),
         ):
             for row in _read(name):
-                self.plan(self.moment(row["when"]), order, partial(doing, row))
+                self.plan(self.moment(row["when"]), order, partial(apply, row))
         for row in sessions:
             for event in row["events"]:
                 if "boundary" in event:
                     self.plan(self.within(row, event), 2, partial(self.note_boundary, row, event))
-        for at, _, deed in sorted(self.deeds, key=lambda one: one[:2]):
-            deed(at)
+        for at, _, action in sorted(self.actions, key=lambda one: one[:2]):
+            action(at)
         for row in sessions:
             self.write_session(row)
 
-    def plan(self, at: datetime, order: int, deed: Callable[[datetime], None]) -> None:
-        self.deeds.append((at, order, deed))
+    def plan(self, at: datetime, order: int, action: Callable[[datetime], None]) -> None:
+        self.actions.append((at, order, action))
 
     def moment(self, when: str) -> datetime:
-        """``12d 09:40`` is a time of day twelve days ago (UTC), ``2.5h`` and ``40m`` are that long ago."""
+        """Parse ``12d 09:40`` (a UTC time twelve days ago), ``2.5h`` or ``40m`` (that long ago)."""
         ago, _, clock = when.partition(" ")
         at = self.now - timedelta(**{_UNITS[ago[-1]]: float(ago[:-1])})
         if clock:
@@ -124,7 +124,7 @@ class _History:
         return self.began[session["session_id"]] + timedelta(minutes=row["minute"])
 
     def plan_memory(self, row: Row) -> None:
-        """Its storing, its accesses at even distances since, and what was done with it later."""
+        """Plan the creation of a memory, its accesses at even intervals, and its later changes."""
         if "minute" in row:
             at = self.began[row["session_id"]] + timedelta(minutes=row["minute"])
         else:
@@ -133,9 +133,9 @@ class _History:
         hits = row.get("hits", 0)
         for n in range(hits):
             self.plan(at + (self.now - at) * (n + 1) / (hits + 1), 1, partial(self.touch, row["ref"]))
-        for deed in row.get("then", []):
-            doing = {"update": self.update, "again": self.upsert, "trash": self.trash}[deed["do"]]
-            self.plan(self.moment(deed["when"]), 1, partial(doing, row, deed))
+        for action in row.get("then", []):
+            apply = {"update": self.update, "again": self.upsert, "trash": self.trash}[action["do"]]
+            self.plan(self.moment(action["when"]), 1, partial(apply, row, action))
 
     def remember(self, row: Row, at: datetime) -> None:
         known = {name: value for name, value in row.items() if name in MemoryDraft.model_fields}
@@ -144,18 +144,24 @@ class _History:
     def touch(self, ref: str, at: datetime) -> None:
         store.count_access(self.memories[ref], at)
 
-    def update(self, row: Row, deed: Row, at: datetime) -> None:
-        store.update_memory(self.memories[row["ref"]].uid, MemoryPatch(**deed["set"]), _actor(deed["by"]), at)
+    def update(self, row: Row, action: Row, at: datetime) -> None:
+        store.update_memory(
+            self.memories[row["ref"]].uid, MemoryPatch(**action["set"]), _actor(action["by"]), at
+        )
 
-    def upsert(self, row: Row, deed: Row, at: datetime) -> None:
-        """The same key again."""
+    def upsert(self, row: Row, action: Row, at: datetime) -> None:
+        """Store the same key again."""
         place = {name: row[name] for name in ("key", "project", "scope") if name in row}
-        store.create_memory(MemoryDraft(**place, **deed["set"]), _actor(deed["by"]), at)
+        store.create_memory(MemoryDraft(**place, **action["set"]), _actor(action["by"]), at)
 
-    def trash(self, row: Row, deed: Row, at: datetime) -> None:
-        uids, actor, reason = [self.memories[row["ref"]].uid], _actor(deed["by"]), TrashReason(deed["reason"])
-        if "into" in deed:
-            store.trash_merged(self.memories[deed["into"]], uids, actor, reason, at)
+    def trash(self, row: Row, action: Row, at: datetime) -> None:
+        uids, actor, reason = (
+            [self.memories[row["ref"]].uid],
+            _actor(action["by"]),
+            TrashReason(action["reason"]),
+        )
+        if "into" in action:
+            store.trash_merged(self.memories[action["into"]], uids, actor, reason, at)
         else:
             store.trash_memories(uids, actor, reason, at)
 
@@ -165,7 +171,7 @@ class _History:
         services.create_fact(FactDraft(**known, **memory), _actor(row["by"]), at)
 
     def refuse(self, row: Row, at: datetime) -> None:
-        """A credential that an agent tried to store: the journal keeps it. None where none are refused."""
+        """Try to store a credential, so that the journal shows a refusal. Skipped if none are refused."""
         if not settings.MEMORYHUB.block_secrets:
             return
         credential = _CREDENTIALS[row["credential"]].format(get_random_string(36))
@@ -174,8 +180,8 @@ class _History:
             store.create_memory(draft, _actor(row["by"]), at)
 
     def note_boundary(self, session: Row, event: Row, at: datetime) -> None:
-        """A boundary is a fact about its session."""
-        told = {
+        """Store a boundary, which is a fact about its session."""
+        value = {
             "at": at.isoformat(),
             "tool": event["tool_name"],
             "segment": _segment(session, event),
@@ -185,14 +191,14 @@ class _History:
         draft = FactDraft(
             subject=f"session:{session['session_id']}",
             predicate="boundary_at",
-            object=json.dumps(told, ensure_ascii=False),
+            object=json.dumps(value, ensure_ascii=False),
             project=session["project"],
             session_id=session["session_id"],
         )
         services.create_fact(draft, _actor(session["agent"]), at)
 
     def run(self, row: Row, at: datetime) -> None:
-        """A purge is done; of the other runs their record is kept."""
+        """Run a purge; for other operations, create only the record of a run."""
         result, done = row["result"], row["done"]
         if row["operation"] == "purge_expired":
             done = store.purge_expired(_actor(row["actor"]), row["params"]["grace_days"], at)
@@ -214,7 +220,7 @@ class _History:
         )
 
     def write_session(self, row: Row) -> None:
-        """What no function of the core writes yet: the session's ends, its events, its injections."""
+        """Write what no service writes: the ends, events and injections of a session."""
         began, last = self.began[row["session_id"]], self.within(row, {"minute": row["minutes"]})
         ended = bool(row["end_reason"])
         session, _ = Session.objects.update_or_create(
@@ -257,8 +263,8 @@ class _History:
         )
 
     def injection(self, session: Session, row: Row, one: Row) -> Injection:
-        def told(entries: list[Row]) -> list[Row]:
-            """With the memory's id in the place of its name in the fixtures."""
+        def with_ids(entries: list[Row]) -> list[Row]:
+            """Replace the memory's name in the fixtures by its id."""
             return [{"id": self.memories[entry.pop("memory")].uid, **entry} for entry in entries]
 
         return Injection(
@@ -269,8 +275,8 @@ class _History:
             token_budget=settings.MEMORYHUB.token_budget,
             tokens_used=one["tokens_used"],
             took_ms=one["took_ms"],
-            injected=told(one["injected"]),
-            withheld=told(one["withheld"]),
+            injected=with_ids(one["injected"]),
+            withheld=with_ids(one["withheld"]),
         )
 
 
@@ -280,19 +286,19 @@ def _read(name: str) -> Iterator[Row]:
 
 
 def _actor(name: str) -> Actor:
-    """``user:mara`` owns what is personal to her; agents work for the demo's administrator."""
+    """Return the actor: ``user:mara`` owns personal memories; agents work for the administrator."""
     kind, _, person = name.partition(":")
     return Actor(name, Clearance.up_to("secret", owner=person if kind == "user" else OWNER))
 
 
 def _segment(session: Row, event: Row | None = None) -> int:
-    """The segment of an event, or the last one of the session: one more at each boundary."""
+    """Return the segment of an event, or the last one of the session."""
     last = event["minute"] if event else session["minutes"]
     return sum("boundary" in one and one["minute"] <= last for one in session["events"])
 
 
 def _memorability(event: Row) -> tuple[Row, float | None]:
-    """The parts that the fixtures tell, and their weighted sum."""
+    """Return the memorability parts of the fixture and their weighted sum."""
     if "parts" not in event:
         return {}, None
     config = settings.MEMORYHUB
@@ -307,7 +313,7 @@ def _memorability(event: Row) -> tuple[Row, float | None]:
 
 
 def _handlers(event: Row) -> list[Row]:
-    """What the handlers of a tool call said, in order of priority."""
+    """Return the handler results of a tool call, in order of priority."""
     if event["event"] != "tool:post":
         return [{"name": "inject", "priority": 50, "status": "ok", "detail": ""}]
     shift = "a new segment begins" if "boundary" in event else "same segment"
@@ -323,7 +329,7 @@ def _handlers(event: Row) -> list[Row]:
     ]
 
 
-# name: role, level, projects with the level there, days ago that they signed in
+# name: role, level, level by project, days since the last sign-in
 TEAM: Mapping[str, tuple[str, str, Mapping[str, str], float | None]] = {
     "mara": ("administrator", "private", {}, 0.2),
     "kenji": ("maintainer", "private", {}, 1.3),
@@ -331,13 +337,13 @@ TEAM: Mapping[str, tuple[str, str, Mapping[str, str], float | None]] = {
     "tomasz": ("curator", "public", {"harbor-board": "", "greenhouse": ""}, 9),
     "noor": ("viewer", "public", {"harbor-board": ""}, None),
 }
-# name: level, rights, projects, days ago that it was used
+# name: level, rights, projects, days since the last use
 AGENTS: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, float]] = {
     "claude-code": ("private", ("read", "write"), ("harbor-board", "lexikon"), 0.02),
     "fieldhand": ("public", ("read", "write"), ("greenhouse",), 2.1),
     "night-shift": ("secret", ("read", "write", "maintain"), None, 0.5),
 }
-# name: the list, and its filters
+# name: list, filters
 SEARCHES: Mapping[str, tuple[str, str]] = {
     "Decided for the harbour": ("memories", "project=harbor-board&type=decision"),
     "Soon gone, but important": ("memories", "expiring=1&order=-importance"),
@@ -347,7 +353,7 @@ SEARCHES: Mapping[str, tuple[str, str]] = {
 
 
 def gather(admin: User) -> None:
-    """Add all of it to the demo; ``admin`` is who invited the others. Nobody of them has a password."""
+    """Add people, tokens and saved searches. ``admin`` invites the others, who have no password."""
     for name, (role, level, projects, seen) in TEAM.items():
         _join(admin, name, role, level, projects)
         if seen is not None:
@@ -387,7 +393,7 @@ ENDED_AGO = timedelta(minutes=35)
 
 
 def play_session(now: datetime | None = None) -> None:
-    """Play it so that it ended a while ago. Refused when the endpoint takes nothing."""
+    """Replay the recorded session so that it ended a while ago."""
     transcript = read_transcript(settings.BASE_DIR / RECORDED)
     with _in_no_hurry(), inside(system_actor("quickstart"), AGENT) as door:
         for _ in Player(door, transcript, looks=False).play((now or timezone.now()) - ENDED_AGO):
@@ -396,7 +402,7 @@ def play_session(now: datetime | None = None) -> None:
 
 @contextmanager
 def _in_no_hurry() -> Iterator[None]:
-    """On a busy machine, too, each prompt gets what it would have got."""
+    """Lift the injection deadline, so that a busy machine does not change the demo."""
     served = settings.MEMORYHUB
     settings.MEMORYHUB = replace(served, injection_deadline_ms=60_000)
     try:

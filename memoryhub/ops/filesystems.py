@@ -1,4 +1,4 @@
-"""On what kind of file system a path lies. Pure but for reading ``/proc/mounts``."""
+"""The type of the file system of a path, read from ``/proc/mounts``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-# Other machines may write there too, and the shared memory of SQLite's write-ahead log does not reach them.
+# Network file systems: the shared memory of SQLite's write-ahead log does not reach other machines.
 # fmt: off
 NETWORK = frozenset({
     "afs", "beegfs", "ceph", "cephfs", "cifs", "coda", "davfs", "davfs2", "fhgfs", "gfs", "gfs2",
@@ -15,7 +15,7 @@ NETWORK = frozenset({
     "fuse.davfs", "fuse.davfs2", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.juicefs",
     "fuse.mfs", "fuse.mountpoint-s3", "fuse.rclone", "fuse.s3fs", "fuse.smbnetfs", "fuse.sshfs"
 })
-# A folder that a virtual machine or container shares with its host: safe only while one side uses the store.
+# Folders that a virtual machine or container shares with its host: safe while only one side uses the store.
 SHARED_WITH_HOST = frozenset({
     "9p", "drvfs", "fakeowner", "fuse.grpcfuse", "fuse.osxfs", "fuse.vmhgfs-fuse", "prl_fs", "vboxsf",
     "virtiofs", "vmhgfs"
@@ -27,7 +27,7 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class Mount:
-    """Where a file system hangs in the tree, and of what type it is."""
+    """A mount point and the type of its file system."""
 
     point: str
     type: str
@@ -42,7 +42,7 @@ class Mount:
 
 
 def mount_of(path: Path, mounts: str) -> Mount | None:
-    """The mount that holds ``path``, by the text of ``/proc/mounts``: the deepest, and of these the last."""
+    """Return the mount of ``path`` from the text of ``/proc/mounts``: the last of the deepest ones."""
     best: Mount | None = None
     for line in mounts.splitlines():
         fields = line.split(" ")
@@ -55,7 +55,7 @@ def mount_of(path: Path, mounts: str) -> Mount | None:
 
 
 def mount_under(path: Path) -> Mount | None:
-    """The mount that holds ``path``, which need not exist; ``None`` where the system tells none (macOS)."""
+    """Return the mount of ``path``, which need not exist, or None if the system lists none (macOS)."""
     try:
         return mount_of(path.resolve(), _MOUNTS.read_text("utf-8", "surrogateescape"))
     except OSError:

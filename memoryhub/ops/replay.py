@@ -31,7 +31,7 @@ class NotATranscript(Exception):
 
 
 class BadLine(ValueError):
-    """What is wrong with one line."""
+    """An error in one line of the transcript."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class Player:
     """``speed``: 0 as fast as it goes, 1 in real time, 60 sixty times as fast.
 
     The last hook's time is the moment at which it is played, those before keep their recorded distance.
-    A session that is in the store keeps the times it has there: what is known of it is not sent again.
+    A session in the store keeps its times, so its events are not sent again.
     """
 
     door: Door

@@ -1,4 +1,4 @@
-"""Serving the hub with granian: the checks before it, and its start in the place of this process."""
+"""Serve with granian: check the address, then replace this process by the server."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from memoryhub.http import request_buffering
 
 logger = logging.getLogger(__name__)
 APPLICATION = "memoryhub.worker:application"
-# Processes: one for each processor, for the threads of one take turns at Python; few, for each needs memory.
+# Processes: one per CPU, because threads share the interpreter lock. Few, because each needs memory.
 WORKERS = min(os.cpu_count() or 1, 4)
-# Threads of one worker: more of them wait for each other's Python, fewer let a slow reader hold up the rest.
+# Threads per worker: more would wait for the interpreter lock; with one, a slow client would block the rest.
 THREADS = 2
-# A worker that has not ended by then is killed, so that a stop always ends.
+# A worker that has not ended after this time is killed.
 SECONDS_TO_END = 10
-# Between two checks of a worker for whether its main process is still there.
+# Interval at which a worker checks that its main process is alive.
 SECONDS_BETWEEN_CHECKS = 1.0
 
 
@@ -36,9 +36,9 @@ class CannotServe(Exception):
 
 
 def require_free(host: str, port: int) -> None:
-    """Raise :class:`CannotServe` unless this address is of this machine and nobody listens there.
+    """Raise :class:`CannotServe` unless this address belongs to this machine and is free.
 
-    Asked before the start, because granian shares a port that another granian holds already.
+    Checked before the start, because granian would share a port with another granian.
     """
     if not 0 < port < 65_536:
         raise CannotServe(f"--port must be between 1 and 65535, not {port}")
@@ -59,14 +59,14 @@ def _reason(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EACCES:
         return f"port {port} is reserved for the system's administrator; choose one above 1023: --port 8000"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"--host {host} is no address of this machine; 0.0.0.0 stands for all of them"
+        return f"--host {host} is not an address of this machine; 0.0.0.0 means all of them"
     return f"cannot listen at {host} port {port}: {error.strerror}"
 
 
 def serve(
     host: str, port: int, *, workers: int = WORKERS, threads: int = THREADS, quiet: bool = False
 ) -> NoReturn:
-    """Become the server. The environment goes along; what is relative in it was resolved by the settings."""
+    """Replace this process by the server. Relative paths of the environment are resolved first."""
     environ = os.environ
     environ["LETSGO_HOME"] = str(settings.HOME)
     environ["LETSGO_MEMORY_DB"] = str(settings.MEMORY_DB)
@@ -78,7 +78,7 @@ def serve(
     sys.stderr.flush()
     options = ["--interface", "rsgi", "--host", host, "--port", str(port), "--no-ws"]
     environ[request_buffering.THREADS_VARIABLE] = str(threads)
-    # With HTTP/2 one connection could stand for very many requests.
+    # With HTTP/2, one connection could carry many requests.
     options += [
         "--http",
         "1",

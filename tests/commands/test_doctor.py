@@ -21,10 +21,10 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 # The command
 
 
-def test_a_sound_installation_is_well(run, sound):
+def test_sound_installation_has_no_problems(run, sound):
     ran = run("doctor")
     assert ran.code == 0
-    assert "All is well." in ran.out
+    assert "No problems found." in ran.out
     assert ran.out.count("OK ") == len(doctor.CHECKS)
 
 
@@ -72,16 +72,8 @@ def test_a_finding_cannot_write_to_the_terminal(run, sound, configure):
     assert "\x1b" not in run("doctor").out
 
 
-def test_every_check_stands_in_the_registry_once():
-    modules = (
-        machine,
-        web,
-        doctor.store,
-        doctor.store,
-        doctor.content,
-        doctor.services,
-        doctor.services,
-    )
+def test_every_check_is_registered_once():
+    modules = (machine, web, doctor.store, doctor.content, doctor.services)
     made = [one for module in modules for one in vars(module).values() if isinstance(one, Check)]
     assert sorted(one.name for one in made) == sorted(one.name for one in doctor.CHECKS)
     names = [one.name for one in doctor.CHECKS]
@@ -93,7 +85,7 @@ def test_every_check_stands_in_the_registry_once():
 # Going through the checks
 
 
-def test_what_needs_a_failed_check_is_passed_over_and_so_is_what_needs_that():
+def test_check_that_needs_a_failed_check_is_skipped_transitively():
     looked = []
 
     def looks(name: str, needs: str, found: Finding) -> Check:
@@ -114,7 +106,7 @@ def test_what_needs_a_failed_check_is_passed_over_and_so_is_what_needs_that():
     assert looked == ["a", "d", "e"]
 
 
-def test_an_unreadable_file_or_store_is_a_finding_and_no_traceback():
+def test_unreadable_file_or_store_is_a_finding():
     @check("file")
     def unreadable():
         Path("/no/such/file").read_text()
@@ -126,7 +118,7 @@ def test_an_unreadable_file_or_store_is_a_finding_and_no_traceback():
             cursor.execute("SELECT * FROM no_such_table")
         yield ok("never")
 
-    assert look(unreadable) == fail("/no/such/file: No such file or directory", "Mend the access to it.")
+    assert look(unreadable) == fail("/no/such/file: No such file or directory", "Make it accessible.")
     assert look(rowless).status is Status.FAIL
     assert "no such table" in look(rowless).text
 

@@ -29,7 +29,7 @@ def test_a_store_that_is_not_there_fails_and_is_not_made(run, own_store):
     assert ran.code == 1
     assert "FAIL  store: there is no store at" in ran.out
     assert "→ Make an empty one: manage.py migrate." in ran.out
-    assert "SKIP  tokens: not looked at, because of: tables" in ran.out
+    assert "SKIP  tokens: skipped because of: tables" in ran.out
     assert not own_store.exists()
 
 
@@ -124,7 +124,7 @@ def test_rows_that_belong_to_none_fail(sound):
     tamper(sound, remember_orphan)
     found = look(named("integrity"))
     assert found == fail(
-        "1 rows belong to rows that are gone", "Put a backup back: manage.py restore_backup FILE."
+        "1 rows belong to rows that are gone", "Restore a backup: manage.py restore_backup FILE."
     )
 
 

@@ -7,7 +7,7 @@ import os
 import pytest
 from django.conf import settings
 
-from memoryhub.management.commands.test import MOST_PROCESSES, Command
+from memoryhub.management.commands.test import MAX_PROCESSES, Command
 from memoryhub.ops import bootstrap
 
 
@@ -31,7 +31,7 @@ def test_all_of_the_tests_share_the_processors(given, monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 64)
     with pytest.raises(SystemExit):
         Command().run_from_argv(["manage.py", "test"])
-    assert given == [["-n", str(MOST_PROCESSES), "--dist", "worksteal"]]
+    assert given == [["-n", str(MAX_PROCESSES), "--dist", "worksteal"]]
 
 
 @pytest.mark.parametrize(("command", "module"), [("test", "tests.settings"), ("check", "memoryhub.settings")])

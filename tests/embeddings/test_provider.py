@@ -248,7 +248,7 @@ def test_the_doctor_asks_the_provider():
 
 def test_the_doctor_is_content_with_none(configure):
     configure(embeddings="none")
-    assert look() == [(Status.OK, "none: search goes by words alone")]
+    assert look() == [(Status.OK, "none: search uses words only")]
 
 
 def test_the_doctor_tells_what_is_not_set_once(configure):

@@ -36,7 +36,7 @@ class Command(BaseCommand):
             "--rights", default="read,write", help=f"of {','.join(RIGHTS)}, with commas (default: read,write)"
         )
         parser.add_argument("--projects", help="confine it to these projects, with commas (default: all)")
-        parser.add_argument("--owner", default="", help="whose personal memories it holds (default: NAME)")
+        parser.add_argument("--owner", default="", help="owner of its personal memories (default: NAME)")
         parser.add_argument("--expires-days", type=float, help="days until it stops working (default: never)")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""``doctor``: what is wrong here, and how to mend it."""
+"""``manage.py doctor``: find defects of this installation and say how to fix them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from memoryhub.ops.doctor import CHECKS, Report, Status, examine
 
 class Command(BaseCommand):
     help = (
-        "Look for everything that can be wrong with this installation, and say how to mend it. "
-        "Exit code 1 when something failed; warnings alone leave it at 0."
+        "Find defects of this installation and say how to fix them. "
+        "Exit code 1 if a check failed, 0 if there are only warnings."
     )
     requires_system_checks: list[str] = []
 
@@ -26,9 +26,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--fix",
             action="store_true",
-            help="mend what is safe to mend: file modes, triggers, text index, the end of the mirror",
+            help="repair what is safe to repair: file modes, triggers, text index, the end of the mirror",
         )
-        parser.add_argument("--quick", action="store_true", help="leave out what reads the whole store")
+        parser.add_argument("--quick", action="store_true", help="skip checks that read the whole store")
         parser.add_argument("--json", action="store_true", help="the findings as one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -36,7 +36,7 @@ class Command(BaseCommand):
         for report in examine(CHECKS, quick=options["quick"], fix=options["fix"]):
             reports.append(report)
             if not options["json"]:
-                self._tell(report)
+                self._print(report)
         tally = Counter(finding.status for report in reports for finding in report.findings)
         if options["json"]:
             shape = {
@@ -50,9 +50,9 @@ class Command(BaseCommand):
             )
         if not options["json"]:
             warnings = plural(tally[Status.WARN], "warning")
-            self.stdout.write(f"No failure, {warnings}." if tally[Status.WARN] else "All is well.")
+            self.stdout.write(f"No failure, {warnings}." if tally[Status.WARN] else "No problems found.")
 
-    def _tell(self, report: Report) -> None:
+    def _print(self, report: Report) -> None:
         styles: dict[Status, Callable[[str], str]] = {
             Status.OK: self.style.SUCCESS,
             Status.WARN: self.style.WARNING,

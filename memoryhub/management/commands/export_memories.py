@@ -23,7 +23,7 @@ _HOW_TO_INCLUDE = {
     Sensitivity.PRIVATE.value: "--include-private",
     Sensitivity.SECRET.value: "--include-secret",
     Scope.PERSONAL.value: "--owner NAME",
-    UNKNOWN_LEVEL: "never exported; doctor tells more",
+    UNKNOWN_LEVEL: "never exported; see doctor",
 }
 
 _ABOUT_MEMORIES = ("type", "since", "until", "trashed")
@@ -57,7 +57,7 @@ class Command(BaseCommand):
         parser.add_argument("--since", metavar="WHEN", help="created at or after this day or moment (UTC)")
         parser.add_argument("--until", metavar="WHEN", help="created before this day or moment (UTC)")
         parser.add_argument(
-            "--trashed", action="store_true", help="what lies in the trash, instead of what is live"
+            "--trashed", action="store_true", help="export the trash instead of live memories"
         )
         parser.add_argument("--include-private", action="store_true", help="private memories too")
         parser.add_argument(

@@ -28,7 +28,7 @@ INTERRUPTED = 130
 class Command(BaseCommand):
     help = (
         "Read a conversation (JSON messages, a transcript of Claude Code, or text with User: and Assistant:) "
-        "and store what is worth remembering. What is known already is skipped or merged."
+        "and store the candidates. Known ones are skipped or merged."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -45,7 +45,7 @@ class Command(BaseCommand):
             default=Scope.PROJECT.value,
             help="who shares the memories: personal, project or team (project)",
         )
-        parser.add_argument("--owner", default="", help="whose personal memories they are")
+        parser.add_argument("--owner", default="", help="owner of personal memories")
         parser.add_argument("--actor", help="the name the journal keeps (default: command:<your login>)")
         parser.add_argument("--rules", action="store_true", help="do not ask the language model")
         parser.add_argument("--dry-run", action="store_true", help="print what the rules find, store nothing")
@@ -98,7 +98,7 @@ class Command(BaseCommand):
         except StoreError as refusal:
             raise CommandError(str(refusal)) from None
         except KeyboardInterrupt:
-            raise CommandError("interrupted; what is stored stays", returncode=INTERRUPTED) from None
+            raise CommandError("interrupted; stored memories stay", returncode=INTERRUPTED) from None
 
     def _tell(self, done: ExtractionResult, as_json: bool) -> None:
         if as_json:
@@ -111,6 +111,6 @@ class Command(BaseCommand):
         for note in done.notes:
             self.stderr.write(note)
         counted = Counter(one["outcome"] for one in done.results)
-        told = ", ".join(f"{count:,} {outcome}" for outcome, count in counted.items())
+        outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in counted.items())
         found = plural(len(done.results), "candidate")
-        self.stdout.write(f"{found}{f': {told}' if told else ''} (read by the {done.extractor})")
+        self.stdout.write(f"{found}{f': {outcomes}' if outcomes else ''} (read by the {done.extractor})")

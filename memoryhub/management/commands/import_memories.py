@@ -39,7 +39,7 @@ OVER_CAP = (
 class Command(BaseCommand):
     help = (
         "Store what a file holds: the hub's own JSON lines, Markdown (CLAUDE.md), or what another memory "
-        "system wrote. What is stored already stays or is refreshed, so the same file may be imported again."
+        "system wrote. Stored memories stay or are refreshed, so the same file can be imported again."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -49,7 +49,7 @@ class Command(BaseCommand):
             "--format", choices=list(FORMATS), help="what wrote the file (default: seen by its content)"
         )
         parser.add_argument("--project", default="", help="the project of what names none")
-        parser.add_argument("--owner", default="", help="whose the personal memories of the file are")
+        parser.add_argument("--owner", default="", help="owner of the personal memories in the file")
         parser.add_argument(
             "--every-owner", action="store_true", help="personal memories stay with the owners the file names"
         )
@@ -77,17 +77,17 @@ class Command(BaseCommand):
             )
         except KeyboardInterrupt:
             self._report_if_begun()
-            raise CommandError(f"interrupted; what is stored stays.{again}", returncode=INTERRUPTED) from None
+            raise CommandError(f"interrupted; stored memories stay.{again}", returncode=INTERRUPTED) from None
         except (UnreadableFile, DatabaseError, OSError) as error:
             self._report_if_begun()
-            mend = " See manage.py doctor." if isinstance(error, DatabaseError) else ""
+            hint = " See manage.py doctor." if isinstance(error, DatabaseError) else ""
             words = error.strerror if isinstance(error, OSError) else ""
             words = f"{options['file']}: cannot be read: {words}" if words else str(error)
-            raise CommandError(f"stopped: {words}.{mend}{again if self.tally.handled else ''}") from None
+            raise CommandError(f"stopped: {words}.{hint}{again if self.tally.handled else ''}") from None
         self._report()
         if self.tally.failed:
             stopped = (
-                f"; stopped at the first, mend it.{again}" if order.strict else "; mend and import them again"
+                f"; stopped at the first, fix it.{again}" if order.strict else "; fix and import them again"
             )
             raise CommandError(f"{plural(self.tally.failed, 'line')} could not be imported{stopped}")
 
@@ -152,7 +152,7 @@ class Command(BaseCommand):
         return tqdm(disable=hidden, unit=reading.unit, total=reading.total, unit_scale=is_bytes)
 
     def _say(self, place: str, problem: Problem) -> None:
-        """One error on a line of its own, between two pictures of the progress bar."""
+        """Print an error without breaking the progress bar."""
         self.errors += 1
         if not self.options["show_errors"] or self.errors <= self.options["show_errors"]:
             with tqdm.external_write_mode(file=sys.stderr):

@@ -59,7 +59,7 @@ def _standing(run: MaintenanceRun) -> str:
 
 
 def lines_of(run: MaintenanceRun, clearance: Clearance) -> Iterator[str]:
-    """A line for each change. What is printed goes into logs and mails, so only public titles are told."""
+    """Return a line for each change. Output goes to logs and mails, so it contains public titles only."""
     changes = runs.list_changes(run, clearance, 0, ROWS)
     rows = [(one.change.action, _title(one), one.change.reason) for one in changes]
     action = max((len(row[0]) for row in rows), default=0)
@@ -136,7 +136,7 @@ class Command(BaseCommand):
         """The runs to work on, queued."""
         one_of = [name for name in ("waiting", "resume", "undo") if options[name]]
         if len(one_of) > 1 or (one_of and (options["operations"] or options["project"] or options["param"])):
-            raise CommandError(f"--{one_of[0]} stands alone")
+            raise CommandError(f"--{one_of[0]} cannot be combined with other options")
         if options["resume"]:
             return [runs.resume(options["resume"], self.actor)]
         if options["undo"]:

@@ -91,7 +91,7 @@ def _afresh(admit: Callable[[], Caller]) -> Callable[[], Caller]:
 
 
 def by_token() -> Caller:
-    """Whose token the environment holds. Asked for each message: a token that is revoked ends at once."""
+    """Authenticate the token of the environment. Done for each message, so revoking it ends the session."""
     token = tokens.authenticate_token(environment.read_secret(VARIABLE))
     if token is None:
         raise unauthenticated()
@@ -113,5 +113,5 @@ def as_operator(options: dict[str, Any]) -> Callable[[], Caller]:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """Stop at once: what was being written is rolled back, for nobody has been told that it is done."""
+    """Stop at once. An unfinished write is rolled back; no client has received its confirmation."""
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""``purge_expired``: remove for good what is past its time."""
+"""``manage.py purge_expired``: remove expired memories permanently."""
 
 from __future__ import annotations
 

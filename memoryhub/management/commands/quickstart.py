@@ -36,7 +36,7 @@ HOST = "127.0.0.1"
 class Command(BaseCommand):
     help = (
         "Prepare a store, make an administrator and an agent's token where there is none, and serve. The "
-        "demo lives in .demo beside manage.py; --no-demo serves your own memories in LETSGO_HOME (~/.letsgo)."
+        "demo is in .demo next to manage.py; --no-demo serves your own memories in LETSGO_HOME (~/.letsgo)."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -49,7 +49,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["no_demo"] and settings.HOME != bootstrap.DEMO_HOME:
-            raise CommandError("the demo has a folder of its own; start it as: python3 manage.py quickstart")
+            raise CommandError("the demo needs its own folder; start it as: python3 manage.py quickstart")
         try:
             if not options["prepare_only"]:
                 serving.require_free(HOST, options["port"])
@@ -60,7 +60,7 @@ class Command(BaseCommand):
         if not options["prepare_only"]:
             self.tell("Open", f"http://{HOST}:{options['port']}")
             self.tell("API", f"http://{HOST}:{options['port']}/api/v1/docs")
-            self.tell("Stop", "Ctrl-C; the same command starts it again with what is stored")
+            self.tell("Stop", "Ctrl-C; the same command starts it again with the same data")
             self.stdout.write("")
             serving.serve(HOST, options["port"], quiet=True)
 
@@ -85,13 +85,13 @@ class Command(BaseCommand):
             demo.gather(admin)
 
     def administrator(self, real: bool) -> None:
-        """Say who may log in; make an administrator where there is none."""
+        """Print who can log in. Create an administrator if there is none."""
         users = get_user_model().objects
         known = users.filter(is_superuser=True, is_active=True).order_by("pk").first()
         if known is None and (users.filter(username=ADMIN).exists() or usernames.is_former_username(ADMIN)):
-            whose = "was" if usernames.is_former_username(ADMIN) else "is"
+            state = "was" if usernames.is_former_username(ADMIN) else "is"
             self.tell(
-                "Administrator", f"none; {ADMIN} {whose} somebody else: {_command(real, 'createsuperuser')}"
+                "Administrator", f"none; {ADMIN} {state} somebody else: {_command(real, 'createsuperuser')}"
             )
         elif known is None:
             password = get_random_string(16)

@@ -110,14 +110,14 @@ class Command(BaseCommand):
                 "interrupted; what was played stays, and the same command goes on with the rest",
                 returncode=INTERRUPTED,
             ) from None
-        told = [f"{counted[name]:,} {name}" for name in _ORDER if counted[name]]
+        counts = [f"{counted[name]:,} {name}" for name in _ORDER if counted[name]]
         self.stdout.write(
-            f"Played {plural(counted.total(), 'hook')} into {player.door.where}: {', '.join(told)}"
+            f"Played {plural(counted.total(), 'hook')} into {player.door.where}: {', '.join(counts)}"
         )
         return counted["failed"]
 
     def _tell(self, played: Played) -> None:
-        """One line; what failed is told in any case."""
+        """Print one line; failures are always printed."""
         recorded = played.recorded
         minutes, seconds = divmod(int(recorded.offset), 60)
         why = f"  {shown(played.why, 100)}" if played.why else ""
@@ -130,7 +130,7 @@ class Command(BaseCommand):
             self.stdout.write(self.style.SUCCESS(line) if played.outcome == "kept" else line)
 
     def _show(self, player: Player) -> None:
-        """What is in the store of these sessions now."""
+        """Print what the store contains of these sessions."""
         memories = player.memories()
         self.stdout.write(
             f"\n{plural(len(memories), 'memory')} of {plural(len(player.sessions), 'session')}:"

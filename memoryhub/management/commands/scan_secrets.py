@@ -1,4 +1,4 @@
-"""``manage.py scan_secrets``: credentials in what is stored: reported, quarantined and released, redacted."""
+"""``manage.py scan_secrets``: report, quarantine, release or redact credentials in stored texts."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Command(BaseCommand):
     requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        mend = parser.add_mutually_exclusive_group()
-        mend.add_argument(
+        action = parser.add_mutually_exclusive_group()
+        action.add_argument(
             "--quarantine",
             action="store_true",
-            help="hide what is found from everyone, until whoever may repair unknown levels has looked",
+            help="hide the findings from everyone except people who can repair unknown levels",
         )
-        mend.add_argument(
+        action.add_argument(
             "--redact",
             action="store_true",
             help="write [secret removed] in its place, in indexes, vectors and the file too; for good",
         )
-        mend.add_argument(
+        action.add_argument(
             "--release",
             nargs="+",
             metavar="ID",
@@ -43,7 +43,7 @@ class Command(BaseCommand):
             help="give what was quarantined under these ids the level back that it had: it was no credential",
         )
         parser.add_argument(
-            "--id", action="append", default=[], help="mend only what has this id (repeatable)"
+            "--id", action="append", default=[], help="change only the row with this id (repeatable)"
         )
         parser.add_argument("--json", action="store_true", help="one JSON object for each finding")
         parser.add_argument(
@@ -62,18 +62,18 @@ class Command(BaseCommand):
         unchecked = [one for one in findings if one.kind == NOT_CHECKED]
         findings = [one for one in findings if one.kind != NOT_CHECKED]
         actor = operator(system_actor("scan_secrets").clearance)
-        mended: CleanupResult | None = None
+        cleaned: CleanupResult | None = None
         if options["quarantine"]:
-            mended = stored_secrets.quarantine_findings(findings, actor)
+            cleaned = stored_secrets.quarantine_findings(findings, actor)
         elif options["redact"]:
-            mended = stored_secrets.redact_findings(findings, actor)
+            cleaned = stored_secrets.redact_findings(findings, actor)
         if not options["json"]:
             if unchecked:
                 self.stdout.write(f"{plural(len(unchecked), 'text')} not checked. Look at them by hand.")
-            self._tell(findings, mended, "Quarantined" if options["quarantine"] else "Redacted")
-        staying = mended.left if mended else [one for one in findings if not one.quarantined]
-        if options["fail"] and staying:
-            raise CommandError(f"{plural(len(staying), 'credential')} in the store")
+            self._print(findings, cleaned, "Quarantined" if options["quarantine"] else "Redacted")
+        remaining = cleaned.left if cleaned else [one for one in findings if not one.quarantined]
+        if options["fail"] and remaining:
+            raise CommandError(f"{plural(len(remaining), 'credential')} in the store")
         if options["fail"] and unchecked:
             raise CommandError(f"{plural(len(unchecked), 'text')} in the store could not be checked")
 
@@ -85,7 +85,7 @@ class Command(BaseCommand):
         if idle := [shown(uid) for uid, counts in released.items() if not counts]:
             raise CommandError(f"nothing is quarantined under {', '.join(idle)}; scan_secrets prints the ids")
 
-    def _tell(self, findings: list[SecretFinding], mended: CleanupResult | None, verb: str) -> None:
+    def _print(self, findings: list[SecretFinding], cleaned: CleanupResult | None, verb: str) -> None:
         if not findings:
             self.stdout.write("No credential found.")
             return
@@ -93,13 +93,13 @@ class Command(BaseCommand):
         self.stdout.write(f"{plural(len(findings), 'credential')}:")
         for kind, count in kinds.most_common():
             self.stdout.write(f"  {count:>6,}  {kind}")
-        if mended is None:
+        if cleaned is None:
             self.stdout.write("Nothing was changed: --quarantine hides them, --redact removes them.")
             self.stdout.write("Whatever was stored may have been read: replace these credentials.")
             return
-        for name, count in mended.changed.items():
+        for name, count in cleaned.changed.items():
             self.stdout.write(f"{verb} {plural(count, f'{name} row')}")
-        for finding in mended.left:
+        for finding in cleaned.left:
             if finding.place.sealed:
                 why = "is sealed"
             elif verb == "Redacted":

@@ -26,7 +26,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         shape = parser.add_mutually_exclusive_group()
         shape.add_argument("--json", action="store_true", help="as one JSON object")
-        shape.add_argument("--changed", action="store_true", help="only what is not a default")
+        shape.add_argument(
+            "--changed", action="store_true", help="only settings that differ from their default"
+        )
         shape.add_argument(
             "--markdown", action="store_true", help="the tables of docs/configuration.md: defaults, no values"
         )

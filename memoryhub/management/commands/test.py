@@ -8,23 +8,23 @@ import sys
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-MOST_PROCESSES = 4  # each drives a browser of its own
+MAX_PROCESSES = 4  # each starts its own browser
 
 
 class Command(BaseCommand):
-    help = "Run the tests with pytest; every argument goes to it: manage.py test tests/web -k trash"
+    help = "Run the tests with pytest and its arguments: manage.py test tests/web -k trash"
     requires_system_checks = []
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Pytest reads the arguments, not Django: ``-k``, ``-n`` and the like are pytest's own."""
+        """Pass the arguments to pytest instead of parsing them: ``-k`` and ``-n`` are options of pytest."""
         import pytest
 
         os.chdir(settings.BASE_DIR)
-        # All of the tests share the processors; a few are quicker in one process. Neighbours stay together,
-        # for they share servers and stores, until a process that is done takes over from another.
-        processes = str(min(os.cpu_count() or 1, MOST_PROCESSES))
+        # The whole suite uses all processors; a few tests are faster in one process. Neighbours stay
+        # together, because they share servers and stores.
+        processes = str(min(os.cpu_count() or 1, MAX_PROCESSES))
         sys.exit(pytest.main(argv[2:] or ["-n", processes, "--dist", "worksteal"]))
 
     def handle(self, *args: object, **options: object) -> None:
-        """For ``call_command``: run all the tests."""
+        """Run all tests (for ``call_command``)."""
         self.run_from_argv(["manage.py", "test"])

@@ -77,4 +77,4 @@ class Command(BaseCommand):
         for finding in mirror.findings() if mirror.exists else []:
             self.stdout.write(style(f"Mirror: {finding}"))
         if mirror.ok and not mirror.in_step:
-            self.stdout.write("Mirror: the next change mends it, or doctor --fix")
+            self.stdout.write("Mirror: the next change repairs it, or doctor --fix")

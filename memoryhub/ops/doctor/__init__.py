@@ -1,7 +1,7 @@
-"""Everything that can be wrong with an installation, and its mend.
+"""``doctor``: find defects of an installation and say how to fix them.
 
-Each check is a small function that yields findings; one that finds what is safe to mend has a fix. A check
-may need another not to have failed: without a store there is nothing to say about what is in it.
+Each check is a small function that yields findings; a check whose findings are safe to repair has a fix.
+A check can depend on another: without a store, its content cannot be checked.
 """
 
 from memoryhub.ops.doctor import content, machine, services, store, web

@@ -1,4 +1,4 @@
-"""What is in the store: levels, caps, expiry, times, people and tokens."""
+"""Content checks: levels, caps, expiry, times, people and tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memoryhub.ops.doctor.registry import Finding, check, fail, ok, warn
 from memoryhub.stats.counts import projects_near_cap
 
 SOON = timedelta(days=14)
-# Clocks of machines differ by seconds; an import may name a moment up to a day ahead.
+# Clocks differ by seconds; an import may contain times up to a day ahead.
 _CLOCK_TOLERANCE, _DATE_TOLERANCE = timedelta(minutes=5), timedelta(days=1)
 _RELEASED = datetime(2025, 1, 1, tzinfo=UTC)
 _GATED = ("Memory", "Fact", "Event", "JournalEntry", "Injection", "Revision")

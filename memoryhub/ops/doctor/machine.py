@@ -1,4 +1,4 @@
-"""The machine: Python and SQLite, configuration, folders, files and their modes, the disk."""
+"""Machine checks: Python, SQLite, configuration, folders, files and their modes, disk space."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def home() -> Iterator[Finding]:
 
 
 def _files() -> list[Path]:
-    """All that holds memories, or the key to the sessions."""
+    """Return the files that contain memories or the session key."""
     database = backup.live_path()
     logs = Path(settings.MEMORY_LOG)
     found = [database, *(Path(f"{database}{end}") for end in ("-wal", "-shm"))]
@@ -70,7 +70,7 @@ def _files() -> list[Path]:
 
 
 def _exposed() -> list[Path]:
-    """Files that others on this machine may read or write: their own mode and their folder's let them."""
+    """Return the files that other users of this machine can read or write."""
     return [
         path
         for path in _files()
@@ -79,7 +79,7 @@ def _exposed() -> list[Path]:
 
 
 def _open_folders() -> list[Path]:
-    """Folders where others may put or replace files."""
+    """Return the folders in which other users can create or replace files."""
     folders = {path.parent for path in _files()} | {Path(settings.HOME)}
     return sorted(f for f in folders if f.is_dir() and f.stat().st_mode & _OTHERS_MAY_WRITE)
 

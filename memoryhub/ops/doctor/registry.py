@@ -1,4 +1,4 @@
-"""Checks, findings, and going through them."""
+"""Checks and findings of ``doctor``, and the loop that runs them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from enum import StrEnum
 from django.core.checks import CheckMessage
 from django.db import DatabaseError
 
-RESTORE = "Put a backup back: manage.py restore_backup FILE."
-_BUSY = "Something else keeps the store busy; run doctor again."
+RESTORE = "Restore a backup: manage.py restore_backup FILE."
+_BUSY = "Another process keeps the store busy; run doctor again."
 
 
 def is_busy(error: DatabaseError) -> bool:
@@ -26,7 +26,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check saw, on a line, and on another how to mend it."""
+    """The result of a check on one line, and how to fix it on another."""
 
     status: Status
     text: str
@@ -46,7 +46,7 @@ def fail(text: str, mend: str) -> Finding:
 
 
 def of_messages(messages: Iterable[CheckMessage]) -> Iterator[Finding]:
-    """The findings of a system check."""
+    """Convert the messages of a system check to findings."""
     for message in messages:
         if message.level >= 30 and not message.is_silenced():  # from WARNING on
             status = Status.FAIL if message.is_serious() else Status.WARN
@@ -59,9 +59,9 @@ Fix = Callable[[], Iterable[str]]
 
 @dataclass(frozen=True)
 class Check:
-    """``needs`` names the check that must not have failed; ``slow`` ones read the whole store.
+    """A named check. It is skipped if the check ``needs`` failed; ``slow`` checks read the whole store.
 
-    ``fix`` mends what is safe to mend and says what it did.
+    ``fix`` repairs what is safe to repair and describes what it did.
     """
 
     name: str
@@ -71,27 +71,27 @@ class Check:
     fix: Fix | None = None
 
     def findings(self) -> list[Finding]:
-        """What it sees now. An unreadable file or store is a finding too."""
+        """Run the check. An unreadable file or store is a finding too."""
         try:
             return list(self.run())
         except DatabaseError as error:
             return [fail(f"the store cannot be read: {error}", _BUSY if is_busy(error) else RESTORE)]
         except OSError as error:
             return [
-                fail(f"{error.filename or 'the system'}: {error.strerror or error}", "Mend the access to it.")
+                fail(f"{error.filename or 'the system'}: {error.strerror or error}", "Make it accessible.")
             ]
 
 
 def check(
     name: str, *, needs: str = "", slow: bool = False, fix: Fix | None = None
 ) -> Callable[[Run], Check]:
-    """Make a check of a function."""
+    """Turn a function into a check."""
     return lambda run: Check(name, run, needs, slow, fix)
 
 
 @dataclass(frozen=True)
 class Report:
-    """A check's findings, and what was done to mend what it found."""
+    """The findings of a check, and the fixes that were applied."""
 
     name: str
     findings: list[Finding]
@@ -99,21 +99,21 @@ class Report:
 
     @property
     def status(self) -> Status:
-        """The worst."""
+        """The worst status of the findings."""
         worst = (Status.FAIL, Status.WARN, Status.SKIP, Status.OK)
         return next((s for s in worst if any(f.status is s for f in self.findings)), Status.OK)
 
 
 def examine(checks: Iterable[Check], *, quick: bool = False, fix: bool = False) -> Iterator[Report]:
-    """Go through the checks in order. ``quick`` leaves out those that read the whole store."""
+    """Run the checks in order. ``quick`` leaves out those that read the whole store."""
     failed: set[str] = set()
     for one in checks:
         if one.needs in failed:
             failed.add(one.name)
-            yield Report(one.name, [Finding(Status.SKIP, f"not looked at, because of: {one.needs}")], [])
+            yield Report(one.name, [Finding(Status.SKIP, f"skipped because of: {one.needs}")], [])
             continue
         if one.slow and quick:
-            yield Report(one.name, [Finding(Status.SKIP, "not looked at (--quick)")], [])
+            yield Report(one.name, [Finding(Status.SKIP, "skipped (--quick)")], [])
             continue
         report = Report(one.name, one.findings(), [])
         if fix and one.fix and report.status in (Status.WARN, Status.FAIL):

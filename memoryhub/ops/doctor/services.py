@@ -19,7 +19,7 @@ from memoryhub.models import MaintenanceRun
 from memoryhub.ops import checks
 from memoryhub.ops.doctor.registry import Finding, check, fail, of_messages, ok, warn
 
-_MEND = "Until that is mended search goes by words alone; manage.py show_config tells what is set."
+_HINT = "Until this is fixed, search uses words only; manage.py show_config shows the settings."
 
 
 @check("embeddings")
@@ -31,36 +31,36 @@ def provider() -> Iterator[Finding]:
             length = len(embedder.query("Is anybody there?"))
             yield ok(f"{embedder.name} answers, with vectors of {length} numbers")
         else:
-            yield ok("none: search goes by words alone")
+            yield ok("none: search uses words only")
     except EmbeddingError as error:
-        if not find_problems(EmbeddingSettings.now()):  # those are told above
-            yield warn(str(error), _MEND)
+        if not find_problems(EmbeddingSettings.now()):  # already reported above
+            yield warn(str(error), _HINT)
 
 
 @check("vectors", needs="triggers")
 def vectors() -> Iterator[Finding]:
-    """Whether every memory has one of the configured model."""
+    """Check that every memory has a vector of the configured model."""
     try:
         embedder = configured()
     except EmbeddingError:
-        return  # told above
+        return  # already reported above
     held = vector_log.sizes_by_model()
     size = sum(length for _, length in held.values()) / 1e6
     if embedder is None:
-        yield ok(f"no model is configured; {size:,.1f} MB of vectors of before")
+        yield ok(f"no model is configured; {size:,.1f} MB of vectors of earlier models")
         return
     number, _ = held.get(embedder.name, (0, 0))
     lacking = vector_log.count_memories() - number
     if lacking > 0:
         yield warn(
-            f"{lacking:,} memories have no vector of {embedder.name}: search finds them by their words alone",
-            "The server embeds them by itself; or: manage.py maintain embed",
+            f"{lacking:,} memories have no vector of {embedder.name}: search finds them only by their words",
+            "The server embeds them in the background; or run: manage.py maintain embed",
         )
         return
     yield ok(f"{number:,} of {embedder.name}, {size:,.1f} MB")
 
 
-# Within it something is worth telling; older ones have been overtaken by later runs.
+# Interrupted runs are reported for this long; later runs have replaced older ones.
 _LATELY = timedelta(days=7)
 _MISSED = timedelta(days=2)
 _WAITED = timedelta(hours=1)
@@ -78,7 +78,7 @@ def maintenance_runs() -> Iterator[Finding]:
     dead = [run for run in MaintenanceRun.objects.filter(status=Status.RUNNING) if is_lost(run, now)]
     for run in dead:
         yield warn(
-            f"{run.operation} (run {run.uid}) is said to be running, and nobody works on it",
+            f"{run.operation} (run {run.uid}) is marked as running, but no worker executes it",
             "doctor --fix marks it as interrupted; then: manage.py maintain --resume ID",
         )
     interrupted = MaintenanceRun.objects.filter(
@@ -103,8 +103,8 @@ def maintenance_runs() -> Iterator[Finding]:
 def daily_maintenance() -> Iterator[Finding]:
     if unknown := scheduler.unknown_operations():
         yield fail(
-            f"maintenance_operations names what there is not: {', '.join(unknown)}",
-            "Correct it; manage.py maintain --list tells what there is.",
+            f"maintenance_operations contains unknown names: {', '.join(unknown)}",
+            "Correct it; manage.py maintain --list shows the known ones.",
         )
         return
     now, last = timezone.now(), scheduler.last_scheduled_day()
@@ -113,8 +113,8 @@ def daily_maintenance() -> Iterator[Finding]:
     if late:
         when = f"since {last:%Y-%m-%d}" if last else "since the store was made"
         kept = settings.MEMORYHUB.maintenance_at and settings.MEMORYHUB.maintenance_worker
-        mend = "Start the server" if kept else "Set maintenance_at and maintenance_worker"
-        yield warn(f"has not run {when}", f"{mend}, or let cron run: manage.py maintain")
+        hint = "Start the server" if kept else "Set maintenance_at and maintenance_worker"
+        yield warn(f"has not run {when}", f"{hint}, or let cron run: manage.py maintain")
     elif last:
         yield ok(f"ran on {last:%Y-%m-%d}")
     else:

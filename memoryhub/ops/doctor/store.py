@@ -28,7 +28,7 @@ def database() -> Iterator[Finding]:
         yield fail(f"there is no store at {path}", "Make an empty one: manage.py migrate.")
         return
     try:
-        # Asked of SQLite: closing a file that was read here would drop all locks of this process on it.
+        # Use SQLite: closing the file after reading it directly would drop all locks of this process on it.
         with connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM sqlite_master")
     except DatabaseError as error:
@@ -94,7 +94,7 @@ def triggers() -> Iterator[Finding]:
 
 
 def _unfit() -> list[str]:
-    """The indexes that do not fit. In a copy, for the examination in place keeps all writers waiting."""
+    """Return the damaged indexes. Works on a copy, because the check would block all writers."""
     try:
         return reindexing.find_unsound_indexes()
     except (OSError, sqlite3.Error):  # no room for a copy, or no access
@@ -193,7 +193,7 @@ def present() -> Iterator[Finding]:
 
 
 def _missing_indexes() -> list[tuple[type[models.Model], _Wanted]]:
-    """Declared and not there; an index of a single field, which Django names, is known by its column."""
+    """Return the declared indexes that are missing. An unnamed one is identified by its column."""
     found: list[tuple[type[models.Model], _Wanted]] = []
     for model in apps.get_app_config("memoryhub").get_models(include_auto_created=True):
         if not model._meta.managed:
@@ -211,7 +211,7 @@ def _missing_indexes() -> list[tuple[type[models.Model], _Wanted]]:
 
 
 def _unique_indexes(model: type[models.Model]) -> list[models.UniqueConstraint]:
-    """Unique constraints with a condition are indexes; others are part of their table, and stay with it."""
+    """Return the unique constraints that are indexes: those with a condition."""
     constraints = model._meta.constraints
     return [one for one in constraints if isinstance(one, models.UniqueConstraint) and one.condition]
 

@@ -1,4 +1,4 @@
-"""How the hub is served: hosts and HTTPS, static files, Django's own checks."""
+"""Web checks: hosts, HTTPS, static files, and Django's system checks."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def _named_in_templates() -> set[str]:
 
 @check("system checks")
 def system_checks() -> Iterator[Finding]:
-    # The hub's own are among the checks above.
+    # The checks of memoryhub run above.
     others = [message for message in run_checks() if not (message.id or "").startswith("memoryhub.")]
     yield from list(of_messages(others)) or [ok("Django has no complaint")]
