@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -151,6 +153,13 @@ class Memory(models.Model):
 
     def __str__(self) -> str:
         return self.title or self.uid
+
+    def is_expired(self, now: datetime) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+    def has_ended(self, now: datetime) -> bool:
+        """Whether the memory is in the trash or expired: not in ``Memory.objects.live(now)``."""
+        return self.deleted_at is not None or self.is_expired(now)
 
 
 class Label(models.Model):
