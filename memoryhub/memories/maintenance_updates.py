@@ -25,10 +25,9 @@ from memoryhub.models.querysets import MemoryQuerySet
 
 # The memories of a step that share these get one journal row: a row for each would fill the journal.
 ACCESS_FIELDS = ("project", "sensitivity", "owner")
-AccessKey = tuple[str, str, str]
 
 
-def access_key(row: Memory | JournalEntry) -> AccessKey:
+def access_key(row: Memory | JournalEntry) -> tuple[str, str, str]:
     return row.project, row.sensitivity, row.owner
 
 
@@ -111,7 +110,7 @@ def grouped_rows(
 
     Includes rows that name a memory which is now hidden from the actor: an undo restores the others.
     """
-    rows = JournalEntry.objects.of_reach(actor.clearance).filter(
+    rows = JournalEntry.objects.visible_as_recorded(actor.clearance).filter(
         object_id=run, object_type=about, operation=operation
     )
     yield from list(rows.order_by("-seq"))

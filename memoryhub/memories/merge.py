@@ -236,7 +236,7 @@ def undo_merge(uid: str, actor: Actor, now: datetime | None = None) -> MergeResu
 
 def last_merge(memory: Memory, clearance: Clearance) -> str:
     """Return the id of the last merge into a memory that was not undone, or an empty string."""
-    rows = JournalEntry.objects.of_reach(clearance).filter(
+    rows = JournalEntry.objects.visible_as_recorded(clearance).filter(
         operation__in=(MERGE, UNDO_MERGE), object_type="memories", detail__into=memory.uid
     )
     undone = set()

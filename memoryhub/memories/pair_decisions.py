@@ -13,11 +13,13 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.core.transactions import write_transaction
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.maintenance_updates import AccessKey, access_key, grouped_rows, record_grouped
+from memoryhub.memories.maintenance_updates import access_key, grouped_rows, record_grouped
 from memoryhub.memories.merge import refuse_different_place
 from memoryhub.memories.rows import fetch_by_uids
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.fields import new_uid
+
+AccessKey = tuple[str, str, str]  # project, level, owner
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class PairDecisions:
 
     def holding(self, clearance: Clearance) -> set[frozenset[str]]:
         """Return the decided pairs of ids, if this clearance may know of both objects."""
-        rows = JournalEntry.objects.of_reach(clearance).filter(object_type=self.about)
+        rows = JournalEntry.objects.visible_as_recorded(clearance).filter(object_type=self.about)
         decided = rows.filter(operation__in=(self.said, self.undone)).order_by("seq")
         pairs: dict[tuple[str, frozenset[str]], bool] = {}
         for uid, operation, detail in decided.values_list("object_id", "operation", "detail"):

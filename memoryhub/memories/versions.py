@@ -205,7 +205,7 @@ class Provenance:
         """Load the rows about memories that the caller may see, in one query."""
         self.rows = defaultdict(list)
         uids = [memory.uid for memory in memories]
-        found: JournalQuerySet = JournalEntry.objects.of_reach(self.clearance)
+        found: JournalQuerySet = JournalEntry.objects.visible_as_recorded(self.clearance)
         for row in found.filter(object_type="memory", object_id__in=uids).order_by("-seq").iterator():
             if len(self.rows[row.object_id]) < self.most:
                 self.rows[row.object_id].append(row)
