@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 
+from memoryhub.core.dates import format_iso
 from memoryhub.core.text import shorten
 from memoryhub.memories.rows import LIST_FIELDS, ListValues, list_values, load_lists
 from memoryhub.models import Event, Fact, Memory, Revision
@@ -22,8 +23,7 @@ _MOMENTS = ("created_at", "updated_at", "last_accessed_at", "expires_at", "delet
 
 
 def moment(at: datetime | None) -> str | None:
-    """ISO 8601 in UTC."""
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z") if at else None
+    return format_iso(at) if at else None
 
 
 def memory(row: Memory, lists: ListValues | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a clearance lets through, as conditions on rows: the gate of every read."""
+"""Access filters: the conditions on rows that a clearance may see, used by every read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memoryhub.core.vocabulary import Scope
 
 
 def level_filter(clearance: Clearance, project: str = "project") -> Q:
-    """By level, and by the project that stands in this column; each share of the projects has its levels."""
+    """Return the condition on level and project. ``project``: the name of the project column."""
     found = Q()
     for levels, projects in clearance.parts():
         part = Q(sensitivity__in=sorted(levels))
@@ -19,12 +19,12 @@ def level_filter(clearance: Clearance, project: str = "project") -> Q:
 
 
 def project_filter(clearance: Clearance) -> Q:
-    """The projects that are open to a clearance, whatever the level."""
+    """Return the condition on open projects, regardless of the level."""
     return Q() if clearance.projects is None else Q(project__in=sorted(clearance.projects))
 
 
 def owner_filter(clearance: Clearance) -> Q:
-    """Personal memories are their owner's alone, but for the hub's own upkeep."""
+    """Return the condition on the owner: personal memories are visible to their owner and to maintenance."""
     if clearance.every_owner:
         return Q()
     shared = ~Q(scope=Scope.PERSONAL.value)
@@ -32,14 +32,14 @@ def owner_filter(clearance: Clearance) -> Q:
 
 
 def memory_filter(clearance: Clearance) -> Q:
-    """The condition under which a memory may be seen; personal memories are their owner's alone."""
+    """Return the condition on visible memories."""
     return level_filter(clearance) & owner_filter(clearance)
 
 
 def hidden_session_filter(clearance: Clearance) -> Q:
-    """Upkeep at the end of a session none of whose events may be seen, under the session's id.
+    """Return the condition on journal rows with the id of a session without visible events.
 
-    Such rows are not written any more (``hooks.upkeep``); those that were cannot be changed.
+    Old versions wrote such rows for the maintenance at the end of a session. The journal cannot be changed.
     """
     events = apps.get_model("memoryhub", "Event").objects.filter(
         session__session_id=OuterRef("object_id"), session__project=OuterRef("project")
@@ -55,7 +55,7 @@ def journal_filter(clearance: Clearance) -> Q:
 
 
 def token_filter(clearance: Clearance) -> Q:
-    """A row about a token tells whose it is and how far it reaches: its owner, and who looks after tokens."""
+    """Return the condition on rows about tokens: visible to the owner and to managers of tokens."""
     if clearance.every_owner or clearance.every_token:
         return Q()
     own = Q(detail__owner=clearance.owner) if clearance.owner else Q(pk__in=())

@@ -1,6 +1,6 @@
-"""Who may see what: sensitivity levels, and the clearance of one request. Pure.
+"""Sensitivity levels, and the clearance of a request. Pure.
 
-The gate is an allowlist: a level that is not named here is denied to everyone (fail-closed).
+The levels are an allowlist: rows with any other level are hidden from everyone.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from enum import StrEnum
 
 
 class Sensitivity(StrEnum):
-    """How far a memory may travel, from everyone to the few."""
-
     PUBLIC = "public"
     PRIVATE = "private"
     SECRET = "secret"  # noqa: S105 a level, not a password
@@ -22,25 +20,25 @@ LEVELS: tuple[str, ...] = tuple(level.value for level in Sensitivity)
 
 
 def level_rank(level: str) -> int:
-    """0 for public to 2 for secret; ValueError for a level that is not known."""
+    """Return 0 for public to 2 for secret. Raise ValueError for an unknown level."""
     return LEVELS.index(level)
 
 
 def stricter_level(one: str, other: str) -> str:
-    """The stricter of two levels; one that is not known is the strictest."""
+    """Return the stricter of two levels. An unknown level is the strictest."""
     return max(one, other, key=lambda level: level_rank(level) if level in LEVELS else len(LEVELS))
 
 
 @dataclass(frozen=True)
 class Clearance:
-    """What one request may see.
+    """The rows that a request may see.
 
-    ``levels``: the sensitivities it reads; one that is not known is dropped, so nothing can open it.
-    ``owner``: whose personal memories it reads (empty: nobody's). ``projects``: the projects it is confined
-    to; ``None`` for all of them. ``every_owner``: everyone's personal memories, for the hub's own upkeep.
-    ``grants``: (project, levels) for those of ``projects`` where other levels are read than ``levels``; they
-    stand in the place of these there, be they more or fewer. One for a project outside is dropped.
-    ``every_token``: what the journal tells of everyone's agent tokens, beside the owner's own.
+    ``levels``: the readable sensitivity levels; unknown ones are dropped. ``owner``: the person whose
+    personal memories are readable (empty: none). ``projects``: the open projects, ``None`` for all.
+    ``every_owner``: everyone's personal memories are readable, for maintenance. ``grants``: (project, levels)
+    for projects whose readable levels differ from ``levels``; grants for projects that are not open are
+    dropped. ``every_token``: journal rows about everyone's agent tokens are readable, not only those about
+    the owner's.
     """
 
     levels: frozenset[str] = frozenset({Sensitivity.PUBLIC.value})
@@ -55,20 +53,20 @@ class Clearance:
         if not self.grants:
             return
         if self.projects is None:
-            raise ValueError("levels of a project are for who is confined to projects")
+            raise ValueError("grants need a clearance with projects")
         known = {project: levels.intersection(LEVELS) for project, levels in self.grants}
         kept = [(project, known[project]) for project in sorted(known) if project in self.projects]
-        # One that says the same as ``levels`` says nothing.
+        # A grant that equals ``levels`` is redundant.
         object.__setattr__(self, "grants", tuple(one for one in kept if one[1] != self.levels))
 
     @classmethod
     def up_to(cls, level: str, owner: str = "", projects: Iterable[str] | None = None) -> Clearance:
-        """Everything up to ``level``; an unknown level clears nothing at all."""
+        """Return a clearance for all levels up to ``level``, or for none if the level is unknown."""
         levels = frozenset(LEVELS[: level_rank(level) + 1]) if level in LEVELS else frozenset()
         return cls(levels, owner, None if projects is None else frozenset(projects))
 
     def asking(self, *, private: bool = False, secret: bool = False) -> Clearance:
-        """What is left when the request asks for no more than these levels beside public."""
+        """Return the clearance without the levels above public that the request does not ask for."""
         asked = {Sensitivity.PUBLIC.value}
         if private:
             asked.add(Sensitivity.PRIVATE.value)
@@ -83,23 +81,23 @@ class Clearance:
         return self.projects is None and self.levels == frozenset(LEVELS)
 
     def reaches(self, project: str) -> bool:
-        """Whether the confinement leaves ``project`` open."""
+        """Whether the project is open."""
         return self.projects is None or project in self.projects
 
     def levels_in(self, project: str) -> frozenset[str]:
-        """The levels that are read in a project; none in one that is out of reach."""
+        """Return the readable levels in a project, none if it is not open."""
         return dict(self.grants).get(project, self.levels) if self.reaches(project) else frozenset()
 
     def opens(self, project: str, level: str) -> bool:
-        """Whether what is of this level and project may be seen, but for whose it is."""
+        """Whether rows of this level and project may be seen, apart from the owner."""
         return level in self.levels_in(project)
 
     def somewhere(self) -> frozenset[str]:
-        """The levels that are read in one project at least."""
+        """Return the levels that are readable in at least one project."""
         return frozenset().union(*(levels for levels, _ in self.parts()))
 
     def parts(self) -> list[tuple[frozenset[str], frozenset[str] | None]]:
-        """Levels, and the projects where just these are read (``None``: all of them); at least one part."""
+        """Return pairs of levels and the projects with exactly these readable levels (``None``: all)."""
         if not self.grants or self.projects is None:
             return [(self.levels, self.projects)]
         shares: dict[frozenset[str], set[str]] = {}
@@ -109,7 +107,7 @@ class Clearance:
         return [(levels, frozenset(shares[levels])) for levels in order]
 
     def covers(self, other: Clearance) -> bool:
-        """Whether all levels that another reads, in all projects where it does, are read here too."""
+        """Whether the levels and projects of the other clearance are all readable with this one."""
         if other.projects is None:
             return self.projects is None and other.levels <= self.levels
         return all(
@@ -118,20 +116,20 @@ class Clearance:
         )
 
     def within(self, other: Clearance) -> Clearance:
-        """What both of them read; whose personal memories stays as it is here."""
+        """Return what both clearances may read, with the owner of this one."""
         if other.projects is None and not self.grants:
             return replace(self, levels=self.levels & other.levels)
-        wide = self.projects if other.projects is None else other.projects
-        projects = frozenset(project for project in wide or () if self.reaches(project))
+        candidates = self.projects if other.projects is None else other.projects
+        projects = frozenset(project for project in candidates or () if self.reaches(project))
         grants = tuple((one, self.levels_in(one) & other.levels_in(one)) for one in sorted(projects))
         return replace(self, levels=self.levels & other.levels, projects=projects, grants=grants)
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Who does something: the name the journal keeps, and what they may see at most.
+    """The caller of a change: the name for the journal, and the largest clearance.
 
-    ``may_delete``: false for a person without permission to delete memories. Their writes evict nothing.
+    ``may_delete``: False for a person without permission to delete memories, whose writes evict nothing.
     """
 
     name: str
@@ -144,5 +142,5 @@ class Actor:
 
 
 def system_actor(name: str) -> Actor:
-    """The hub itself at work (a command, a scheduled run): every known level of every project and owner."""
+    """Return the actor of a command or scheduled run, who sees every known level, project and owner."""
     return Actor(f"system:{name}", Clearance(frozenset(LEVELS), every_owner=True))

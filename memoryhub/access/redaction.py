@@ -1,8 +1,7 @@
-"""What pages say of a secret memory before it is opened: that it is there, and nothing of its words.
+"""Redaction of secret memories on all pages but their own.
 
-Opening it on its own page writes who read it into the journal; a list, a card or a result writes nothing, so
-it shows no passage. The title is a passage too: one that was left out is made of the content's first words,
-and one that was given may name what is secret.
+Only the page of the memory journals who read it, so lists and search results show no text of a secret memory.
+This includes the title, which can be made from the content or name the secret.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ REDACTED_NOTICE = "Secret: opening it shows what it says, and is noted in the jo
 
 
 def is_redacted(level: str) -> bool:
-    """Whether what stands under a level is shown on a page of its own alone; so is a level nobody knows."""
+    """Whether memories of this level are shown only on their own page. True for unknown levels."""
     return level not in _UNREDACTED_LEVELS
 
 
 def display_name(memory: Any) -> str:
-    """What a page other than its own calls a memory: its title, else its id."""
+    """Return the name of a memory on pages other than its own: its title, or else its id."""
     return format_display_name(memory.title, memory.uid, memory.sensitivity)
 
 
 def format_display_name(title: str, uid: str, level: str) -> str:
-    """:func:`name_of` of a row that is no model; ``Secret memory 1a2b3c`` for a sealed one."""
+    """Return the display name of a row that is not a model: ``Secret memory 1a2b3c`` for a redacted one."""
     return f"Secret memory {uid[-_ID_CHARS:]}" if is_redacted(level) else title or uid

@@ -25,7 +25,7 @@ from memoryhub.api.schemas import (
     Stored,
     documented,
 )
-from memoryhub.audit.mirror import to_line
+from memoryhub.audit.journal import to_line
 from memoryhub.audit.reveals import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.extraction.deduplication import create_deduplicated

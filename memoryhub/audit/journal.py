@@ -20,9 +20,9 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Sensitivity, stricter_level, system_actor
 from memoryhub.audit import journal_loss, mirror
 from memoryhub.audit.journal_loss import Loss
-from memoryhub.audit.mirror import LINE_FIELDS, format_moment
-from memoryhub.audit.mirror import to_line as to_line  # noqa: PLC0414 others take it from here
+from memoryhub.audit.mirror import LINE_FIELDS
 from memoryhub.backends import bulk
+from memoryhub.core.dates import format_iso
 from memoryhub.models import Fact, JournalEntry, Memory
 
 GENESIS_HASH = "0" * 64
@@ -32,7 +32,7 @@ _HASHED_COLUMNS = (*LINE_FIELDS[:6], *_ACCESS_FIELDS, "detail")
 
 @dataclass(frozen=True)
 class Change:
-    """What happened to one object; ``detail`` names fields and counts, never a memory's text."""
+    """One change of one object. ``detail`` has field names and counts, never the text of a memory."""
 
     operation: str
     object_type: str
@@ -44,7 +44,7 @@ class Change:
 
 
 def memory_change(operation: str, memory: Memory, **detail: Any) -> Change:
-    """A change of a memory, under the memory's own level, project and owner."""
+    """Return a change with the level, project and owner of the memory."""
     return Change(
         operation,
         "memory",
@@ -57,27 +57,32 @@ def memory_change(operation: str, memory: Memory, **detail: Any) -> Change:
 
 
 def fact_change(operation: str, fact: Fact, **detail: Any) -> Change:
-    """A change of a fact; one that hangs on a memory is under the memory's level too, and its owner's."""
+    """Return a change of a fact, with the stricter level of fact and memory, and the memory's owner."""
     level = stricter_level(fact.sensitivity, fact.memory.sensitivity) if fact.memory else fact.sensitivity
     owner = fact.memory.owner if fact.memory else ""
     return Change(operation, "fact", fact.uid, detail, fact.project, level, owner)
 
 
+def to_line(row: JournalEntry) -> dict[str, Any]:
+    """Return a row in the shape of the API and of the mirror."""
+    return {name: format_iso(row.at) if name == "at" else getattr(row, name) for name in LINE_FIELDS}
+
+
 def record(actor: Actor, changes: Iterable[Change], now: datetime | None = None) -> None:
-    """Append the changes. Must run in the transaction that makes them; the write lock orders the chain."""
+    """Append changes. Call this in the transaction that makes them: the write lock orders the chain."""
     at = now or timezone.now()
     _append((at, actor.name, change) for change in changes)
 
 
 def record_imported(past: Iterable[tuple[datetime, str, Change]]) -> None:
-    """Append rows of another store's journal: when it was, who did it, and what. Each says that it came so.
+    """Append rows ``(moment, actor, change)`` of another store's journal, in the transaction of the import.
 
-    ``detail`` must hold ``imported``, with its number and hash over there: nobody can pass off a row as made
-    here. Must run in the transaction of the import.
+    ``detail`` must contain ``imported`` with the original number and hash, so that no imported row looks like
+    one that was written here.
     """
     entries = list(past)
     if any(not change.detail.get("imported") for _, _, change in entries):
-        raise ValueError("a row of another journal says where it came from")
+        raise ValueError("an imported journal row needs its origin in detail.imported")
     _append(entries)
 
 
@@ -93,16 +98,16 @@ def _write(entries: Iterable[tuple[datetime, str, Change]]) -> None:
     rows, lines, previous = [], [], before
     for seq, (at, actor, change) in enumerate(entries, start=last + 1):
         if at not in moments:
-            moments[at] = (str(connection.ops.adapt_datetimefield_value(at)), format_moment(at))
-        stored_at, shown_at = moments[at]
-        place = (change.operation, change.object_type, change.object_id)
+            moments[at] = (str(connection.ops.adapt_datetimefield_value(at)), format_iso(at))
+        stored_at, iso_at = moments[at]
+        subject = (change.operation, change.object_type, change.object_id)
         detail = json.dumps(dict(sorted(change.detail.items())))
-        gate = (change.project, change.sensitivity, change.owner)
-        stored = (seq, stored_at, actor, *place, *gate, detail)
+        access = (change.project, change.sensitivity, change.owner)
+        stored = (seq, stored_at, actor, *subject, *access, detail)
         previous = _digest(map(str, stored), previous)
         rows.append((*stored, previous))
         lines.append(
-            dict(zip(LINE_FIELDS, (seq, shown_at, actor, *place, change.detail, previous), strict=True))
+            dict(zip(LINE_FIELDS, (seq, iso_at, actor, *subject, change.detail, previous), strict=True))
         )
     if rows:
         bulk.insert(JournalEntry, (*_HASHED_COLUMNS, "hash"), rows)
@@ -112,7 +117,7 @@ def _write(entries: Iterable[tuple[datetime, str, Change]]) -> None:
 def _with_loss(
     entries: Iterable[tuple[datetime, str, Change]], lost: dict[str, Any] | None
 ) -> Iterator[tuple[datetime, str, Change]]:
-    """Add a row about lost rows; last, so that the caller's first row has the number after the newest one."""
+    """Add a row about lost rows at the end: callers expect their first row after the newest one."""
     is_empty = True
     for entry in entries:
         is_empty = False
@@ -126,14 +131,14 @@ def _of_loss(lost: dict[str, Any]) -> tuple[datetime, str, Change]:
 
 
 def _of_journal(operation: str, **detail: Any) -> Change:
-    """A change about the journal itself. Its numbers count hidden rows as well, so it is secret."""
+    """Return a change of the journal itself. It is secret because its numbers count hidden rows."""
     return Change(operation, "journal", "", detail, sensitivity=Sensitivity.SECRET.value)
 
 
 def acknowledge_loss(actor: Actor, through: int | None = None) -> Loss | None:
-    """Stop reporting the losses recorded up to row ``through`` (default: all, the latest included).
+    """Stop reporting the losses recorded up to row ``through`` (default: all). Return the losses, if any.
 
-    Returns what was acknowledged, None without a loss. Must run in a write transaction.
+    Must run in a write transaction.
     """
     if through is None and (lost := journal_loss.detect(*_last_row())):
         _write([_of_loss(lost)])
@@ -144,22 +149,22 @@ def acknowledge_loss(actor: Actor, through: int | None = None) -> Loss | None:
 
 
 def _last_row() -> tuple[int, str]:
-    """The last row's number and hash. In plain SQL: every write asks for it."""
+    """Return the number and hash of the last row. Plain SQL, because every write needs them."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT seq, hash FROM {JournalEntry._meta.db_table} ORDER BY seq DESC LIMIT 1")  # noqa: S608
         return cursor.fetchone() or (0, GENESIS_HASH)
 
 
 def last_seq() -> int:
-    """Of the newest row; 0 before the first. Inside a write transaction the next row takes the one after."""
+    """Return the number of the newest row, or 0. In a write transaction the next row gets the next number."""
     return _last_row()[0]
 
 
 @dataclass(frozen=True)
 class Verification:
-    """``first_bad_seq`` is the first number whose row is not as it was written, or is missing.
+    """The result of a verification. ``first_bad_seq``: the first number whose row was changed or is missing.
 
-    ``loss``: rows whose loss was recorded and not acknowledged yet. Then ``ok`` is false.
+    ``loss``: lost rows that no one has acknowledged. Then ``ok`` is false.
     """
 
     ok: bool
@@ -169,9 +174,9 @@ class Verification:
 
 
 def verify() -> Verification:
-    """:func:`verify_chain`, the end of the chain compared with the mirror's, and recorded losses.
+    """Verify the chain, compare its end with the mirror, and look for recorded losses.
 
-    What is left of a journal that lost its newest rows is a whole chain; the mirror still contains them.
+    A journal that lost its newest rows is still a valid chain, but the mirror still contains the rows.
     """
     found, loss = verify_chain(), journal_loss.pending()
     bad = found.first_bad_seq or _first_lost_seq(found.rows) or (loss.first_seq if loss else None)
@@ -185,7 +190,7 @@ def verify_chain() -> Verification:
 
 
 def _first_lost_seq(rows: int) -> int | None:
-    """The first row that the mirror shows to be missing or written anew; None for another store's mirror."""
+    """Return the first row that is missing or different according to the mirror, if it is of this store."""
     end, beginning = mirror.last(), mirror.first()
     if end is None or beginning is None or not end[0]:
         return None
@@ -197,7 +202,7 @@ def _first_lost_seq(rows: int) -> int | None:
     return None if JournalEntry.objects.filter(seq=end[0], hash=end[1]).exists() else end[0]
 
 
-# Bytes: a parsed value could hide a changed byte, and a byte that is no UTF-8 could not be fetched at all.
+# Bytes: parsing could hide a changed byte, and invalid UTF-8 could not be fetched.
 STORED_COLUMNS = (*_HASHED_COLUMNS, "hash")
 STORED_BYTES_SQL = (
     f"SELECT {', '.join(f'CAST({name} AS BLOB)' for name in STORED_COLUMNS)} "  # noqa: S608 own names
@@ -206,7 +211,7 @@ STORED_BYTES_SQL = (
 
 
 def check_chain(rows: Iterable[Sequence[bytes | None]]) -> Verification:
-    """Whether these rows, fetched with :data:`STORED_BYTES` from any store, are an unbroken chain."""
+    """Verify the chain of rows that were fetched with :data:`STORED_BYTES_SQL` from any store."""
     previous, expected, bad = GENESIS_HASH, 1, None
     count = 0
     for row in rows:
@@ -219,6 +224,6 @@ def check_chain(rows: Iterable[Sequence[bytes | None]]) -> Verification:
 
 
 def _digest(stored: Iterable[str], previous: str) -> str:
-    """SHA-256 over the row's texts, each with its length in front, and the hash before."""
+    """Return the SHA-256 over the texts of a row, each prefixed with its length, and the previous hash."""
     whole = "".join(f"{len(text)}:{text}" for text in stored)
     return hashlib.sha256((whole + previous).encode("utf-8", "surrogatepass")).hexdigest()

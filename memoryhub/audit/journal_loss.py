@@ -1,8 +1,8 @@
 """Lost journal rows: detected with the mirror, recorded in the journal, reported until acknowledged.
 
-A journal that lost its newest rows is still a whole chain, for example after the write-ahead log was deleted
+A journal that lost its newest rows is still a valid chain, for example after the write-ahead log was deleted
 or an older file was copied over the store. Only the mirror still contains those rows. Therefore the next
-write records the loss as a journal row of its own before the mirror is set aside.
+write records the loss as a journal row before the mirror is set aside.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Loss:
 
     @property
     def numbers(self) -> str:
-        """Of the lost rows, like ``8 to 10``."""
+        """The numbers of the lost rows, such as ``8 to 10``."""
         last = f" to {self.last_seq}" if self.last_seq > self.first_seq else ""
         return f"{self.first_seq}{last}"
 
@@ -101,7 +101,7 @@ def detect(last: int, digest: str) -> dict[str, Any] | None:
 
 
 def _last_common_row(last: int) -> int | None:
-    """The newest row in both the mirror and the journal; None when the mirror is of another store."""
+    """Return the newest row in both the mirror and the journal. None if the mirror is of another store."""
     first = mirror.first()
     if last == 0:
         return 0 if first and _was_written_here(first) else None
@@ -118,7 +118,7 @@ def _was_written_here(line: bytes) -> bool:
 
 
 def _is_row(seq: int, digest: str) -> bool:
-    """In plain SQL: a write asks for it whenever the mirror is not in step."""
+    """Whether the journal has this row. Plain SQL: every write asks while the mirror is behind."""
     if not 0 < seq < 2**63:
         return False
     with connection.cursor() as cursor:

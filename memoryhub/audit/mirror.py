@@ -1,9 +1,8 @@
 """The journal's mirror: the same rows as JSON lines in ``LETSGO_MEMORY_LOG``, in order, without gaps.
 
-Every append first looks where the file ends. Rows that another process has committed and not yet written, or
-that a crash kept from being written, are fetched and written too. A file that does not end with a row of this
-journal is set aside under another name. It is of another store (two stores were given one path), or the
-journal has lost rows, which ``journal_loss`` records.
+Every append first reads the end of the file. It also writes committed rows that another process, or a process
+that crashed, has not written. A file that does not end with a row of this journal is set aside under another
+name: it is of another store with the same path, or the journal has lost rows, which ``journal_loss`` records.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +22,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
+from memoryhub.core.dates import format_iso
 from memoryhub.models import JournalEntry
 
 logger = logging.getLogger(__name__)
@@ -30,26 +30,17 @@ LINE_FIELDS = ("seq", "at", "actor", "operation", "object_type", "object_id", "d
 LOSS = "journal_loss"  # the operation of a row that records lost rows
 _ASIDE = re.compile(r"\.\d{8}T\d{12}$")
 _BLOCK = 64 * 1024
-_TAIL_BYTES = 4096  # bytes read from the end at first; more when they hold no whole line
+_TAIL_BYTES = 4096  # read from the end at first; more if they contain no whole line
 
 
 def mirror_path() -> Path:
     return Path(settings.MEMORY_LOG)
 
 
-def to_line(row: JournalEntry) -> dict[str, Any]:
-    """Return a row in the shape of the API, which is the mirror's too."""
-    return {name: format_moment(row.at) if name == "at" else getattr(row, name) for name in LINE_FIELDS}
-
-
-def format_moment(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 def append(lines: list[dict[str, Any]], after: str = "") -> None:
-    """Bring the file up to date with these committed rows; ``after``: the hash of the one before, if known.
+    """Append committed rows, and rows that are missing before them. ``after``: the hash of the previous row.
 
-    A full disk is logged, never raised: the journal itself is written, and the next append makes up for it.
+    A full disk is logged, not raised: the journal has the rows, and the next append writes them.
     """
     try:
         with ExitStack() as stack:
@@ -67,7 +58,7 @@ def append(lines: list[dict[str, Any]], after: str = "") -> None:
 
 
 def last_row(file: IO[bytes]) -> tuple[int, str]:
-    """Number and hash of the last whole line, ``(0, "")`` without a readable one; a torn line is cut off."""
+    """Return number and hash of the last whole line, or ``(0, "")``. Cuts off an incomplete line."""
     size = file.seek(0, os.SEEK_END)
     tail = _read_tail(file, size)
     whole = tail[: tail.rfind(b"\n") + 1]
@@ -77,7 +68,7 @@ def last_row(file: IO[bytes]) -> tuple[int, str]:
 
 
 def first() -> bytes | None:
-    """The first line; None where there is no readable file."""
+    """Return the first line, or None without a readable file."""
     try:
         with mirror_path().open("rb") as file:
             return file.readline()
@@ -86,7 +77,7 @@ def first() -> bytes | None:
 
 
 def last() -> tuple[int, str] | None:
-    """Number and hash of the last whole line; None where there is no readable file or no line."""
+    """Return number and hash of the last whole line, or None without one."""
     try:
         with mirror_path().open("rb") as file:
             tail = _read_tail(file, file.seek(0, os.SEEK_END))
@@ -97,7 +88,7 @@ def last() -> tuple[int, str] | None:
 
 
 def from_the_end() -> Iterator[tuple[int, str]]:
-    """Number and hash of each line, the last line first; ``(0, "")`` for one that is not readable."""
+    """Yield number and hash of each line, the last line first. ``(0, "")`` for an unreadable line."""
     with mirror_path().open("rb") as file:
         position, rest = file.seek(0, os.SEEK_END), b""
         while position:
@@ -110,7 +101,7 @@ def from_the_end() -> Iterator[tuple[int, str]]:
 
 
 def number_and_hash(line: bytes) -> tuple[int, str]:
-    """Of one line; ``(0, "")`` when it is not readable."""
+    """Return number and hash of a line, or ``(0, "")`` if it is unreadable."""
     try:
         row = json.loads(line)
         return int(row["seq"]), str(row["hash"])
@@ -119,7 +110,7 @@ def number_and_hash(line: bytes) -> tuple[int, str]:
 
 
 def moment(line: bytes) -> datetime | None:
-    """When the row of this line was written; None when it is not readable."""
+    """Return when the row of this line was written, or None if it is unreadable."""
     try:
         at = datetime.fromisoformat(json.loads(line)["at"])
     except (ValueError, KeyError, TypeError):
@@ -129,9 +120,9 @@ def moment(line: bytes) -> datetime | None:
 
 @contextmanager
 def _locked() -> Iterator[IO[bytes]]:
-    """The file, open and locked; opened again if it was renamed while the lock was waited for.
+    """Open and lock the file. Open it again if it was renamed while waiting for the lock.
 
-    Made for its owner alone where there is none.
+    A new file is readable for its owner only.
     """
     name = mirror_path()
     while True:
@@ -158,38 +149,38 @@ def _open(name: Path) -> IO[bytes]:
 
 
 def _is_ours(file: IO[bytes], seq: int, digest: str) -> bool:
-    """Whether the file holds nothing, or ends with a row of this journal."""
+    """Whether the file is empty or ends with a row of this journal."""
     if file.seek(0, os.SEEK_END) == 0:
         return True
     return JournalEntry.objects.filter(seq=seq, hash=digest).exists()
 
 
 def recorded_loss(digest: str) -> JournalEntry | None:
-    """The row that records the loss of rows up to the one with this hash."""
+    """Return the row that records the loss of rows up to the one with this hash."""
     losses = JournalEntry.objects.filter(operation=LOSS, detail__mirror_hash=digest)
     return losses.exclude(detail__has_key="imported").order_by("-seq").first() if digest else None
 
 
 def name_aside() -> Path:
-    """A new name for the file, for setting it aside."""
+    """Return a new name for a file that is set aside."""
     return mirror_path().with_name(f"{mirror_path().name}.{timezone.now():%Y%m%dT%H%M%S%f}")
 
 
 def move_aside(digest: str = "") -> Path:
-    """Give the file another name, which is returned; the next append begins a new one with the first row.
+    """Rename the file and return its new path. The next append starts a new file with the first row.
 
-    ``digest``: the hash of its last line. A recorded loss has named the file already.
+    ``digest``: the hash of its last line, by which a recorded loss names the file.
     """
     loss = recorded_loss(digest)
-    kept = mirror_path().with_name(Path(loss.detail["file"]).name) if loss else name_aside()
-    if kept.exists():
-        kept = name_aside()
-    mirror_path().rename(kept)
-    return kept
+    target = mirror_path().with_name(Path(loss.detail["file"]).name) if loss else name_aside()
+    if target.exists():
+        target = name_aside()
+    mirror_path().rename(target)
+    return target
 
 
 def set_aside() -> list[Path]:
-    """The files that :func:`keep_aside` has renamed, oldest first."""
+    """Return the files that :func:`move_aside` has renamed, oldest first."""
     folder, name = mirror_path().parent, mirror_path().name
     if not folder.is_dir():
         return []
@@ -197,25 +188,25 @@ def set_aside() -> list[Path]:
 
 
 def lines_after(seq: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows after a number as they are stored: loaded ones would lack what readers must not see."""
+    """Yield the rows after a number as stored. Model instances lack hashes that readers must not see."""
     rows = JournalEntry.objects.filter(seq__gt=seq).order_by("seq").values(*LINE_FIELDS)
     for row in rows.iterator(chunk_size=1000):
-        yield {**row, "at": format_moment(row["at"])}
+        yield {**row, "at": format_iso(row["at"])}
 
 
 def _read_tail(file: IO[bytes], size: int) -> bytes:
-    """The end of the file: at least one whole line, with the break before it, where there is one."""
-    reach = _TAIL_BYTES
+    """Return the end of the file with at least one whole line, if there is one."""
+    length = _TAIL_BYTES
     while True:
-        file.seek(max(0, size - reach))
+        file.seek(max(0, size - length))
         tail = file.read()
-        if reach >= size or tail.count(b"\n") > 1:
+        if length >= size or tail.count(b"\n") > 1:
             return tail
-        reach *= 16
+        length *= 16
 
 
 def _last_line(whole: bytes) -> bytes:
-    """Of lines that each end with a break; empty without any."""
+    """Return the last of lines that each end with a line break; empty without lines."""
     return whole[whole.rfind(b"\n", 0, -1) + 1 : -1]
 
 

@@ -1,4 +1,4 @@
-"""Secrets that were read, many in one answer: who read which, as one row of the journal for each place."""
+"""Journal which secret memories a page showed to whom."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from memoryhub.audit import journal
 from memoryhub.core.transactions import write_transaction
 from memoryhub.models import Memory
 
-MAX_NAMED_IDS = 100  # ids in one row; those beyond are counted
+MAX_NAMED_IDS = 100  # in one row, which also has the count
 
 
-def record_reveals(memories: Iterable[Memory], actor: Actor, door: str) -> None:
-    """Journal the secrets among what an answer shows, before it is sent; without one nothing is written.
+def record_reveals(memories: Iterable[Memory], actor: Actor, page: str) -> None:
+    """Journal the secret memories among those that a response shows, before it is sent.
 
-    A row is under the project and the owner of what it names, so several of these are several rows.
+    Writes one row for each project and owner.
     """
     shown: dict[tuple[str, str], list[str]] = defaultdict(list)
     for memory in memories:
@@ -25,12 +25,12 @@ def record_reveals(memories: Iterable[Memory], actor: Actor, door: str) -> None:
     if not shown:
         return
     with write_transaction():
-        journal.record(actor, [_reveal_change(uids, *place, door) for place, uids in sorted(shown.items())])
+        journal.record(actor, [_reveal_change(uids, *place, page) for place, uids in sorted(shown.items())])
 
 
-def _reveal_change(uids: list[str], project: str, owner: str, door: str) -> journal.Change:
+def _reveal_change(uids: list[str], project: str, owner: str, page: str) -> journal.Change:
     level = Sensitivity.SECRET.value
     if len(uids) == 1:
-        return journal.Change("reveal", "memory", uids[0], {"page": door}, project, level, owner)
-    detail = {"page": door, "count": len(uids), "ids": uids[:MAX_NAMED_IDS]}
+        return journal.Change("reveal", "memory", uids[0], {"page": page}, project, level, owner)
+    detail = {"page": page, "count": len(uids), "ids": uids[:MAX_NAMED_IDS]}
     return journal.Change("reveal", "memories", "", detail, project, level, owner)

@@ -1,7 +1,7 @@
-"""Does the journal's mirror say what the journal says? And bringing it back into step.
+"""Compare the journal with its mirror line by line, and repair a mirror that is behind.
 
-The hash chain shows a changed row, but not that the newest rows were cut off: what is left is a whole chain.
-The mirror, a file of its own, still holds them. So the two are compared line by line.
+The hash chain reveals a changed row, but not that the newest rows were cut off: the rest is still a valid
+chain. The mirror still contains those rows.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ _TEXT_FIELDS = ("actor", "operation", "object_type", "object_id")
 
 @dataclass
 class MirrorReport:
-    """What a comparison found; the numbers are of rows or lines."""
+    """The result of a comparison, with numbers of rows or lines."""
 
     path: Path
     exists: bool = False
     lines: int = 0
     behind: int = 0
-    """Newest rows that the file does not hold yet; the next change writes them."""
+    """Newest rows that are not in the file yet; the next change writes them."""
     torn: bool = False
-    """The last line was cut short; the next change mends it."""
+    """The last line is incomplete; the next change replaces it."""
     gaps: int = 0
-    """Rows that the file leaves out in its middle."""
+    """Rows that are missing in the middle of the file."""
     different: int = 0
     lost: int = 0
-    """Lines whose row the database does not hold (any more)."""
+    """Lines without a row in the database."""
     unreadable: int = 0
     first_different: int | None = None
     first_lost: int | None = None
     foreign: bool = False
-    """Already the first line differs: the mirror of another store."""
+    """The first line differs: the mirror of another store."""
 
     @property
     def ok(self) -> bool:
-        """Nothing contradicts the database; the file may be behind."""
+        """No line contradicts the database. The file may be behind."""
         return not (self.gaps or self.different or self.lost or self.unreadable)
 
     @property
@@ -54,7 +54,7 @@ class MirrorReport:
         return self.ok and self.exists and not self.behind and not self.torn
 
     def findings(self) -> list[str]:
-        """What is wrong, each in a sentence; evidence first."""
+        """Return a sentence for each problem, the most serious first."""
         found = []
         if self.foreign:
             found.append("its first line is not the first row here: it is of another store")
@@ -79,7 +79,7 @@ class MirrorReport:
 
 
 def compare_mirror() -> MirrorReport:
-    """Compare the mirror with the journal, both read once from the beginning, neither held in memory."""
+    """Compare the mirror with the journal. Streams both."""
     found = MirrorReport(mirror.mirror_path())
     try:
         file = found.path.open("rb")
@@ -88,14 +88,14 @@ def compare_mirror() -> MirrorReport:
         return found
     found.exists = True
     with file, connection.cursor() as cursor:
-        # Its size before the rows: a row is committed before its line is written, so no line is too new.
+        # Take the size before the rows: a row is committed before its line is written, so every line has one.
         size = os.fstat(file.fileno()).st_size
         _compare(_read_lines(file, size, found), iter(cursor.execute(journal.STORED_BYTES_SQL)), found)
     return found
 
 
 def repair_mirror(found: MirrorReport) -> bool:
-    """Write what the mirror lacks. One that contradicts the database is evidence and stays: then False."""
+    """Add missing rows to the mirror. Return False if it contradicts the database: then it is evidence."""
     if found.lost or found.different or found.unreadable:
         return False
     if found.gaps:
@@ -122,7 +122,7 @@ def _read_lines(file: IO[bytes], size: int, found: MirrorReport) -> Iterator[tup
 def _compare(
     lines: Iterator[tuple[int, dict[str, Any]]], rows: Iterator[tuple[Any, ...]], found: MirrorReport
 ) -> None:
-    """Walk through both in order of their numbers."""
+    """Compare lines and rows in the order of their numbers."""
     row, last = next(rows, None), 0
     for seq, line in lines:
         skipped = 0

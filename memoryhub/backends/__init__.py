@@ -1,1 +1,1 @@
-"""The only dialect-aware code: full-text indexes, their triggers, and the lookup that asks them."""
+"""The SQL dialect of the database: full-text and vector indexes, triggers, bulk statements, lookups."""

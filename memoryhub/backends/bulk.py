@@ -1,7 +1,6 @@
-"""Many rows in one statement: what ``bulk_create`` does, an order of magnitude faster.
+"""Insert and update many rows, an order of magnitude faster than ``bulk_create``.
 
-Django prepares every value of every row through several layers; here each column's adapter is looked up once.
-Used by the store and the journal alone.
+Django prepares every value of every row in several layers. This module looks up the adapter of a column once.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from django.db import connection, models
 from memoryhub.core.chunks import batched
 
 # One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and
-# each savepoint makes FTS5 write out what it holds. Measured: 63 against 160 µs a memory.
+# each savepoint makes FTS5 flush its buffer. Measured: 63 instead of 160 µs for a memory.
 MAX_ROWS = 250
 MAX_PARAMETERS = 32_766  # SQLite's limit on parameters of one statement
 
@@ -26,21 +25,40 @@ Adapter = Callable[[Any], Any]
 
 
 def insert(
-    model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]], then: str = ""
+    model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]], on_conflict: str = ""
 ) -> None:
-    """Insert rows of plain values into these columns; ``then`` is an ``ON CONFLICT`` clause."""
+    """Insert rows of plain values into these columns."""
     names = ", ".join(f'"{column}"' for column in columns)
     marks = f"({', '.join(['%s'] * len(columns))})"
     head = f'INSERT INTO "{model._meta.db_table}" ({names}) VALUES '
     with connection.cursor() as cursor:
         for chunk in batched(rows, min(MAX_ROWS, MAX_PARAMETERS // len(columns))):
             cursor.execute(
-                head + ", ".join([marks] * len(chunk)) + " " + then, list(chain.from_iterable(chunk))
+                head + ", ".join([marks] * len(chunk)) + on_conflict, list(chain.from_iterable(chunk))
             )
 
 
+def insert_or_extend(
+    model: type[models.Model],
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    unique: Sequence[str],
+    lowest: str,
+    highest: str,
+) -> None:
+    """Insert rows. For rows that exist, lower the column ``lowest`` and raise the column ``highest``."""
+    insert(
+        model,
+        columns,
+        rows,
+        f" ON CONFLICT ({', '.join(unique)}) DO UPDATE SET {lowest} = min({lowest}, excluded.{lowest}),"
+        f" {highest} = max({highest}, excluded.{highest})",
+    )
+
+
 def update(model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Set these columns to plain values, row by row; the key is the last value of each."""
+    """Set columns to plain values. The last value of each row is the primary key."""
     names = ", ".join(f'"{column}" = %s' for column in columns)
     key = model._meta.pk.column if model._meta.pk else "id"
     with connection.cursor() as cursor:
@@ -48,7 +66,7 @@ def update(model: type[models.Model], columns: Sequence[str], rows: Iterable[Seq
 
 
 def any_exists(model: type[models.Model], column: str, values: Sequence[str]) -> bool:
-    """Whether any row holds one of these values; a few times faster than asking through the ORM."""
+    """Whether any row has one of these values. A few times faster than the ORM."""
     table = model._meta.db_table
     with connection.cursor() as cursor:
         for chunk in batched(values, MAX_PARAMETERS):
@@ -60,7 +78,7 @@ def any_exists(model: type[models.Model], column: str, values: Sequence[str]) ->
 
 
 def insert_objects(objects: Sequence[models.Model]) -> None:
-    """Insert unsaved objects of one model and give them their keys. Only inside a write transaction."""
+    """Insert unsaved objects of one model and set their keys. Call this inside a write transaction."""
     if not objects:
         return
     model = type(objects[0])
@@ -83,7 +101,7 @@ def insert_objects(objects: Sequence[models.Model]) -> None:
 
 @lru_cache(maxsize=1024)
 def adapt_moment(at: Any) -> Any:
-    """A datetime as the database keeps it; the rows of a batch share most of theirs."""
+    """Return a datetime as the database stores it. Cached: the rows of a batch share most moments."""
     return connection.ops.adapt_datetimefield_value(at)
 
 
@@ -102,7 +120,7 @@ def _adapter(field: models.Field[Any, Any]) -> Adapter | None:
 
 
 def _next_key(model: type[models.Model]) -> int:
-    """The next number of an AUTOINCREMENT table: one that was never given, even to a row that is gone."""
+    """Return the next key of an AUTOINCREMENT table, which no row has ever had."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [model._meta.db_table])
         row = cursor.fetchone()

@@ -1,8 +1,8 @@
-"""What tells a process which memories and sessions may count otherwise than when it last looked.
+"""Change marks: they tell a process which memories and sessions to count again.
 
-Both tables are taken in blocks of :data:`BLOCK` numbers. A trigger gives the block of every row that begins,
-ends or comes under another gate a new random mark: a block with the mark it had holds what it held. Random,
-so that what was rolled back, or a file that was put back, cannot meet a mark that was used before.
+Both tables are split in blocks of :data:`BLOCK_SIZE` keys. Triggers give the block of a row a new random mark
+when a row is inserted or deleted, or a counted column changes: a block with the same mark has the same
+counts. Marks are random so that a rollback or a restored file cannot repeat one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from django.db.backends.utils import CursorWrapper
 MARK_TABLE = "memoryhub_mark"
 MEMORY, SESSION = "memory", "session"  # kinds of blocks
 SHIFT = 11
-BLOCK_SIZE = 1 << SHIFT  # counting one takes about two milliseconds
+BLOCK_SIZE = 1 << SHIFT  # rows; counting them takes about two milliseconds
 TABLES = {
     MARK_TABLE: (
         f"CREATE TABLE {MARK_TABLE} (kind TEXT NOT NULL, block INTEGER NOT NULL, mark TEXT NOT NULL,"
@@ -24,7 +24,7 @@ Block = tuple[str, int]
 
 _TABLE_NAMES = {kind: f"memoryhub_{kind}" for kind in (MEMORY, SESSION)}
 _EVENT_TABLE = "memoryhub_event"
-# What the numbers of the first page go by: the gate, whether a memory lives, its facets, day and session.
+# The columns that the counts depend on: access, live or ended, facets, day and session.
 _COUNTED_COLUMNS = (
     "id",
     "sensitivity",
@@ -41,7 +41,7 @@ _COUNTED_COLUMNS = (
 
 
 def trigger_bodies() -> dict[str, str]:
-    """The bodies of the triggers that mark blocks anew."""
+    """Return the bodies of the triggers that renew the marks."""
     made = {}
     for kind, columns, touch in (
         ("memory", _COUNTED_COLUMNS, _touch_memory),
@@ -59,7 +59,7 @@ def trigger_bodies() -> dict[str, str]:
 
 
 def _touch_memory(row: str) -> str:
-    """Its own block, and those of the sessions that it makes visible: its own, and that of an event of it."""
+    """Renew the block of a memory and of the sessions that it can make visible: its own and its events'."""
     own = f"session_id = {row}.session_id AND project = {row}.project AND {row}.session_id <> ''"
     return (
         _mark_statement(MEMORY, f"{row}.id")
@@ -77,7 +77,7 @@ def _touch_event(row: str) -> str:
 
 
 def _mark_statement(kind: str, number: str, rows: str = "WHERE true") -> str:
-    """A statement that marks the blocks of these numbers; the WHERE parts SELECT from ON CONFLICT."""
+    """Return a statement that renews marks. SQLite needs WHERE between SELECT and ON CONFLICT."""
     return (
         f"INSERT INTO {MARK_TABLE}(kind, block, mark)"
         f" SELECT '{kind}', {number} >> {SHIFT}, hex(randomblob(8)) {rows}"
@@ -86,10 +86,7 @@ def _mark_statement(kind: str, number: str, rows: str = "WHERE true") -> str:
 
 
 def start_tracking(cursor: CursorWrapper, *, anew: bool) -> None:
-    """Once the triggers are there: a mark for each block, the first of each kind at least.
-
-    ``anew``: none of before is one any more.
-    """
+    """Insert the missing marks after the triggers were created. ``anew``: replace all marks."""
     if anew:
         stop_tracking(cursor)
     for kind, table in _TABLE_NAMES.items():
@@ -102,14 +99,14 @@ def start_tracking(cursor: CursorWrapper, *, anew: bool) -> None:
 
 
 def stop_tracking(cursor: CursorWrapper) -> None:
-    """Before the triggers are dropped: from now on no block is known to hold what it held."""
+    """Delete all marks before the triggers are dropped: changes are no longer tracked."""
     cursor.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = %s", [MARK_TABLE])
     if cursor.fetchone():
         cursor.execute(f"DELETE FROM {MARK_TABLE}")
 
 
 def read_marks() -> dict[Block, str]:
-    """Every block that ever held a row; the marks are empty while nobody vouches for them."""
+    """Return the marks of all blocks. They are empty while changes are not tracked."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT kind, block, mark FROM {MARK_TABLE}")
         known = {(kind, block): mark for kind, block, mark in cursor.fetchall()}

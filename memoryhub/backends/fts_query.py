@@ -1,7 +1,6 @@
-"""From what a person or an agent typed to safe index expressions. Pure.
+"""Parse typed queries and build FTS5 expressions. Pure.
 
-Any input is safe: every word reaches FTS5 inside double quotes, so no operator of its query language is ever
-read from the input.
+Any input is safe: every word is in double quotes, so FTS5 reads no operator from the input.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from itertools import islice
 
 from memoryhub.core.text import CJK, STOP_WORDS, WORD, fold, stem, words
 
-TRIGRAM_LENGTH = 3  # shortest text the trigram index can find
+TRIGRAM_LENGTH = 3  # the shortest text that the trigram index can find
 _QUOTED = re.compile(r'"([^"]+)"')
 _EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『』"
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
-MAX_TERMS = 32  # words of one query that are looked up; the rest of a longer text adds little
+MAX_TERMS = 32  # of one query that are searched for; more would add little
 MAX_WORDS = 2 * MAX_TERMS
 MAX_CHARS = 2000
-MAX_TRIGRAMS = 40  # characters of one text that the trigram index is asked for
+MAX_TRIGRAMS = 40  # of one text; the rest is not looked up in the trigram index
 
 
 @dataclass(frozen=True)
 class Term:
-    """One thing to look for.
+    """One search term.
 
-    ``stems``: the stems of its words (empty for a literal without words). ``literal``: what must stand in the
-    text as it is, folded; empty for a plain word. ``spelling``: as typed, in lower case. ``at_start``: inside
-    a longer word it counts only where that begins with it.
+    ``stems``: the stems of its words, empty for a literal without words. ``literal``: the folded text that a
+    match must contain, empty for a plain word. ``spelling``: the typed text in lower case. ``at_start``: the
+    term matches only the start of a longer word.
     """
 
     stems: tuple[str, ...]
@@ -42,7 +41,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Query:
-    """A parsed query; ``text`` is what was ``typed``, folded, both on one line."""
+    """A parsed query. ``text`` is the folded ``typed`` text, both on one line."""
 
     text: str
     terms: tuple[Term, ...]
@@ -50,7 +49,7 @@ class Query:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The distinct words of all terms, in order; of many long phrases the first :data:`MAX_WORDS`."""
+        """The distinct words of all terms in order, at most :data:`MAX_WORDS`."""
         return tuple(islice(dict.fromkeys(word for term in self.terms for word in term.words), MAX_WORDS))
 
     @property
@@ -58,14 +57,14 @@ class Query:
         return tuple(dict.fromkeys(term.literal for term in self.terms if term.literal))
 
     def spellings(self, texts: Iterable[str]) -> list[str]:
-        """Words or literals of this query, each folded and as typed: the trigram index keeps diacritics."""
+        """Return words or literals folded and as typed, because the trigram index keeps diacritics."""
         typed = {term.literal or term.words[0]: term.spelling for term in self.terms}
         both = (form for text in texts for form in (text, typed.get(text)) if form)
         return list(dict.fromkeys(both))
 
 
 def parse_query(typed: str) -> Query:
-    """Read a query. Stop words are left out unless there is nothing else."""
+    """Parse a query. Stop words are ignored unless the query contains nothing else."""
     typed = typed[:MAX_CHARS].replace("\x00", " ").encode("utf-8", "replace").decode()
     typed = unicodedata.normalize("NFC", typed)
     terms = [_phrase_term(phrase) for phrase in _QUOTED.findall(typed) if phrase.strip()]
@@ -77,7 +76,7 @@ def parse_query(typed: str) -> Query:
 
 
 def _chunk_terms(chunk: str) -> list[Term]:
-    """The terms of one run without white space."""
+    """Return the terms of a chunk without white space."""
     bare = chunk.strip(_EDGES).rstrip(".") or chunk
     if CJK.search(bare):
         return _cjk_terms(bare)
@@ -88,7 +87,7 @@ def _chunk_terms(chunk: str) -> list[Term]:
 
 
 def _cjk_terms(chunk: str) -> list[Term]:
-    """Scripts without spaces: overlapping pairs of characters stand in for words."""
+    """Return terms for scripts without spaces: overlapping pairs of characters replace words."""
     terms: list[Term] = []
     for run in _CJK_RUN.findall(chunk):
         pairs = [run[i : i + 2] for i in range(len(run) - 1)] or [run]
@@ -105,38 +104,38 @@ def _word_term(typed: str) -> Term:
 
 
 def _phrase_term(chunk: str) -> Term:
-    """A phrase, or a name with punctuation (``foo.bar``, ``C++``): its words, and itself as it stands."""
+    """Return the term of a phrase, or of a name with punctuation such as ``foo.bar`` or ``C++``."""
     found = words(chunk)[:MAX_TERMS]
     line = " ".join(chunk.split())
     return Term(tuple(stem(word) for word in found), tuple(found), fold(line), line.lower())
 
 
 def match_any(texts: Iterable[str]) -> str:
-    """An FTS5 expression that matches any of these texts, each quoted; empty when there are none."""
+    """Return an expression that matches any of these texts, empty without texts."""
     return " OR ".join('"' + text.replace('"', '""') + '"' for text in texts)
 
 
 def word_expression(query: Query) -> str:
-    """For the word index: any word of the query."""
+    """Return an expression for the word index: any word of the query."""
     return match_any(query.words)
 
 
 def title_expression(text: str) -> str:
-    """For the word index: titles that begin with the words of a text."""
+    """Return an expression for the word index: titles that start with the words of a text."""
     return f"title : ^ {match_any([text])}" if WORD.search(text) else ""
 
 
 def title_like_expression(text: str) -> str:
-    """For the word index: titles with words that begin like all of these; empty when there are no words."""
+    """Return an expression for the word index: titles with words that start with all of these words."""
     beginnings = [f'"{word}" *' for word in dict.fromkeys(words(text)[:MAX_TERMS])]
     return f"title : ({' AND '.join(beginnings)})" if beginnings else ""
 
 
 def trigram_expression(texts: Iterable[str]) -> str:
-    """For the trigram index: any of the texts that are long enough for it.
+    """Return an expression for the trigram index: any of the texts that are long enough.
 
-    The index keeps no positions (it is six times smaller so), so a text is asked for as all of its trigrams;
-    that it really stands there is seen when the match is scored.
+    The index stores no positions, which makes it six times smaller. So it matches all trigrams of a text in
+    any order, and the scoring checks that the text is really there.
     """
     return " OR ".join(f"({_all_trigrams(text)})" for text in texts if len(text) >= TRIGRAM_LENGTH)
 
@@ -149,7 +148,7 @@ def _all_trigrams(text: str) -> str:
 
 
 def cjk_trigrams(query_text: str) -> list[str]:
-    """The trigrams of the query's runs of CJK, for the trigram index."""
+    """Return the trigrams of the CJK parts of a query."""
     found: list[str] = []
     for run in _CJK_RUN.findall(query_text):
         found += [run[i : i + TRIGRAM_LENGTH] for i in range(len(run) - TRIGRAM_LENGTH + 1)]

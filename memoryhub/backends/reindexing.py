@@ -1,8 +1,7 @@
-"""A text index built anew beside the one that is asked, row by row, and then put in its place.
+"""Rebuild a text index in steps: fill a new one, then replace the old one, which serves searches meanwhile.
 
-Searches go on in the old one all the while. Triggers keep what is copied already in step with the table, and
-the last rows are copied in the transaction that exchanges the two. What is underway is known by a table of
-its own; a migration, which drops triggers, gives it up.
+Triggers keep the copied rows of the new index up to date. The last rows are copied in the transaction that
+swaps the two. A table stores the position; a migration, which drops triggers, cancels the rebuild.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from memoryhub.backends.schema import INDEXES, MEMORY_TABLE, REINDEX_TABLE, TEXT
 
 
 def find_unsound_indexes() -> list[str]:
-    """The indexes that do not fit their table, examined in a copy of the store: nobody waits for it.
+    """Return the indexes that differ from their table. Checks a copy of the store, so that no writer waits.
 
-    The copy stands beside the store while it is read, some seconds for a hundred thousand memories. Inside a
-    transaction, which a copy would not know, they are examined in place.
+    The temporary copy is in the folder of the store and takes some seconds for 100 000 memories. Inside a
+    transaction, which a copy would not contain, the check is in place.
     """
     if connection.in_atomic_block:
         return [table for table in INDEXES if not schema.is_index_sound(table)]
@@ -45,7 +44,7 @@ def _is_sound_in(copy: sqlite3.Connection, table: str) -> bool:
 
 
 def copy_position(table: str) -> int | None:
-    """The last row that was copied; None when nothing is underway."""
+    """Return the key of the last copied row, or None if no rebuild is in progress."""
     if REINDEX_TABLE not in connection.introspection.table_names():
         return None
     with connection.cursor() as cursor:
@@ -55,7 +54,7 @@ def copy_position(table: str) -> int | None:
 
 
 def begin_rebuild(table: str) -> None:
-    """An empty index beside the one in use, and triggers for what will be copied."""
+    """Create an empty index and the triggers that keep its copied rows up to date."""
     new, columns = f"{table}_new", ", ".join(TEXT_COLUMNS)
     old_values = ", ".join(f"old.{column}" for column in TEXT_COLUMNS)
     new_values = ", ".join(f"new.{column}" for column in TEXT_COLUMNS)
@@ -83,9 +82,10 @@ def begin_rebuild(table: str) -> None:
 
 
 def copy_rows(table: str, limit: int, characters: int = 0) -> bool:
-    """Copy the next rows; whether there may be more.
+    """Copy the next rows. Return whether there may be more.
 
-    So many at most, and of no more than so many characters together (0: any), but one at least.
+    Copies at most ``limit`` rows with at most ``characters`` characters in total (0: no limit), at least one
+    row.
     """
     after, columns = copy_position(table) or 0, ", ".join(TEXT_COLUMNS)
     with connection.cursor() as cursor:
@@ -111,12 +111,12 @@ def copy_rows(table: str, limit: int, characters: int = 0) -> bool:
 
 
 def swap_index(table: str) -> None:
-    """Copy what came meanwhile, and let the new index take the old one's place, which then is ``_old``."""
+    """Copy the remaining rows and replace the index by the new one. The old one is renamed to ``_old``."""
     while copy_rows(table, 1000):
         pass
     triggers = schema.index_triggers(table)
     with connection.cursor() as cursor:
-        # Renaming would change the table's name in these too.
+        # Renaming a table would change its name in the triggers too.
         for name in (*triggers, *schema.shadow_triggers(table)):
             cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
         cursor.execute(f"DROP TABLE IF EXISTS {table}_old")
@@ -128,7 +128,7 @@ def swap_index(table: str) -> None:
 
 
 def leftover_tables(table: str) -> list[str]:
-    """What an earlier run left of an index: one half built, one exchanged and not cleared away."""
+    """Return the unfinished and the replaced index tables that an earlier run has left."""
     names = (f"{table}_new", f"{table}_old")
     with connection.cursor() as cursor:
         cursor.execute("SELECT name FROM sqlite_master WHERE name IN (%s, %s)", names)
@@ -136,10 +136,10 @@ def leftover_tables(table: str) -> list[str]:
 
 
 def drop_in_steps(name: str, rows: int) -> bool:
-    """Empty an index by so many rows of its tables, at last drop it; whether there is more to do.
+    """Delete some rows of an index table, or drop it once it is empty. Return whether there is more to do.
 
-    To drop it whole would overwrite a hundred megabytes with zeros, under the write lock. What is half built
-    is given up first: nothing keeps it in step with the memories any longer.
+    Dropping a full table would overwrite a hundred megabytes with zeros while writers wait. An unfinished
+    index loses its triggers first.
     """
     table = name.removesuffix("_new")
     with connection.cursor() as cursor:
@@ -150,7 +150,7 @@ def drop_in_steps(name: str, rows: int) -> bool:
             for trigger in schema.shadow_triggers(table):
                 cursor.execute(f"DROP TRIGGER IF EXISTS {trigger}")
             cursor.execute(f"DELETE FROM {REINDEX_TABLE} WHERE name = %s", [table])
-        # The first ten rows of the data tell FTS5 what the table is, and it wants to know even to drop it.
+        # FTS5 needs the first ten rows of the data, even to drop the table.
         for part, first in (("data", 11), ("docsize", 0)):
             some = f"SELECT id FROM {name}_{part} WHERE id >= {first} LIMIT %s"
             cursor.execute(f"DELETE FROM {name}_{part} WHERE id IN ({some})", [rows])

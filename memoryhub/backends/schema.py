@@ -1,8 +1,7 @@
 """Full-text tables and triggers: installed after every migration, dropped before one, verified by checks.
 
-Django rebuilds an SQLite table to alter it, and a rebuilt table has lost its triggers without a word. So none
-of this lives in a migration: ``pre_migrate`` drops the triggers, ``post_migrate`` puts them back and mends
-the index.
+Django rebuilds an SQLite table to alter it, which silently drops its triggers. So no migration contains them:
+``pre_migrate`` drops the triggers, ``post_migrate`` creates them again and repairs the indexes.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from django.db.backends.utils import CursorWrapper
 from memoryhub.backends import change_blocks, vector_log
 
 logger = logging.getLogger(__name__)
-LOG_TRIES = 600  # seconds that an erase goes on trying to empty the write-ahead log
-_BUSY_TIMEOUT_MS = 20  # milliseconds that one try waits for readers, with the write lock in its hand
+LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log after an erase
+_BUSY_TIMEOUT_MS = 20  # for readers, while the write lock is held
 MEMORY_TABLE = "memoryhub_memory"
 JOURNAL_TABLE = "memoryhub_journalentry"
 TEXT_COLUMNS = ("title", "subtitle", "abstract", "overview", "content")
-# A hit in a title says more than one in a long content; read by every ORDER BY rank.
+# A match in the title counts more than one in a long content. Every ORDER BY rank uses them.
 BM25_WEIGHTS = (10.0, 4.0, 3.0, 2.0, 1.0)
 INDEXES = {
     "memoryhub_text": "tokenize='porter unicode61 remove_diacritics 2'",
@@ -31,13 +30,13 @@ INDEXES = {
 }
 VOCABULARY_TABLE = "memoryhub_text_vocabulary"
 RANK_FUNCTION = f"bm25({', '.join(map(str, BM25_WEIGHTS))})"
-REINDEX_TABLE = "memoryhub_reindexing"  # how far an index is built that is to take another's place
+REINDEX_TABLE = "memoryhub_reindexing"  # the progress of rebuilt indexes
 
 
-# What the planner is told of the memories' indexes, at any size: rows, then rows for one value of the first
-# column, of the first two, … Knowing nothing it takes the gate's index for every list and sorts all that may
-# be seen for a page of fifty (measured at 100 000 memories: 167 ms against 2). True statistics would change
-# from day to day, and plans with them.
+# Fixed statistics for the query planner: rows, then rows for one value of the first column, of the first
+# two, …
+# Without statistics the planner uses the access index for every list and sorts all visible rows for a page of
+# fifty (167 ms instead of 2 at 100 000 memories). Real statistics would change over time, and the plans too.
 STATISTICS = {
     "memory_gate": "100000 100000 50000 50000 10000 5000 5000 5000 5 1 noskipscan",
     "memory_updated": "100000 1",
@@ -63,23 +62,23 @@ def _tables() -> dict[str, str]:
 
 
 def create_index(table: str, name: str = "") -> str:
-    """The statement that makes an index, under another name where one is given."""
+    """Return the statement that creates an index, under another name if one is given."""
     body = f"{', '.join(TEXT_COLUMNS)}, content='{MEMORY_TABLE}', content_rowid='id', {INDEXES[table]}"
     return f"CREATE VIRTUAL TABLE {name or table} USING fts5({body})"
 
 
 def index_triggers(table: str) -> dict[str, str]:
-    """The statements that make the triggers which keep an index in step with its table."""
+    """Return the statements for the triggers that keep an index up to date."""
     return {name: sql for name, sql in _triggers().items() if name.startswith(f"{table}_")}
 
 
 def shadow_triggers(table: str) -> tuple[str, str]:
-    """Names of those that keep in step what :mod:`memoryhub.backends.reindexing` has copied of an index."""
+    """Return the names of the triggers on an index that :mod:`memoryhub.backends.reindexing` builds."""
     return f"{table}_new_delete", f"{table}_new_update"
 
 
 def _triggers() -> dict[str, str]:
-    """Unconditional and symmetric: the index follows the table, what is visible is up to querysets."""
+    """Return all triggers. They are unconditional: the index contains every row, querysets filter access."""
     new = ", ".join(f"new.{column}" for column in TEXT_COLUMNS)
     old = ", ".join(f"old.{column}" for column in TEXT_COLUMNS)
     columns = ", ".join(TEXT_COLUMNS)
@@ -105,7 +104,7 @@ def _triggers() -> dict[str, str]:
 
 
 def install() -> None:
-    """Make what is missing, replace what differs, and rebuild an index that does not fit its table."""
+    """Create missing tables and triggers, replace different ones, and rebuild indexes that are wrong."""
     made: set[str] = set()
     with connection.cursor() as cursor:
         for kind, wanted in (("TABLE", _tables()), ("TRIGGER", _triggers())):
@@ -126,9 +125,9 @@ def install() -> None:
 
 
 def _set_statistics(cursor: CursorWrapper) -> None:
-    """Write them as ``ANALYZE`` would; connections read them when they open."""
+    """Write the statistics as ``ANALYZE`` does. Connections read them when they open."""
     cursor.execute("PRAGMA analysis_limit = 1")
-    cursor.execute(f"ANALYZE {JOURNAL_TABLE}")  # makes the table of statistics
+    cursor.execute(f"ANALYZE {JOURNAL_TABLE}")  # creates the table of statistics
     cursor.execute("PRAGMA analysis_limit = 0")
     cursor.execute("DELETE FROM sqlite_stat1 WHERE tbl IN (%s, %s)", [MEMORY_TABLE, JOURNAL_TABLE])
     cursor.executemany(
@@ -139,7 +138,7 @@ def _set_statistics(cursor: CursorWrapper) -> None:
 
 
 def drop_triggers() -> None:
-    """Before a migration: a table that is being rebuilt must not feed the index row by row."""
+    """Drop all triggers before a migration, so that a rebuilt table does not update the index."""
     shadows = [name for table in INDEXES for name in shadow_triggers(table)]
     with connection.cursor() as cursor:
         for name in (*_triggers(), *shadows):
@@ -150,7 +149,7 @@ def drop_triggers() -> None:
 
 
 def uninstall() -> None:
-    """After ``migrate memoryhub zero``: indexes without their tables would keep the words of what is gone."""
+    """Drop the indexes after ``migrate memoryhub zero``: they would still contain the deleted words."""
     with connection.cursor() as cursor:
         shadows = [f"{table}_{which}" for table in INDEXES for which in ("new", "old")]
         for table in (*reversed(_tables()), *shadows):
@@ -158,13 +157,13 @@ def uninstall() -> None:
 
 
 def tables_missing() -> list[str]:
-    """The tables of migrations that are not there (yet)."""
+    """Return the main tables that do not exist (yet)."""
     tables = set(connection.introspection.table_names())
     return [table for table in (MEMORY_TABLE, JOURNAL_TABLE) if table not in tables]
 
 
 def find_problems(deep: bool = False) -> list[str]:
-    """What is wrong with the schema, in words; ``deep`` compares every index row with its table row."""
+    """Describe what is wrong with the schema. ``deep``: compare every index row with its table row."""
     tables = set(connection.introspection.table_names())
     found = [f"table {table} is missing" for table in (*managed_tables(), *INDEXES) if table not in tables]
     if found:
@@ -185,24 +184,24 @@ def find_problems(deep: bool = False) -> list[str]:
 
 
 def managed_tables() -> list[str]:
-    """The tables that the migrations of the hub make."""
+    """Return the tables that the migrations create."""
     models = apps.get_app_config("memoryhub").get_models(include_auto_created=True)
     return [model._meta.db_table for model in models if model._meta.managed]
 
 
 def rebuild_indexes(table: str | None = None) -> None:
-    """Index everything anew."""
+    """Rebuild one index or all."""
     with transaction.atomic(), connection.cursor() as cursor:
         for name in [table] if table else INDEXES:
             cursor.execute(f"INSERT INTO {name}({name}) VALUES ('rebuild')")
 
 
 def scrub_erased() -> None:
-    """After an erase: rewrite indexes and file so that no byte of what was erased is left in them.
+    """Rewrite indexes and file after an erase so that they contain no byte of the erased rows.
 
-    A deleted row's words stay in FTS5 segments until these are merged, its pages in the file until VACUUM,
-    and both in the write-ahead log until that is truncated. Inside a transaction the file waits for its
-    commit.
+    Words of a deleted row stay in FTS5 segments until these are merged, pages stay in the file until VACUUM,
+    and both stay in the write-ahead log until it is truncated. Inside a transaction the file is rewritten
+    after the commit.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         for table in INDEXES:
@@ -211,10 +210,10 @@ def scrub_erased() -> None:
 
 
 def merge_step(table: str, pages: int, *, begin: bool) -> bool:
-    """Merge about so many pages of an index, in a transaction; whether there is more to do.
+    """Merge about this number of pages of an index, in a transaction. Return whether there is more to do.
 
-    ``begin`` sets out to merge all its segments into one, which is what takes the words of deleted rows out
-    of it: ``optimize`` in small steps.
+    ``begin`` starts to merge all segments into one, which removes the words of deleted rows: ``optimize`` in
+    small steps.
     """
     with connection.cursor() as cursor:
         before = connection.connection.total_changes
@@ -224,7 +223,7 @@ def merge_step(table: str, pages: int, *, begin: bool) -> bool:
 
 
 def _vacuum() -> None:
-    """What is erased is gone for every reader already; that the file is in use now is no reason to fail."""
+    """Vacuum the file. A busy file is logged: no reader sees the erased rows in any case."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("VACUUM")
@@ -237,9 +236,9 @@ def _vacuum() -> None:
 
 
 def truncate_log() -> None:
-    """Move the write-ahead log into the file and truncate it; later, where somebody reads it now."""
+    """Move the write-ahead log into the file and truncate it, later if a reader needs it now."""
     with connection.cursor() as cursor:
-        cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")  # most of the work, and nobody waits for it
+        cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")  # most of the work, without blocking anyone
         cursor.fetchall()
     if not _try_truncate_log():
         logger.warning("the write-ahead log is being read; it keeps bytes of what was erased until it is not")
@@ -247,7 +246,7 @@ def truncate_log() -> None:
 
 
 def _try_truncate_log() -> bool:
-    """Empty the write-ahead log, unless somebody reads it; waits so briefly that no writer notices."""
+    """Empty the write-ahead log unless a reader needs it. Waits too briefly to delay writers."""
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout")
         patience = cursor.fetchone()[0]
@@ -260,7 +259,7 @@ def _try_truncate_log() -> bool:
 
 
 def _truncate_log_later() -> None:
-    """Try again until the readers have gone."""
+    """Retry until no reader needs the log."""
     try:
         for _ in range(LOG_TRIES):
             time.sleep(1)
@@ -274,14 +273,14 @@ def _truncate_log_later() -> None:
 
 
 def file_sizes() -> dict[str, int]:
-    """Bytes of the database file and of its free pages."""
+    """Return the bytes of the database file and of its free pages."""
     with connection.cursor() as cursor:
         page, count, free = (_pragma(cursor, name) for name in ("page_size", "page_count", "freelist_count"))
     return {"database_bytes": page * count, "free_bytes": page * free}
 
 
 def index_bytes() -> int:
-    """Bytes that the full-text indexes take."""
+    """Return the bytes of the full-text indexes."""
     with connection.cursor() as cursor:
         total = 0
         for table in INDEXES:
@@ -291,7 +290,7 @@ def index_bytes() -> int:
 
 
 def last_memory_key() -> int:
-    """The highest primary key of a memory: about how many there ever were."""
+    """Return the highest primary key of a memory: about the number of all memories ever stored."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT max(id) FROM {MEMORY_TABLE}")
         return cursor.fetchone()[0] or 0
@@ -300,12 +299,12 @@ def last_memory_key() -> int:
 def _present_objects(kind: str) -> dict[str, str]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = %s", [kind.lower()])
-        # A renamed table has its name in quotes.
+        # The name of a renamed table is in quotes.
         return {name: sql.replace(f'"{name}"', name, 1) for name, sql in cursor.fetchall()}
 
 
 def _is_complete(table: str) -> bool:
-    """Whether there is a row in the index for each memory; counts alone, a few milliseconds at 100 000."""
+    """Whether an index has a row for each memory. Compares counts only: a few milliseconds at 100 000."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT (SELECT count(*) FROM {table}_docsize) = (SELECT count(*) FROM {MEMORY_TABLE})"
@@ -314,7 +313,7 @@ def _is_complete(table: str) -> bool:
 
 
 def is_index_sound(table: str) -> bool:
-    """Whether every row of an index says what its memory says. Takes the write lock, and its time."""
+    """Whether every row of an index equals its memory. Slow, and takes the write lock."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")

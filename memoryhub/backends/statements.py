@@ -10,20 +10,19 @@ from django.db import connection
 from django.db.models.expressions import RawSQL
 
 from memoryhub.backends.fts_query import match_any
-
-
-def key_list(keys: Iterable[int]) -> RawSQL:
-    """For ``filter(pk__in=any_of(keys))``."""
-    return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(list(keys))])
-
+from memoryhub.backends.schema import MEMORY_TABLE
 
 TEXT_TABLE = "memoryhub_text"
 
 
+def key_list(keys: Iterable[int]) -> RawSQL:
+    """Return a subquery for ``filter(pk__in=key_list(keys))``."""
+    return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(list(keys))])
+
+
 def top_rows(expression: str, most: int, *, by: Literal["rank", "rowid"] = "rank") -> list[int]:
-    """Primary keys, best first or last stored first, of all memories: which of them may be seen is the
-    caller's to find out."""
-    # The plus keeps FTS5 from sorting all of them: the best few are picked a third faster.
+    """Return primary keys of matching memories, best or newest first. The caller filters access."""
+    # The plus stops FTS5 from sorting all matches, which is a third slower.
     order = "+rank" if by == "rank" else "rowid DESC"
     with connection.cursor() as cursor:
         cursor.execute(
@@ -34,9 +33,9 @@ def top_rows(expression: str, most: int, *, by: Literal["rank", "rowid"] = "rank
 
 
 def rare_words(words: list[str], most: int) -> dict[str, int]:
-    """Those of the words that stand in at least one memory and in fewer than ``most``, with their number.
+    """Return the words that are in at least one and fewer than ``most`` memories, with the number.
 
-    It stops counting there.
+    Stops counting at ``most``.
     """
     if not words:
         return {}
@@ -47,16 +46,14 @@ def rare_words(words: list[str], most: int) -> dict[str, int]:
     return {word: count for word, count in zip(words, counted, strict=True) if 0 < count < most}
 
 
-MEMORY_TABLE = "memoryhub_memory"
-
-
 def session_neighbours(
     sql: str, params: Sequence[Any], pks: Iterable[int], steps: int
 ) -> list[tuple[int, ...]]:
-    """For each of these memories that lies in a session: its key, and so many keys before it and after it,
-    the nearest first, 0 where there is none.
+    """Return a row for each of these memories that belongs to a session.
 
-    ``sql`` selects ``id``, ``session_id``, ``project`` and ``created_at`` of those that may be neighbours.
+    A row has the key of the memory, then ``steps`` keys of its predecessors and of its successors, the
+    nearest first, 0 for none. ``sql`` selects ``id``, ``session_id``, ``project`` and ``created_at`` of
+    possible neighbours.
     """
     own = "SELECT id, session_id, project, created_at FROM {} WHERE id IN ({}) AND NOT (session_id = '')"
     keys = ", ".join(str(int(pk)) for pk in pks)
@@ -64,7 +61,7 @@ def session_neighbours(
         f"FROM ({sql}) n WHERE n.session_id = c.session_id AND NOT (n.session_id = '')"
         " AND n.project = c.project"
     )
-    # The first condition is one that the index of sessions serves; the second parts equal moments.
+    # An index serves the first condition; the second separates equal moments.
     before = "n.created_at <= c.created_at AND (n.created_at < c.created_at OR n.id < c.id)"
     after = "n.created_at >= c.created_at AND (n.created_at > c.created_at OR n.id > c.id)"
     columns = [
@@ -79,10 +76,10 @@ def session_neighbours(
 
 
 def checkpoint_log() -> None:
-    """Move what the log holds into the file while others read and write: nobody waits for this.
+    """Move the write-ahead log into the file without blocking readers and writers.
 
-    Otherwise some commit has to do it, with the write lock in its hand, when the log has grown long. Nothing
-    is done inside a transaction, where SQLite refuses it.
+    Otherwise a commit has to do it when the log has grown, while it holds the write lock. Does nothing inside
+    a transaction, where SQLite refuses it.
     """
     if not connection.in_atomic_block:
         with connection.cursor() as cursor:
@@ -96,9 +93,9 @@ _LAST_ROWS_SQL = """SELECT (SELECT max(seq) FROM memoryhub_journalentry),
 
 
 def change_token() -> str:
-    """Another text after each change; one query of four look-ups at the ends of indexes.
+    """Return a text that differs after each change of the store. One query of four index lookups.
 
-    It tells of every project and level, so it stays on this side: nothing shown may be made of it.
+    Internal only: it depends on every project and level, so no response may contain it.
     """
     with connection.cursor() as cursor:
         cursor.execute(_LAST_ROWS_SQL)

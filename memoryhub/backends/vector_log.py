@@ -1,8 +1,8 @@
-"""What tells a process which vectors have come and gone since it last looked.
+"""The vector log: it tells a process which vectors were inserted and deleted since it last looked.
 
-New vectors have higher numbers than all before. What is deleted is listed in a small table, by trigger; the
-list is cut off, and who has missed some of it reads everything anew. So does everyone after the triggers were
-away for a while (a migration) and after another file took the place of the store's: the *era* is another.
+New vectors have higher keys than all earlier ones. A trigger lists deleted vectors in a small table of
+limited length; a process that missed some of it reads all vectors again. So does every process after the
+triggers were dropped (by a migration) or the database file was replaced: then the *era* is different.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.db.backends.utils import CursorWrapper
 VECTOR_TABLE = "memoryhub_embedding"
 DELETED_TABLE = "memoryhub_vector_gone"
 ERA_TABLE = "memoryhub_vector_era"
-DELETE_TRIGGER = "memoryhub_vector_delete"  # the trigger that lists what is deleted
+DELETE_TRIGGER = "memoryhub_vector_delete"  # the trigger that lists deleted vectors
 MAX_LISTED_DELETIONS = 20_000  # deletions that are listed
 TABLES = {
     DELETED_TABLE: (
@@ -28,7 +28,7 @@ TABLES = {
 
 
 def trigger_bodies(memory: str, columns: Sequence[str]) -> dict[str, str]:
-    """The bodies of the triggers on vectors and on the texts that they were made of."""
+    """Return the bodies of the triggers on vectors and on the texts that they were made of."""
     changed = " OR ".join(f"old.{column} IS NOT new.{column}" for column in columns)
     list_it = f"INSERT INTO {DELETED_TABLE}(embedding) VALUES (old.id);"
     cut_off = f"DELETE FROM {DELETED_TABLE} WHERE id <= last_insert_rowid() - {MAX_LISTED_DELETIONS};"
@@ -44,7 +44,7 @@ def trigger_bodies(memory: str, columns: Sequence[str]) -> dict[str, str]:
 
 
 def start_tracking(cursor: CursorWrapper, *, anew: bool) -> None:
-    """Once the triggers are there: a new era, unless the one before goes on."""
+    """Start a new era after the triggers were created, unless the current one continues."""
     if anew:
         stop_tracking(cursor)
     cursor.execute(
@@ -53,14 +53,14 @@ def start_tracking(cursor: CursorWrapper, *, anew: bool) -> None:
 
 
 def stop_tracking(cursor: CursorWrapper) -> None:
-    """Before the triggers are dropped: from now on nobody can rely on the list."""
+    """End the era before the triggers are dropped: deletions are no longer listed."""
     cursor.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = %s", [ERA_TABLE])
     if cursor.fetchone():
         cursor.execute(f"DELETE FROM {ERA_TABLE}")
 
 
 class LogPosition(NamedTuple):
-    """How far vectors and deletions had come. Numbers of another era cannot be compared."""
+    """A position in the log: the last vector and the last deletion. Comparable only within an era."""
 
     era: tuple[str, int, int]
     last: int
@@ -68,7 +68,7 @@ class LogPosition(NamedTuple):
     listed_from: int
 
     def follows(self, other: LogPosition) -> bool:
-        """Whether what has changed since the other moment is all there to be read."""
+        """Whether all changes since the other position can be read."""
         return (
             bool(self.era[0])
             and self.era == other.era
@@ -88,7 +88,7 @@ NO_POSITION = LogPosition(("", 0, 0), 0, 0, 0)
 
 
 def current_position() -> LogPosition:
-    """As this connection sees it, inside a transaction with what that has written."""
+    """Return the position as this connection sees it, including its own transaction."""
     with connection.cursor() as cursor:
         cursor.execute(_POSITION_SQL)
         era, last, gone, listed_from = cursor.fetchone()
@@ -96,7 +96,7 @@ def current_position() -> LogPosition:
 
 
 def _file_id() -> tuple[int, int]:
-    """Which file it is: another one may have been put in its place."""
+    """Identify the database file, which may have been replaced."""
     try:
         file = os.stat(connection.settings_dict["NAME"])
     except FileNotFoundError:
@@ -105,7 +105,7 @@ def _file_id() -> tuple[int, int]:
 
 
 def deleted_between(start: LogPosition, end: LogPosition) -> list[int]:
-    """Numbers of the vectors that were deleted."""
+    """Return the keys of the deleted vectors."""
     if start.gone == end.gone:
         return []
     with connection.cursor() as cursor:
@@ -116,9 +116,9 @@ def deleted_between(start: LogPosition, end: LogPosition) -> list[int]:
 
 
 def vectors_between(start: int, end: int, model: str, size: int, most: int) -> list[tuple[int, int, bytes]]:
-    """Number, memory and vector (of so many bytes) of a model's next ones, in order of their numbers."""
+    """Return key, memory and vector of a model's next vectors of ``size`` bytes, in the order of the keys."""
     with connection.cursor() as cursor:
-        # The plus keeps SQLite from going through all vectors of the model for a few new ones.
+        # The plus stops SQLite from scanning all vectors of the model for a few new ones.
         cursor.execute(
             f"SELECT id, memory_id, vector FROM {VECTOR_TABLE}"
             f" WHERE id > %s AND id <= %s AND +model = %s AND length(vector) = %s ORDER BY id LIMIT {most:d}",
@@ -129,14 +129,14 @@ def vectors_between(start: int, end: int, model: str, size: int, most: int) -> l
 
 
 def count_vectors(model: str) -> int:
-    """How many vectors there are of a model."""
+    """Return the number of vectors of a model."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT count(*) FROM {VECTOR_TABLE} WHERE model = %s", [model])
         return int(cursor.fetchone()[0])
 
 
 def has_other_models(model: str) -> bool:
-    """Whether there are vectors of another model."""
+    """Whether vectors of another model exist."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT EXISTS (SELECT 1 FROM {VECTOR_TABLE} WHERE model < %s)"
@@ -147,14 +147,14 @@ def has_other_models(model: str) -> bool:
 
 
 def count_memories() -> int:
-    """How many memories there are, of any kind, counted in the smallest index."""
+    """Return the number of all memories, counted in the smallest index."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM memoryhub_memory")
         return int(cursor.fetchone()[0])
 
 
 def sizes_by_model() -> dict[str, tuple[int, int]]:
-    """For each model how many vectors there are, and their bytes."""
+    """Return the number of vectors and their bytes by model."""
     size = f"(SELECT length(vector) FROM {VECTOR_TABLE} AS one WHERE one.model = some.model LIMIT 1)"
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT model, count(*), {size} FROM {VECTOR_TABLE} AS some GROUP BY model")

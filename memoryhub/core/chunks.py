@@ -1,4 +1,4 @@
-"""Many things, some at a time. Pure."""
+"""Split an iterable in chunks. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def batched(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of at most ``size`` rows (``itertools.batched`` comes with Python 3.12)."""
+    """Yield lists of at most ``size`` rows. Replace by ``itertools.batched`` with Python 3.12."""
     rows = iter(rows)
     while chunk := list(islice(rows, size)):
         yield chunk

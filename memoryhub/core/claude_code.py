@@ -1,7 +1,7 @@
-"""What goes into Claude Code's ``settings.json`` so that a project uses the hub. Pure.
+"""The ``settings.json`` of Claude Code that connects a project to this app. Pure.
 
-The page in the browser and the documentation show the same. HTTP hooks send their JSON by themselves; a hook
-of SessionStart has to be a command, so that one is a line of curl.
+The web page and the documentation show the same settings. SessionStart supports only commands, so its hook is
+a curl command; the other hooks are HTTP hooks.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 HOOK_PATH = "/api/v1/hooks/claude-code"
 ENVIRONMENT_VARIABLE = "MEMORYHUB_TOKEN"  # the environment variable that holds the token
 HTTP_EVENTS = ("UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "PreCompact", "Stop", "SessionEnd")
-TIMEOUT_SECONDS = 5  # seconds that Claude Code waits; the hub answers in a fraction of one
+TIMEOUT_SECONDS = 5  # the time that Claude Code waits; a response takes a fraction of a second
 _EVENTS_WITH_MATCHER = frozenset({"PostToolUse", "PostToolUseFailure"})
 
 
 def hook_url(base_url: str, levels: Sequence[str] = ()) -> str:
-    """The address of the hub's hook under an address like ``http://127.0.0.1:8000``.
+    """Return the hook's URL for a base URL such as ``http://127.0.0.1:8000``.
 
-    ``levels``: those above public that injections may show, for a level has to be asked for.
+    ``levels``: the levels above public that injections may contain.
     """
     asked = "&".join(f"allow_{level}=true" for level in levels)
     return base_url.rstrip("/") + HOOK_PATH + (f"?{asked}" if asked else "")
 
 
 def session_start_command(base_url: str, levels: Sequence[str] = ()) -> str:
-    """One line for SessionStart: hands standard input to the hub; says nothing when the hub is away."""
+    """Return the SessionStart command: posts standard input, and ignores a server that does not answer."""
     return (
         f'curl -sf -m {TIMEOUT_SECONDS} -H "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
         f" -H 'Content-Type: application/json' --data-binary @-"
@@ -36,7 +36,7 @@ def session_start_command(base_url: str, levels: Sequence[str] = ()) -> str:
 
 
 def settings_snippet(base_url: str, token: str | None, levels: Sequence[str] = ()) -> dict[str, Any]:
-    """The part of ``settings.json``; with a token it sets the variable too, else the shell has to."""
+    """Return the part of ``settings.json``. Without a token, the shell must set the variable."""
     http = {
         "type": "http",
         "url": hook_url(base_url, levels),
@@ -58,10 +58,9 @@ def settings_snippet(base_url: str, token: str | None, levels: Sequence[str] = (
 
 
 def to_json(snippet: dict[str, Any]) -> str:
-    """JSON as a person pastes it."""
     return json.dumps(snippet, indent=2, ensure_ascii=False)
 
 
 def _quote_for_shell(text: str) -> str:
-    """For a POSIX shell."""
+    """Quote for a POSIX shell."""
     return "'" + text.replace("'", "'\\''") + "'"

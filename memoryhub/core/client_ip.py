@@ -1,4 +1,4 @@
-"""IP addresses of callers: which are this machine, and which count together for rate limits. No Django."""
+"""IP addresses of clients: loopback addresses, and networks for rate limits. No Django."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def is_loopback(host: str) -> bool:
 
 
 def client_network(address: str) -> str | None:
-    """Whose requests are counted together: one IPv4 address, or the /64 that one subscriber has of IPv6.
+    """Return the key for rate limits: an IPv4 address, or the /64 network of an IPv6 address.
 
-    None for this machine itself, with an address of its own or none. What is no address counts as written.
+    None for a loopback address or no address. A text that is not an address is returned as it is.
     """
     if not address:
         return None

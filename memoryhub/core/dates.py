@@ -1,11 +1,11 @@
-"""Moments as a reader likes them: in their time zone, and in the language of dates that they chose."""
+"""Format dates and times in the reader's time zone and language, and as ISO 8601."""
 
 from __future__ import annotations
 
 import zoneinfo
 from collections.abc import Callable
 from contextvars import ContextVar
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from django.utils import timezone, translation
@@ -49,8 +49,13 @@ _ZONE_PREFIXES = (
 _language: ContextVar[str] = ContextVar("language of dates", default="")
 
 
+def format_iso(at: datetime) -> str:
+    """Return ISO 8601 in UTC, as in ``2026-05-04T13:30:00Z``."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 def time_zones() -> list[str]:
-    """UTC and the zones of the continents and oceans, by name."""
+    """Return UTC and the zones of the continents and oceans, sorted by name."""
     return [
         "UTC",
         *sorted(name for name in zoneinfo.available_timezones() if name.startswith(_ZONE_PREFIXES)),
@@ -58,14 +63,14 @@ def time_zones() -> list[str]:
 
 
 def activate(profile: Any | None, browser_zone: str = "") -> None:
-    """From here on this request shows moments as this person likes them; a zone that is gone is left out.
+    """Use the time zone and language of this person for the rest of the request. Ignore unknown zones.
 
-    ``browser_zone``: what the browser says its zone is, for who chose none; anything may stand there.
+    ``browser_zone``: the unchecked zone of the browser, used if the person has chosen none.
     """
     language = profile.language if profile else ""
     _language.set(language if language in LANGUAGES else "")
-    said = browser_zone if browser_zone.startswith(_ZONE_PREFIXES) or browser_zone == "UTC" else ""
-    chosen = (profile.time_zone if profile else "") or said
+    is_zone = browser_zone.startswith(_ZONE_PREFIXES) or browser_zone == "UTC"
+    chosen = (profile.time_zone if profile else "") or (browser_zone if is_zone else "")
     try:
         timezone.activate(zoneinfo.ZoneInfo(chosen))
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
@@ -73,28 +78,28 @@ def activate(profile: Any | None, browser_zone: str = "") -> None:
 
 
 def deactivate() -> None:
-    """What comes next in this thread is another reader's."""
+    """Reset time zone and language at the end of a request."""
     _language.set("")
     timezone.deactivate()
 
 
 def active_language() -> str:
-    """The language in which days are told now; empty for plain ones, which are English."""
+    """Return the language of dates. Empty for the plain format, which is English."""
     return _language.get()
 
 
 def format_exact(here: datetime) -> str:
-    """A local moment to the second with its zone, in the reader's language of dates."""
+    """Format a local moment to the second with its time zone."""
     return f"{format_date(here, 'second')} {here.tzname()}"
 
 
 def format_date(here: date, how: str) -> str:
-    """A day or a local moment in the reader's language of dates.
+    """Format a day or a local moment in the reader's language.
 
-    ``how``: ``day`` (4 May 2026), ``weekday`` (Mon, 4 May), ``whole`` (Monday, 4 May 2026), ``short``
-    (4 May), ``month`` (May 2026), ``number`` (2026-05-04); of a moment also ``minute`` and ``second``, a day
-    with the time, and ``clock``, the time alone; KeyError for anything else. Clocks go to 24 in every
-    language.
+    ``how``: ``day`` (4 May 2026), ``weekday`` (Mon, 4 May), ``whole`` (Monday, 4 May 2026), ``short`` (4
+    May), ``month`` (May 2026) or ``number`` (2026-05-04). For moments also ``minute`` and ``second`` (the day
+    with the time) and ``clock`` (only the time). The time has 24 hours in every language. Raise KeyError for
+    anything else.
     """
     if how == "clock":
         return f"{here:%H:%M}"
@@ -107,7 +112,7 @@ def format_date(here: date, how: str) -> str:
 
 
 def format_day(here: date) -> str:
-    """A day, short."""
+    """Format a day as ``4 May 2026``."""
     return format_date(here, "day")
 
 
@@ -134,7 +139,7 @@ _WITHOUT_COMMA = {"cs", "da", "fi", "fr", "it", "nb", "nl", "sv"}
 
 
 def _format_translated(here: date, how: str) -> str:
-    """As Django's formats of the active language say."""
+    """Format a day with Django's formats of the active language."""
     shown = date_format(here, _DJANGO_FORMATS[how])
     if how not in _WEEKDAY_FORMATS:
         return shown

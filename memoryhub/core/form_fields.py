@@ -1,4 +1,4 @@
-"""Shares in forms: importance, trust and confidence, from 0 to 1; upkeep leaves them with many digits."""
+"""Form fields for values between 0 and 1: importance, trust and confidence."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from django import forms
 
 
 class ShareField(forms.FloatField):
-    """A share, shown with two digits at most.
+    """A value between 0 and 1, shown with at most two digits.
 
-    The form sends along what it showed: left alone, the field has not changed, whatever the digits that are
-    stored, and whatever upkeep made of them since the form was opened.
+    The form submits the shown value too. A field that the person did not edit is unchanged, even if the
+    stored value has more digits or maintenance has changed it since.
     """
 
     def __init__(self, **options: Any) -> None:

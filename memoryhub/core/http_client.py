@@ -22,7 +22,7 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class EndpointProblem(NamedTuple):
-    """What is wrong, naming the key, and its mend; neither holds a secret."""
+    """A problem that names the setting, and its fix. Neither contains a secret."""
 
     text: str
     mend: str
@@ -31,9 +31,10 @@ class EndpointProblem(NamedTuple):
 def find_endpoint_problems(
     name: str, url: str, model: str, key: str, variable: str
 ) -> Iterator[EndpointProblem]:
-    """Why an OpenAI-compatible endpoint cannot be asked, as far as can be told without asking it.
+    """Yield the problems in the settings of an OpenAI-compatible endpoint, without a request to it.
 
-    ``name`` begins its tunables (``embeddings`` for ``embeddings_url``), ``variable`` holds its key.
+    ``name``: the prefix of its settings (``embeddings`` for ``embeddings_url``). ``variable``: the
+    environment variable of its key.
     """
     if not url:
         yield EndpointProblem(
@@ -65,13 +66,13 @@ def is_valid_url(url: str) -> bool:
 
 
 def is_unencrypted(url: str) -> bool:
-    """Whether what is sent there crosses a network unencrypted."""
+    """Whether requests cross a network unencrypted."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname not in _LOOPBACK
 
 
 def with_path(url: str, tail: str) -> str:
-    """Where to post: the configured address with ``tail`` (such as ``/embeddings``), unless it ends so."""
+    """Return the URL with ``tail`` (such as ``/embeddings``) appended, unless it already ends with it."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     return urlunsplit(parts._replace(path=path if path.endswith(tail) else f"{path}{tail}"))
@@ -81,9 +82,9 @@ _CHUNK = 65_536
 
 
 class Unreachable(Exception):
-    """Nobody answered, or not in time, or not in HTTP; the message holds no header.
+    """No HTTP response in time. The message contains no header.
 
-    ``sent``: the request had left by then, so that the other side may have worked on it.
+    ``sent``: the request was sent, so the server may have processed it.
     """
 
     def __init__(self, why: str, *, sent: bool = False) -> None:
@@ -93,7 +94,7 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """``retry_after`` is the header as it came; ``body`` is empty unless the status is 200."""
+    """A response. ``retry_after`` is the unparsed header. ``body`` is empty unless the status is 200."""
 
     status: int
     retry_after: str
@@ -101,7 +102,7 @@ class HttpAnswer:
 
 
 class _DeadlineReader(io.RawIOBase):
-    """Reads from a socket until a moment has come: a timeout for each read would let a trickle go on."""
+    """Reads from a socket with a total deadline. A timeout for each read would accept a slow trickle."""
 
     def __init__(self, sock: Any, until: float) -> None:
         self._sock, self._until = sock, until
@@ -121,9 +122,9 @@ class _DeadlineReader(io.RawIOBase):
 
 
 def post_json(url: str, sent: dict[str, Any], key: str, seconds: float, most_bytes: int) -> HttpAnswer:
-    """Send ``sent`` and take the answer, all within ``seconds`` but for the look-up of the host's name.
+    """Post JSON and return the response, all within ``seconds`` except the DNS lookup.
 
-    Raises Unreachable, also for an answer of more than ``most_bytes``.
+    Raise Unreachable, also for a response of more than ``most_bytes``.
     """
     until = time.monotonic() + seconds
     parts = urlsplit(url)
@@ -212,7 +213,7 @@ Result = TypeVar("Result")
 
 
 class RequestFailed(Exception):
-    """It did not work. ``passes``: it may the next time. ``wait``: what the other asked for, seconds."""
+    """A failed request. ``passes``: a retry may succeed. ``wait``: the Retry-After of the server, seconds."""
 
     def __init__(self, why: str, *, passes: bool = False, wait: float | None = None) -> None:
         self.passes, self.wait = passes, wait
@@ -220,14 +221,14 @@ class RequestFailed(Exception):
 
     @property
     def pause(self) -> float:
-        """For how long the other is left alone after this, seconds."""
+        """The pause before the next request, in seconds."""
         return min(max(self.wait or 0.0, PAUSE_SECONDS), MAX_PAUSE_SECONDS)
 
 
 def retry_request(ask: Callable[[float], Result], until: float, most_tries: int = MAX_TRIES) -> Result:
-    """Call ``ask`` with the seconds that are left until a moment of the monotonic clock.
+    """Call ``ask`` with the seconds left until ``until`` (monotonic clock), and retry transient failures.
 
-    :class:`Failed` of the last try, when it does not pass, or when there is no time left to wait for another.
+    Raise the last :class:`RequestFailed` if it is permanent, or if no tries or no time are left.
     """
     tries = 0
     while True:
@@ -242,9 +243,9 @@ def retry_request(ask: Callable[[float], Result], until: float, most_tries: int 
 
 
 def to_request_failed(answer: HttpAnswer, who: str, mends: Mapping[int, str]) -> RequestFailed:
-    """What an answer other than 200 means; never in its own words, that may repeat the key.
+    """Return the failure for a response other than 200. Never quotes the body, which may repeat the key.
 
-    ``mends``: what to do by status; 300 stands for every redirect, 400 for whatever else does not pass.
+    ``mends``: the fix by status; 300 for every redirect, 400 for every other permanent failure.
     """
     status = answer.status
     why = f"{who} answers with status {status}"
@@ -255,7 +256,7 @@ def to_request_failed(answer: HttpAnswer, who: str, mends: Mapping[int, str]) ->
 
 
 def seconds_to_wait(header: str, now: datetime) -> float | None:
-    """What a Retry-After header asks for, in seconds or as a date; None when it says nothing."""
+    """Parse a Retry-After header (seconds or a date). None if it is missing or invalid."""
     written = header.strip()
     if written.isascii() and written.isdigit():
         return float(written[:9])
@@ -263,7 +264,7 @@ def seconds_to_wait(header: str, now: datetime) -> float | None:
         moment = parsedate_to_datetime(written)
     except (ValueError, TypeError, IndexError):
         return None
-    if moment.tzinfo is None:  # "-0000": UTC without a place
+    if moment.tzinfo is None:  # "-0000" means UTC
         moment = moment.replace(tzinfo=now.tzinfo)
     return max((moment - now).total_seconds(), 0.0)
 
@@ -273,16 +274,16 @@ def _backoff(tries: int) -> float:
 
 
 class CircuitBreaker:
-    """While all is well everybody may ask; after a failure nobody, then one at a time; shared by threads."""
+    """Stops requests for a while after a failure, then allows one trial request. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._until: float | None = None  # None: all is well
+        self._until: float | None = None  # None: closed, requests are allowed
 
     def left(self, trial_seconds: float) -> float:
-        """Seconds until asking makes sense again; 0: ask now.
+        """Return the seconds to wait before a request, 0 to send it now.
 
-        Who is the first to hear 0 after a failure has ``trial_seconds`` to find out; the others wait for it.
+        After a failure the first caller that gets 0 has ``trial_seconds`` for a trial; the others wait.
         """
         with self._lock:
             if self._until is None:
@@ -294,11 +295,11 @@ class CircuitBreaker:
             return self._until - now
 
     def begin(self, seconds: float) -> None:
-        """After a failure; a longer pause that is under way stays."""
+        """Start a pause after a failure. A longer current pause stays."""
         with self._lock:
             self._until = max(self._until or 0.0, time.monotonic() + seconds)
 
     def end(self) -> None:
-        """After a success."""
+        """End the pause after a success."""
         with self._lock:
             self._until = None

@@ -1,4 +1,4 @@
-"""Keyset pages: an opaque cursor marks the last row seen, so a page costs the same at any depth."""
+"""Keyset pagination: an opaque cursor marks the last row, so a page costs the same at any depth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_LIMIT = 200
 
 
 class InvalidCursor(ValueError):
-    """Not a cursor of this list."""
+    """The text is not a cursor of this list."""
 
     def __init__(self) -> None:
         super().__init__("is not a cursor of this list; take next_cursor of the page before as it is")
@@ -28,7 +28,7 @@ class Page:
 
 
 def paginate(rows: QuerySet[Any], column: str, limit: int, cursor: str | None) -> Page:
-    """The next ``limit`` rows, highest ``column`` first, then newest row. One query; :class:`BadCursor`."""
+    """Return the next ``limit`` rows, highest ``column`` first, then newest. Raise :class:`InvalidCursor`."""
     if cursor:
         value, pk = _decode(cursor, column, rows)
         rows = rows.filter(Q(**{f"{column}__lt": value}) | Q(**{column: value, "pk__lt": pk}))
@@ -56,13 +56,13 @@ def _decode(cursor: str, column: str, rows: QuerySet[Any]) -> tuple[Any, int]:
 
 
 def _find_field(rows: QuerySet[Any], column: str) -> Any:
-    """The field of a column, or of what the rows are annotated with under that name."""
+    """Return the field of a column or annotation."""
     annotated = rows.query.annotations.get(column)
     return annotated.output_field if annotated else rows.model._meta.get_field(column)
 
 
 def _to_comparable(value: Any) -> Any:
-    """What a column can be compared with: no null, no date without a zone or outside the calendar."""
+    """Return a value that a column can be compared with: not null, and with a time zone."""
     if value is None or (isinstance(value, datetime) and value.tzinfo is None):
         raise InvalidCursor
     return value.astimezone(UTC) if isinstance(value, datetime) else value

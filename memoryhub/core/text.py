@@ -1,7 +1,7 @@
-"""Words, stems and short forms of a text. Pure.
+"""Words, stems and short forms of texts. Pure.
 
-Stems and folding follow what SQLite's ``porter unicode61 remove_diacritics 2`` tokenizer does, so that what
-the index matched can be recognised again when the match is scored.
+Stems and folding are the same as in SQLite's ``porter unicode61 remove_diacritics 2`` tokenizer, so that the
+scoring finds the words that the index matched.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from functools import lru_cache
 import Stemmer
 
 WORD = re.compile(r"[^\W_]+")
-# Scripts written without spaces, where a "word" of the tokenizer is a whole sentence.
+# Scripts without spaces, where a "word" of the tokenizer is a whole sentence.
 CJK = re.compile(r"[぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿ｦ-ﾟ가-힯฀-๿\U00020000-\U0003FFFF]")
-# Diacritics leave Latin letters alone: й and и, が and か are different letters, to readers and to the index.
+# Diacritics are removed only from Latin letters: й and и, が and か are different letters.
 _LATIN_MARKS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")
-_MARKDOWN_MARKS = re.compile(r"^(?:[#>*\s]+|-+(?=\s|$))+")  # of Markdown; "--quiet" is an option
-# What a tokenizer makes of a text: blanks go with the word behind them.
+_MARKDOWN_MARKS = re.compile(r"^(?:[#>*\s]+|-+(?=\s|$))+")  # Markdown; "--quiet" is an option
+# Approximates the tokens of a language model: a space belongs to the next word.
 _TOKEN_PIECE = re.compile(
     r"[A-Za-z]{1,5}|[0-9]|[!-/:-@\[-`{-~]{1,2}|[^\S ]\s*|[\u00a1-\u07ff\u1e00-\u1fff\u2010-\u2bff]{1,2}"
     r"|[^\x00-\u07ff\u1e00-\u2bff]"
 )
-_ASTRAL = re.compile(r"[\U00010000-\U0010ffff]")  # emoji, and scripts that are rare
+_ASTRAL = re.compile(r"[\U00010000-\U0010ffff]")  # emoji and rare scripts
 _porter = Stemmer.Stemmer("porter", 0)
 _VOWEL_THEN_CONSONANT = re.compile(r"[aeiouy][^aeiou]")
 
-# English function and question words; a query made of nothing else keeps them.
+# English function and question words. A query of only these keeps them.
 STOP_WORDS = frozenset(
     """a about after again all also am an and any are aren as at be because been before being between both
     but by can could couldn d did didn do does doesn doing don down during each few for from further had
@@ -46,7 +46,7 @@ NEGATIONS = frozenset(
 
 
 def fold(text: str) -> str:
-    """Lower case, Latin letters without diacritics, one form of the Greek sigma."""
+    """Return lower case, Latin letters without diacritics, and one form of the Greek sigma."""
     lowered = text.lower()
     if text.isascii():
         return lowered
@@ -55,18 +55,18 @@ def fold(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The folded words of a text, in order."""
+    """Return the folded words of a text in order."""
     return WORD.findall(fold(text))
 
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """The Porter stem of one folded word.
+    """Return the Porter stem of a folded word.
 
-    SQLite leaves very short and very long words alone, and knows two endings that Snowball's "porter" does
-    not: -logy becomes -log, -bly becomes what -ble becomes.
+    Like SQLite, ignores very short and very long words and handles two endings that Snowball's "porter" does
+    not: -logy becomes -log, -bly is treated like -ble.
     """
-    # Bytes as letters: so does SQLite count, and it matters beside an ß.
+    # SQLite counts bytes as letters, which matters for non-ASCII letters.
     letters = word.encode("utf-8", "surrogatepass").decode("latin-1")
     if not 3 <= len(letters) <= 64:
         return word
@@ -79,29 +79,29 @@ def stem(word: str) -> str:
 
 
 def terms(text: str) -> set[str]:
-    """The distinct stems of a text without stop words: what two texts are compared by."""
+    """Return the distinct stems of a text without stop words, to compare texts."""
     return {stem(word) for word in words(text) if word not in STOP_WORDS}
 
 
 def decisive_words(text: str) -> set[str]:
-    """The numbers of a text, and "not" if it denies anything: who differ in these do not say the same."""
+    """Return the numbers of a text, and "not" for a negation. Texts that differ in these are not duplicates."""
     found = set(words(text))
     return {word for word in found if any(map(str.isdigit, word))} | ({"not"} if found & NEGATIONS else set())
 
 
 def jaccard(one: set[str], other: set[str]) -> float:
-    """Shared share of two term sets, 0..1; two empty sets share nothing."""
+    """Return the Jaccard similarity of two sets, 0..1. It is 0 for two empty sets."""
     union = len(one | other)
     return len(one & other) / union if union else 0.0
 
 
 def collapse_whitespace(text: str) -> str:
-    """One line: runs of white space become a blank."""
+    """Replace each run of white space by a space."""
     return " ".join(text.split())
 
 
 def shorten(text: str, chars: int) -> str:
-    """One line of at most ``chars`` characters, cut at a word if one ends near, with an ellipsis."""
+    """Return one line of at most ``chars`` characters, cut at a word boundary if possible."""
     line = collapse_whitespace(text.lstrip()[: chars * 8 + 1000])
     if len(line) <= chars:
         return line
@@ -113,7 +113,7 @@ def shorten(text: str, chars: int) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line that holds anything, without Markdown's heading and list marks."""
+    """Return the first non-empty line without Markdown heading and list marks."""
     for line in text.splitlines():
         bare = _MARKDOWN_MARKS.sub("", line).strip()
         if bare:
@@ -122,12 +122,12 @@ def first_line(text: str) -> str:
 
 
 def make_title(content: str, chars: int = 80) -> str:
-    """A short title from a content that brought none."""
+    """Return a title made from the content."""
     return shorten(first_line(content), chars)
 
 
 def make_summary(content: str, limit: int = 20) -> str:
-    """The first ``limit`` words on one line; text without spaces is cut at three characters for each word."""
+    """Return the first ``limit`` words on one line. In text without spaces, three characters are a word."""
     line = collapse_whitespace(content.lstrip()[: limit * 200])
     found = line.split(" ")
     if len(found) > limit:
@@ -137,13 +137,13 @@ def make_summary(content: str, limit: int = 20) -> str:
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a language model reads here; rather too many than too few.
+    """Estimate the number of language model tokens, rather too many than too few.
 
-    Five letters of a word are one, and so are a digit, two marks, two letters of another alphabet, a sign of
-    CJK and a line's end; an emoji is three. Never fewer than one for four characters. Two texts have together
-    no fewer than in one, and what a text begins with has no more than the whole. Beside a tokenizer of 32 000
-    pieces it tells 3 to 11 % too many of English, code and JSON; four characters for a token told 40 % too
-    few of JSON.
+    One token is: five letters, a digit, two punctuation marks, two letters of another alphabet, a CJK
+    character or a line break; an emoji is three. There is at least one token for four characters. The sum for
+    two texts is never less than for both as one text, and a prefix never has more tokens than the text.
+    Compared with a tokenizer of 32 000 pieces the estimate is 3 to 11 % too high for English, code and JSON.
+    Four characters for a token would be 40 % too low for JSON.
     """
     found = len(_TOKEN_PIECE.findall(text))
     if not text.isascii():

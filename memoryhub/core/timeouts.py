@@ -1,7 +1,7 @@
-"""A point in time after which an answer is worth nothing, and reads that stop there.
+"""Deadlines and timeouts for database reads.
 
-:class:`Deadline` is for one answer that is wanted soon. :func:`patient_for` is for requests of any kind: it
-bounds each single read, so that none of them can hold a thread of the server for good.
+:class:`Deadline` limits one response that must be fast. :func:`read_timeout` limits each single read of a
+request, so that none can block a server thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.db import OperationalError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-_DEADLINE_STEPS = 2000  # of SQLite's virtual machine between two looks at the clock: some ten microseconds
+_DEADLINE_STEPS = 2000  # of SQLite's virtual machine between two checks of the clock: some ten microseconds
 _READ_STEPS = 100_000  # the same for reads that may take long
 
 
@@ -25,28 +25,28 @@ class DeadlinePassed(Exception):
 
 
 class Deadline:
-    """So many milliseconds from now."""
+    """A deadline in milliseconds from now."""
 
     def __init__(self, milliseconds: float) -> None:
         self.milliseconds = milliseconds
         self._began = time.perf_counter()
 
     def took(self) -> float:
-        """Milliseconds since the start."""
+        """Return the milliseconds since the start."""
         return round((time.perf_counter() - self._began) * 1000, 3)
 
     def left(self) -> float:
-        """Seconds that are left; negative afterwards."""
+        """Return the seconds left, negative after the deadline."""
         return self._began + self.milliseconds / 1000 - time.perf_counter()
 
     def check(self) -> None:
-        """:class:`TooLate` when it has passed."""
+        """Raise :class:`DeadlinePassed` if it has passed."""
         if self.left() <= 0:
             raise DeadlinePassed
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Reads in here are broken off when the deadline passes. Not for writes: SQLite would roll back."""
+        """Interrupt reads in this context at the deadline. Not for writes: SQLite would roll back."""
         connection.ensure_connection()
         sqlite = connection.connection
         sqlite.set_progress_handler(lambda: self.left() <= 0, _DEADLINE_STEPS)
@@ -61,7 +61,7 @@ class Deadline:
 
 
 class _ReadLimit(threading.local):
-    """Of this thread: how long one read may take (0: as long as it likes), and when the last one began."""
+    """Per thread: the limit for one read in seconds (0: none), and the start of the current one."""
 
     seconds = 0.0
     began = 0.0
@@ -72,9 +72,9 @@ _limit = _ReadLimit()
 
 @contextmanager
 def read_timeout(seconds: float) -> Iterator[None]:
-    """Each read in here that takes longer is broken off: OperationalError, see :func:`was_broken_off`.
+    """Interrupt each longer read in this context with an OperationalError, see :func:`is_interrupted`.
 
-    What runs in a transaction is left alone: SQLite would roll it back. 0: as long as it takes.
+    Transactions are not interrupted, because SQLite would roll them back. 0 means no limit.
     """
     before, _limit.seconds = _limit.seconds, seconds
     try:
@@ -84,7 +84,7 @@ def read_timeout(seconds: float) -> Iterator[None]:
 
 
 def is_interrupted(error: BaseException) -> bool:
-    """Whether this is SQLite saying that a read was not let go on."""
+    """Whether the error is an interrupted read."""
     return isinstance(error, OperationalError) and "interrupted" in str(error)
 
 
@@ -105,5 +105,5 @@ def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
 
 
 def watch_connections() -> None:
-    """Watch every connection that is made from now on."""
+    """Install the timeout on every new connection."""
     connection_created.connect(_watch_connection, dispatch_uid="deadline")

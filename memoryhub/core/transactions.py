@@ -1,9 +1,8 @@
 """Write transactions, one at a time in this process.
 
-SQLite lets one writer in and sends the others to sleep for ever longer (1, 2, 5, … 100 ms), so those who
-store at once would spend most of their time asleep beside a free database. The threads of a process wait in
-line here instead, and each goes on the moment the one before has committed; the first of them looks every
-millisecond whether another process still writes.
+SQLite lets one writer in and the others sleep for increasing times (1, 2, 5, … 100 ms), mostly while the
+database is free. So the threads of a process wait for a lock instead, which the next one gets as soon as a
+transaction ends. The thread with the lock checks every millisecond whether another process is still writing.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from contextvars import ContextVar
 
 from django.db import OperationalError, connection, transaction
 
-_writer_lock = threading.RLock()  # a callback on commit may write again
+_writer_lock = threading.RLock()  # reentrant: an on-commit callback may write
 LOCK_TIMEOUT_SECONDS = 20.0  # seconds
-_RETRY_SECONDS = 0.001  # seconds between two looks whether another process still writes
-_lock_deadline: ContextVar[float | None] = ContextVar("until", default=None)  # on the monotonic clock
+_RETRY_SECONDS = 0.001  # between two checks whether another process is writing
+_lock_deadline: ContextVar[float | None] = ContextVar("until", default=None)  # monotonic clock
 
 
 @contextmanager
 def lock_timeout(seconds: float) -> Iterator[None]:
-    """Writes in here that name no patience of their own wait so long for other writers, all together."""
+    """Limit the total time that writes in this context wait for other writers."""
     mine = _lock_deadline.set(time.monotonic() + seconds)
     try:
         yield
@@ -34,13 +33,12 @@ def lock_timeout(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def write_transaction(patience: float | None = None) -> Iterator[None]:
-    """A transaction that writes; nested ones are savepoints. OperationalError when the line does not move.
+    """A write transaction, or a savepoint inside one. Raise OperationalError if other writers take too long.
 
-    ``patience``: how long to wait for other writers, of this process and of others, in seconds; usually
-    :data:`PATIENCE`.
+    ``patience``: seconds to wait for other writers, by default :data:`LOCK_TIMEOUT_SECONDS`.
     """
     if connection.in_atomic_block:
-        # It has SQLite's lock already (transactions are IMMEDIATE): who has the turn may be waiting for that.
+        # It already has SQLite's lock (transactions are IMMEDIATE); the owner of the thread lock may wait for it.
         with transaction.atomic():
             yield
         return
@@ -62,9 +60,9 @@ def write_transaction(patience: float | None = None) -> Iterator[None]:
 
 
 def _begin(transactions: ExitStack, until: float) -> None:
-    """Enter a transaction once no other process writes; OperationalError when one still does at ``until``."""
+    """Enter a transaction when no other process writes. Raise OperationalError at ``until``."""
     connection.ensure_connection()
-    # Not through Django's cursor: these belong to the transaction, and are no queries of their own.
+    # Not through Django's cursor, which would count these as queries.
     ask = connection.connection.execute
     [usual] = ask("PRAGMA busy_timeout").fetchone()
     ask("PRAGMA busy_timeout = 0")
@@ -82,5 +80,5 @@ def _begin(transactions: ExitStack, until: float) -> None:
 
 
 def is_database_busy(error: BaseException) -> bool:
-    """Whether this is SQLite saying that somebody else writes, so that trying again may help."""
+    """Whether the error means that another writer has the lock, so that a retry may help."""
     return isinstance(error, OperationalError) and any(word in str(error) for word in ("locked", "busy"))

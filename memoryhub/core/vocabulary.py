@@ -1,4 +1,4 @@
-"""The closed vocabularies of the four documented systems, in one place. Pure."""
+"""The closed vocabularies of the four documented systems. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class MemoryType(StrEnum):
-    """What kind of thing is remembered: the union of LetsGo's, Memory MCP's and Mira's types."""
+    """The type of a memory: the union of the types of LetsGo, Memory MCP and Mira."""
 
     # LetsGo: observations of development work
     BUGFIX = "bugfix"
@@ -15,7 +15,7 @@ class MemoryType(StrEnum):
     CHANGE = "change"
     DISCOVERY = "discovery"
     DECISION = "decision"
-    # LetsGo: made by the lifecycle
+    # LetsGo: generated
     SESSION_SUMMARY = "session_summary"
     COMPRESSED_SUMMARY = "compressed_summary"
     CHECKPOINT = "checkpoint"
@@ -33,20 +33,20 @@ class MemoryType(StrEnum):
 TYPES: tuple[str, ...] = tuple(kind.value for kind in MemoryType)
 
 
-# Made by the lifecycle out of other memories, or where a session can go on: nothing condenses these.
+# Generated from other memories or to resume a session. Never summarised again.
 SUMMARY_TYPES = (
     MemoryType.COMPRESSED_SUMMARY.value,
     MemoryType.SESSION_SUMMARY.value,
     MemoryType.CHECKPOINT.value,
 )
 
-# pigo's categories with a rule of their own for memories that are nearly the same.
+# pigo's categories with a special rule for near-duplicates.
 NEVER_MERGED = frozenset({"events", "cases"})
 ALWAYS_MERGED = "profile"
 
 
 class Scope(StrEnum):
-    """Who shares a memory: its owner alone, those on the project, the whole team."""
+    """The people who share a memory: its owner, the members of the project, the whole team."""
 
     PERSONAL = "personal"
     PROJECT = "project"
@@ -55,7 +55,7 @@ class Scope(StrEnum):
 
 SCOPES: tuple[str, ...] = tuple(scope.value for scope in Scope)
 
-# LetsGo's knowledge categories; other words are welcome, these are offered.
+# LetsGo's knowledge categories, offered as suggestions. Other words are valid too.
 CONCEPTS: tuple[str, ...] = (
     "how-it-works",
     "why-it-exists",
@@ -68,7 +68,7 @@ CONCEPTS: tuple[str, ...] = (
 
 
 class TrashReason(StrEnum):
-    """Why a memory lies in the trash."""
+    """Why a memory is in the trash."""
 
     FORGOTTEN = "forgotten"
     EVICTED = "evicted"
@@ -77,7 +77,7 @@ class TrashReason(StrEnum):
 
 
 class Right(StrEnum):
-    """What a token may do."""
+    """The permissions of a token."""
 
     READ = "read"
     WRITE = "write"

@@ -1,12 +1,7 @@
-"""The only writer of memories. Every function is one transaction: change, revisions and journal rows.
+"""The only writer of memories.
 
-``remember`` stores one draft, ``remember_many`` a batch, ``remember_in_session`` one that is believed more
-each time; ``update`` changes, ``restore_version`` brings an earlier version back, ``take_back`` undoes the
-last change; ``trash``, ``restore``, ``erase``, ``merge_into``, ``purge_expired`` and ``evict`` end or revive;
-``merge`` makes one of several and ``unmerge`` takes that back, ``not_duplicates`` remembers that they are
-none; ``act`` does one thing to one memory or many and ``undo_act`` takes it back; ``touch`` and ``touch_all``
-count accesses, ``renew`` gives what was accessed a new lease. Each takes the
-:class:`~memoryhub.access.policy.Actor` who does it and reaches only what that actor may see.
+Every function takes the :class:`~memoryhub.access.policy.Actor` who makes the change and affects only
+memories that this actor may see. The change, its revisions and its journal rows are one transaction.
 """
 
 from memoryhub.memories.bulk_actions import BulkResult, apply_bulk_action

@@ -1,8 +1,7 @@
-"""What a person does to one memory or to many at once: an act, journaled under its id and taken back as one.
+"""Bulk actions: one change of one or many memories, journaled under one id and undone as a whole.
 
-:func:`apply_bulk_action` applies it, :func:`.undo_bulk_action` undoes it. Every journal row of an act
-carries ``act: <id>`` and what it takes to go back: numbers and moments. Texts that were replaced are in the
-memory's revision, as with every change.
+Every journal row of an action has ``act: <id>`` in its detail, with the numbers and moments that
+:func:`memoryhub.memories.bulk_undo.undo_bulk_action` needs. Replaced texts are in the revision of the memory.
 """
 
 from __future__ import annotations
@@ -10,11 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
-from pydantic import ValidationError
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
@@ -25,32 +23,29 @@ from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.memories.rows import fetch_by_uids, is_unchanged, list_values
-from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.memories.schemas import MemoryPatch, to_patch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
+from memoryhub.memories.undo import format_moment, take_snapshot
 from memoryhub.memories.update import apply_patch, refuse_if_ended, refuse_if_trashed
 from memoryhub.models import Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
 
-MAX_MEMORIES = 2000  # memories of one act
-CHUNK_SIZE = 50  # changes in one transaction: other writers wait no longer than for these
-PAUSE_SECONDS = (
-    0.02  # seconds between two: who waits looks every millisecond, and would else find the next one there
-)
-DEMOTE_FACTOR, PROMOTE_FACTOR = (
-    0.5,
-    0.5,
-)  # the share of its importance that is left; of what it lacks that is given
+MAX_MEMORIES = 2000  # in one action
+CHUNK_SIZE = 50  # changes in one transaction, which limits how long other writers wait
+PAUSE_SECONDS = 0.02  # between two transactions: waiting writers retry every millisecond
+DEMOTE_FACTOR = 0.5  # of the importance
+PROMOTE_FACTOR = 0.5  # of the difference to 1
 NUMBER_FIELDS = ("updated_at", "consolidated_at", "expires_at", "copy", "importance")
 
 
 @dataclass(frozen=True)
 class BulkResult:
-    """What became of each memory. ``same``: ids of those where there was nothing to change.
+    """The result for each memory. ``same``: ids of memories that already were as wanted.
 
-    ``refused``: an id and why, as words to show; ``outdated``: ids of those among them that were changed
-    since the person read them. ``first`` and ``last``: the numbers of its first and last journal rows, 0
-    where nothing was done; :func:`undo_act` wants them beside the ``id``.
+    ``refused``: ids and the reason as a text to show. ``outdated``: the refused ids that were changed since
+    the person read them. ``first`` and ``last``: the numbers of the first and last journal row, 0 if nothing
+    was done; an undo needs them and the ``id``.
     """
 
     id: str
@@ -64,12 +59,12 @@ class BulkResult:
 
 
 class _ChangedSinceRead(Conflict):
-    """The memory is not any more as the person read it."""
+    """The memory was changed since the person read it."""
 
 
 @dataclass(frozen=True)
 class ActionContext:
-    """One act while it is done."""
+    """What the steps of one bulk action share."""
 
     id: str
     kind: str
@@ -77,7 +72,10 @@ class ActionContext:
     now: datetime
     reason: str
     vectors: memories_vectors.PreparedVectors
-    seen: Mapping[str, datetime]
+    patch: MemoryPatch | None
+
+    def journal_row(self, operation: str, memory: Memory, **detail: Any) -> journal.Change:
+        return journal.memory_change(operation, memory, act=self.id, kind=self.kind, **detail)
 
 
 def apply_bulk_action(
@@ -90,17 +88,17 @@ def apply_bulk_action(
     now: datetime | None = None,
     **values: Any,
 ) -> BulkResult:
-    """Do one thing to each of these memories, at most :data:`MOST`; a refusal of one does not stop the rest.
+    """Apply one action to at most :data:`MAX_MEMORIES` memories. A refused memory does not stop the others.
 
-    ``kind`` is one of :data:`KINDS`: ``approve`` (looked at, and no flags any more), ``demote`` and
-    ``promote`` (importance, half the way down or up), ``demote_and_approve``, ``trash``, ``restore``,
+    ``kind`` is a key of :data:`ACTION_KINDS`: ``approve`` (mark as reviewed, clear the flags), ``demote`` and
+    ``promote`` (importance half the way down or up), ``demote_and_approve``, ``trash``, ``restore``,
     ``expire``, ``tag`` and ``untag`` (with ``tag``), ``set`` (with fields of
     :class:`~memoryhub.memories.schemas.MemoryPatch`).
 
-    ``seen``: ``updated_at`` of memories as the person read them; what was changed since is refused.
-    ``reason``: for the revision, in a word; the kind when left out. :class:`StoreError` for what cannot be
-    done to any memory: an unknown kind, a value out of range, too many; :class:`SecretDetected` for a
-    credential among the values. What the actor may not see is refused as if it were not there.
+    ``seen``: ``updated_at`` of memories as the person read them; memories that were changed since are
+    refused. ``reason``: a word for the revision, by default the kind. Raise :class:`StoreError` for an
+    unknown kind, an invalid value or too many memories, and :class:`SecretDetected` for a secret among the
+    values. A memory that the actor may not see is refused like one that does not exist.
     """
     now = now or timezone.now()
     wanted = list(dict.fromkeys(uids))
@@ -109,12 +107,17 @@ def apply_bulk_action(
     with journal_refusals(patch, actor, uid=wanted[0] if len(wanted) == 1 else ""):
         if patch:
             refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])
-    doing = ActionContext(
-        new_uid(), kind, actor, now, reason or kind, memories_vectors.PreparedVectors(texts), seen or {}
-    )
-    return run_in_chunks(
-        doing.id, kind, wanted, ACTION_KINDS[kind].reach(actor), _make_step(doing, patch), actor, now
-    )
+    vectors = memories_vectors.PreparedVectors(texts)
+    context = ActionContext(new_uid(), kind, actor, now, reason or kind, vectors, patch)
+
+    def step(memory: Memory) -> list[journal.Change]:
+        if not is_unchanged(memory, seen or {}):
+            raise _ChangedSinceRead(
+                "someone changed this memory since you opened it; look at it again", "updated_at"
+            )
+        return ACTION_KINDS[kind].apply(memory, context)
+
+    return run_in_chunks(context.id, kind, wanted, ACTION_KINDS[kind].memories(actor), step, actor, now)
 
 
 Step = Callable[[Memory], list[journal.Change]]
@@ -129,42 +132,42 @@ def run_in_chunks(
     actor: Actor,
     now: datetime,
 ) -> BulkResult:
-    """Take a step with each memory, in chunks of one transaction each; an act, or one taken back."""
-    acted = BulkResult(uid, kind)
+    """Run a step for each memory, in chunks of one transaction each, for an action or its undo."""
+    result = BulkResult(uid, kind)
     first = last = 0
     for number, uids in enumerate(batched(wanted, CHUNK_SIZE)):
         time.sleep(PAUSE_SECONDS if number else 0)
         with write_transaction():
             before = journal.last_seq()
             found = {memory.uid: memory for memory in fetch_by_uids(memories, uids)}
-            changes = [change for one in uids for change in _take_step(step, one, found.get(one), acted)]
+            changes = [change for one in uids for change in _run_step(step, one, found.get(one), result)]
             journal.record(actor, changes, now)
             if journal.last_seq() > before:
                 first, last = first or before + 1, journal.last_seq()
-    return replace(acted, first=first, last=last)
+    return replace(result, first=first, last=last)
 
 
-def _take_step(step: Step, uid: str, memory: Memory | None, acted: BulkResult) -> list[journal.Change]:
+def _run_step(step: Step, uid: str, memory: Memory | None, result: BulkResult) -> list[journal.Change]:
     if memory is None:
-        acted.refused.append((uid, "there is no such memory"))
+        result.refused.append((uid, "there is no such memory"))
         return []
     try:
-        with write_transaction():  # a savepoint: what is refused halfway leaves nothing
+        with write_transaction():  # a savepoint: a refusal undoes what the step has written
             changes = step(memory)
     except StoreError as refusal:
-        acted.refused.append((uid, refusal.message))
+        result.refused.append((uid, refusal.message))
         if isinstance(refusal, _ChangedSinceRead):
-            acted.outdated.append(uid)
+            result.outdated.append(uid)
         return []
     if changes:
-        acted.done.append(memory)
+        result.done.append(memory)
     else:
-        acted.same.append(uid)
+        result.same.append(uid)
     return changes
 
 
 def _validate(kind: str, wanted: list[str], values: Mapping[str, Any]) -> MemoryPatch | None:
-    """The values as a patch, for the kinds that take some; StoreError names what is wrong."""
+    """Return the values as a patch, or None for kinds without values. StoreError names the invalid field."""
     if kind not in ACTION_KINDS:
         raise StoreError(f"there is no such act; use one of: {', '.join(ACTION_KINDS)}", "act")
     if not wanted:
@@ -178,145 +181,104 @@ def _validate(kind: str, wanted: list[str], values: Mapping[str, Any]) -> Memory
         return None
     if not values:
         raise StoreError(f"{kind} needs a value: {', '.join(allowed)}", allowed[0])
-    given = {"tags": [values["tag"]]} if "tag" in values else values
-    return to_patch(given)
+    return to_patch({"tags": [values["tag"]]} if "tag" in values else values)
 
 
-def to_patch(values: Mapping[str, Any]) -> MemoryPatch:
-    """StoreError names the field and what is wrong with it."""
-    try:
-        return MemoryPatch.model_validate(dict(values))
-    except ValidationError as wrong:
-        error = wrong.errors()[0]
-        name = str(error["loc"][0]) if error["loc"] else ""
-        words = error["msg"].removeprefix("Value error, ")
-        raise StoreError(f"{name}: {words[:1].lower()}{words[1:]}" if name else words, name) from None
-
-
-def _make_step(doing: ActionContext, patch: MemoryPatch | None) -> Step:
-    """The kind's own step, for memories that are as the person read them."""
-
-    def take(memory: Memory) -> list[journal.Change]:
-        if not is_unchanged(memory, doing.seen):
-            raise _ChangedSinceRead(
-                "someone changed this memory since you opened it; look at it again", "updated_at"
-            )
-        return ACTION_KINDS[doing.kind].do(memory, doing, patch)
-
-    return take
-
-
-def _approve(memory: Memory, doing: ActionContext, patch: MemoryPatch | None) -> list[journal.Change]:
+def _approve(memory: Memory, context: ActionContext) -> list[journal.Change]:
     refuse_if_trashed(memory)
     was = {"reviewed_at": format_moment(memory.reviewed_at), "flags": memory.flags}
-    memory.reviewed_at, memory.flags = doing.now, []
+    memory.reviewed_at, memory.flags = context.now, []
     memory.save(update_fields=["reviewed_at", "flags"])
-    return [journal.memory_change("review", memory, act=doing.id, kind=doing.kind, was=was)]
+    return [context.journal_row("review", memory, was=was)]
 
 
-def _trash(memory: Memory, doing: ActionContext, patch: MemoryPatch | None) -> list[journal.Change]:
+def _trash(memory: Memory, context: ActionContext) -> list[journal.Change]:
     if memory.deleted_at:
         return []
-    memory.deleted_at, memory.trash_reason, memory.merged_into = doing.now, TrashReason.FORGOTTEN.value, None
+    memory.deleted_at, memory.trash_reason, memory.merged_into = (
+        context.now,
+        TrashReason.FORGOTTEN.value,
+        None,
+    )
     memory.save(update_fields=TRASH_FIELDS)
-    return [journal.memory_change("delete", memory, act=doing.id, kind=doing.kind)]
+    return [context.journal_row("delete", memory)]
 
 
-def _restore(memory: Memory, doing: ActionContext, patch: MemoryPatch | None) -> list[journal.Change]:
-    if memory.deleted_at is None and not (memory.expires_at and memory.expires_at <= doing.now):
+def _restore(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    if not memory.has_ended(context.now):
         return []
-    was = {
-        **{
-            name: format_moment(getattr(memory, name))
-            for name in ("deleted_at", "expires_at", "last_accessed_at")
-        },
-        "trash_reason": memory.trash_reason,
-        "merged_into": memory.merged_into_id,
-    }
-    revive_memory(memory, doing.now)
-    left = {"expires_at": format_moment(memory.expires_at), "updated_at": format_moment(memory.updated_at)}
-    return [journal.memory_change("restore", memory, act=doing.id, kind=doing.kind, was=was, left=left)]
+    was = take_snapshot(memory, ("deleted_at", "expires_at", "last_accessed_at", "trash_reason"))
+    was["merged_into"] = memory.merged_into_id
+    revive_memory(memory, context.now)
+    left = take_snapshot(memory, ("expires_at", "updated_at"))
+    return [context.journal_row("restore", memory, was=was, left=left)]
 
 
-def _expire(memory: Memory, doing: ActionContext, patch: MemoryPatch | None) -> list[journal.Change]:
+def _expire(memory: Memory, context: ActionContext) -> list[journal.Change]:
     refuse_if_trashed(memory)
-    if memory.expires_at and memory.expires_at <= doing.now:
+    if memory.is_expired(context.now):
         return []
-    was = {"expires_at": format_moment(memory.expires_at)}
-    memory.expires_at = doing.now
+    was = take_snapshot(memory, ["expires_at"])
+    memory.expires_at = context.now
     memory.save(update_fields=["expires_at"])
-    return [journal.memory_change("expire", memory, act=doing.id, kind=doing.kind, was=was)]
+    return [context.journal_row("expire", memory, was=was)]
 
 
-def _demote(memory: Memory, doing: ActionContext, patch: MemoryPatch | None) -> list[journal.Change]:
-    return _apply_change(memory, doing, to_patch({"importance": memory.importance * DEMOTE_FACTOR}))
+def _demote(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    return _change(memory, context, to_patch({"importance": memory.importance * DEMOTE_FACTOR}))
 
 
-def _demote_and_approve(
-    memory: Memory, doing: ActionContext, patch: MemoryPatch | None
-) -> list[journal.Change]:
-    return _demote(memory, doing, patch) + _approve(memory, doing, patch)
+def _demote_and_approve(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    return _demote(memory, context) + _approve(memory, context)
 
 
-def _promote(memory: Memory, doing: ActionContext, patch: MemoryPatch | None) -> list[journal.Change]:
-    more = memory.importance + (1 - memory.importance) * PROMOTE_FACTOR
-    return _apply_change(memory, doing, to_patch({"importance": min(more, 1)}))
+def _promote(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    importance = memory.importance + (1 - memory.importance) * PROMOTE_FACTOR
+    return _change(memory, context, to_patch({"importance": min(importance, 1)}))
 
 
-def _tag(memory: Memory, doing: ActionContext, patch: MemoryPatch | None) -> list[journal.Change]:
-    [tag] = patch.tags if patch else []
+def _tag(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    [tag] = context.patch.tags if context.patch else []
     tags = list_values(memory, "tags")
-    return [] if tag in tags else _apply_change(memory, doing, to_patch({"tags": [*tags, tag]}))
+    return [] if tag in tags else _change(memory, context, to_patch({"tags": [*tags, tag]}))
 
 
-def _untag(memory: Memory, doing: ActionContext, patch: MemoryPatch | None) -> list[journal.Change]:
-    [tag] = patch.tags if patch else []
+def _untag(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    [tag] = context.patch.tags if context.patch else []
     tags = list_values(memory, "tags")
-    left = [one for one in tags if one != tag]
-    return [] if tag not in tags else _apply_change(memory, doing, to_patch({"tags": left}))
+    others = [other for other in tags if other != tag]
+    return [] if tag not in tags else _change(memory, context, to_patch({"tags": others}))
 
 
-def _set(memory: Memory, doing: ActionContext, patch: MemoryPatch | None) -> list[journal.Change]:
-    return _apply_change(memory, doing, patch) if patch else []
+def _set(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    return _change(memory, context, context.patch) if context.patch else []
 
 
-def _apply_change(memory: Memory, doing: ActionContext, patch: MemoryPatch) -> list[journal.Change]:
-    """As :func:`memoryhub.memories.update` does it, with what it takes to go back in the journal."""
-    refuse_if_ended(memory, patch, doing.now)
-    was = journaled_numbers(memory)
-    changes = apply_patch(memory, patch, patch.given, doing.actor, doing.now, reason=doing.reason[:20])
+def _change(memory: Memory, context: ActionContext, patch: MemoryPatch) -> list[journal.Change]:
+    """Change a memory as ``update_memory`` does, with the values for an undo in the journal."""
+    refuse_if_ended(memory, patch, context.now)
+    was = take_snapshot(memory, NUMBER_FIELDS)
+    changes = apply_patch(memory, patch, patch.given, context.actor, context.now, reason=context.reason[:20])
     if changes:
-        memory.updated_at = doing.now
+        memory.updated_at = context.now
         memory.save()
-        doing.vectors.renew(memory)
-        changes[0].detail.update(act=doing.id, kind=doing.kind, was=was, left=journaled_numbers(memory))
+        context.vectors.refresh(memory)
+        left = take_snapshot(memory, NUMBER_FIELDS)
+        changes[0].detail.update(act=context.id, kind=context.kind, was=was, left=left)
         if "project" in patch.given:
-            evict_over_cap([memory], doing.actor, doing.now)
+            evict_over_cap([memory], context.actor, context.now)
     return changes
-
-
-def journaled_numbers(memory: Memory) -> dict[str, Any]:
-    """What a change moves beside the fields that its revision keeps; all of them numbers and moments."""
-    return {
-        name: format_moment(value) if isinstance(value := getattr(memory, name), datetime) else value
-        for name in NUMBER_FIELDS
-    }
-
-
-def format_moment(moment: datetime | None) -> str | None:
-    """As the journal keeps a moment."""
-    return moment.astimezone(UTC).isoformat() if moment else None
 
 
 @dataclass(frozen=True)
 class ActionKind:
-    """How an act of this kind changes one memory, and the values that it takes."""
+    """The change that a kind of action makes, and the names of the values that it takes."""
 
-    do: Callable[[Memory, ActionContext, MemoryPatch | None], list[journal.Change]]
+    apply: Callable[[Memory, ActionContext], list[journal.Change]]
     values: tuple[str, ...] = ()
 
-    def reach(self, actor: Actor) -> MemoryQuerySet:
-        """Memories that it may change: with their lists, where these are its matter."""
+    def memories(self, actor: Actor) -> MemoryQuerySet:
+        """The memories that the actor may change, with their lists if the action needs them."""
         visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
         return visible.with_details() if self.values else visible
 

@@ -1,4 +1,4 @@
-"""Storing: deduplication by content, upsert by key, sessions, the cap."""
+"""Store memories: deduplication by content, upsert by key, sessions and the cap."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from memoryhub.memories.update import apply_patch, find_twins
 from memoryhub.models import Memory
 
 CHUNK_SIZE = 100  # drafts stored in one transaction
-PAUSE_SECONDS = 0.02  # seconds between two transactions, so that waiting writers get their turn
+PAUSE_SECONDS = 0.02  # between two transactions, so that waiting writers get a chance
 _GroupKey = tuple[str, str, str, str]  # content hash or key, project, scope, owner
 
 
 @dataclass(frozen=True)
 class StoreResult:
-    """``created``, ``refreshed`` (same content), ``updated`` (same key), ``merged`` or ``skipped``.
+    """The stored memory and the ``outcome``.
 
-    Of what comes with a past also ``unchanged``: it is here as it is, or ``kept``: it is here, and was
-    changed on either side. ``revived``: it lay in the trash or had expired.
+    ``created``, ``refreshed`` (same content), ``updated`` (same key), ``merged`` or ``skipped``. An import
+    with history also gives ``unchanged`` (the memory is already here and equal) and ``kept`` (it is here, but
+    changed on either side). ``revived``: it was in the trash or had expired.
     """
 
     outcome: str
@@ -48,7 +49,7 @@ class StoreResult:
 
 
 def create_memory(draft: MemoryDraft, actor: Actor, now: datetime | None = None) -> StoreResult:
-    """Store one memory; :class:`StoreError` when it is refused."""
+    """Store one memory. Raise :class:`StoreError` if it is refused."""
     [result] = create_memories([draft], actor, now)
     if isinstance(result, StoreError):
         raise result
@@ -66,21 +67,22 @@ def create_memories(
     vectors: memories_vectors.PreparedVectors | None = None,
     pasts: Sequence[ImportedHistory | None] | None = None,
 ) -> list[StoreResult | StoreError]:
-    """Store drafts in order, in transactions of :data:`CHUNK` drafts; a refused one does not lose the others.
+    """Store drafts in order, :data:`CHUNK_SIZE` in one transaction. A refused draft does not affect the
+    others.
 
     If the database stays busy after some chunks were stored, the other drafts are refused as :class:`Busy`.
 
-    ``hold_cap=False`` is for imports by a person: the cap bounds what agents pile up. ``refusals``: the
-    result of :func:`screen_ahead`, for callers that are inside a transaction; ``[None] * len(drafts)`` for
-    drafts that were checked before, or that are made of stored memories. ``vectors``: of :func:`embed_ahead`,
-    for these callers too. ``imported_at``: from when upkeep counts the age of new memories, instead of their
-    ``created_at``. ``pasts``: the history of each draft, for those that are new here.
+    ``hold_cap=False`` is for imports by a person: the cap limits what agents store. ``refusals``: the result
+    of :func:`check_drafts`, for callers that are inside a transaction; ``[None] * len(drafts)`` for drafts
+    that were checked before or are made of stored memories. ``vectors``: the result of :func:`embed_drafts`,
+    for the same callers. ``imported_at``: the start of the age of new memories for maintenance, instead of
+    ``created_at``. ``pasts``: the history of each draft, used where the memory is new here.
     """
     now = now or timezone.now()
     pasts = pasts or [None] * len(drafts)
     refusals = check_drafts(drafts, pasts) if refusals is None else refusals
-    clean = (draft for draft, refusal in zip(drafts, refusals, strict=True) if refusal is None)
-    vectors = vectors or embed_drafts(clean)
+    accepted = (draft for draft, refusal in zip(drafts, refusals, strict=True) if refusal is None)
+    vectors = vectors or embed_drafts(accepted)
     results: list[StoreResult | StoreError] = []
     is_nested = connection.in_atomic_block
     for chunk in batched(zip(drafts, pasts, refusals, strict=True), CHUNK_SIZE):
@@ -101,22 +103,23 @@ _BatchItem = tuple[MemoryDraft, ImportedHistory | None, StoreError | None]
 
 
 def _store_chunk(
-    batch: _Batch, items: Sequence[_BatchItem], hold_cap: bool
+    batch: _Batch, items: Sequence[_BatchItem], enforce_cap: bool
 ) -> list[StoreResult | StoreError]:
     results: list[StoreResult | StoreError] = []
     with write_transaction():
-        batch.look_up(
-            [draft for draft, _, _ in items], {past.uid for _, past, _ in items if past and past.uid}
+        batch.load_twins(
+            [draft for draft, _, _ in items],
+            {history.uid for _, history, _ in items if history and history.uid},
         )
-        for draft, past, refusal in items:
+        for draft, history, refusal in items:
             if isinstance(refusal, SecretDetected):
                 batch.changes.append(refusal_change(refusal, draft, batch.actor))
             try:
-                results.append(refusal or batch.take(draft, past))
+                results.append(refusal or batch.store(draft, history))
             except StoreError as error:
                 results.append(error)
         batch.save()
-        if hold_cap:
+        if enforce_cap:
             evict_over_cap(batch.added(), batch.actor, batch.now)
     return results
 
@@ -124,7 +127,7 @@ def _store_chunk(
 def check_drafts(
     drafts: Sequence[MemoryDraft], pasts: Sequence[ImportedHistory | None] | None = None
 ) -> list[StoreError | None]:
-    """Check the drafts for secrets, before a transaction is opened. Return the refusal of each, or None."""
+    """Check drafts for secrets, before a transaction is opened. Return the refusal of each, or None."""
     pasts = pasts or [None] * len(drafts)
     return [
         find_refusal(draft, MEMORY_FIELDS)
@@ -134,11 +137,11 @@ def check_drafts(
 
 
 def embed_drafts(drafts: Iterable[MemoryDraft]) -> memories_vectors.PreparedVectors:
-    """The drafts' vectors, made before a transaction is opened, where that can be done in this process."""
+    """Compute the drafts' vectors before a transaction is opened, if the provider runs in this process."""
     return memories_vectors.PreparedVectors(map(memories_vectors.embedding_text, drafts))
 
 
-# Not the texts: an UPDATE that names these has both indexes written anew.
+# Without the texts: an UPDATE that names them rewrites both full-text indexes.
 _REFRESHED_FIELDS = (
     *("updated_at", "ttl_days", "expires_at", "deleted_at", "trash_reason", "merged_into"),
     *("key", "sensitivity", "copy"),
@@ -147,13 +150,16 @@ _REFRESHED_FIELDS = (
 
 @dataclass
 class _Batch:
-    """The writes of one call, collected so that a thousand memories take a handful of statements."""
+    """The writes of one transaction, collected so that many memories take a handful of statements.
+
+    A twin is a stored memory with the same content or key in the same project, scope and owner.
+    """
 
     actor: Actor
     now: datetime
     vectors: memories_vectors.PreparedVectors
     imported_at: datetime | None = None
-    fresh: list[tuple[Memory, MemoryDraft]] = field(default_factory=list)
+    new: list[tuple[Memory, MemoryDraft]] = field(default_factory=list)
     saved: int = 0
     revived: list[Memory] = field(default_factory=list)
     changes: list[journal.Change] = field(default_factory=list)
@@ -161,171 +167,173 @@ class _Batch:
     by_hash: dict[_GroupKey, list[Memory]] = field(default_factory=lambda: defaultdict(list))
     by_key: dict[_GroupKey, list[Memory]] = field(default_factory=lambda: defaultdict(list))
 
-    def look_up(self, drafts: Sequence[MemoryDraft], uids: set[str]) -> None:
-        """Every stored twin of the drafts, and what has these ids; ``known``: the actor may know of it."""
+    def load_twins(self, drafts: Sequence[MemoryDraft], uids: set[str]) -> None:
+        """Load all twins of the drafts and the memories with these ids.
+
+        The annotation ``known`` says whether the actor may know of the memory.
+        """
         hashes = [rows.hash_content(draft.content) for draft in drafts]
         keys = [draft.key for draft in drafts if draft.key]
         if not keys and not uids and not bulk.any_exists(Memory, "content_hash", hashes):
-            return  # the usual case, told by a query much cheaper than the one below
+            return  # the usual case; this query is much cheaper than the one below
         same = Q(content_hash__in=hashes)
         if keys:
-            same |= Q(key__in=keys) & ~Q(key="")  # the second condition lets SQLite use the index of keys
+            same |= Q(key__in=keys) & ~Q(key="")  # the second condition lets SQLite use the index on keys
         if uids:
             same |= Q(uid__in=uids)
         known = memory_filter(self.actor.clearance) | rows.written_only_by(self.actor)
         found = Memory.objects.filter(same).annotate(known=ExpressionWrapper(known, BooleanField()))
         for memory in found:
-            self._shelve(memory)
+            self._index(memory)
 
-    def _shelve(self, memory: Memory) -> None:
+    def _index(self, memory: Memory) -> None:
         self.by_uid[memory.uid] = memory
-        for shelf in self._shelves(memory):
-            shelf.append(memory)
+        for group in self._groups(memory):
+            group.append(memory)
 
-    def _unshelve(self, memory: Memory) -> None:
-        """Before its words or its key change."""
-        for shelf in self._shelves(memory):
-            shelf.remove(memory)
+    def _unindex(self, memory: Memory) -> None:
+        """Call this before the content or the key changes."""
+        for group in self._groups(memory):
+            group.remove(memory)
 
-    def _shelves(self, memory: Memory) -> list[list[Memory]]:
+    def _groups(self, memory: Memory) -> list[list[Memory]]:
         place = (memory.project, memory.scope, memory.owner)
-        of_words = self.by_hash[(memory.content_hash, *place)]
-        return [of_words, self.by_key[(memory.key, *place)]] if memory.key else [of_words]
+        same_content = self.by_hash[(memory.content_hash, *place)]
+        return [same_content, self.by_key[(memory.key, *place)]] if memory.key else [same_content]
 
-    def take(self, draft: MemoryDraft, past: ImportedHistory | None = None) -> StoreResult:
-        owner = imported_history.resolve_imported_owner(draft.scope, past, self.actor)
+    def store(self, draft: MemoryDraft, history: ImportedHistory | None = None) -> StoreResult:
+        owner = imported_history.resolve_imported_owner(draft.scope, history, self.actor)
         memory = rows.build_memory(draft, self.actor, self.now, self.imported_at, owner)
-        if past is not None and (there := self._there(memory, past)):
-            return StoreResult("unchanged" if there.content_hash == memory.content_hash else "kept", there)
-        if past is not None:
-            imported_history.apply_history(memory, past, self.actor, self.now)
-        if past is not None and past.uid:
-            return self._create(memory, draft, memory.copy)
-        return self._take_new(memory, draft)
+        if history is None:
+            return self._store_new(memory, draft)
+        if stored := self._find_imported(memory, history):
+            same = stored.content_hash == memory.content_hash
+            return StoreResult("unchanged" if same else "kept", stored)
+        imported_history.apply_history(memory, history, self.actor, self.now)
+        return self._create(memory, draft, memory.copy) if history.uid else self._store_new(memory, draft)
 
-    def _there(self, memory: Memory, past: ImportedHistory) -> Memory | None:
-        """What a memory with a past is here already: the one of its id, or in its very place.
+    def _find_imported(self, memory: Memory, history: ImportedHistory) -> Memory | None:
+        """Return the stored memory that an imported one equals: the same id, or the same content and place.
 
-        Without an id: one of the same words that is as new, or, for what has ended, any.
+        Without an id: a memory with the same content that is at least as new or, if the imported one is in
+        the trash or expired, any memory with the same content.
         """
-        if past.uid:
-            if (there := self.by_uid.get(past.uid)) is None:
-                memory.uid = past.uid
-            elif _is_known(there):
-                return there
-            slot = (memory.sensitivity, max(past.copy, 0))
+        if history.uid:
+            if (stored := self.by_uid.get(history.uid)) is None:
+                memory.uid = history.uid
+            elif _is_known(stored):
+                return stored
+            wanted = (memory.sensitivity, max(history.copy, 0), memory.key)
             return next(
                 (
                     twin
-                    for shelf in self._shelves(memory)
-                    for twin in shelf
-                    if (twin.sensitivity, twin.copy, twin.key) == (*slot, memory.key) and _is_known(twin)
+                    for group in self._groups(memory)
+                    for twin in group
+                    if (twin.sensitivity, twin.copy, twin.key) == wanted and _is_known(twin)
                 ),
                 None,
             )
-        twin = _strictest_known(self._equals(memory), memory.content_hash)
-        if twin is None or past.has_ended(self.now):
+        twin = _strictest_known(self._same_content(memory), memory.content_hash)
+        if twin is None or history.has_ended(self.now):
             return twin
-        is_live = twin.deleted_at is None and not _is_expired(twin, self.now)
-        return twin if is_live and past.updated_at and past.updated_at <= twin.updated_at else None
+        is_current = history.updated_at and history.updated_at <= twin.updated_at
+        return twin if is_current and not twin.has_ended(self.now) else None
 
-    def _take_new(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
+    def _store_new(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
         place = (memory.project, memory.scope, memory.owner)
         same_key = self.by_key.get((memory.key, *place), []) if memory.key else []
         if keyed := _strictest_known(same_key, memory.content_hash):
             return self._upsert(keyed, draft)
-        if twin := _strictest_known(self._equals(memory), memory.content_hash):
+        if twin := _strictest_known(self._same_content(memory), memory.content_hash):
             return self._refresh(twin, draft)
         return self._create(memory, draft)
 
-    def _equals(self, memory: Memory) -> list[Memory]:
-        """A memory without a key is the same as any with its words; a key of its own makes it another."""
+    def _same_content(self, memory: Memory) -> list[Memory]:
+        """Return the memories with the same content, except those with another key."""
         copies = self.by_hash.get((memory.content_hash, memory.project, memory.scope, memory.owner), [])
         return [twin for twin in copies if not memory.key or not twin.key]
 
     def _create(self, memory: Memory, draft: MemoryDraft, copy: int | None = None) -> StoreResult:
-        """``copy``: the place beside its twins that it would take, if that is free."""
+        """Add a new memory. ``copy``: the copy number that it takes if that is free."""
         memory.known = True  # type: ignore[attr-defined]
-        self._stand_apart(memory, copy)
-        self.fresh.append((memory, draft))
-        self._shelve(memory)
+        self._set_copy_number(memory, copy)
+        self.new.append((memory, draft))
+        self._index(memory)
         self.changes.append(journal.memory_change("insert", memory))
         return StoreResult("created", memory)
 
     def _refresh(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
-        """The same words again: a newer date, the higher level, a new lease of life."""
+        """Update date, level and expiry of a memory that is stored again with the same content."""
         detail = self._revive(memory)
         memory.updated_at = max(memory.updated_at, draft.created_at or self.now)
         if "ttl_days" in draft.given:
             memory.ttl_days = draft.ttl_days or None
         memory.expires_at = rows.compute_expiry(memory.ttl_days, self.now)
-        self._unshelve(memory)
+        self._unindex(memory)
         key, level = memory.key or draft.key, stricter_level(memory.sensitivity, draft.sensitivity.value)
         if (key, level) != (memory.key, memory.sensitivity):
             memory.key, memory.sensitivity = key, level
-            self._stand_apart(memory)
-        self._shelve(memory)
-        self._save_unless_fresh(memory)
+            self._set_copy_number(memory)
+        self._index(memory)
+        if memory.pk is not None:
+            memory.save(update_fields=_REFRESHED_FIELDS)
         self.changes.append(journal.memory_change("dedup_refresh", memory, **detail))
         return StoreResult("refreshed", memory, revived=bool(detail))
 
     def _upsert(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
-        """The same key again: what is given replaces what was; the level never falls."""
+        """Set the given fields of a memory that is stored again under its key. Never lowers the level."""
         if memory.pk is None:
             self.save()
         level = draft.sensitivity.value if "sensitivity" in draft.given else memory.sensitivity
         patch = draft.model_copy(update={"sensitivity": stricter_level(level, memory.sensitivity)})
         detail = self._revive(memory)
         memory.expires_at = rows.compute_expiry(memory.ttl_days, self.now)
-        self._unshelve(memory)
+        self._unindex(memory)
         changes = apply_patch(memory, patch, draft.given, self.actor, self.now, reason="upsert", **detail)
-        self._shelve(memory)
+        self._index(memory)
         memory.updated_at = max(memory.updated_at, self.now)
         memory.save()
-        self.vectors.renew(memory)
+        self.vectors.refresh(memory)
         self.changes += changes or [journal.memory_change("dedup_refresh", memory, **detail)]
         return StoreResult("updated", memory, revived=bool(detail))
 
     def _revive(self, memory: Memory) -> dict[str, Any]:
-        """Out of the trash; says so for the journal if it was there or had expired."""
-        ended = memory.deleted_at or _is_expired(memory, self.now)
+        """Take the memory out of the trash. Return the journal detail if it was there or had expired."""
+        had_ended = memory.has_ended(self.now)
         memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
-        if not ended:
+        if not had_ended:
             return {}
         self.revived.append(memory)
         return {"revived": True}
 
-    def _stand_apart(self, memory: Memory, copy: int | None = None) -> None:
-        """A free number beside twins of the same level that the writer may not know of."""
-        beside = [twin for shelf in self._shelves(memory) for twin in shelf]
-        if memory.pk:  # it takes a place that was not looked at before
-            beside += find_twins(memory)
-        taken = {(twin.copy, twin.key) for twin in beside if twin.sensitivity == memory.sensitivity}
+    def _set_copy_number(self, memory: Memory, copy: int | None = None) -> None:
+        """Set a free number among the twins of the same level, of which the actor may not know."""
+        others = [twin for group in self._groups(memory) for twin in group]
+        if memory.pk:  # it changes to a level or key whose twins were not loaded
+            others += find_twins(memory)
+        taken = {(twin.copy, twin.key) for twin in others if twin.sensitivity == memory.sensitivity}
         if copy is None or (copy, memory.key) in taken:
             copy = max((number for number, _ in taken), default=-1) + 1
         memory.copy = copy
 
-    def _save_unless_fresh(self, memory: Memory) -> None:
-        if memory.pk is not None:
-            memory.save(update_fields=_REFRESHED_FIELDS)
-
     def added(self) -> list[Memory]:
-        """Return the memories that are new and those that came back from the trash or had expired."""
-        return [*(memory for memory, _ in self.fresh), *self.revived]
+        """Return the new memories and those that came back from the trash or had expired."""
+        return [*(memory for memory, _ in self.new), *self.revived]
 
     def save(self) -> None:
-        """Write what was collected so far."""
-        pending = self.fresh[self.saved :]
-        bulk.insert_objects([memory for memory, _ in pending])
-        self.vectors.write([memory for memory, _ in pending])
+        """Write the rows that were collected since the last call."""
+        pending = self.new[self.saved :]
+        memories = [memory for memory, _ in pending]
+        bulk.insert_objects(memories)
+        self.vectors.insert(memories)
         rows.save_lists(pending)
-        rows.extend_sessions((memory for memory, _ in pending), self.actor)
+        rows.extend_sessions(memories, self.actor)
         journal.record(self.actor, self.changes, self.now)
-        self.saved, self.changes = len(self.fresh), []
+        self.saved, self.changes = len(self.new), []
 
 
 def _strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
-    """Of the twins the actor may know of, the one under the strictest level; an unknown level is nobody's."""
+    """Return the twin under the strictest level among those that the actor may know of."""
     known = [twin for twin in twins if _is_known(twin)]
     return max(
         known,
@@ -335,8 +343,5 @@ def _strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | Non
 
 
 def _is_known(twin: Memory) -> bool:
+    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
     return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]
-
-
-def _is_expired(memory: Memory, now: datetime) -> bool:
-    return memory.expires_at is not None and memory.expires_at <= now

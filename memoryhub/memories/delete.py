@@ -1,4 +1,4 @@
-"""Ending a memory: into the trash and out of it, erased for good, purged, evicted."""
+"""Move memories to the trash and back, erase them, purge expired ones, evict those over the cap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memoryhub.models import Event, Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
 TRASH_FIELDS = ("deleted_at", "trash_reason", "merged_into")
-_DELETE_CHUNK = 50  # removed in one transaction: 1 to 2 ms each, in both text indexes too
+_DELETE_CHUNK = 50  # memories deleted in one transaction: 1 to 2 ms each with their index rows
 
 
 def trash_memories(
@@ -34,9 +34,9 @@ def trash_memories(
     *,
     why: str = "",
 ) -> list[Memory]:
-    """Move memories to the trash; those already there or out of sight are left out of the result.
+    """Move memories to the trash. Return those that were moved.
 
-    ``why``: what was said about it, for the journal; the caller has looked for credentials in it.
+    ``why``: the reason for the journal, which the caller has checked for secrets.
     """
     now = now or timezone.now()
     with write_transaction():
@@ -53,7 +53,7 @@ def trash_merged(
     reason: TrashReason = TrashReason.MERGED,
     now: datetime | None = None,
 ) -> list[Memory]:
-    """Move memories to the trash that ``target`` now stands for. Each notes it; :func:`restore` undoes it."""
+    """Move memories to the trash and record that they were merged into ``target``."""
     now = now or timezone.now()
     with write_transaction():
         memories = fetch_by_uids(
@@ -64,9 +64,9 @@ def trash_merged(
 
 
 def restore_memories(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Memory]:
-    """Take memories out of the trash, and revive expired ones: their time begins anew.
+    """Take memories out of the trash and revive expired ones, whose days to live start again.
 
-    One that was evicted counts as used now, or the next maintenance would evict it again.
+    An evicted memory counts as used now: otherwise the next maintenance would evict it again.
     """
     now = now or timezone.now()
     with write_transaction():
@@ -79,8 +79,8 @@ def restore_memories(uids: Iterable[str], actor: Actor, now: datetime | None = N
 
 
 def revive_memory(memory: Memory, now: datetime) -> None:
-    """Inside a transaction, with a memory just read in it; the caller journals."""
-    if memory.expires_at and memory.expires_at <= now:
+    """Restore one memory that was read in the current transaction. The caller journals it."""
+    if memory.is_expired(now):
         memory.expires_at = compute_expiry(memory.ttl_days, now)
     if memory.trash_reason == TrashReason.EVICTED.value:
         memory.last_accessed_at = now
@@ -96,12 +96,12 @@ def erase_memories(
     why: str = "",
     seen: Mapping[str, datetime] | None = None,
 ) -> list[str]:
-    """Erase memories so that nothing of them is left but a hash in the journal; returns their ids.
+    """Erase memories and return their ids. Only a hash in the journal is left of them.
 
-    Gone are the row, revisions, labels, files, entities, the vector, facts drawn from it, previews of events,
-    the words in the indexes, and the bytes in the database file and its log. Takes seconds in a large store.
-    ``why``: what was said about it, for the journal; the caller has seen to it that it repeats no text.
-    ``seen``: ``updated_at`` of memories as the person read them; what was changed since is left as it is.
+    Deletes the row, revisions, labels, files, entities, the vector, facts from this memory, previews of
+    events, the words in the indexes, and the bytes in the database file and its log. Takes seconds in a large
+    store. ``why``: the reason for the journal, which must not repeat the text. ``seen``: ``updated_at`` of
+    memories as the person read them; memories that were changed since are not erased.
     """
     with write_transaction():
         memories = [
@@ -115,8 +115,8 @@ def erase_memories(
 
 
 def empty_trash(actor: Actor, before: datetime | None = None, now: datetime | None = None) -> int:
-    """Erase what lies in the trash (since before a moment, where one is given); returns how many."""
-    trashed = Memory.objects.visible_to(actor.clearance).trashed()
+    """Erase the memories in the trash, or those trashed before a moment. Return how many."""
+    trashed = _visible_memories(actor).trashed()
     if before:
         trashed = trashed.filter(deleted_at__lt=before)
     count = _delete_in_chunks(trashed, actor, "erase", now or timezone.now())
@@ -126,14 +126,14 @@ def empty_trash(actor: Actor, before: datetime | None = None, now: datetime | No
 
 
 def purge_expired(actor: Actor, grace_days: float = 0, now: datetime | None = None) -> int:
-    """Remove for good what expired ``grace_days`` ago; returns how many. Each leaves a journal row."""
+    """Delete memories that expired ``grace_days`` ago or earlier. Return how many."""
     now = now or timezone.now()
     return _delete_in_chunks(purgeable_memories(actor, grace_days, now), actor, "purge", now)
 
 
 def purgeable_memories(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
-    """What :func:`purge_expired` would remove."""
-    return Memory.objects.visible_to(actor.clearance).expired(now - timedelta(days=grace_days))
+    """Return the memories that :func:`purge_expired` would delete."""
+    return _visible_memories(actor).expired(now - timedelta(days=grace_days))
 
 
 def evict_memories(
@@ -141,7 +141,7 @@ def evict_memories(
 ) -> list[Memory]:
     """Move the ``count`` least used memories of a project that the actor may delete to the trash.
 
-    The order is fewest accesses, oldest change, lowest importance. ``spare`` goes last.
+    The order is fewest accesses, oldest change, lowest importance. Memories in ``spare`` go last.
     """
     return _evict_where(Q(project=project), count, actor, now or timezone.now(), spare)
 
@@ -208,29 +208,30 @@ def move_to_trash(
     *,
     why: str = "",
 ) -> None:
-    """Inside a transaction, with memories just read in it; a journal row for each."""
+    """Move memories that were read in the current transaction to the trash, with a journal row each."""
     ending = dict(zip(TRASH_FIELDS, (now, reason.value, into), strict=True))
     for chunk in batched(memories, CHUNK_SIZE):
         Memory.objects.filter(pk__in=[memory.pk for memory in chunk]).update(**ending)
     for memory in memories:
         memory.deleted_at, memory.trash_reason, memory.merged_into = now, reason.value, into
-    said = {"reason": why} if why else {}
+    detail = {"reason": why} if why else {}
     rows = [
-        journal.memory_change(operation, memory, **_merge_detail(memory, into), **said) for memory in memories
+        journal.memory_change(operation, memory, **_merge_detail(memory, into), **detail)
+        for memory in memories
     ]
     journal.record(actor, rows, now)
 
 
 def _merge_detail(memory: Memory, into: Memory | None) -> dict[str, str]:
-    """What a memory became, for its row in the journal; only where all who may see the one may see both."""
+    """Return the id of the merged memory for the journal, if everyone who sees the one may see both."""
     if into is None or stricter_level(memory.sensitivity, into.sensitivity) != memory.sensitivity:
         return {}
-    near = into.project == memory.project and into.owner in ("", memory.owner)
-    return {"merged_into": into.uid} if near else {}
+    is_visible = into.project == memory.project and into.owner in ("", memory.owner)
+    return {"merged_into": into.uid} if is_visible else {}
 
 
 def delete_memories(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> list[Memory]:
-    """Delete these in one transaction, with a journal row each: a step of a longer removal."""
+    """Delete memories in one transaction, with a journal row each. One step of a longer removal."""
     with write_transaction():
         found = list(memories)
         _delete_chunk(found, actor, operation, now)
@@ -238,7 +239,7 @@ def delete_memories(memories: MemoryQuerySet, actor: Actor, operation: str, now:
 
 
 def _delete_in_chunks(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> int:
-    """In short transactions, so that agents' writes never wait for long."""
+    """Delete memories in short transactions, so that agents do not wait for long."""
     keys = memories.order_by("pk").values_list("pk", flat=True)
     return sum(
         len(delete_memories(memories.filter(pk__in=some), actor, operation, now))
@@ -252,8 +253,8 @@ def _delete_chunk(
     ids = [memory.pk for memory in memories]
     facts = list(Fact.objects.filter(memory__in=ids).select_related("memory"))
     changes = [journal.fact_change(operation, fact) for fact in facts]
-    said = {"reason": why} if why else {}
-    changes += [journal.memory_change(operation, memory, **said) for memory in memories]
+    detail = {"reason": why} if why else {}
+    changes += [journal.memory_change(operation, memory, **detail) for memory in memories]
     _clear_event_texts(memories)
     Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
     Memory.objects.filter(pk__in=ids).delete()
@@ -261,7 +262,7 @@ def _delete_chunk(
 
 
 def _clear_event_texts(memories: list[Memory]) -> None:
-    """Events stay as a record that something happened, without its words, no wider than the memory showed."""
+    """Clear the texts of the memories' events, and raise the events to the level of their memory."""
     for level in {memory.sensitivity for memory in memories}:
         ids = [memory.pk for memory in memories if memory.sensitivity == level]
         wider = LEVELS[: level_rank(level)] if level in LEVELS else LEVELS

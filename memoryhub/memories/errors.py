@@ -1,10 +1,10 @@
-"""What the store refuses, in words that name the field and the mend."""
+"""The refusals of the store. A message says what is wrong with which field, and what to do."""
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """A refusal; nothing was written. ``field`` is what to mend, ``code`` what clients branch on."""
+    """A refusal: nothing was written. ``field`` names the wrong field, clients branch on ``code``."""
 
     code = "refused"
 
@@ -14,25 +14,25 @@ class StoreError(Exception):
 
 
 class NotFound(StoreError):
-    """There is no such thing, or the actor may not know of it: the two look the same."""
+    """The object does not exist, or the actor may not know of it: both look the same."""
 
     code = "not_found"
 
 
 class Forbidden(StoreError):
-    """The actor may not do this, and learns nothing by being told so."""
+    """The actor may not do this. The refusal reveals nothing hidden."""
 
     code = "forbidden"
 
 
 class Conflict(StoreError):
-    """The change would collide with something that the actor may see."""
+    """The change conflicts with an object that the actor may see."""
 
     code = "conflict"
 
 
 class TooCostlyToCheck(StoreError):
-    """A text takes too much work to check for secrets. It is not stored, because it is unchecked."""
+    """A text is too costly to check for secrets, so it is not stored."""
 
     code = "too_costly_to_check"
 
@@ -41,7 +41,7 @@ class TooCostlyToCheck(StoreError):
 
 
 class Busy(StoreError):
-    """A part of a batch was not stored, because other writers kept the database busy."""
+    """A part of a batch was not stored because the database was busy."""
 
     code = "database_busy"
 
@@ -50,16 +50,16 @@ class Busy(StoreError):
 
 
 class SecretDetected(StoreError):
-    """A text holds what looks like a credential. Says its kind and place, never the value.
+    """A text contains what looks like a secret. The message has its kind and position, never the value.
 
-    ``line`` counts from 1; with ``unit="item"`` it is the place in a list.
+    ``line`` counts from 1; with ``unit="item"`` it is the position in a list.
     """
 
     code = "secret_detected"
 
     def __init__(self, kind: str, line: int, field: str, unit: str = "line") -> None:
         self.kind, self.line, self.unit = kind, line, unit
-        self.noted = False  # in the journal
+        self.noted = False  # set when the refusal is in the journal
         article = "an" if kind[0] in "AEIOaeio" or kind.startswith("npm") else "a"
         super().__init__(
             f"{unit} {line} of {field} holds what looks like {article} {kind}; remove it and store again",

@@ -1,10 +1,9 @@
-"""Evidence: what is said again in another session is believed more (Mira).
+"""Evidence: the confidence of a memory grows with each session that stores it again (Mira).
 
-The confidence a memory starts with is what whoever stores it says (0.5 unless they do). Each further session
-in which it is remembered again, by its key or in the same words, takes away half of the doubt that is left:
-0.5, 0.75, 0.875 … Saying it again in the same session adds nothing. Who names a confidence again says where
-it starts from; the sessions counted until then still count. Memories that become one were said in all of
-their sessions.
+A memory starts with the given confidence, by default 0.5. Each further session that stores it again, under
+its key or with the same content, halves the remaining doubt: 0.5, 0.75, 0.875 … The same session counts once.
+A newly given confidence replaces the initial one; the counted sessions still apply. A merged memory has the
+sessions of all its sources.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from memoryhub.memories.errors import StoreError
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Evidence, Memory
 
-DOUBT_LEFT = 0.5  # of the doubt there was, after one more session
+DOUBT_LEFT = 0.5  # share of the doubt that is left after one more session
 
 
 def grow_confidence(confidence: float, sessions: int) -> float:
-    """The confidence, 0..1, after so many further sessions."""
+    """Return the confidence, 0..1, after this number of further sessions."""
     return round(1 - (1 - confidence) * DOUBT_LEFT**sessions, 4) if sessions > 0 else confidence
 
 
 def create_memory_in_session(
     draft: MemoryDraft, actor: Actor, session: str, now: datetime | None = None
 ) -> StoreResult:
-    """Store one memory as said in a session: as :func:`~memoryhub.memories.create`, and its confidence grows.
+    """Store one memory and count the session as evidence.
 
-    ``session`` is whatever tells conversations apart; it need not be one that the hub knows.
+    ``session`` is any id that distinguishes conversations. It need not be a session in the database.
     """
     now = now or timezone.now()
     vectors, refusals = embed_drafts([draft]), check_drafts([draft])
@@ -44,7 +43,7 @@ def create_memory_in_session(
         [result] = create_memories([draft], actor, now, vectors=vectors, refusals=refusals)
         if not isinstance(result, StoreError):
             _record_evidence(result, draft, actor, session, now)
-    if isinstance(result, StoreError):  # out of the transaction: what the journal says of it stays
+    if isinstance(result, StoreError):  # outside the transaction, so that its journal row is committed
         raise result
     return result
 
@@ -54,7 +53,7 @@ def _record_evidence(
 ) -> None:
     memory = done.memory
     known = set(Evidence.objects.filter(memory=memory).values_list("session_id", flat=True))
-    # One that was stored without evidence was said where it says it was.
+    # A memory that was stored without evidence counts its own session.
     first = {memory.session_id} if done.outcome != "created" and not known else set()
     new = {session} | (first - {""})
     rows = [Evidence(memory=memory, session_id=one, at=now) for one in sorted(new - known)]
@@ -70,26 +69,26 @@ def _record_evidence(
 
 
 def combine_confidence(memories: Sequence[Memory]) -> float:
-    """The confidence of these as one: the highest, grown by the sessions in which that one was not said."""
+    """Return the confidence of a merged memory: the highest, grown by the sessions of the others."""
     surest = max(memories, key=lambda memory: memory.confidence)
     sessions = _sessions_by_memory(memories)
     return grow_confidence(surest.confidence, len(set().union(*sessions.values()) - sessions[surest.pk]))
 
 
 def merge_evidence(memory: Memory, others: Sequence[Memory], now: datetime) -> None:
-    """Let one have been said wherever the others were too; they keep their own evidence."""
+    """Add the sessions of the others to a memory. The others keep their own."""
     sessions = _sessions_by_memory([memory, *others])
     new = set().union(*sessions.values()) - _recorded_sessions([memory])[memory.pk]
     Evidence.objects.bulk_create(Evidence(memory=memory, session_id=one, at=now) for one in sorted(new))
 
 
 def undo_merge_evidence(memory: Memory, united_at: datetime) -> None:
-    """Take back what :func:`unite` added at that moment."""
+    """Remove the sessions that :func:`merge_evidence` added at this moment."""
     Evidence.objects.filter(memory=memory, at=united_at).delete()
 
 
 def _sessions_by_memory(memories: Sequence[Memory]) -> dict[int, set[str]]:
-    """By primary key where each was said; nothing where none of them has evidence."""
+    """Return the sessions of each memory by primary key. Empty if none of the memories has evidence."""
     found = _recorded_sessions(memories)
     if found:
         for memory in memories:

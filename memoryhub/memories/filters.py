@@ -1,4 +1,4 @@
-"""The filters of every list and search: one model that the API, the pages and the exports share."""
+"""The filters of lists and searches: one model for the API, the pages and the exports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _check_no_nul(text: str) -> str:
 
 
 def _add_time_zone(value: object) -> object:
-    """A date, or a moment without a zone, is meant in UTC."""
+    """Add UTC to a date or to a moment without a time zone."""
     if isinstance(value, str) and value.strip():
         text = value.strip().replace(" ", "+") if "T" in value else value.strip()
         if len(text) == 10:
@@ -53,7 +53,7 @@ Timestamp = Annotated[AwareDatetime | None, BeforeValidator(_add_time_zone), Aft
 
 
 class MemoryFilter(BaseModel):
-    """What a list may be narrowed to. ``since`` ≤ created_at < ``until``."""
+    """The filters of a list of memories. ``since`` ≤ created_at < ``until``."""
 
     project: TextFilter = None
     session_id: TextFilter = None
@@ -70,11 +70,14 @@ class MemoryFilter(BaseModel):
     trashed: bool = False
 
     def select(self, clearance: Clearance, now: datetime | None = None) -> MemoryQuerySet:
-        """The memories that this clearance may see and that fit: live ones, or those in the trash. Lazy."""
+        """Return the matching memories that are visible with this clearance. Lazy."""
         return self.narrow(Memory.objects.visible_to(clearance), now)
 
     def narrow(self, memories: MemoryQuerySet, now: datetime | None = None) -> MemoryQuerySet:
-        """Of these memories, which are gated already (or only counted), those that fit. Lazy."""
+        """Apply the filters to memories that are restricted by access (or only counted). Lazy.
+
+        The result contains live memories or, with ``trashed``, those in the trash.
+        """
         memories = memories.trashed() if self.trashed else memories.live(now or timezone.now())
         plain = {name: getattr(self, name) for name in ("project", "category")}
         plain |= {

@@ -18,20 +18,18 @@ from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal
 from memoryhub.models import Evidence, Memory, Revision
 
-# What only those may say who may restore a store: whose it is, who wrote it, which id it has.
+# Accepted only from actors who may restore a store.
 RESTORE_ONLY_FIELDS = ("uid", "author", "owner", "copy", "flags", "reviewed_at", "scale", "consolidated_at")
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedHistory:
-    """Of what is new here; what is stored already keeps its own. ``None``, 0 and empty: not known.
+    """The history of a memory or fact that is new here. ``None``, 0 and empty mean unknown.
 
-    Moments are zone-aware. ``deleted_at``: it lies in the trash since then, for ``trash_reason``.
-    ``expires_at`` replaces what ``ttl_days`` would make of it now; one that lies in the past makes an expired
-    memory, which purging ends. ``valid_from`` and ``valid_until`` are of facts.
-
-    With a ``uid`` it is the very memory or fact of this id, which is found again by it; ``copy`` then is its
-    place beside others that say the same.
+    Moments have a time zone. ``deleted_at``: in the trash since then, for ``trash_reason``. ``expires_at``
+    replaces the expiry that follows from ``ttl_days``; if it is in the past, the memory is expired.
+    ``valid_from`` and ``valid_until`` belong to facts. With a ``uid`` the memory or fact gets this id, by
+    which a second import finds it, and the number ``copy`` among those with the same content.
     """
 
     updated_at: datetime | None = None
@@ -54,7 +52,7 @@ class ImportedHistory:
     consolidated_accesses: int = 0
 
     def anonymous(self) -> Self:
-        """Without what only those may say who may restore a store."""
+        """Return the history without the fields that only actors who may restore a store can set."""
         blank: dict[str, Any] = {f.name: f.default for f in fields(self) if f.name in RESTORE_ONLY_FIELDS}
         return replace(self, **blank)
 
@@ -64,13 +62,13 @@ class ImportedHistory:
 
 
 _TIMESTAMP_FIELDS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at")
-_MAX_COUNT = 2_000_000_000  # of a count
-HISTORY_TEXT_FIELDS = ("author", "owner", "scale", "flags")  # texts of a past, which are checked for secrets
+_MAX_COUNT = 2_000_000_000
+HISTORY_TEXT_FIELDS = ("author", "owner", "scale", "flags")  # checked for secrets
 _REVISION_FIELDS = frozenset({*SCALAR_FIELDS, *LIST_FIELDS})
 
 
 def apply_history(memory: Memory, past: ImportedHistory, actor: Actor, now: datetime) -> None:
-    """Give a memory that is not saved yet the past that it brings. Moments of the future are now."""
+    """Set the history of an unsaved memory. Moments in the future become now."""
     for name in _TIMESTAMP_FIELDS:
         if moment := getattr(past, name):
             setattr(memory, name, min(moment, now))
@@ -89,7 +87,7 @@ def apply_history(memory: Memory, past: ImportedHistory, actor: Actor, now: date
 
 
 def resolve_imported_owner(scope: str, past: ImportedHistory | None, actor: Actor) -> str:
-    """Whose a memory is; Forbidden when its past names somebody whom the actor may not speak for."""
+    """Return the owner. Raise Forbidden if the history names an owner whom the actor may not write for."""
     if past is None or not past.owner or scope != Scope.PERSONAL.value or past.owner == actor.owner:
         return resolve_owner(scope, actor)
     if not actor.clearance.every_owner:
@@ -99,7 +97,7 @@ def resolve_imported_owner(scope: str, past: ImportedHistory | None, actor: Acto
 
 @dataclass(frozen=True)
 class ImportedRevision:
-    """An earlier version: the values that a change replaced."""
+    """An earlier version of a memory: the values that a change replaced."""
 
     memory: str
     number: int
@@ -111,7 +109,7 @@ class ImportedRevision:
 
 
 def import_revisions(found: Sequence[ImportedRevision], actor: Actor) -> list[bool | StoreError]:
-    """Store earlier versions of memories that are here. In a transaction; False for one that is here too."""
+    """Store revisions of stored memories, inside a transaction. False: already stored."""
     memories = _find_memories((one.memory for one in found), actor)
     pks = [memory.pk for memory in memories.values()]
     known = set(Revision.objects.filter(memory__in=pks).values_list("memory_id", "number"))
@@ -152,17 +150,17 @@ def _validate_revision(revision: ImportedRevision) -> None:
 
 
 def find_revision_refusal(revision: Any) -> StoreError | None:
-    """Return the refusal of an earlier version that holds a secret. Call it before the transaction."""
+    """Return the refusal of a revision that contains a secret. Call this before the transaction."""
     refusal = find_refusal(revision, ("actor", "reason"))
     try:
         patch = MemoryPatch.model_validate(revision.before)
     except ValidationError:
-        return refusal  # adopt_revisions refuses it
+        return refusal  # import_revisions refuses it
     return refusal or find_refusal(patch, [name for name in MEMORY_FIELDS if name in patch.given])
 
 
 def import_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> list[bool | StoreError]:
-    """``(memory, session, moment)``; in a transaction. False for what is known."""
+    """Store evidence ``(memory, session, moment)``, inside a transaction. False: already stored."""
     memories = _find_memories((uid for uid, _, _ in found), actor)
     pks = [memory.pk for memory in memories.values()]
     known = set(Evidence.objects.filter(memory__in=pks).values_list("memory_id", "session_id"))
@@ -182,7 +180,7 @@ def import_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) ->
 
 
 def import_merges(found: Sequence[tuple[str, str]], actor: Actor) -> list[bool | StoreError]:
-    """``(memory, what it became)``, of memories in the trash; in a transaction. False for what is known."""
+    """Store ``(memory, merged into)`` of trashed memories, inside a transaction. False if already stored."""
     memories = _find_memories((uid for pair in found for uid in pair), actor)
     results: list[bool | StoreError] = []
     for one, into in found:
@@ -201,7 +199,7 @@ def import_merges(found: Sequence[tuple[str, str]], actor: Actor) -> list[bool |
 
 
 def _find_memories(uids: Iterable[str], actor: Actor) -> dict[str, Memory]:
-    """Those that the actor may see, in the trash too."""
+    """Return the visible memories by id, including trashed ones."""
     visible = Memory.objects.visible_to(actor.clearance)
     return {
         memory.uid: memory

@@ -23,13 +23,17 @@ from memoryhub.memories.vectors import PreparedVectors
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
-# One journal row for all memories of a step that share these: a row for each would drown the journal.
+# The memories of a step that share these get one journal row: a row for each would fill the journal.
 ACCESS_FIELDS = ("project", "sensitivity", "owner")
+
+
+def access_key(row: Memory | JournalEntry) -> tuple[str, str, str]:
+    return row.project, row.sensitivity, row.owner
 
 
 @dataclass(frozen=True)
 class ImportanceChange:
-    """A memory's importance as it was read, and as it is to be; ``accesses`` are those counted in it."""
+    """The old and the new importance of a memory, and the number of accesses that the new one counts."""
 
     pk: int
     uid: str
@@ -40,10 +44,10 @@ class ImportanceChange:
 
 
 def update_importances(worths: Sequence[ImportanceChange], actor: Actor, run: str, now: datetime) -> set[str]:
-    """Write importances of memories that are as they were read; returns the ids of these.
+    """Write the importances of memories that have not changed since they were read. Return their ids.
 
-    ``consolidated_at`` and ``consolidated_accesses`` follow, ``updated_at`` stays. One journal row for each
-    project, level and owner names all old and new values, which is what :func:`unweigh` goes by.
+    Also sets ``consolidated_at`` and ``consolidated_accesses``, but not ``updated_at``. One journal row for
+    each project, level and owner has the old and new values, which :func:`undo_importances` needs.
     """
     with write_transaction():
         there = _current_values(worths, actor, now)
@@ -88,7 +92,7 @@ def record_grouped(
     *,
     about: str = "memories",
 ) -> None:
-    """A journal row about several things for each group of one project, level and owner."""
+    """Record one journal row about several objects for each group of one project, level and owner."""
     journal.record(
         actor,
         [
@@ -102,11 +106,11 @@ def record_grouped(
 def grouped_rows(
     operation: str, run: str, actor: Actor, *, about: str = "memories"
 ) -> Iterator[JournalEntry]:
-    """What :func:`note` wrote about a run within the actor's reach; newest first.
+    """Return the rows of :func:`record_grouped` about a run that the actor may see, the newest first.
 
-    Also rows that name a memory which is hidden from the actor by now: the others come back all the same.
+    Includes rows that name a memory which is now hidden from the actor: an undo restores the others.
     """
-    rows = JournalEntry.objects.of_reach(actor.clearance).filter(
+    rows = JournalEntry.objects.visible_as_recorded(actor.clearance).filter(
         object_id=run, object_type=about, operation=operation
     )
     yield from list(rows.order_by("-seq"))
@@ -115,11 +119,10 @@ def grouped_rows(
 def undo_importances(
     changes: Iterable[tuple[str, float, float]], run: str, actor: Actor, now: datetime
 ) -> set[str]:
-    """Give memories the importance back that they had before; what was changed since stays as it is.
+    """Restore the earlier importance of memories, unless it was changed since. Return their ids.
 
-    ``changes``: the ids with the importances before and after, of rows that :func:`weigh` wrote about this
-    run. Returns the ids of those changed. They stay marked as consolidated: what was undone is not done again
-    by the next run.
+    ``changes``: ids with the importances before and after, from the rows of :func:`update_importances`. The
+    memories stay marked as consolidated, so that the next run does not repeat the change.
     """
     wanted = {uid: (before, after) for uid, before, after in changes if before != after}
     undone: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
@@ -145,9 +148,9 @@ def _current_importances(uids: Iterable[str], actor: Actor) -> Iterator[Any]:
 def evict_for_run(
     candidates: MemoryQuerySet, uids: Iterable[str], actor: Actor, run: str, now: datetime
 ) -> list[Memory]:
-    """Move those of the candidates to the trash as evicted: a journal row for each.
+    """Move the candidates with these ids to the trash as evicted, with a journal row for each.
 
-    Another row for each project, level and owner is what :func:`unevict` goes by.
+    One more row for each project, level and owner is for :func:`undo_evictions`.
     """
     with write_transaction():
         memories = fetch_by_uids(candidates, uids)
@@ -160,16 +163,16 @@ def evict_for_run(
 
 
 def undo_evictions(uids: Iterable[str], at: datetime, actor: Actor, now: datetime) -> set[str]:
-    """Take out of the trash what a run moved there at that moment and still lies there as evicted."""
+    """Restore memories that a run evicted at this moment and that are still in the trash."""
     with write_transaction():
         out = restore_memories(still_in_trash(uids, at, TrashReason.EVICTED, actor), actor, now)
     return {memory.uid for memory in out}
 
 
 def still_in_trash(uids: Iterable[str], at: datetime, reason: TrashReason, actor: Actor) -> list[str]:
-    """Those of the ids that lie in the trash since that moment, for that reason.
+    """Return the ids of memories that were trashed at this moment for this reason and are still in the trash.
 
-    Looked up by id alone: SQLite would take the index of ``deleted_at``, and all of a run share one moment.
+    Filters by id only: SQLite would use the index on ``deleted_at``, and a whole run shares one moment.
     """
     visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
     found: list[str] = []
@@ -192,11 +195,11 @@ def condense_memories(
     now: datetime,
     vectors: PreparedVectors | None = None,
 ) -> Memory | None:
-    """Store the draft in the place of these memories, which go to the trash and name it.
+    """Replace these memories by a draft: store it and move them to the trash as merged into it.
 
-    ``vectors``: the draft's, made before the transaction of whoever calls this (``store.embed_ahead``).
-    None, and nothing is done, when one of them has changed since it was read or has left ``sources``. The
-    hub's own upkeep reaches everyone's personal memories; what it makes of them belongs to the same owner.
+    Return None and change nothing if one of them has changed since it was read or is no longer in
+    ``sources``. ``vectors``: the draft's, made before the caller's transaction (``memories.embed_drafts``). A
+    summary of personal memories gets their owner.
     """
     uids = [memory.uid for memory in memories]
     owner = memories[0].owner
@@ -227,10 +230,7 @@ def _compared_values(memory: Memory) -> tuple[Any, ...]:
 
 
 def restore_sources(entry: JournalEntry, uids: Sequence[str], actor: Actor, now: datetime) -> int:
-    """Undo :func:`condense`: some of the sources come back; how many that were.
-
-    Sources that are not in the trash any more, or for another reason, are left out.
-    """
+    """Undo :func:`condense_memories` for some sources: restore them if they are still in the trash."""
     with write_transaction():
         return len(
             restore_memories(still_in_trash(uids, entry.at, TrashReason.COMPRESSED, actor), actor, now)
@@ -238,10 +238,7 @@ def restore_sources(entry: JournalEntry, uids: Sequence[str], actor: Actor, now:
 
 
 def trash_condensed(entry: JournalEntry, actor: Actor, now: datetime) -> None:
-    """Undo :func:`condense`: once sources are back, what was made of them goes to the trash.
-
-    What was edited since stays, beside its sources.
-    """
+    """Undo :func:`condense_memories` after sources were restored: trash the summary, unless it was edited."""
     with write_transaction():
         visible = Memory.objects.visible_to(actor.clearance)
         made = visible.filter(uid=entry.detail["into"], deleted_at__isnull=True).first()

@@ -13,7 +13,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.core.transactions import write_transaction
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.maintenance_updates import grouped_rows, record_grouped
+from memoryhub.memories.maintenance_updates import access_key, grouped_rows, record_grouped
 from memoryhub.memories.merge import refuse_different_place
 from memoryhub.memories.rows import fetch_by_uids
 from memoryhub.models import JournalEntry, Memory
@@ -24,9 +24,10 @@ AccessKey = tuple[str, str, str]  # project, level, owner
 
 @dataclass(frozen=True)
 class PairDecisions:
-    """Decisions of one kind.
+    """Decisions of one kind, stored in the journal.
 
-    ``about``: the journal's word for the things; ``said`` and ``undone``: its operations.
+    ``about``: the object type of the rows. ``said`` and ``undone``: the operations that record and revoke
+    one.
     """
 
     about: str
@@ -36,7 +37,7 @@ class PairDecisions:
     def write_down(
         self, pairs: Iterable[tuple[AccessKey, tuple[str, str]]], actor: Actor, now: datetime | None
     ) -> str:
-        """Remember these pairs of ids, each under its gate; returns the id of the decision."""
+        """Record pairs of ids, each with the access key that its row gets. Return the id of the decision."""
         grouped: dict[AccessKey, list[list[str]]] = defaultdict(list)
         for gate, pair in pairs:
             grouped[gate].append(list(pair))
@@ -46,15 +47,13 @@ class PairDecisions:
         return decision
 
     def take_back(self, decision: str, actor: Actor, now: datetime | None) -> None:
-        """NotFound when there is no such decision within the actor's reach, or it is taken back."""
+        """Revoke a decision. Raise NotFound if the actor sees no such decision, or if it was revoked."""
         with write_transaction():
             held = {
-                _access_key(row): row.detail
+                access_key(row): row.detail
                 for row in grouped_rows(self.said, decision, actor, about=self.about)
             }
-            undone = {
-                _access_key(row) for row in grouped_rows(self.undone, decision, actor, about=self.about)
-            }
+            undone = {access_key(row) for row in grouped_rows(self.undone, decision, actor, about=self.about)}
             details = {
                 gate: {"pairs": detail["pairs"]} for gate, detail in held.items() if gate not in undone
             }
@@ -63,8 +62,8 @@ class PairDecisions:
             record_grouped(self.undone, decision, details, actor, now or timezone.now(), about=self.about)
 
     def holding(self, clearance: Clearance) -> set[frozenset[str]]:
-        """The pairs of ids that are decided, as far as this clearance knows of both."""
-        rows = JournalEntry.objects.of_reach(clearance).filter(object_type=self.about)
+        """Return the decided pairs of ids, if this clearance may know of both objects."""
+        rows = JournalEntry.objects.visible_as_recorded(clearance).filter(object_type=self.about)
         decided = rows.filter(operation__in=(self.said, self.undone)).order_by("seq")
         pairs: dict[tuple[str, frozenset[str]], bool] = {}
         for uid, operation, detail in decided.values_list("object_id", "operation", "detail"):
@@ -73,17 +72,13 @@ class PairDecisions:
         return {pair for (_, pair), holds in pairs.items() if holds}
 
 
-def _access_key(row: JournalEntry) -> AccessKey:
-    return row.project, row.sensitivity, row.owner
-
-
-MAX_DISMISSED = 100  # memories that are told apart at once: a row for each pair of them
+MAX_DISMISSED = 100  # memories in one decision, which stores every pair of them
 UNDO_NOT_DUPLICATES = "undo_not_duplicates"
 _NOT_DUPLICATES = PairDecisions("memories", "not_duplicates", UNDO_NOT_DUPLICATES)
 
 
 def dismiss_duplicates(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> str:
-    """Remember that these memories are no duplicates of each other; returns the id of that decision."""
+    """Record that these memories are not duplicates of each other. Return the id of the decision."""
     with write_transaction():
         wanted = list(dict.fromkeys(uids))
         if not 2 <= len(wanted) <= MAX_DISMISSED:
@@ -103,10 +98,10 @@ def dismiss_duplicates(uids: Iterable[str], actor: Actor, now: datetime | None =
 
 
 def undo_dismissal(decision: str, actor: Actor, now: datetime | None = None) -> None:
-    """Take back :func:`not_duplicates`; NotFound when there is no such decision, or it is taken back."""
+    """Revoke :func:`dismiss_duplicates`. Raise NotFound if the actor sees no such decision."""
     _NOT_DUPLICATES.take_back(decision, actor, now)
 
 
 def dismissed_pairs(clearance: Clearance) -> set[frozenset[str]]:
-    """The pairs of ids that somebody said are no duplicates, as far as this clearance knows of both."""
+    """Return the pairs of ids that are not duplicates, if this clearance may know of both memories."""
     return _NOT_DUPLICATES.holding(clearance)

@@ -25,7 +25,7 @@ from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Se
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
 
-CHUNK_SIZE = 500  # rows of one statement: SQLite limits its parameters
+CHUNK_SIZE = 500  # rows in one statement: SQLite limits the number of parameters
 SCALAR_FIELDS = (
     "title subtitle abstract overview category type importance trust confidence sensitivity scope project"
     " session_id key discovery_tokens ttl_days content"
@@ -39,7 +39,7 @@ def hash_content(content: str) -> str:
 
 
 def resolve_project(project: str, actor: Actor) -> str:
-    """The project to write to: what is named, or the only one that the actor is confined to."""
+    """Return the project to write to: the named one, or the only one that is open to the actor."""
     allowed = actor.clearance.projects
     if not project and allowed and len(allowed) == 1:
         return next(iter(allowed))
@@ -51,7 +51,7 @@ def resolve_project(project: str, actor: Actor) -> str:
 
 
 def resolve_owner(scope: str, actor: Actor) -> str:
-    """Personal memories belong to someone, shared ones to nobody."""
+    """Return the owner of a new memory: the actor's for a personal one, empty for a shared one."""
     if scope != Scope.PERSONAL.value:
         return ""
     if not actor.owner:
@@ -60,13 +60,16 @@ def resolve_owner(scope: str, actor: Actor) -> str:
 
 
 def written_only_by(actor: Actor) -> Q:
-    """What the actor wrote and nobody else has worked on since: there is nothing in it to reveal."""
+    """Return the condition on memories that the actor wrote and no one else has changed.
+
+    The actor may know that these exist, whatever their level is now.
+    """
     changed_by_others = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=actor.name)
     return Q(~Exists(changed_by_others), author=actor.name)
 
 
 def compute_expiry(ttl_days: float | None, now: datetime) -> datetime | None:
-    """When it expires; ``None`` and 0 mean never."""
+    """Return the time of expiry. None and 0 mean never."""
     return now + timedelta(days=ttl_days) if ttl_days else None
 
 
@@ -77,9 +80,9 @@ def build_memory(
     imported_at: datetime | None = None,
     owner: str | None = None,
 ) -> Memory:
-    """A memory not yet saved. ``expires_at`` counts from now, also for history: it has just been learnt.
+    """Return an unsaved memory made from a draft. ``expires_at`` counts from now, for old memories too.
 
-    ``owner``: whose it is, where that is not the actor's to say.
+    ``owner``: the owner, if it does not follow from the actor and the scope.
     """
     values = {name: getattr(draft, name) for name in SCALAR_FIELDS}
     values["ttl_days"] = draft.ttl_days if "ttl_days" in draft.given else settings.MEMORYHUB.default_ttl_days
@@ -102,7 +105,7 @@ def build_memory(
         "imported_at": imported_at,
         "expires_at": compute_expiry(values["ttl_days"], now),
     }
-    # By place: Django takes half as long as by name.
+    # By position: Django takes half as long as by name.
     return Memory(*(values[column] for column in _column_names()))  # type: ignore[misc]
 
 
@@ -113,7 +116,7 @@ def _column_names() -> list[str]:
 
 @cache
 def _default_values() -> dict[str, Any]:
-    """What a new memory begins with in the columns that :func:`build` leaves alone; asking each is slow."""
+    """Return the defaults of the columns that :func:`build_memory` does not set. Computing them is slow."""
     built = {*SCALAR_FIELDS, "uid", "flags", "owner", "content_hash", "author"}
     built |= {"created_at", "updated_at", "imported_at", "expires_at"}
     return {
@@ -135,7 +138,7 @@ _LIST_COLUMNS: dict[type[Model], tuple[str, ...]] = {
 
 
 def save_lists(memories: Iterable[tuple[Memory, Any]], names: Iterable[str] = LIST_FIELDS) -> None:
-    """Write the join rows of list-valued fields, for pairs of a saved memory and its draft."""
+    """Insert the join rows of list-valued fields, for pairs of a saved memory and its draft."""
     names = list(names)
     found: dict[type[Model], list[tuple[Any, ...]]] = {model: [] for model in _LIST_COLUMNS}
     for memory, draft in memories:
@@ -149,7 +152,7 @@ def save_lists(memories: Iterable[tuple[Memory, Any]], names: Iterable[str] = LI
 
 
 def _to_list_row(name: str, value: Any) -> tuple[type[Model], tuple[str, ...]]:
-    """The table and the values, without the memory's number, of one item of a list-valued field."""
+    """Return the table and the values (without the memory's key) of one item of a list-valued field."""
     if name == "entities":
         return Entity, (value.entity, value.entity_type)
     if name in ("tags", "concepts"):
@@ -158,7 +161,7 @@ def _to_list_row(name: str, value: Any) -> tuple[type[Model], tuple[str, ...]]:
 
 
 def list_values(memory: Memory, name: str) -> list[Any]:
-    """The value of a list-valued field in the shape of the API; prefetched rows are used where they are."""
+    """Return a list-valued field in the shape of the API. Uses prefetched rows, if there are any."""
     if name == "entities":
         named = sorted((row.entity, row.entity_type) for row in memory.entities.all())
         return [{"entity": entity, "entity_type": entity_type} for entity, entity_type in named]
@@ -169,7 +172,7 @@ def list_values(memory: Memory, name: str) -> list[Any]:
 
 
 def union_list_values(memories: Iterable[Memory], name: str) -> list[Any]:
-    """All values of a list field, the most frequent first; no more than one memory can hold."""
+    """Return all values of a list field, the most frequent first, at most :data:`MAX_LIST`."""
     values = [value for memory in memories for value in list_values(memory, name)]
     if name == "entities":
         pairs = Counter((value["entity"], value["entity_type"]) for value in values)
@@ -178,7 +181,7 @@ def union_list_values(memories: Iterable[Memory], name: str) -> list[Any]:
 
 
 def replace_list_rows(memory: Memory, name: str, draft: Any) -> None:
-    """Delete and write anew the join rows of one list-valued field."""
+    """Replace the join rows of one list-valued field."""
     if name == "entities":
         memory.entities.all().delete()
     elif name in ("tags", "concepts"):
@@ -190,7 +193,7 @@ def replace_list_rows(memory: Memory, name: str, draft: Any) -> None:
 
 
 def extend_sessions(memories: Iterable[Memory], actor: Actor) -> None:
-    """A session row for each session that the memories name, spanning their times."""
+    """Create or extend the session that each memory names, so that it spans the memory's time."""
     spans: dict[tuple[str, str], list[datetime]] = defaultdict(list)
     for memory in memories:
         if memory.session_id:
@@ -201,12 +204,12 @@ def extend_sessions(memories: Iterable[Memory], actor: Actor) -> None:
 
 
 def is_unchanged(row: Memory | Fact, seen: Mapping[str, datetime]) -> bool:
-    """Whether its ``updated_at`` is the one that the person read; true for what is not among the ``seen``."""
+    """Whether ``updated_at`` is the same as when the person read the row. True for rows not in ``seen``."""
     return seen.get(row.uid, row.updated_at) == row.updated_at
 
 
 def fetch_by_uids(memories: MemoryQuerySet, uids: Iterable[str]) -> list[Memory]:
-    """Those of the memories that have these ids, however many ids there are."""
+    """Return the memories with these ids. There is no limit to the number of ids."""
     found: list[Memory] = []
     for chunk in batched(dict.fromkeys(uids), CHUNK_SIZE):
         found += memories.filter(uid__in=chunk).order_by("pk")
@@ -224,14 +227,18 @@ ListValues = dict[str, list[Any]]
 
 
 def load_lists(memories: Iterable[Memory]) -> dict[int, ListValues]:
-    """By primary key the value of each list-valued field, in the shape and order of the API."""
+    """Return the list-valued fields of memories by primary key, in the shape and order of the API.
+
+    One statement. ``with_details()`` makes an object of every label and path, which is slow for a page of
+    memories that name a thousand files.
+    """
     found: dict[int, ListValues] = {memory.pk: {name: [] for name in LIST_FIELDS} for memory in memories}
     if not found:
         return found
-    marks = ", ".join(["%s"] * len(found))
+    placeholders = ", ".join(["%s"] * len(found))
     statement = " UNION ALL ".join(
         f"SELECT memory_id, {kind}, {value} AS value, {extra} AS extra FROM {model._meta.db_table} "  # noqa: S608
-        f"WHERE memory_id IN ({marks})"
+        f"WHERE memory_id IN ({placeholders})"
         for model, kind, value, extra in _LIST_TABLES
     )
     with connection.cursor() as cursor:

@@ -1,18 +1,28 @@
-"""What a client may hand in: validated drafts of memories and facts, and changes to them.
+"""Input schemas: drafts of new memories and facts, and patches that change memories.
 
-One pydantic model per shape gives validation, the OpenAPI description and the tools' JSON Schema at once. The
-API, forms, imports and toolsets all go through these. No Django.
+The pydantic models give validation, the OpenAPI description and the JSON Schema of the tools. The API, forms,
+imports and toolsets all use them. No Django.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from memoryhub.access.policy import Sensitivity
 from memoryhub.core.vocabulary import MemoryType, Scope
+from memoryhub.memories.errors import StoreError
 
 MAX_CONTENT = 100_000
 MAX_LIST = 1000
@@ -37,7 +47,7 @@ def _check_not_blank(text: str) -> str:
 
 
 def _check_moment(moment: datetime) -> datetime:
-    """Zone-aware (UTC when the zone is missing), neither before 1900 nor in the future."""
+    """Return the moment in UTC. A moment without a time zone is in UTC; the year is 1900 at the earliest."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     try:
@@ -50,7 +60,6 @@ def _check_moment(moment: datetime) -> datetime:
 
 
 def _remove_repeats(values: list[Any]) -> list[Any]:
-    """In order, each once."""
     return list(dict.fromkeys(values))
 
 
@@ -93,7 +102,7 @@ TtlDays = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
 
 
 class EntityDraft(BaseModel):
-    """Something that a memory names."""
+    """A person, place or thing that a memory names."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -110,7 +119,7 @@ Entities = Annotated[
 
 
 class _MemoryFields(BaseModel):
-    """Fields that a new memory and a change may set. Unknown ones are no error; ``ignored`` names them."""
+    """The fields of drafts and patches. Unknown fields are not an error; ``ignored`` names them."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -160,19 +169,19 @@ class _MemoryFields(BaseModel):
 
     @property
     def ignored(self) -> list[str]:
-        """Fields that came along and mean nothing here."""
+        """The names of unknown fields that the client sent."""
         return sorted(self.model_extra or {})
 
 
 class MemoryDraft(_MemoryFields):
-    """A memory to be stored. Absent title and abstract are made from the content."""
+    """A memory to store. A missing title or abstract is made from the content."""
 
     content: Content = Field(description="What to remember, in full.")
     created_at: Moment | None = Field(default=None, description="For imports of history; now when absent.")
 
 
 class MemoryPatch(_MemoryFields):
-    """A change: only the fields that are given are set."""
+    """A change of a memory: only the given fields are set."""
 
     content: Content = Field("", description="What to remember, in full.")
 
@@ -184,8 +193,19 @@ class MemoryPatch(_MemoryFields):
         return self
 
 
+def to_patch(values: Mapping[str, Any]) -> MemoryPatch:
+    """Validate a patch. Raise :class:`StoreError` with the name of the first invalid field."""
+    try:
+        return MemoryPatch.model_validate(dict(values))
+    except ValidationError as invalid:
+        error = invalid.errors()[0]
+        name = str(error["loc"][0]) if error["loc"] else ""
+        message = error["msg"].removeprefix("Value error, ")
+        raise StoreError(f"{name}: {message[:1].lower()}{message[1:]}" if name else message, name) from None
+
+
 class FactDraft(BaseModel):
-    """A subject/predicate/object triple to be stored."""
+    """A subject, predicate and object to store."""
 
     model_config = ConfigDict(extra="allow")
 

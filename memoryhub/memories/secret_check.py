@@ -1,6 +1,7 @@
-"""No credential is stored: every text of a draft is looked at before anything is written.
+"""Refuse drafts with secrets: every text of a draft is checked before anything is written.
 
-What was refused leaves a row ``secret_blocked`` in the journal: who, which kind, which field. Never the text.
+A refusal leaves a journal row ``secret_blocked`` with the actor, the kind of secret and the field, never the
+text.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ SECRET_BLOCKED = "secret_blocked"  # noqa: S105 a journal operation
 
 
 def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
-    """Raise :class:`SecretDetected` for the first field that holds what looks like a credential.
+    """Raise :class:`SecretDetected` for the first field that contains what looks like a secret.
 
     Raise :class:`TooCostlyToCheck` for a field that cannot be checked. Call this before a write transaction
     is opened: other writers would have to wait for the check.
@@ -63,7 +64,7 @@ def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
     for name in fields:
         value = getattr(draft, name)
         texts += (value,) if isinstance(value, str) else _item_texts(value)
-    # One look at all of them; which field it is matters only to the few that are refused.
+    # One check of all texts; the field matters only for the few drafts that are refused.
     if len(texts) != 1 and not may_contain_secrets("\n\n".join(texts)):
         return
     for name in fields:
@@ -96,7 +97,7 @@ def find_refusal(draft: Any, fields: Sequence[str]) -> StoreError | None:
 
 @contextmanager
 def journal_refusals(draft: Any, actor: Actor, object_type: str = "memory", uid: str = "") -> Iterator[None]:
-    """Journal a refusal in here, and pass it on. Around the transaction, which the refusal takes back."""
+    """Journal a refusal and raise it again. Use it around the transaction that the refusal rolls back."""
     try:
         yield
     except SecretDetected as refusal:
@@ -109,9 +110,10 @@ def journal_refusals(draft: Any, actor: Actor, object_type: str = "memory", uid:
 def refusal_change(
     refusal: SecretDetected, draft: Any, actor: Actor, object_type: str = "memory", uid: str = ""
 ) -> journal.Change:
-    """The row that counts a refusal. About a memory that is there: under that memory's gate.
+    """Return the journal row of a refusal.
 
-    About a new one it is public within the project that was named, for it tells nothing of the text.
+    It has the level, project and owner of a stored memory. For a new one it is public in the named project,
+    because it contains no text.
     """
     refusal.noted = True
     detail = {"kind": refusal.kind, "field": refusal.field, refusal.unit: refusal.line}
@@ -119,18 +121,18 @@ def refusal_change(
     if memory:
         return journal.memory_change(SECRET_BLOCKED, memory, **detail)
     project = getattr(draft, "project", "")
-    told = refusal.field != "project" and isinstance(project, str) and actor.clearance.reaches(project)
+    is_open = refusal.field != "project" and isinstance(project, str) and actor.clearance.reaches(project)
     personal = str(getattr(draft, "scope", "")) == Scope.PERSONAL.value
     return journal.Change(
         SECRET_BLOCKED,
         object_type,
         uid,
         detail,
-        project=project if told else "",
+        project=project if is_open else "",
         owner=actor.owner if personal else "",
     )
 
 
 def _item_texts(values: list[Any]) -> list[str]:
-    """The text of each item of a list-valued field."""
+    """Return the text of each item of a list-valued field."""
     return [item if isinstance(item, str) else f"{item.entity}\n{item.entity_type}" for item in values]

@@ -1,7 +1,7 @@
-"""Credentials in what is stored already: found, quarantined and released, or redacted.
+"""Find secrets in stored rows, quarantine and release the rows, or redact the secrets.
 
-They came before screening was there, while it was switched off, or before a rule was known. What is found is
-told by kind, field and line; its text goes nowhere.
+The rows were stored before their secret was detectable, or while the check was off. A finding has the kind,
+field and line, never the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Max, Model, Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, level_rank
@@ -23,7 +23,7 @@ from memoryhub.core.chunks import batched
 from memoryhub.core.transactions import write_transaction
 from memoryhub.memories import rows, vectors
 from memoryhub.memories.secret_check import MEMORY_FIELDS
-from memoryhub.memories.update import find_twins
+from memoryhub.memories.update import find_twins, next_copy_number
 from memoryhub.models import (
     Entity,
     Event,
@@ -42,7 +42,7 @@ from memoryhub.models import (
 from memoryhub.security.secrets import REDACTED, find_secrets, redact, redact_checked
 from memoryhub.security.secrets.budget import CheckTooCostly
 
-QUARANTINED = "quarantined"  # a level that nobody knows: whoever may repair such gives another in the admin
+QUARANTINED = "quarantined"  # an unknown level, so no one sees the row; the admin can set another level
 NOT_CHECKED = "not checked: too costly to check for secrets"
 _WRITE_CHUNK = 50  # rows changed in one transaction
 _READ_CHUNK = 500  # rows read at once
@@ -50,15 +50,15 @@ _READ_CHUNK = 500  # rows read at once
 
 @dataclass(frozen=True)
 class ScannedTable:
-    """A table: the columns with texts and with documents, and whether a row can be hidden by its level."""
+    """A table to scan: its text and JSON columns. ``shown``: the column with the id to report."""
 
     name: str
     model: type[Model]
     texts: tuple[str, ...]
     documents: tuple[str, ...] = ()
     shown: str = "uid"
-    levelled: bool = False
-    sealed: bool = False
+    levelled: bool = False  # a row can be hidden by its sensitivity level
+    sealed: bool = False  # rows cannot be changed
 
 
 SCANNED_TABLES = (
@@ -90,7 +90,7 @@ _MEMORY_PARTS = (Label, FileLink, Entity, Evidence)
 
 @dataclass(frozen=True)
 class SecretFinding:
-    """One credential: in which row (``shown`` is its id, or its memory's), field and line, and its kind."""
+    """One secret: its row (``shown`` is the id of the row or its memory), field, line and kind."""
 
     place: ScannedTable
     key: int
@@ -103,14 +103,14 @@ class SecretFinding:
 
 @dataclass
 class CleanupResult:
-    """How many rows were changed, and how many findings no level can hide or no one can rewrite."""
+    """The number of changed rows by table, and the findings that could not be hidden or redacted."""
 
     changed: Counter[str]
     left: list[SecretFinding]
 
 
 def scan_store() -> Iterator[SecretFinding]:
-    """Every credential in the store, whatever its level: for the operator of the machine.
+    """Yield every secret in the store, of every level. For the operator of the machine.
 
     A text that is too costly to check is a finding of the kind :data:`NOT_CHECKED`.
     """
@@ -134,7 +134,7 @@ def _find_in_text(text: str) -> Sequence[tuple[str, int]]:
 
 
 def _document_text(document: Any) -> str:
-    """The strings of a document, each on lines of its own."""
+    """Return the strings of a document, each on its own line."""
     if isinstance(document, dict):
         return "\n".join(
             f"{_document_text(name)}: {_document_text(value)}" for name, value in document.items()
@@ -147,9 +147,10 @@ def _document_text(document: Any) -> str:
 def quarantine_findings(
     findings: Iterable[SecretFinding], actor: Actor, now: datetime | None = None
 ) -> CleanupResult:
-    """Hide the rows from everyone, under a level that nobody may read; their texts stay as they are.
+    """Hide rows with secrets from everyone by an unknown level. The texts do not change.
 
-    What hangs on a memory hides the memory. A session, an extraction or a run has no level: it is left.
+    A finding in a part of a memory, such as a tag, hides the memory. Sessions, extractions and runs have no
+    level: their findings are returned as ``left``.
     """
     now, left = now or timezone.now(), []
     by_model: dict[type[Model], dict[int, list[SecretFinding]]] = defaultdict(lambda: defaultdict(list))
@@ -175,7 +176,7 @@ def _quarantine_rows(
 ) -> int:
     changes = []
     for row in found:
-        # Under the level it had: who saw the memory learns why it is gone.
+        # The journal row has the old level: callers who saw the memory can see why it is gone.
         changes.append(_to_change("quarantine", row, findings[row.pk], was=row.sensitivity))
         row.sensitivity = QUARANTINED
         _make_unique(row)
@@ -185,10 +186,10 @@ def _quarantine_rows(
 
 
 def release_rows(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> dict[str, Counter[str]]:
-    """Give quarantined rows back the level they had, as the journal tells it; ``secret`` where it does not.
+    """Give quarantined rows their old level, which the journal has, or else ``secret``. Journaled.
 
-    By id, as :func:`scan` shows it; with a memory go its revisions, under the strictest level that one of
-    them had. Journaled. Returns what was released under each id, by place; nothing where nothing was hidden.
+    ``uids`` are ids as :func:`scan_store` reports them. Releases the revisions of a memory too, under the
+    strictest level that one of them had. Return the number of released rows by id and table.
     """
     now, released = now or timezone.now(), {}
     for uid in dict.fromkeys(uids):
@@ -216,7 +217,7 @@ def _release_row(row: Any) -> journal.Change:
 
 
 def _level_before_quarantine(row: Any) -> str:
-    """What the row's last quarantine took from it. Revisions of a memory are told together: the strictest."""
+    """Return the level before the last quarantine. For revisions: the strictest of all of the memory."""
     name = _model_name(type(row))
     hid = _to_change("quarantine", row, [])
     told = JournalEntry.objects.filter(operation="quarantine", object_type=hid.object_type)
@@ -230,9 +231,9 @@ def _level_before_quarantine(row: Any) -> str:
 def redact_findings(
     findings: Iterable[SecretFinding], actor: Actor, now: datetime | None = None
 ) -> CleanupResult:
-    """Put ``[secret removed]`` in the place of each credential: in rows, indexes, vectors and the file.
+    """Replace each secret with ``[secret removed]``: in rows, indexes, vectors and the database file.
 
-    Only the journal is left, which is sealed; nothing of the hub writes a text there.
+    The journal cannot be changed. The app never writes a text there.
     """
     now, left = now or timezone.now(), []
     by_place: dict[ScannedTable, dict[int, list[SecretFinding]]] = defaultdict(lambda: defaultdict(list))
@@ -277,11 +278,11 @@ def _redact_row(place: ScannedTable, row: Any) -> None:
     _make_unique(row)
     row.save()
     if isinstance(row, Memory):
-        vectors.PreparedVectors([vectors.embedding_text(row)]).renew(row)
+        vectors.PreparedVectors([vectors.embedding_text(row)]).refresh(row)
 
 
 def _redact_part(row: Any) -> None:
-    """A tag, a file, an entity: one that says no more than another of its memory goes."""
+    """Save a tag, file or entity after redaction. Delete it if its memory has an equal one."""
     if isinstance(row, FileLink):
         row.basename = redact_checked(row.basename)
     names = [field.name for field in row._meta.concrete_fields if field.name not in ("id", "at", "basename")]
@@ -301,7 +302,7 @@ def _redact_document(document: Any) -> Any:
 
 
 def _redact_pair(name: Any, value: Any) -> Any:
-    """A value that is a credential by its name: ``"password": "…"``."""
+    """Redact a value. Its name can make it a secret: ``"password": "…"``."""
     plain = _redact_document(value)
     if isinstance(plain, str) and find_secrets(f"{name}: {plain}"):
         return REDACTED
@@ -309,25 +310,24 @@ def _redact_pair(name: Any, value: Any) -> Any:
 
 
 def _make_unique(row: Any) -> None:
-    """Where another row says the same by now, this one becomes a copy beside it."""
+    """Give a changed row a free copy number or key, if another row is equal to it."""
     if isinstance(row, Memory):
         if row.key and REDACTED in row.key:
             row.key = f"{REDACTED} {row.uid}"
-        beside: QuerySet[Any] = find_twins(row)
+        equal: QuerySet[Any] = find_twins(row)
     elif isinstance(row, Fact):
         names = ("subject", "predicate", "object", "project", "sensitivity")
-        beside = Fact.objects.filter(**{name: getattr(row, name) for name in names}).exclude(pk=row.pk)
+        equal = Fact.objects.filter(**{name: getattr(row, name) for name in names}).exclude(pk=row.pk)
     else:
         same = Q(session_id=row.session_id, project=row.project) if isinstance(row, Session) else Q(pk=None)
         if Session.objects.filter(same).exclude(pk=row.pk).exists():
             row.session_id = f"{row.session_id[:180]} {row.pk}"
         return
-    last = beside.aggregate(last=Max("copy"))["last"]
-    row.copy = 0 if last is None else last + 1
+    row.copy = next_copy_number(equal)
 
 
 def _to_change(operation: str, row: Any, findings: list[SecretFinding], **detail: Any) -> journal.Change:
-    """What the journal says of it: the fields and the kinds."""
+    """Return the journal row, with the fields and the kinds of the findings."""
     detail |= {
         "fields": sorted({finding.field for finding in findings}),
         "kinds": sorted({finding.kind for finding in findings}),
@@ -348,7 +348,14 @@ def _model_name(model: type[Model]) -> str:
 
 
 def to_json(finding: SecretFinding) -> str:
-    """One line for machines."""
-    said: dict[str, Any] = {"in": finding.place.name, "id": finding.shown, "field": finding.field}
-    said |= {"line": finding.line, "kind": finding.kind, "quarantined": finding.quarantined}
-    return json.dumps(said)
+    """Return a finding as one line of JSON."""
+    return json.dumps(
+        {
+            "in": finding.place.name,
+            "id": finding.shown,
+            "field": finding.field,
+            "line": finding.line,
+            "kind": finding.kind,
+            "quarantined": finding.quarantined,
+        }
+    )

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Scale(StrEnum):
-    """From working memory to long-term wisdom."""
+    """Age classes, from working memory to long-term memory."""
 
     IMMEDIATE = "immediate"
     TASK = "task"
@@ -30,9 +30,9 @@ SCALES: tuple[Scale, ...] = tuple(Scale)
 
 
 def scale_for_age(age: timedelta, limits: Sequence[float], promoted: str = "") -> Scale:
-    """The scale of an age, where ``limits`` are the ends in minutes of all but the last.
+    """Return the scale of an age, or the scale that the memory was promoted to if that is higher.
 
-    A memory that was promoted counts for the higher of the two.
+    ``limits``: the ends in minutes of all scales but the last.
     """
     minutes = age.total_seconds() / 60
     by_age = next(
@@ -44,7 +44,7 @@ def scale_for_age(age: timedelta, limits: Sequence[float], promoted: str = "") -
 
 
 def next_scale(scale: Scale, accesses: int, needed: int) -> Scale:
-    """The next scale for a memory that was accessed often enough within its own."""
+    """Return the next scale for a memory that was accessed often enough within its own."""
     if accesses < needed or scale is Scale.PROJECT:
         return scale
     return SCALES[SCALES.index(scale) + 1]
@@ -53,16 +53,16 @@ def next_scale(scale: Scale, accesses: int, needed: int) -> Scale:
 def balance_scales(
     candidates: Sequence[T], scale: Callable[[T], Scale], counts: Mapping[Scale, int], most: int
 ) -> list[T]:
-    """The best of each scale up to its count; places that a scale cannot fill go to the best that are left.
+    """Select the best candidates of each scale, up to its count. Unused places go to the best of the rest.
 
-    ``candidates`` come best first, and so does the result.
+    ``candidates`` and the result are sorted, the best first.
     """
     left = dict(counts)
     chosen: set[int] = set()
-    for number, one in enumerate(candidates):
-        of = scale(one)
-        if left.get(of, 0) > 0:
-            left[of] -= 1
+    for number, candidate in enumerate(candidates):
+        its_scale = scale(candidate)
+        if left.get(its_scale, 0) > 0:
+            left[its_scale] -= 1
             chosen.add(number)
     for number in range(len(candidates)):
         if len(chosen) >= min(sum(counts.values()), most):
@@ -72,17 +72,17 @@ def balance_scales(
 
 
 def memory_scale(memory: Memory, now: datetime) -> Scale:
-    """The scale of a memory's age, or the higher one that it was promoted to."""
+    """Return the scale of a memory at this time."""
     config = settings.MEMORYHUB
     limits = (config.immediate_minutes, config.task_minutes, config.session_minutes)
     return scale_for_age(max(now - memory.created_at, timedelta()), limits, memory.scale)
 
 
 def count_accesses_and_promote(memories: Iterable[Memory], now: datetime | None = None) -> None:
-    """Count one access of each memory, in one statement, and promote those that were accessed often enough.
+    """Count one access of each memory, in one statement, and promote memories that are accessed often.
 
-    Every ``promotion_accesses``-th access promotes a memory, if the access before found it in the same scale:
-    so accesses on both sides of a scale's end do not add up to a promotion at that end.
+    Every ``promotion_accesses``-th access promotes a memory if its previous access was in the same scale.
+    Accesses in two different scales do not add up to a promotion.
     """
     now = now or timezone.now()
     memories = list(memories)
@@ -91,7 +91,7 @@ def count_accesses_and_promote(memories: Iterable[Memory], now: datetime | None 
 
 
 def _find_promotions(memories: Iterable[Memory], now: datetime) -> dict[int, str]:
-    """The next scale for each memory that this access, and the one before, find in the same one."""
+    """Return the next scale of each memory whose previous access was in its current scale."""
     found: dict[int, str] = {}
     for memory in memories:
         scale, before = memory_scale(memory, now), memory.last_accessed_at

@@ -1,4 +1,4 @@
-"""Change stored memories: updates with revisions, access counts, expiry renewal and flags for reviewers."""
+"""Change stored memories: updates with revisions, access counts, expiry renewal and review flags."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, F, Max, Q, Value, When
+from django.db.models import Case, F, Max, Q, QuerySet, Value, When
 from django.db.models.lookups import Exact
 from django.utils import timezone
 
@@ -26,13 +26,16 @@ from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, journal
 from memoryhub.models import Memory, Revision
 from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 
-# A change of one of these may make a memory the same as another.
+# A change of one of these may make a memory equal to another.
 _PLACE_FIELDS = {"project", "scope", "sensitivity", "key"}
 _IDENTITY_FIELDS = {"content", *_PLACE_FIELDS}
 
 
 def get_memory(uid: str, actor: Actor) -> Memory:
-    """The memory, if the actor may see it; expired and trashed ones too. Call it inside the transaction."""
+    """Return a memory that the actor may see, even if it is expired or in the trash.
+
+    Call this inside the transaction that changes the memory.
+    """
     memory: Memory | None = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
     if memory is None:
         raise NotFound("there is no such memory")
@@ -49,11 +52,11 @@ def update_memory(
     reason: str = "update",
     checked: bool = False,
 ) -> Memory:
-    """Set the given fields; what they were goes into a revision, with the ``reason`` in a word.
+    """Set the given fields. A revision stores the replaced values and the ``reason`` in a word.
 
-    ``unchanged_since``: the ``updated_at`` that the editor started from; a later change by someone else is a
-    :class:`Conflict` instead of being overwritten unseen. ``checked``: the caller, who is inside a
-    transaction, has checked the patch for secrets before.
+    ``unchanged_since``: the ``updated_at`` that the editor started from. If someone else has changed the
+    memory since, the update is a :class:`Conflict`. ``checked``: the caller is inside a transaction and has
+    already checked the patch for secrets.
     """
     now = now or timezone.now()
     vectors = memories_vectors.PreparedVectors(
@@ -70,7 +73,7 @@ def update_memory(
         if changes:
             memory.updated_at = now
             memory.save()
-            vectors.renew(memory)
+            vectors.refresh(memory)
             journal.record(actor, changes, now)
             if "project" in patch.given:
                 evict_over_cap([memory], actor, now)
@@ -78,7 +81,7 @@ def update_memory(
 
 
 def _refuse_secrets(uid: str, patch: MemoryPatch, actor: Actor) -> None:
-    """Refuse secrets in a patch; NotFound comes first, so that nothing is noted about a hidden memory."""
+    """Refuse a patch with secrets. NotFound comes first: a refusal about a hidden memory is not journaled."""
     with journal_refusals(patch, actor, uid=uid):
         if refusal := find_refusal(patch, [name for name in MEMORY_FIELDS if name in patch.given]):
             get_memory(uid, actor)
@@ -86,15 +89,15 @@ def _refuse_secrets(uid: str, patch: MemoryPatch, actor: Actor) -> None:
 
 
 def refuse_if_trashed(memory: Memory) -> None:
-    """:class:`Conflict` for what lies in the trash: it is as it was until it is restored."""
+    """Raise :class:`Conflict` if the memory is in the trash."""
     if memory.deleted_at:
         raise Conflict("this memory is in the trash; restore it first", "id")
 
 
 def refuse_if_ended(memory: Memory, patch: MemoryPatch, now: datetime) -> None:
-    """:class:`Conflict` for what has ended, unless the change gives it time anew."""
+    """Raise :class:`Conflict` if the memory is in the trash, or expired and not given ``ttl_days``."""
     refuse_if_trashed(memory)
-    if memory.expires_at and memory.expires_at <= now and "ttl_days" not in patch.given:
+    if memory.is_expired(now) and "ttl_days" not in patch.given:
         raise Conflict("this memory has expired; restore it first, or give it ttl_days", "id")
 
 
@@ -109,15 +112,17 @@ def apply_patch(
     beside: Collection[int] = (),
     **detail: Any,
 ) -> list[journal.Change]:
-    """Set fields, write list rows and the revision; the caller saves and journals what comes back.
+    """Set fields, write list rows and a revision. The caller saves the memory and journals the returned
+    changes.
 
-    ``beside``: keys of memories that it may come to equal, because they make room for it.
+    ``beside``: primary keys of memories that this one may become equal to, because they go to the trash or
+    move.
     """
     level = memory.sensitivity
     changed = _change_scalars(memory, patch, given, actor, now)
     if changed.keys() & _IDENTITY_FIELDS:
         memory.content_hash = rows.hash_content(memory.content)
-        _update_copy_number(memory, actor, moved=bool(changed.keys() & _PLACE_FIELDS), spared=beside)
+        _update_copy_number(memory, actor, moved=bool(changed.keys() & _PLACE_FIELDS), ignored=beside)
     changed |= _change_lists(memory, patch, [name for name in rows.LIST_FIELDS if name in given])
     if not changed:
         return []
@@ -143,20 +148,20 @@ def apply_patch(
 def _change_scalars(
     memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime
 ) -> dict[str, Any]:
-    """Set them; returns what those that changed were."""
+    """Set the given fields and return the old values of those that changed."""
     before = {name: getattr(memory, name) for name in rows.SCALAR_FIELDS}
     old_expiry = memory.expires_at
     _set_scalars(memory, patch, given, actor, now)
     changed = {name: old for name, old in before.items() if getattr(memory, name) != old}
     if "importance" in changed:
-        memory.consolidated_at = now  # what somebody says holds from then on
-    if memory.expires_at != old_expiry:  # the same number of days again is a new lease
+        memory.consolidated_at = now  # importance that a caller sets decays from now on
+    if memory.expires_at != old_expiry:  # setting the same number of days starts them again
         changed.setdefault("ttl_days", before["ttl_days"])
     return changed
 
 
 def _change_lists(memory: Memory, patch: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Replace these lists; returns what those that changed were."""
+    """Replace these lists and return the old values of those that changed."""
     before = {name: rows.list_values(memory, name) for name in names}
     changed = {name: old for name, old in before.items() if _to_list_values(getattr(patch, name)) != old}
     for name in changed:
@@ -176,7 +181,7 @@ def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now:
     if "ttl_days" in given:
         memory.ttl_days = memory.ttl_days or None
         memory.expires_at = rows.compute_expiry(memory.ttl_days, now)
-    # What was made from the content follows it; what someone wrote stays.
+    # A title and an abstract that were made from the content follow it; written ones stay.
     if not memory.title or (memory.title == make_title(old_content) and "title" not in given):
         memory.title = make_title(memory.content)
     if not memory.abstract or (
@@ -185,24 +190,24 @@ def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now:
         memory.abstract = rows.make_abstract(memory.content)
 
 
-def _update_copy_number(memory: Memory, actor: Actor, *, moved: bool, spared: Collection[int] = ()) -> None:
-    """Keep the memory distinct from those it has come to equal: a conflict if the actor may know of one.
+def _update_copy_number(memory: Memory, actor: Actor, *, moved: bool, ignored: Collection[int] = ()) -> None:
+    """Give the memory a free copy number, or raise :class:`Conflict` if the actor may know of a twin.
 
-    Two memories of one key can stand side by side when the writer of one might not know of the other; who
-    sees both may go on changing either, as long as they do not come to say the same.
+    Two memories can have the same key if the writer of one could not know of the other. Callers who see both
+    may change either, as long as the contents differ.
     """
-    beside = find_twins(memory)
-    clashing = beside if moved else beside.filter(content_hash=memory.content_hash)
-    known = clashing.filter(memory_filter(actor.clearance)).exclude(pk__in=spared).first()
+    twins = find_twins(memory)
+    conflicting = twins if moved else twins.filter(content_hash=memory.content_hash)
+    known = conflicting.filter(memory_filter(actor.clearance)).exclude(pk__in=ignored).first()
     if known is not None:
         field = "content" if known.content_hash == memory.content_hash else "key"
-        mend = "restore or erase the one in the trash" if known.deleted_at else "change or delete that one"
-        raise Conflict(f"memory {known.uid} has this {field} already; {mend}", field)
-    memory.copy = next_copy_number(beside)
+        fix = "restore or erase the one in the trash" if known.deleted_at else "change or delete that one"
+        raise Conflict(f"memory {known.uid} has this {field} already; {fix}", field)
+    memory.copy = next_copy_number(twins)
 
 
 def find_twins(memory: Memory) -> MemoryQuerySet:
-    """Other memories in the same place with the same words or the same key."""
+    """Return the other memories with the same content or key in the same project, scope, owner and level."""
     place = Q(project=memory.project, scope=memory.scope, owner=memory.owner, sensitivity=memory.sensitivity)
     same = Q(content_hash=memory.content_hash)
     if memory.key:
@@ -211,18 +216,19 @@ def find_twins(memory: Memory) -> MemoryQuerySet:
     return found
 
 
-def next_copy_number(beside: MemoryQuerySet) -> int:
-    last: int | None = beside.aggregate(last=Max("copy"))["last"]
+def next_copy_number(twins: QuerySet[Any]) -> int:
+    """Return a copy number that no twin has."""
+    last: int | None = twins.aggregate(last=Max("copy"))["last"]
     return 0 if last is None else last + 1
 
 
 def repair_sensitivity(
     uids: Iterable[str], level: Sensitivity, actor: Actor, now: datetime | None = None
 ) -> list[Memory]:
-    """Give memories of an unknown level a known one; all that can be done with them.
+    """Give memories with an unknown sensitivity level a known one. Ignore memories with a known level.
 
-    Memories of a known level are left out of the result. One that comes to equal another becomes a copy
-    beside it, which its reader can then delete: a repair is never refused. ``updated_at`` stays.
+    The repair is never refused: a memory that becomes equal to another one is stored as a copy, which a
+    reader can delete. ``updated_at`` does not change.
     """
     now = now or timezone.now()
     with write_transaction():
@@ -239,13 +245,13 @@ def repair_sensitivity(
 
 
 def _to_list_values(values: Iterable[Any]) -> list[Any]:
-    """A draft's list in the order and shape that :func:`rows.listed` gives."""
+    """Return a draft's list in the order and shape of :func:`memoryhub.memories.rows.list_values`."""
     plain = [v.model_dump() if hasattr(v, "model_dump") else v for v in values]
     return sorted(plain, key=lambda value: tuple(value.values()) if isinstance(value, dict) else value)
 
 
 def count_access(memory: Memory, now: datetime | None = None) -> None:
-    """Count one access. Not journaled, and ``updated_at`` stays: reading is not writing."""
+    """Count one access. See :func:`count_accesses`."""
     count_accesses([memory], now)
 
 
@@ -256,10 +262,9 @@ def count_accesses(
     promotions: Mapping[int, str] | None = None,
     every: int = 1,
 ) -> None:
-    """Count one access of each, in one statement. Not journaled, and ``updated_at`` stays.
+    """Count one access of each memory, in one statement. Not journaled; ``updated_at`` does not change.
 
-    ``promotions``: the scale that a memory, by its primary key, rises to if this is the last of ``every``
-    accesses.
+    ``promotions``: by primary key, the temporal scale that a memory gets with every ``every``-th access.
     """
     now = now or timezone.now()
     by_scale: dict[str, list[int]] = {}
@@ -277,10 +282,10 @@ def count_accesses(
 
 
 def renew_expiry(uids: Iterable[str], least: float, now: datetime | None = None) -> dict[str, datetime]:
-    """Let the time of live memories of this importance or more begin anew; returns when each expires now.
+    """Restart the days to live of live memories with at least this importance. Return the new expiry by id.
 
-    For memories that the caller has found behind the gate. Those that never expire, or would expire sooner,
-    are left alone. Not journaled, and ``updated_at`` stays: reading is not writing.
+    The caller has checked that the memories are visible. Memories that never expire, or would expire sooner,
+    stay as they are. Not journaled; ``updated_at`` does not change.
     """
     now = now or timezone.now()
     live = Memory.objects.live(now).filter(uid__in=list(uids), importance__gte=least)
@@ -294,7 +299,7 @@ def renew_expiry(uids: Iterable[str], least: float, now: datetime | None = None)
     if renewed:
         ends = Case(*(When(pk__in=keys, then=Value(end)) for end, keys in by_end.items()))
         with write_transaction():
-            # Not what ended meanwhile, or was given a later time.
+            # Skips memories that ended in the meantime or got a later expiry.
             live.filter(uid__in=list(renewed), expires_at__lt=ends).update(expires_at=ends)
     return renewed
 
@@ -305,25 +310,25 @@ PROMPT_INJECTION_FLAG = "governor"
 def flag_memories(
     found: Mapping[str, Iterable[str]], actor: Actor, now: datetime | None = None
 ) -> list[Memory]:
-    """Raise flags on memories, given by their ids; returns those that did not have them all.
+    """Add flags to memories, given by id. Return the memories that did not have all of them.
 
-    Not on what lies in the trash, and not on what somebody has approved of and that says the same since: a
-    person's word stands. ``updated_at`` stays as it is. One journal row each.
+    Memories in the trash are skipped, and so are memories that a person approved and that have not changed
+    since. ``updated_at`` does not change. One journal row for each memory.
     """
     if not found:
         return []
     changes, flagged = [], []
     with write_transaction():
-        reachable = Memory.objects.visible_to(actor.clearance).filter(
+        candidates = Memory.objects.visible_to(actor.clearance).filter(
             unapproved_filter(), deleted_at__isnull=True
         )
-        for memory in fetch_by_uids(reachable, list(found)):
-            raised = memory.flags if isinstance(memory.flags, list) else []
-            more = sorted(set(found[memory.uid]) - set(raised))
-            if more:
-                memory.flags = [*raised, *more]
+        for memory in fetch_by_uids(candidates, list(found)):
+            flags = memory.flags if isinstance(memory.flags, list) else []
+            new = sorted(set(found[memory.uid]) - set(flags))
+            if new:
+                memory.flags = [*flags, *new]
                 memory.save(update_fields=["flags"])
                 flagged.append(memory)
-                changes.append(journal.memory_change("flag", memory, flags=more))
+                changes.append(journal.memory_change("flag", memory, flags=new))
         journal.record(actor, changes, now or timezone.now())
     return flagged

@@ -1,7 +1,6 @@
-"""Memories get their vectors with their texts, in the same transaction, where the provider is at hand.
+"""The vectors of memories, written in the transaction that writes the texts if the provider is local.
 
-A provider that is missing, fails or is far away never keeps anything from being stored: the vector comes
-later, by the operation ``embed``.
+A missing, failing or remote provider never prevents storing: the ``embed`` operation adds the vector later.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ STORED_WITHOUT_VECTORS = "memories are stored without vectors, which come later"
 
 
 def embedding_text(texts: Any) -> str:
-    """What is embedded of a memory, a draft or a patch."""
+    """Return the text to embed for a memory, a draft or a patch."""
     return embeddings.text_to_embed(*(getattr(texts, column) or "" for column in TEXT_COLUMNS))
 
 
 class PreparedVectors:
-    """Vectors made before the transaction that writes their texts: nobody waits for them in it."""
+    """Vectors that are computed before the transaction that writes their texts, so that it stays short."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._embedder = _local_provider()
         self._known: dict[str, Vectors] = {}
         self._embed(texts)
 
-    def write(self, memories: Sequence[Memory]) -> None:
-        """For memories just inserted."""
+    def insert(self, memories: Sequence[Memory]) -> None:
+        """Insert the vectors of new memories."""
         if self._embedder is None or not memories:
             return
         texts = [embedding_text(memory) for memory in memories]
@@ -55,15 +54,15 @@ class PreparedVectors:
         if rows:
             _insert_vectors(self._embedder.name, rows)
 
-    def renew(self, memory: Memory) -> None:
-        """For one that was changed: if its texts were, the database has taken its vector away."""
+    def refresh(self, memory: Memory) -> None:
+        """Insert the vector of a changed memory. A trigger has deleted it if a text changed."""
         if self._embedder is None:
             return
-        there = Embedding.objects.filter(memory=memory)
-        if there.filter(model=self._embedder.name).exists():
+        stored = Embedding.objects.filter(memory=memory)
+        if stored.filter(model=self._embedder.name).exists():
             return
-        there.delete()
-        self.write([memory])
+        stored.delete()
+        self.insert([memory])
 
     def _embed(self, texts: Iterable[str]) -> None:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
@@ -76,7 +75,7 @@ class PreparedVectors:
 
 
 def _local_provider() -> Embedder | None:
-    """The provider, if it works in this process."""
+    """Return the provider if it runs in this process."""
     try:
         embedder = embeddings.configured()
     except EmbeddingError as error:
@@ -86,16 +85,16 @@ def _local_provider() -> Embedder | None:
 
 
 def memories_without_vector(model: str) -> MemoryQuerySet:
-    """All memories, in the trash and of any level too, that have no vector of this model."""
+    """Return all memories without a vector of this model, including trashed ones, of every level."""
     own = Embedding.objects.filter(memory=OuterRef("pk"), model=model)
     found: MemoryQuerySet = Memory.objects.filter(~Exists(own))
     return found
 
 
 def store_vectors(model: str, passages: dict[int, str], made: Vectors) -> set[int]:
-    """Give memories the vectors made of these passages, in step; returns the keys of those that took one.
+    """Store the vectors that were made of these passages. Return the keys of memories that got one.
 
-    Left out are memories whose texts are others by now, that are gone, or that got one meanwhile.
+    Skips memories whose texts changed, that were deleted, or that got a vector in the meantime.
     """
     taken: list[tuple[int, Vectors]] = []
     by_key = dict(zip(passages, made, strict=True))

@@ -20,24 +20,24 @@ from memoryhub.models import JournalEntry, Memory, Revision
 from memoryhub.models.querysets import JournalQuerySet
 
 VERSIONED_FIELDS = (*SCALAR_FIELDS, *LIST_FIELDS)
-UNDO_REASON = "undo"  # the reason of a revision that takes a change back
-# What its title and abstract were goes with a content: made from it, they would be made anew.
+UNDO_REASON = "undo"  # of the revision that an undo makes
+# Restored with the content: otherwise a new title and abstract would be made from it.
 _GENERATED_FIELDS = ("title", "abstract")
 
 
 @dataclass(frozen=True)
 class HiddenValue:
-    """Stands for a value that may not be seen; ``number``: the change that replaced it."""
+    """Replaces a value that may not be seen. ``number``: the change that replaced the value."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Version:
-    """Every field of a memory as it was, or :class:`Hidden`.
+    """All fields of a memory in one version. A value that may not be seen is a :class:`HiddenValue`.
 
-    ``number`` 0: as it is now. ``levels``: the level under which each value is kept. ``until``: when it was
-    replaced, and by whom.
+    Version *n* is the memory before its change *n*, version 0 the current one. ``levels``: the level under
+    which each value is stored. ``until`` and ``replaced_by``: when and by whom the version was replaced.
     """
 
     number: int
@@ -48,20 +48,20 @@ class Version:
 
     @property
     def hidden(self) -> list[str]:
-        """Fields whose value may not be seen."""
+        """The names of fields whose value may not be seen."""
         return sorted(name for name, value in self.values.items() if isinstance(value, HiddenValue))
 
 
 def walk_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, bool]]:
-    """Every earlier version, newest first, and whether it may be seen. One query, read as it is asked for.
+    """Yield the revisions, newest first, and whether this clearance may see them. One lazy query.
 
-    A version shows only to those who may read the level, the project and the scope it was under: a memory
-    that was personal, or of a closed project, does not take its past along when it is shared.
+    A version is visible to callers who may read its own level, project and scope: sharing a personal memory,
+    or moving it to an open project, does not reveal its earlier versions.
     """
     scope, project, same_owner = memory.scope, memory.project, True
     for row in memory.revisions.order_by("-number").iterator(chunk_size=20):
-        # Going back in time, each row brings the values from before its change; with another scope the owner,
-        # whom revisions do not keep, may have been another too.
+        # Each row has the values from before its change. Revisions do not store the owner, who may have been
+        # someone else before a change of the scope.
         same_owner = same_owner and "scope" not in row.before
         scope, project = row.before.get("scope", scope), row.before.get("project", project)
         open_to_all = scope != Scope.PERSONAL.value or same_owner
@@ -69,18 +69,18 @@ def walk_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revis
 
 
 def current_value(memory: Memory, name: str) -> Any:
-    """A field's value now, in the shape in which revisions keep it."""
+    """Return the current value of a field, in the shape that revisions store."""
     return list_values(memory, name) if name in LIST_FIELDS else getattr(memory, name)
 
 
 def current_version(memory: Memory) -> Version:
-    """The memory as it is now."""
+    """Return the memory as it is now."""
     values = {name: current_value(memory, name) for name in VERSIONED_FIELDS}
     return Version(0, values, dict.fromkeys(VERSIONED_FIELDS, memory.sensitivity))
 
 
 def load_versions(memory: Memory, numbers: Collection[int], clearance: Clearance) -> dict[int, Version]:
-    """Those of the versions that are there and may be seen, by number; 0 is what the memory says now."""
+    """Return the visible versions with these numbers. Number 0 is the current version."""
     here = current_version(memory)
     found = {0: here} if 0 in numbers else {}
     wanted = {number for number in numbers if number > 0}
@@ -104,14 +104,14 @@ def restore_version(
     *,
     unchanged_since: datetime | None = None,
 ) -> Memory:
-    """Let a memory say again what it said in an earlier version; what it says now becomes a revision.
+    """Restore an earlier version of a memory. The current values become a revision.
 
-    All of it comes back, but for who may read it and how long it lives: its level is never lower than now or
-    then, a personal memory stays personal, and the days it has left stay as they are.
+    Restores all fields but access and expiry: the level is never lowered, a personal memory stays personal,
+    and the time of expiry does not change.
 
-    ``unchanged_since``: the ``updated_at`` that the person looked at. :class:`NotFound` for a version that
-    the actor may not see; :class:`Conflict` when parts of it are hidden, when somebody changed the memory
-    meanwhile, and as for any change.
+    ``unchanged_since``: the ``updated_at`` that the person saw. Raise :class:`NotFound` for a version that
+    the actor may not see, and :class:`Conflict` if parts of it are hidden, if someone changed the memory
+    since, or as for any update.
     """
     memory = get_memory(uid, actor)
     then = load_versions(memory, [number], actor.clearance).get(number) if number > 0 else None
@@ -132,7 +132,7 @@ def restore_version(
 
 
 def _changed_values(memory: Memory, then: Version) -> dict[str, Any]:
-    """The fields that were otherwise, with their values."""
+    """Return the values of the fields that differ from the current ones."""
     wanted = {name: value for name, value in then.values.items() if name != "ttl_days"}
     wanted["sensitivity"] = stricter_level(wanted["sensitivity"], memory.sensitivity)
     if memory.scope == Scope.PERSONAL.value:
@@ -142,10 +142,10 @@ def _changed_values(memory: Memory, then: Version) -> dict[str, Any]:
 
 
 def undo_last_change(uid: str, number: int, actor: Actor, now: datetime | None = None) -> Memory:
-    """Undo the last change of a memory: exactly the fields that it replaced are as they were before it.
+    """Undo the last change of a memory: restore exactly the fields that it replaced.
 
-    :class:`NotFound` when the actor may not see what was replaced; :class:`Conflict` when the memory was
-    changed since, or the change was about its time to live, of which the end is not kept.
+    Raise :class:`NotFound` if the actor may not see the replaced values, and :class:`Conflict` if the memory
+    was changed since or the change set ``ttl_days``: revisions do not store the time of expiry.
     """
     memory = get_memory(uid, actor)
     last, seen = next(walk_revisions(memory, actor.clearance), (None, False))
@@ -170,7 +170,7 @@ def _with_generated_texts(values: dict[str, Any], wanted: dict[str, Any]) -> dic
 
 
 def _to_patch(values: dict[str, Any], number: int) -> MemoryPatch:
-    """The change that sets them. Limits may have been others when they were stored."""
+    """Return a patch with these values. Old values can be invalid, because the limits were different."""
     try:
         return MemoryPatch.model_validate(values)
     except ValidationError as wrong:
@@ -183,35 +183,35 @@ def _to_patch(values: dict[str, Any], number: int) -> MemoryPatch:
 
 
 def visible_revisions(memory: Memory, clearance: Clearance) -> list[Revision]:
-    """The earlier versions that may be seen, newest first."""
+    """Return the visible revisions, newest first."""
     return [row for row, seen in walk_revisions(memory, clearance) if seen]
 
 
 def memory_journal(memory: Memory, clearance: Clearance) -> JournalQuerySet:
-    """The journal's rows about a memory that the caller has found behind the gate, newest first."""
+    """Return the journal rows about a memory that the caller may see, newest first."""
     rows: JournalQuerySet = JournalEntry.objects.about(memory, clearance)
     return rows.order_by("-seq")
 
 
 @dataclass
 class Provenance:
-    """The newest rows about each memory, the newest first; ``most`` of each."""
+    """The newest journal rows about each memory, at most ``most`` of each."""
 
     clearance: Clearance
     most: int
     rows: dict[str, list[JournalEntry]] = field(default_factory=dict)
 
     def read(self, memories: Iterable[Memory]) -> None:
-        """One query for memories that the caller has found behind the gate."""
+        """Load the rows about memories that the caller may see, in one query."""
         self.rows = defaultdict(list)
         uids = [memory.uid for memory in memories]
-        found: JournalQuerySet = JournalEntry.objects.of_reach(self.clearance)
+        found: JournalQuerySet = JournalEntry.objects.visible_as_recorded(self.clearance)
         for row in found.filter(object_type="memory", object_id__in=uids).order_by("-seq").iterator():
             if len(self.rows[row.object_id]) < self.most:
                 self.rows[row.object_id].append(row)
 
 
 def journal_by_uid(uid: str, clearance: Clearance) -> JournalQuerySet:
-    """All rows about one memory, which may be gone by now, newest first. Lazy."""
+    """Return the journal rows about a memory that may be erased, newest first. Lazy."""
     rows: JournalQuerySet = JournalEntry.objects.visible_to(clearance)
     return rows.filter(object_type="memory", object_id=uid).order_by("-seq")

@@ -1,4 +1,4 @@
-"""The tables: one model of memory for four documented systems (docs/model.md)."""
+"""The database models (docs/model.md)."""
 
 from memoryhub.models.extraction import Extraction, ModelUse
 from memoryhub.models.fact import Fact

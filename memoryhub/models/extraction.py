@@ -1,4 +1,4 @@
-"""Conversations that wait to be read by a language model, and what asking it has cost."""
+"""The extraction queue, and the daily use of language models."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from memoryhub.models.fields import name_field, sensitivity_field, uid_field
 
 
 class Extraction(models.Model):
-    """One conversation on its way to memories. Written by ``memoryhub.extraction`` alone.
+    """One conversation from which memories are extracted. Only ``memoryhub.extraction`` writes it.
 
-    The messages lie here, without credentials, only until they have been read.
+    The messages are stored without secrets, and only until the extraction is done.
     """
 
     class Status(models.TextChoices):
@@ -47,7 +47,7 @@ class Extraction(models.Model):
 
 
 class ModelUse(models.Model):
-    """What one language model was asked on one day (UTC): the daily budget is held against it."""
+    """The use of one language model on one day (UTC), for the daily budget."""
 
     day = models.DateField()
     model = models.CharField(max_length=200)

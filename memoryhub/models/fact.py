@@ -1,4 +1,4 @@
-"""Structured knowledge: subject, predicate, object."""
+"""Facts: subject, predicate, object."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memoryhub.models.querysets import FactQuerySet
 
 
 class Fact(models.Model):
-    """One triple, written only by ``memoryhub.facts.services``; storing it again updates its confidence."""
+    """One fact. Only ``memoryhub.facts.services`` writes it. Storing it again updates its confidence."""
 
     uid = uid_field()
     subject = models.CharField(max_length=500)

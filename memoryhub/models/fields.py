@@ -1,4 +1,4 @@
-"""What several tables share: opaque ids and columns with their limits."""
+"""Shared fields: ids, shares between 0 and 1, sensitivity levels, names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memoryhub.access.policy import Sensitivity
 
 
 def new_uid() -> str:
-    """An opaque id: 80 random bits in 16 characters of lower-case base32."""
+    """Return an opaque id: 80 random bits as 16 characters of lower-case base32."""
     return base64.b32encode(os.urandom(10)).decode().lower()
 
 
@@ -23,7 +23,7 @@ def uid_field() -> models.CharField[str, str]:
 
 
 def share_field(default: float, **options: Any) -> models.FloatField[float, float]:
-    """A number between 0 and 1; :func:`share_constraint` makes the database hold it."""
+    """A number between 0 and 1, enforced by :func:`share_constraint`."""
     return models.FloatField(
         default=default, validators=[MinValueValidator(0), MaxValueValidator(1)], **options
     )
@@ -36,7 +36,7 @@ def share_constraint(table: str, name: str) -> models.CheckConstraint:
 
 
 def sensitivity_field() -> models.CharField[str, str]:
-    """No check constraint: an unknown level, however it came in, is hidden by the gate, not refused."""
+    """A level without a check constraint: rows with an unknown level are hidden, not refused."""
     return models.CharField(
         max_length=20,
         default=Sensitivity.PUBLIC.value,
@@ -45,5 +45,5 @@ def sensitivity_field() -> models.CharField[str, str]:
 
 
 def name_field(max_length: int = 200, **options: Any) -> models.CharField[str, str]:
-    """A short text that is empty when unknown."""
+    """A short text, empty if unknown."""
     return models.CharField(max_length=max_length, blank=True, default="", **options)

@@ -1,4 +1,4 @@
-"""The journal: append-only by database triggers, each row bound to the one before by its hash."""
+"""The journal: append-only by database triggers, a chain of hashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memoryhub.models.querysets import JournalQuerySet
 
 
 class JournalEntry(models.Model):
-    """One change. Written by ``memoryhub.audit.journal`` alone; never holds a memory's text."""
+    """One change. Only ``memoryhub.audit.journal`` writes it. Never contains the text of a memory."""
 
     seq = models.BigIntegerField(primary_key=True)
     at = models.DateTimeField()
@@ -19,7 +19,7 @@ class JournalEntry(models.Model):
     operation = models.CharField(max_length=40)
     object_type = models.CharField(max_length=20)
     object_id = name_field(300)
-    # Of the object when it happened: the gate of this row.
+    # The object's values at that time, which decide who may see this row.
     project = name_field()
     sensitivity = sensitivity_field()
     owner = name_field(150)
@@ -41,12 +41,12 @@ class JournalEntry(models.Model):
 
     @classmethod
     def from_db(cls, *args: Any, **options: Any) -> Self:
-        """Load a row, without the hash of a skipped text where the row does not name the text's level.
+        """Load a row without the hash of a skipped text, unless the row has the level of that text.
 
-        Old rows may be visible below that level, and the journal cannot be changed.
+        Old rows can be visible below that level, and the journal cannot be changed.
         """
         row = super().from_db(*args, **options)
-        detail = row.__dict__.get("detail")  # not there when the field is deferred
+        detail = row.__dict__.get("detail")  # missing if the field is deferred
         if isinstance(detail, dict) and "candidate_sensitivity" not in detail:
             detail.pop("candidate_hash", None)
         return row

@@ -1,6 +1,8 @@
-"""A memory and what hangs on it: labels, files, entities, earlier versions, its vector, its index rows."""
+"""A memory and its details: labels, files, entities, revisions, vector, evidence and index rows."""
 
 from __future__ import annotations
+
+from datetime import datetime
 
 from django.db import models
 from django.db.models import Q
@@ -33,10 +35,10 @@ __all__ = [
 
 
 class Memory(models.Model):
-    """One thing an agent remembers. Written by ``memoryhub.memories`` alone.
+    """One thing that an agent remembers. Only ``memoryhub.memories`` writes it.
 
-    Columns that gates and filters read come first and the long texts last: SQLite then decides about a row
-    without walking through the overflow pages of its content.
+    Columns that access filters read come first and long texts last: SQLite then filters rows without reading
+    the overflow pages of the content.
     """
 
     uid = uid_field()
@@ -88,7 +90,7 @@ class Memory(models.Model):
     overview = models.TextField(blank=True, default="", help_text="A paragraph")
     content = models.TextField()
 
-    # Set by a write that leaves the memory's quota above ``max_memories`` (``store.removal``).
+    # Set by a write that leaves the memory's quota above ``max_memories`` (``memories.delete``).
     over_cap = False
 
     objects = MemoryQuerySet.as_manager()
@@ -103,7 +105,7 @@ class Memory(models.Model):
             ("erase_memory", "May erase memories for good"),
         ]
         constraints = [
-            # The key takes part: two keys may hold the same words.
+            # Memories with different keys may have the same content.
             models.UniqueConstraint(
                 fields=["content_hash", "project", "scope", "owner", "sensitivity", "key", "copy"],
                 name="memory_content_once",
@@ -116,7 +118,7 @@ class Memory(models.Model):
             *[share_constraint("memory", name) for name in ("importance", "trust", "confidence")],
         ]
         indexes = [
-            # Covers counts, facets and days behind the gate: they never touch the wide rows.
+            # A covering index for counts, facets and days, which then never read the wide rows.
             models.Index(
                 fields=[
                     "deleted_at",
@@ -141,7 +143,7 @@ class Memory(models.Model):
                 fields=["session_id", "created_at"], name="memory_session", condition=~Q(session_id="")
             ),
             models.Index(fields=["expires_at"], name="memory_expires", condition=Q(expires_at__isnull=False)),
-            # What a reviewer should look at (``retrieval.reviewing``): few rows, asked for on every page.
+            # The review list (``stats.review_items``): few rows, counted on every page.
             models.Index(
                 fields=["imported_at"], name="memory_imported", condition=Q(imported_at__isnull=False)
             ),
@@ -151,6 +153,13 @@ class Memory(models.Model):
 
     def __str__(self) -> str:
         return self.title or self.uid
+
+    def is_expired(self, now: datetime) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+    def has_ended(self, now: datetime) -> bool:
+        """Whether the memory is in the trash or expired: not in ``Memory.objects.live(now)``."""
+        return self.deleted_at is not None or self.is_expired(now)
 
 
 class Label(models.Model):
@@ -169,7 +178,7 @@ class Label(models.Model):
 
 
 class FileLink(models.Model):
-    """A file that a memory read or modified; found by ``basename``, or by a range over ``path``."""
+    """A file that a memory read or modified. Searched by ``basename`` or by a range over ``path``."""
 
     class Access(models.TextChoices):
         READ = "read"
@@ -200,7 +209,7 @@ class Entity(models.Model):
 
 
 class Revision(models.Model):
-    """What a memory was before a change: the values that it replaced, and the level they were under."""
+    """The values that a change of a memory replaced, and the level that they had."""
 
     memory = models.ForeignKey(Memory, models.CASCADE, related_name="revisions")
     number = models.PositiveIntegerField()
@@ -218,9 +227,9 @@ class Revision(models.Model):
 class Embedding(models.Model):
     """A memory's vector (unit length, little-endian float16) and the name of the model that made it.
 
-    Never changed, only deleted and inserted: what has a higher number than the last one seen is all that is
-    new. The database deletes it when a text of the memory changes, and lists what was deleted
-    (``search.schema``), which is what each process's index goes by.
+    Rows are inserted and deleted, never updated: new rows have higher keys than all earlier ones. Triggers
+    (``backends.vector_log``) delete the row when a text of the memory changes and list deleted rows, so that
+    the index of each process can follow.
     """
 
     memory = models.OneToOneField(Memory, models.CASCADE, related_name="embedding")
@@ -232,7 +241,7 @@ class Embedding(models.Model):
 
 
 class Evidence(models.Model):
-    """That a memory was said in a session: what is said again elsewhere is believed more (Mira)."""
+    """A session that stored a memory. Each further session raises the confidence (Mira)."""
 
     memory = models.ForeignKey(Memory, models.CASCADE, related_name="evidence")
     session_id = models.CharField(max_length=200)
@@ -244,7 +253,7 @@ class Evidence(models.Model):
 
 
 class MemoryText(models.Model):
-    """The FTS5 index of words over a memory's texts (made by ``search.schema``, mapped here for the ORM)."""
+    """The FTS5 index of the words of a memory's texts, created by ``backends.schema``."""
 
     memory = models.OneToOneField(
         Memory, models.DO_NOTHING, primary_key=True, db_column="rowid", related_name="text_index"
@@ -258,7 +267,7 @@ class MemoryText(models.Model):
 
 
 class MemoryTrigram(models.Model):
-    """The FTS5 index of trigrams: substrings, and scripts without spaces."""
+    """The FTS5 index of trigrams, for substrings and scripts without spaces."""
 
     memory = models.OneToOneField(
         Memory, models.DO_NOTHING, primary_key=True, db_column="rowid", related_name="trigram_index"

@@ -1,4 +1,4 @@
-"""What the hub keeps of a person beside the account: preferences, projects, identity, saved searches."""
+"""Data of a person besides the account: preferences, projects, identity, saved searches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memoryhub.models.fields import name_field, uid_field
 
 
 class Profile(models.Model):
-    """Preferences, and whether membership confines what the person sees."""
+    """Preferences, and whether memberships restrict what the person sees."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, related_name="profile")
     theme = name_field(10, help_text="light or dark; empty: as the device has it")
@@ -29,7 +29,7 @@ class Profile(models.Model):
 
 
 class Membership(models.Model):
-    """That a person works on a project, and up to which level they read there."""
+    """A person's access to a project, and the highest level that they may read there."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships")
     project = models.CharField(max_length=200)
@@ -51,7 +51,7 @@ class Membership(models.Model):
 
 
 class Identity(models.Model):
-    """Whom the organisation's provider means by an account (``memoryhub.accounts.identities``)."""
+    """The identity of an account at the organisation's provider (``memoryhub.accounts.identities``)."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, related_name="identity")
     issuer = models.CharField(max_length=500)
@@ -67,7 +67,7 @@ class Identity(models.Model):
 
 
 class SavedSearch(models.Model):
-    """A list with its filters, under a name of the person's own."""
+    """A list with filters that a person saved under a name."""
 
     uid = uid_field()
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="saved_searches")

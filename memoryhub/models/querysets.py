@@ -1,4 +1,4 @@
-"""Reads: who may see which rows, which are alive, which fit a filter. All of it is SQL, before any LIMIT."""
+"""Querysets: visible rows, live rows and filters. All conditions are in SQL, before any LIMIT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from django.db.models import (
     Exists,
     F,
     FloatField,
-    Func,
     OuterRef,
     Q,
     QuerySet,
@@ -45,14 +44,10 @@ from memoryhub.backends.fts_query import (
     trigram_expression,
     word_expression,
 )
-from memoryhub.backends.lookups import DocumentContains
+from memoryhub.backends.lookups import DocumentContains, days_since, fts_rank
 from memoryhub.backends.schema import TEXT_COLUMNS
 
-# An expression, not the column: FTS5 would rank and sort all that match, and only then be asked which of them
-# may be seen (up to ten times slower where few may).
-_RANK = Func(F("text_index__rank"), template="+%(expressions)s", output_field=FloatField())
-_TRIGRAM_RANK = Func(F("trigram_index__rank"), template="+%(expressions)s", output_field=FloatField())
-DETAIL_RELATIONS = ("labels", "files", "entities")  # what belongs to a memory in tables of its own
+DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory
 
 
 def _contains_any(texts: Iterable[str]) -> Q:
@@ -63,11 +58,11 @@ def _contains_any(texts: Iterable[str]) -> Q:
 
 
 def file_links(path: str) -> QuerySet[Any]:
-    """The links of all memories, hidden ones too, to a file: see :meth:`MemoryQuerySet.about_file`."""
+    """Return the links of all memories, even hidden ones, to a file. See ``MemoryQuerySet.about_file``."""
     path = path.strip().removeprefix("./")
     folder = path.rstrip("/") + "/"
     name = posixpath.basename(path.rstrip("/"))
-    # The range [folder, folder with the next character) is what an index can serve; '0' follows '/'.
+    # A range that an index can serve: "0" is the character after "/".
     fits = Q(path=path) | Q(path__gte=folder, path__lt=folder[:-1] + "0")
     if name:
         fits |= Q(basename=name) if name == path else Q(basename=name, path__endswith="/" + path.lstrip("/"))
@@ -76,66 +71,67 @@ def file_links(path: str) -> QuerySet[Any]:
 
 
 def unapproved_filter() -> Q:
-    """Of memories: nobody has approved of it, or what it says was changed since, and not by a person."""
+    """Return the condition on memories that no person has approved, or edited, since the last change."""
     revision = apps.get_model("memoryhub", "Revision")
     later = revision.objects.filter(memory=OuterRef("pk"), at__gt=OuterRef("reviewed_at"))
     return Q(reviewed_at__isnull=True) | Q(Exists(later.exclude(actor__startswith="user:")))
 
 
 class AccessQuerySet(models.QuerySet[Any]):
-    """Rows that carry ``sensitivity`` and ``project``."""
+    """Rows with the columns ``sensitivity`` and ``project``."""
 
     def visible_to(self, clearance: Clearance) -> Self:
-        """Only what this clearance may see: an allowlist of levels, and the projects it is confined to."""
+        """Return the rows that this clearance may see."""
         return self.filter(level_filter(clearance))
 
     def between(self, column: str, since: datetime | None, until: datetime | None) -> Self:
-        """``since`` ≤ column < ``until``; either may be open."""
+        """Return the rows with ``since`` ≤ column < ``until``. None means no limit."""
         rows = self if since is None else self.filter(**{f"{column}__gte": since})
         return rows if until is None else rows.filter(**{f"{column}__lt": until})
 
 
 class MemoryQuerySet(AccessQuerySet):
-    """Memories. A read for anyone begins with ``visible_to``."""
+    """Memories. Every read for a caller starts with ``visible_to``."""
 
     def visible_to(self, clearance: Clearance) -> Self:
         return self.filter(memory_filter(clearance))
 
     def hidden_from(self, clearance: Clearance) -> Self:
-        """The rest: for reads about memories that must leave these out."""
+        """Return the memories that this clearance may not see, so that other reads can exclude them."""
         return self.exclude(memory_filter(clearance))
 
     def of_unknown_level(self, clearance: Clearance) -> Self:
-        """Under a level that nobody knows, which ``visible_to`` denies to everyone: for its repair alone.
+        """Return memories with an unknown level, which ``visible_to`` hides from everyone. Only for their
+        repair.
 
-        Personal memories of others and projects out of reach stay hidden here too.
+        Personal memories of others and memories of other projects stay hidden.
         """
         rows = self.exclude(sensitivity__in=LEVELS)
         return rows.filter(project_filter(clearance) & owner_filter(clearance))
 
     def live(self, now: datetime | None = None) -> Self:
-        """Neither in the trash nor expired."""
+        """Return memories that are neither in the trash nor expired: those without ``has_ended(now)``."""
         now = now or timezone.now()
         return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), deleted_at__isnull=True)
 
     def in_session(self, session_id: Any, **more: Any) -> Self:
-        """Of one session; the second condition lets SQLite use the index, which has only memories in one."""
+        """Return the memories of a session. The exclusion lets the database use the partial index."""
         return self.filter(session_id=session_id, **more).exclude(session_id="")
 
     def trashed(self) -> Self:
         return self.filter(deleted_at__isnull=False)
 
     def expired(self, now: datetime | None = None) -> Self:
-        """Past their time and not in the trash."""
+        """Return expired memories that are not in the trash."""
         return self.filter(expires_at__lte=now or timezone.now(), deleted_at__isnull=True)
 
     def labelled(self, kind: str, value: str) -> Self:
-        """With this tag or concept."""
+        """Return memories with this tag or concept."""
         label = apps.get_model("memoryhub", "Label")
         return self.filter(pk__in=label.objects.filter(kind=kind, value=value).values("memory"))
 
     def about_file(self, path: str) -> Self:
-        """Linked to a file: its path, the end of its path, its basename, or a directory above it."""
+        """Return memories of a file, given by path, end of the path, basename or directory."""
         return self.filter(pk__in=file_links(path).values("memory"))
 
     def about_entity(self, entity: str) -> Self:
@@ -144,95 +140,95 @@ class MemoryQuerySet(AccessQuerySet):
         )
 
     def matching(self, expression: str) -> Self:
-        """Rows of the word index that match an FTS5 expression, best bm25 first. Lazy."""
+        """Return the matches of a full-text expression, best bm25 first. Lazy."""
         if not expression:
             return self.none()
-        return self.filter(text_index__terms__match=expression).order_by(_RANK)
+        return self.filter(text_index__terms__match=expression).order_by(fts_rank("text_index"))
 
     def titled(self, title: str) -> Self:
-        """Rows with this very title, with or without a full stop, in any case."""
+        """Return memories with exactly this title, ignoring case and a final full stop."""
         bare = title.rstrip(" .")
         exact = Q(title__iexact=bare) | Q(title__iexact=f"{bare}.")
         return self.matching(title_expression(bare)).filter(exact).order_by("-pk")
 
     def titled_like(self, typed: str) -> Self:
-        """Rows with words in their title that begin like all that were typed, newest row first."""
+        """Return memories whose title has words that start with all typed words, newest first."""
         return self.matching(title_like_expression(typed)).order_by("-pk")
 
     def titled_with(self, text: str) -> Self:
-        """Rows with this text somewhere in their title, newest row first; none for less than a trigram."""
+        """Return memories with this text in the title, newest first. It must have three characters."""
         if len(text) < TRIGRAM_LENGTH:
             return self.none()
         rows = self.filter(trigram_index__terms__match=trigram_expression([text]), title__icontains=text)
         return rows.order_by("-pk")
 
     def worthiest(self, recency: float, importance: float, trust: float) -> Self:
-        """Most worth first, by these shares of recency, importance and trust, whatever the match.
+        """Sort by a weighted sum of recency, importance and trust, highest first.
 
-        Recency falls in a straight line here, to nothing after nine weeks, which SQL computes by itself.
+        Recency is linear here, because SQL can compute that: from 1 now to 0 after nine weeks.
         """
-        age = Func(Value("now"), function="julianday", output_field=FloatField()) - Func(
-            F("updated_at"), function="julianday", output_field=FloatField()
-        )
-        fresh = Greatest(Value(0.0), Value(1.0) - age / Value(63.0), output_field=FloatField())
-        worth = fresh * recency + F("importance") * importance + F("trust") * trust
-        return self.order_by(worth.desc(), "-pk")
+        age = days_since("updated_at")
+        freshness = Greatest(Value(0.0), Value(1.0) - age / Value(63.0), output_field=FloatField())
+        score = freshness * recency + F("importance") * importance + F("trust") * trust
+        return self.order_by(score.desc(), "-pk")
 
     def containing(self, texts: Iterable[str]) -> Self:
-        """Rows that hold any of these texts that is long enough for the trigram index, newest row first."""
+        """Return memories that contain any of these texts of at least three characters, newest first."""
         texts = [text for text in texts if len(text) >= TRIGRAM_LENGTH]
         if not texts:
             return self.none()
         rows = self.filter(trigram_index__terms__match=trigram_expression(texts)).order_by("-pk")
-        # The index knows that all trigrams are there, not that they stand together.
+        # The index matches all trigrams of a text in any order.
         return rows.filter(_contains_any(texts)) if all(map(str.isascii, texts)) else rows
 
     def sharing_trigrams(self, texts: Iterable[str]) -> Self:
-        """Rows that share trigrams with these texts, those with most of the rare ones first. Lazy."""
+        """Return memories that share trigrams with these texts, most and rarest first. Lazy."""
         found = {
             text[at : at + TRIGRAM_LENGTH] for text in texts for at in range(len(text) - TRIGRAM_LENGTH + 1)
         }
         if not found:
             return self.none()
-        return self.filter(trigram_index__terms__match=match_any(sorted(found))).order_by(_TRIGRAM_RANK)
+        return self.filter(trigram_index__terms__match=match_any(sorted(found))).order_by(
+            fts_rank("trigram_index")
+        )
 
     def holding(self, literal: str) -> Self:
-        """Rows that hold a text of any length, newest first, by a plain scan: for what no index finds."""
-        # LIKE knows upper and lower case of ASCII alone.
+        """Return memories that contain a text of any length, newest first. A full scan."""
+        # LIKE ignores case only for ASCII.
         return self.filter(_contains_any({literal, literal.upper()})).order_by("-updated_at")
 
     def search(self, typed: str) -> Self:
-        """Rows that hold any useful word of what was typed, best bm25 first: an ordinary lazy queryset.
+        """Return memories that contain a word of the query, best bm25 first. Lazy.
 
-        The composite score, substrings and scripts without spaces are ``retrieval.search``'s.
+        ``memoryhub.search`` adds the composite score, substrings and scripts without spaces.
         """
         return self.matching(word_expression(parse_query(typed)))
 
     def with_details(self) -> Self:
-        """Labels, files and entities in three queries for any number of rows."""
+        """Prefetch labels, files and entities in three queries."""
         return self.prefetch_related(*DETAIL_RELATIONS)
 
 
 class FactQuerySet(AccessQuerySet):
-    """Facts; one that hangs on a memory shows no more widely than the memory does, and ends with it."""
+    """Facts. A fact of a memory is visible only if the memory is visible and live."""
 
     def visible_to(self, clearance: Clearance) -> Self:
         return self._with_memory(clearance, apps.get_model("memoryhub", "Memory").objects.live())
 
     def hidden_from(self, clearance: Clearance) -> Self:
-        """What a clearance may not know of, be its memory alive or in the trash."""
+        """Return the facts that this clearance may not see, even if the memory is in the trash."""
         everything = self.model._default_manager.all()
         known = everything._with_memory(clearance, apps.get_model("memoryhub", "Memory").objects.all())
         return self.exclude(pk__in=known.values("pk"))
 
     def current(self, now: datetime | None = None) -> Self:
-        """Those that hold now: they have begun, and have not ended."""
+        """Return the facts that are valid now."""
         now = now or timezone.now()
         begun = Q(valid_from__isnull=True) | Q(valid_from__lte=now)
         return self.filter(begun, Q(valid_until__isnull=True) | Q(valid_until__gt=now))
 
     def ended(self, now: datetime | None = None) -> Self:
-        """Those that ceased to hold, as a rule because another one superseded them."""
+        """Return the facts that are no longer valid, usually because another one superseded them."""
         return self.filter(valid_until__lte=now or timezone.now())
 
     def _with_memory(self, clearance: Clearance, memories: MemoryQuerySet) -> Self:
@@ -242,12 +238,12 @@ class FactQuerySet(AccessQuerySet):
 
 class SessionQuerySet(models.QuerySet[Any]):
     def visible_to(self, clearance: Clearance, now: datetime | None = None) -> Self:
-        """In a project that is open to this clearance, with something in it that may be seen.
+        """Return sessions in open projects with at least one visible memory or event.
 
-        A session's own columns tell of hidden rows too, so what is shown of it is annotated:
-        ``first_seen`` and ``last_seen``, the span of what may be seen; ``agent_seen``; ``event_seen``,
-        whether an event may be seen, and with it what events brought (folder, segment); ``ended_seen``,
-        when it ended, for who may see an event or everything in it, else None.
+        The columns of a session depend on hidden rows too, so callers show these annotations instead:
+        ``first_seen`` and ``last_seen``, the time span of the visible rows; ``agent_seen``; ``event_seen``,
+        whether an event is visible and with it the folder and segment; ``ended_seen``, the end if an event or
+        everything in the session is visible, else None.
         """
         memory = apps.get_model("memoryhub", "Memory")
         same = {"session_id": OuterRef("session_id"), "project": OuterRef("project")}
@@ -271,21 +267,20 @@ class SessionQuerySet(models.QuerySet[Any]):
         )
 
 
-# What stands for a moment that is not there, where the least or the greatest of two is taken.
+# Replacements for a missing moment in Least and Greatest.
 _EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def _first_moment(rows: QuerySet[Any], order: str, otherwise: datetime) -> Coalesce:
-    """The first moment of a correlated queryset in an order that an index has."""
+    """Return the first value of a correlated queryset in this order, or a default."""
     return Coalesce(Subquery(rows.order_by(order).values(order.lstrip("-"))[:1]), Value(otherwise))
 
 
 class EventQuerySet(models.QuerySet[Any]):
     def visible_to(self, clearance: Clearance, now: datetime | None = None) -> Self:
-        """By its own level and its session's project; one that became a memory shows no more than that.
+        """Return events by their own level and their session's project.
 
-        Its preview, files and keywords are words of the memory: while that lies in the trash or has expired,
-        they are as invisible as the memory itself, and come back with it.
+        An event that became a memory is visible only with it, because it repeats words of the memory.
         """
         memory = apps.get_model("memoryhub", "Memory")
         seen = memory.objects.visible_to(clearance).live(now).filter(pk=OuterRef("memory"))
@@ -294,34 +289,32 @@ class EventQuerySet(models.QuerySet[Any]):
 
 
 class InjectionQuerySet(AccessQuerySet):
-    """Injections. The memories they name have gates of their own: ``retrieval.injections`` looks them up.
-
-    ``visible_to`` goes by the injection's own level and project, as for everything with both columns.
-    """
+    """Injections, by their own level and project. Callers look up which of the named memories are visible."""
 
     def empty(self) -> Self:
-        """Where the agent got nothing: nothing was found, all of it was held back, or it took too long."""
+        """Return injections without memories: none found, all withheld, or too late."""
         return self.filter(injected=[])
 
     def filled(self) -> Self:
         return self.exclude(injected=[])
 
 
-# What ends an object for good; a memory's "delete" is a move to the trash.
+# Operations that delete an object. The "delete" of a memory is a move to the trash.
 _END_OPERATIONS = Q(operation__in=("erase", "purge")) | Q(operation="delete", object_type="fact")
 
 
 class JournalQuerySet(AccessQuerySet):
     def visible_to(self, clearance: Clearance) -> Self:
-        """By the level, project and owner the object had then, and none about what is hidden now.
+        """Return rows that were visible when they were written, except those about objects that are hidden
+        now.
 
-        An object that is gone stays as hidden as it was at its end: what was public once and became secret
-        does not show again because it was erased.
+        A deleted object stays as hidden as it was when it was deleted: erasing a secret memory does not
+        reveal the rows from the time when it was public.
         """
         memory, fact = apps.get_model("memoryhub", "Memory"), apps.get_model("memoryhub", "Fact")
         ended_hidden = self.model.objects.filter(_END_OPERATIONS).exclude(journal_filter(clearance))
         return (
-            self.of_reach(clearance)
+            self.visible_as_recorded(clearance)
             .exclude(self._names_hidden(clearance, ended_hidden))
             .exclude(object_type="memory", object_id__in=memory.objects.hidden_from(clearance).values("uid"))
             .exclude(object_type="fact", object_id__in=fact.objects.hidden_from(clearance).values("uid"))
@@ -329,17 +322,17 @@ class JournalQuerySet(AccessQuerySet):
             .exclude(hidden_session_filter(clearance))
         )
 
-    def of_reach(self, clearance: Clearance) -> Self:
-        """By the level, project and owner the object had then, and nothing else: not for showing."""
+    def visible_as_recorded(self, clearance: Clearance) -> Self:
+        """Return rows by the level, project and owner of the object at that time. Not for display."""
         return self.filter(journal_filter(clearance), token_filter(clearance))
 
     def _names_hidden(self, clearance: Clearance, ended_hidden: Self) -> Q:
-        """A row about several memories, one of which is hidden now and was not when the row was written.
+        """Return the condition on rows about several memories, one of which is hidden now but was not then.
 
-        Documents are read only where there is such a memory: one with a row of its own that may be seen.
+        Searches the JSON documents only if there is such a memory: one that has a visible row of its own.
         """
         memory = apps.get_model("memoryhub", "Memory")
-        rows = self.model.objects.of_reach(clearance).filter(object_type="memory")
+        rows = self.model.objects.visible_as_recorded(clearance).filter(object_type="memory")
         hidden = memory.objects.hidden_from(clearance).filter(Exists(rows.filter(object_id=OuterRef("uid"))))
         ended = ended_hidden.filter(Exists(rows.filter(object_id=OuterRef("object_id"))))
         found = Q()
@@ -348,20 +341,18 @@ class JournalQuerySet(AccessQuerySet):
         return Q(object_type="memories") & found
 
     def about(self, memory: Any, clearance: Clearance) -> Self:
-        """Rows about one memory that is there and that the caller has found behind the gate.
+        """Return rows about a stored memory that the caller may see.
 
-        The same rows as :meth:`visible_to` gives, without asking which other memories are hidden.
+        The same rows as with :meth:`visible_to`, without the search for hidden objects.
         """
-        return self.of_reach(clearance).filter(object_type="memory", object_id=memory.uid)
+        return self.visible_as_recorded(clearance).filter(object_type="memory", object_id=memory.uid)
 
     def about_person(self, name: str) -> Self:
-        """What an account did at its doors and what was done to it, newest first: for who manages people."""
+        """Return the sign-ins of an account and the changes to it, newest first. For people managers."""
         return self.filter(object_type="person", object_id=name).order_by("-seq")
 
     def failed_logins(self) -> Self:
-        """Wrong passwords, and people of the organisation who were not let in, newest first, under names that
-        are nobody's too: for who manages people.
-        """
+        """Return failed and refused sign-ins, newest first, including unknown names. For people managers."""
         return self.filter(operation__in=("login_failed", "login_refused"), object_type="person").order_by(
             "-seq"
         )

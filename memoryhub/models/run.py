@@ -1,4 +1,4 @@
-"""A maintenance run: purge, consolidate, compress, …, with its progress, its result and what it changed."""
+"""Maintenance runs (purge, consolidate, compress, …) with progress, result and changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memoryhub.models.fields import name_field, uid_field
 
 
 class MaintenanceRun(models.Model):
-    """One run of one operation. Written by ``memoryhub.maintenance.runs`` and what works for it alone."""
+    """One run of one operation. Only ``memoryhub.maintenance`` writes it."""
 
     class Status(models.TextChoices):
         QUEUED = "queued"
@@ -19,7 +19,7 @@ class MaintenanceRun(models.Model):
         FAILED = "failed"
 
     class Cause(models.TextChoices):
-        """Why a run failed; each can go on from its position."""
+        """Why a run failed. The run can be resumed from its position."""
 
         ERROR = "error"
         INTERRUPTED = "interrupted"
@@ -64,7 +64,7 @@ class MaintenanceRun(models.Model):
             )
         ]
         indexes = [
-            models.Index(fields=["status"], name="run_pending"),  # asked for every other second
+            models.Index(fields=["status"], name="run_pending"),  # polled every two seconds
             models.Index(fields=["created_at"], name="run_created"),
         ]
 
@@ -73,7 +73,7 @@ class MaintenanceRun(models.Model):
 
 
 class RunChanges(models.Model):
-    """What one step of a run changed, or would change: ids and numbers, never a text."""
+    """The changes of one step of a run or dry run: ids and numbers, never a text."""
 
     run = models.ForeignKey(MaintenanceRun, models.CASCADE, related_name="steps")
     changes = models.JSONField(default=list)

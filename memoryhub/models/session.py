@@ -1,4 +1,4 @@
-"""Sessions of agents, what happened in them, and what was injected."""
+"""Sessions of agents, their events, and injections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memoryhub.models.querysets import EventQuerySet, InjectionQuerySet, Session
 
 
 class Session(models.Model):
-    """One sitting of an agent in a project; begins with its first event or memory."""
+    """A session of an agent in a project. Starts with its first event or memory."""
 
     session_id = models.CharField(max_length=200)
     project = name_field()
@@ -44,16 +44,17 @@ class Session(models.Model):
 
     @classmethod
     def widen(cls, spans: list[tuple[str, str, datetime, datetime]], agent: str) -> None:
-        """Make the sessions ``(session_id, project, first, last)`` that are missing, widen the others."""
-        bulk.insert(
+        """Insert or extend sessions ``(session_id, project, first, last)``."""
+        bulk.insert_or_extend(
             cls,
             (*_SPAN, *_FRESH),
             [
                 (sid, project, bulk.adapt_moment(first), bulk.adapt_moment(last), agent, *_FRESH.values())
                 for sid, project, first, last in spans
             ],
-            then="ON CONFLICT (session_id, project) DO UPDATE SET"
-            " started_at = min(started_at, excluded.started_at), last_at = max(last_at, excluded.last_at)",
+            unique=("session_id", "project"),
+            lowest="started_at",
+            highest="last_at",
         )
 
 
@@ -62,7 +63,7 @@ _FRESH = {"cwd": "", "end_reason": "", "segment": 0, "state": "{}"}
 
 
 class Event(models.Model):
-    """A tool call, a prompt, a start or an end. Never the whole output: a preview and what was made of it."""
+    """A tool call, a prompt, a start or an end, with a preview and the results, never the whole output."""
 
     session = models.ForeignKey(Session, models.CASCADE, related_name="events")
     at = models.DateTimeField(default=timezone.now)
@@ -96,7 +97,7 @@ class Event(models.Model):
 
 
 class Injection(models.Model):
-    """What was put into a prompt, what was held back, and why."""
+    """The memories that were added to a prompt, those that were withheld, and the reasons."""
 
     uid = uid_field()
     session = models.ForeignKey(Session, models.CASCADE, null=True, blank=True, related_name="injections")

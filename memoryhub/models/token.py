@@ -1,4 +1,4 @@
-"""The key an agent comes with."""
+"""The tokens of agents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def default_rights() -> list[str]:
 
 
 class AgentToken(models.Model):
-    """Stored hashed, shown once. ``projects``: empty for all."""
+    """A token. Only its hash is stored. ``projects``: empty for all."""
 
     uid = uid_field()
     name = models.CharField("agent", max_length=100)
@@ -36,9 +36,9 @@ class AgentToken(models.Model):
 
     objects = TokenQuerySet.as_manager()
 
-    # Of the owner's account, as the look-up of a request finds it (``tokens.authenticate``).
+    # Set by the lookup of a request (``tokens.authenticate``).
     owner_is_gone = False
-    owner_is_confined = True  # until the look-up says that this need not be asked
+    owner_is_confined = True  # unless the lookup shows otherwise
 
     class Meta:
         ordering = ["-created_at"]
@@ -47,5 +47,5 @@ class AgentToken(models.Model):
         return f"{self.name} ({self.prefix}…)"
 
     def reach(self) -> Clearance:
-        """What this token may see at most."""
+        """Return the largest clearance of this token."""
         return Clearance.up_to(self.clearance, self.owner, self.projects or None)

@@ -92,15 +92,15 @@ def other(journal_mirror) -> Iterator[Callable[[str], Any]]:
 def test_what_another_process_writes_is_found_at_once(other, remember):
     remember("zebras have stripes")
     assert found("striped horses of Africa") == ["zebras have stripes"]
-    uid = other("store.remember(MemoryDraft(content='the invoice is due on Friday'), actor).memory.uid")
+    uid = other("store.create_memory(MemoryDraft(content='the invoice is due on Friday'), actor).memory.uid")
     assert found("when must the bill be paid") == ["the invoice is due on Friday", "zebras have stripes"]
-    other(f"store.update('{uid}', MemoryPatch(content='kettles boil water'), actor).uid")
+    other(f"store.update_memory('{uid}', MemoryPatch(content='kettles boil water'), actor).uid")
     assert found("boiling water in a kettle") == ["kettles boil water", "zebras have stripes"]
-    other(f"len(store.trash(['{uid}'], actor))")
+    other(f"len(store.trash_memories(['{uid}'], actor))")
     assert found("boiling water in a kettle") == ["zebras have stripes"]
-    other(f"len(store.restore(['{uid}'], actor))")
+    other(f"len(store.restore_memories(['{uid}'], actor))")
     assert found("boiling water in a kettle")[0] == "kettles boil water"
-    other(f"store.erase(['{uid}'], actor)")
+    other(f"store.erase_memories(['{uid}'], actor)")
     assert found("boiling water in a kettle") == ["zebras have stripes"]
 
 

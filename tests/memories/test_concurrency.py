@@ -182,7 +182,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for n in range(60):
     draft = MemoryDraft(content=f"process {sys.argv[1]} memory {n}")
-    store.remember(draft, Actor("p", Clearance.up_to("secret")))
+    store.create_memory(draft, Actor("p", Clearance.up_to("secret")))
 """
 
 

@@ -144,7 +144,7 @@ class StoreMachine(RuleBasedStateMachine):
         if what == "expire":
             done = memories.apply_bulk_action(what, [uid], ACTORS[who], now=self.now).done
         else:
-            done = getattr(memories, what)([uid], ACTORS[who], now=self.now)
+            done = getattr(memories, f"{what}_memories")([uid], ACTORS[who], now=self.now)
         assert len(done) <= (uid in reachable)
         self.touched = {uid} if done else set()
         if what == "erase" and done:
@@ -227,7 +227,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
         assert len(set(rows)) == len(rows)
         assert all(
-            row.content_hash == memories.rows.content_hash(row.content) for row in Memory.objects.all()
+            row.content_hash == memories.rows.hash_content(row.content) for row in Memory.objects.all()
         )
 
 

@@ -55,7 +55,7 @@ class TestUndo:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         memories.undo_merge(merged.uid, actor)
         assert JournalEntry.objects.latest("seq").operation == "undo_merge"
-        with pytest.raises(memories.Conflict, match="taken back already"):
+        with pytest.raises(memories.Conflict, match="undone already"):
             memories.undo_merge(merged.uid, actor)
 
     def test_a_change_since_then_is_named_and_kept(self, three: list[Memory], actor: Actor) -> None:
