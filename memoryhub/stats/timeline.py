@@ -180,7 +180,7 @@ def count_entries_before(cursor: str, clearance: Clearance, of: Session) -> int:
     after = _decode_cursor(cursor)
     sources = list(_sources(clearance, MemoryFilter(), of))
     behind = sum(
-        _filter_after(rows, column, kind, place, oldest_first=True).count() for rows, column, kind in sources
+        _filter_after(rows, column, kind, after, oldest_first=True).count() for rows, column, kind in sources
     )
     return sum(rows.count() for rows, _, _ in sources) - behind
 
